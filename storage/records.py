@@ -395,6 +395,18 @@ class Usage(Struct, frozen=True):
     last_at: float
 
 
+class ProfileCount(Struct, frozen=True):
+    """What one client did within one hour, in sessions of one profile."""
+
+    at: float
+    """When the hour began."""
+    client: str
+    calls: int
+    hidden: int
+    misses: int
+    discoveries: int
+
+
 class Neighbour(Struct, frozen=True):
     """How often one client called another tool right before, or right after, a given one."""
 

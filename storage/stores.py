@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         MissCount,
         MissFilter,
         Neighbour,
+        ProfileCount,
         Prompt,
         Selection,
         SessionRecord,
@@ -151,6 +152,9 @@ class BrowseStore(Protocol):
     def neighbours(self, tool: ToolId, latest: int, profile: str | None = None) -> list[Neighbour]:
         """Return what was called right before and right after a tool within the latest calls, the most frequent
         first."""
+
+    def counts(self, profile: str, since: float, latest: int) -> list[ProfileCount]:
+        """Return what one profile did since a time, by hour and client, among the latest calls of all profiles."""
 
     def usage(self, profile: str, latest: int) -> list[Usage]:
         """Return the tools that one profile called among the latest calls of all profiles, or ever missed."""

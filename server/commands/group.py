@@ -41,7 +41,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "explain": "Say why a search for TASK shows these tools and not another one.",
         "misses": "Show the tools that a client needed but could not see, and why.",
         "replay": "Say what other settings would have done to the tasks on record.",
-        "page": "Show misses, tools and servers in a browser on this machine.",
+        "page": "Show misses, tools and sessions in a browser; review changes.",
         "stats": "Show misses, discovery turns and tokens, by day and client.",
         "graph": "Show which tools need the results of other tools.",
         "clients": "Show each client's capabilities and how foretool treats it.",

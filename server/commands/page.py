@@ -1,4 +1,4 @@
-"""`foretool page`: shows misses, tools and servers in a browser."""
+"""`foretool page`: shows misses, tools, sessions and what was learned in a browser, and reviews changes there."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from foretool.server.config.loader import load
 )
 @config_option
 def command(path: Path | None, port: int) -> int:
-    """Show misses, tools and servers in a browser on this machine.
+    """Show misses, tools and sessions in a browser; review changes.
 
-    Prints a link that works once, within five minutes, for one browser. Nobody else on the machine can open the page,
-    and it changes nothing. Ctrl-C ends it.
+    Prints a link that works once, within five minutes, for one browser. Nobody else on the machine can open the page.
+    It changes something only at the press of a button. Ctrl-C ends it.
     """
     import asyncio
 
+    from foretool.server.page.rendering import Words
     from foretool.server.page.serving import serve_page
-    from foretool.server.page.site import Words
 
     def tell(link: str) -> None:
         click.echo(f"{link}\nOpen this link in a browser; it works once. Ctrl-C ends the page.")

@@ -1,4 +1,4 @@
-"""Who may open the page: a one-time link, then a cookie; only from this machine's own names, and only to read.
+"""Who may open the page: a one-time link, then a cookie, and only from this machine's own names.
 
 The link is printed on the terminal alone. It works once and for five minutes, and leads to a cookie that scripts
 cannot read. Cookies of one host go to all its ports, so the page also lives under a random path, and the cookie belongs
@@ -18,6 +18,7 @@ from urllib.parse import parse_qs
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from foretool.server.page.viewer import VIEWER, Viewer
 from foretool.server.protocol.headers import Headers
 from foretool.server.transports.client.security import Guards, Refused
 
@@ -33,7 +34,8 @@ HEADERS: Final = {
     "cache-control": "no-store",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
+    # With "no-referrer" browsers send no usable Origin with a form, which `forms` asks for.
+    "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
@@ -53,6 +55,7 @@ class Door:
         self._key: str | None = secrets.token_urlsafe(32)
         self._until = clock() + LINK_S
         self._session = secrets.token_urlsafe(32)
+        self._viewer = Viewer(secrets.token_urlsafe(32))
 
     @property
     def link(self) -> str:
@@ -64,10 +67,10 @@ class Door:
             return  # lifespan and websockets are not served
         answer = self._answer(scope)
         if answer is None:
-            inner = {**scope, "path": scope["path"][len(self.place) :], "root_path": ""}
-            await self._app(inner, receive, _with_headers(send))
+            inner = {**scope, "path": scope["path"][len(self.place) :], "root_path": "", VIEWER: self._viewer}
+            await self._app(inner, receive, with_headers(send))
         else:
-            await answer(scope, receive, _with_headers(send))
+            await answer(scope, receive, with_headers(send))
 
     def _answer(self, scope: Scope) -> Response | None:
         """Return what is said to a request that does not reach the page; None if it does."""
@@ -76,16 +79,12 @@ class Door:
             self._guards.check(headers)
         except Refused as error:
             return PlainTextResponse(f"{error}\n", error.status)
-        if scope["method"] not in ("GET", "HEAD"):
-            return PlainTextResponse("The page only reads.\n", 405, {"allow": "GET, HEAD"})
         path: str = scope["path"]
         if path == self.place + "/open" and scope["method"] == "GET":
             return self._open(scope["query_string"])
         if not (path.startswith(self.place + "/") and self._is_known(headers)):
             return PlainTextResponse(f"{CLOSED}\n", 401)
-        if (headers.get("sec-fetch-site") or "none") not in ("none", "same-origin"):
-            return PlainTextResponse("Other sites may not show or read this page.\n", 403)
-        return None
+        return refuse_others(scope["method"], headers)
 
     def _open(self, query: bytes) -> Response:
         """Trade the key of the link for the cookie, once."""
@@ -112,7 +111,16 @@ class Door:
         return found is not None and hmac.compare_digest(found.value.encode(), self._session.encode())
 
 
-def _with_headers(send: Send) -> Send:
+def refuse_others(method: str, headers: Headers) -> Response | None:
+    """Return what is said to a request of another site, or with a method that no page has; None if it may go on."""
+    if (headers.get("sec-fetch-site") or "none") not in ("none", "same-origin"):
+        return PlainTextResponse("Other sites may not show or read this page.\n", 403)
+    if method not in ("GET", "HEAD", "POST"):
+        return PlainTextResponse("The page knows GET, HEAD and POST.\n", 405, {"allow": "GET, HEAD, POST"})
+    return None
+
+
+def with_headers(send: Send) -> Send:
     """Return a `send` that adds the headers which hold for every answer."""
     added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 

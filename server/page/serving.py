@@ -11,7 +11,8 @@ import uvicorn
 
 from foretool.server.config.loader import Config
 from foretool.server.page.access import Door
-from foretool.server.page.site import Site, Words
+from foretool.server.page.rendering import Words
+from foretool.server.page.site import Site
 
 LOOPBACK: Final = "127.0.0.1"
 MOST_REQUESTS: Final = 64

@@ -1,43 +1,32 @@
-"""The page as a web application: which address shows what, and how values become HTML.
-
-Every value is escaped, because tool texts, tasks and client names are written by others. Invisible characters are taken
-out of all of them.
-"""
+"""The page as a web application: which address shows what, and what its buttons do."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from urllib.parse import quote
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-from msgspec import Struct
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, LiveConfig, load_again, stamp
-from foretool.server.page import content
-from foretool.server.trust.text import clean
-from foretool.storage.records import Cause, Noticed
+from foretool.server.page import confidence, events, learning, misses, one_tool, overview, reviews, sessions
+from foretool.server.page import settings as in_force
+from foretool.server.page import tools as tool_list
+from foretool.server.page.forms import Form, FormError, read_form
+from foretool.server.page.rendering import HERE, OF_A_PROFILE, Renderer, Words
+from foretool.server.page.viewer import Viewer, viewer_of
 from foretool.storage.stores import StorageError
 
-HERE: Final = Path(__file__).parent
-
-
-class Words(Struct, frozen=True):
-    """What causes, events and states mean, as the commands say it too."""
-
-    causes: Mapping[Cause, str]
-    noticed: Mapping[Noticed, str]
-    states: Mapping[str, str]
+Show = Callable[[Request, Viewer], Response]
+Act = Callable[[Request, Viewer, Form], Response]
 
 
 class Site:
@@ -47,27 +36,55 @@ class Site:
         self._live = LiveConfig(config)
         self._words = words
         self._stamp = config.stamp
-        self._templates = Environment(
-            loader=FileSystemLoader(HERE / "templates"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            finalize=_finalize,
-        )
-        self._templates.filters |= {"when": say_when, "share": say_share, "count": lambda count: f"{count:,}"}
-        self._templates.globals |= {"words": words, "base": "."}
+        self._renderer = Renderer(words)
+        self._graphs = one_tool.Graphs()
+        self._changes = events.Changes(self._files)
         self.app = Starlette(
             routes=[
-                Route("/", self.overview),
-                Route("/misses", self.misses),
-                Route("/misses/{id:int}", self.miss),
-                Route("/tools", self.tools),
-                Route("/tools/{name}", self.tool),
+                self._page("/", "overview", self.overview),
+                self._page("/misses", "misses", self.misses),
+                self._page("/misses/{id:int}", "misses", self.miss),
+                self._page("/tools", "tools", self.tools),
+                self._page("/tools/{name}", "tools", self.tool),
+                self._page("/sessions", "sessions", self.sessions),
+                self._page("/sessions/{key}", "sessions", self.session),
+                self._page("/confidence", "confidence", self.confidence),
+                self._page("/learning", "learning", self.learning),
+                self._page("/review", "review", self.reviews),
+                self._page("/review/{server}", "review", self.review),
+                self._button("/review/{server}", self.decide),
+                self._page("/settings", "settings", self.settings),
+                Route("/events", self.follow),
                 Mount("/static", StaticFiles(directory=HERE / "static")),
             ],
-            exception_handlers={404: self.not_found, StorageError: self.trouble},
+            exception_handlers={404: self.not_found, StorageError: self.trouble, FormError: self.refused},
         )
+
+    # How an address is answered
+
+    def _page(self, path: str, section: str, show: Show) -> Route:
+        """An address that shows something. Sections that belong to no single profile are not there for somebody who
+        may see one profile alone."""
+
+        def answer(request: Request) -> Response:
+            viewer = viewer_of(request)
+            if not viewer.sees_all and section not in OF_A_PROFILE:
+                return self._missing(request, "There is no such page.")
+            return show(request, viewer)
+
+        return Route(path, answer, methods=["GET"])
+
+    def _button(self, path: str, act: Act) -> Route:
+        """An address that changes something, for a form of ours alone."""
+
+        async def answer(request: Request) -> Response:
+            form = await read_form(request)
+            viewer = viewer_of(request)
+            if not viewer.sees_all:
+                raise FormError("Your token only reads this page.")
+            return await run_in_threadpool(act, request, viewer, form)
+
+        return Route(path, answer, methods=["POST"])
 
     @property
     def _config(self) -> Config:
@@ -79,62 +96,113 @@ class Site:
                 self._live.now = load_again(self._live.now)
         return self._live.now
 
-    def overview(self, request: Request) -> Response:
-        return self._show("overview.html", ".", page=content.read_overview(self._config))
+    def _files(self) -> list[Path]:
+        return events.files_of(self._live.now.path, self._live.now.storage)
 
-    def misses(self, request: Request) -> Response:
+    # What each address shows
+
+    def overview(self, request: Request, viewer: Viewer) -> Response:
+        page = overview.read_overview(self._config, viewer)
+        return self._renderer.show("overview.html", ".", viewer, page=page)
+
+    def misses(self, request: Request, viewer: Viewer) -> Response:
         query = dict(request.query_params)
-        wanted = content.read_filter(query, self._words.causes, time.time())
-        total, misses, counts = content.read_misses(self._config, wanted)
-        servers, clients = content.servers_of(self._config), content.read_clients(self._config)
-        return self._show(
-            "misses.html", ".", total=total, misses=misses, counts=counts, query=query, servers=servers, clients=clients
+        wanted = misses.read_filter(query, self._words.causes, time.time(), viewer)
+        total, found, counts = misses.read_misses(self._config, wanted)
+        servers, clients = misses.servers_of(self._config, viewer), misses.read_clients(self._config, viewer)
+        return self._renderer.show(
+            "misses.html", ".", viewer, total=total, misses=found, counts=counts, query=query, servers=servers,
+            clients=clients,
+        )  # fmt: skip
+
+    def miss(self, request: Request, viewer: Viewer) -> Response:
+        id = request.path_params["id"]
+        page = misses.read_miss(self._config, viewer, id, self._words.noticed) if id < 2**63 else None
+        if page is None:
+            return self._missing(request, f"There is no miss {id}.")
+        return self._renderer.show("miss.html", "..", viewer, page=page, miss=page.miss)
+
+    def tools(self, request: Request, viewer: Viewer) -> Response:
+        query = dict(request.query_params)
+        text, server, use = (query.get(key, "") for key in ("text", "server", "use"))
+        total, tools = tool_list.read_tools(self._config, viewer, text, server, use)
+        servers = misses.servers_of(self._config, viewer)
+        return self._renderer.show("tools.html", ".", viewer, total=total, tools=tools, query=query, servers=servers)
+
+    def tool(self, request: Request, viewer: Viewer) -> Response:
+        name = request.path_params["name"]
+        page = one_tool.read_tool(self._config, viewer, name, self._graphs)
+        if page is None:
+            return self._missing(request, f"No server has a tool {name[:100]!r} now.")
+        return self._renderer.show("tool.html", "..", viewer, page=page, tool=page.tool)
+
+    def sessions(self, request: Request, viewer: Viewer) -> Response:
+        query = dict(request.query_params)
+        try:
+            before = max(float(query.get("before", "0")), 0.0)
+        except ValueError:
+            before = 0.0
+        client = query.get("client", "")
+        found = sessions.read_sessions(self._config, viewer, client, before)
+        more = found[-1].session.started_at if len(found) == sessions.SHOWN else 0.0
+        clients = misses.read_clients(self._config, viewer)
+        return self._renderer.show(
+            "sessions.html", ".", viewer, sessions=found, query=query, clients=clients, more=more
         )
 
-    def miss(self, request: Request) -> Response:
-        id = request.path_params["id"]
-        page = content.read_miss(self._config, id, self._words.noticed) if id < 2**63 else None
+    def session(self, request: Request, viewer: Viewer) -> Response:
+        key = request.path_params["key"]
+        page = sessions.read_session(self._config, viewer, key, self._words.noticed)
         if page is None:
-            return self._show("missing.html", "..", 404, what=f"There is no miss {id}.")
-        return self._show("miss.html", "..", page=page, miss=page.miss)
+            return self._missing(request, "There is no such session.")
+        return self._renderer.show("session.html", "..", viewer, page=page)
 
-    def tools(self, request: Request) -> Response:
-        query = dict(request.query_params)
-        total, tools = content.read_tools(self._config, query.get("text", ""), query.get("server", ""))
-        servers = content.servers_of(self._config)
-        return self._show("tools.html", ".", total=total, tools=tools, query=query, servers=servers)
+    def confidence(self, request: Request, viewer: Viewer) -> Response:
+        return self._renderer.show("confidence.html", ".", viewer, page=confidence.read_confidence(self._config))
 
-    def tool(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        page = content.read_tool(self._config, name)
+    def learning(self, request: Request, viewer: Viewer) -> Response:
+        runs, serving = learning.read_runs(self._config)
+        return self._renderer.show("learning.html", ".", viewer, runs=runs, serving=serving)
+
+    def settings(self, request: Request, viewer: Viewer) -> Response:
+        page = in_force.read_settings(self._config, viewer)
+        return self._renderer.show("settings.html", ".", viewer, page=page)
+
+    def reviews(self, request: Request, viewer: Viewer) -> Response:
+        return self._renderer.show("reviews.html", ".", viewer, batches=reviews.read_all(self._config))
+
+    def review(self, request: Request, viewer: Viewer) -> Response:
+        server = request.path_params["server"]
+        page = reviews.read_one(self._config, server)
         if page is None:
-            return self._show("missing.html", "..", 404, what=f"No server has a tool {name[:100]!r} now.")
-        return self._show("tool.html", "..", page=page, tool=page.tool)
+            return self._missing(request, f"The config has no server {server[:100]!r}.")
+        said = reviews.say_done(dict(request.query_params))
+        return self._renderer.show("review.html", "..", viewer, page=page, batch=page.batch, said=said)
+
+    # What the buttons do
+
+    def decide(self, request: Request, viewer: Viewer, form: Form) -> Response:
+        server = request.path_params["server"]
+        done = reviews.decide(self._config, server, form)
+        return RedirectResponse(f"{quote(server, safe='')}?{done}", 303)
+
+    # Events and errors
+
+    async def follow(self, request: Request) -> Response:
+        viewer_of(request)
+        if self._changes.is_full:
+            return PlainTextResponse("Too many pages are open; this one is not told of changes.\n", 503)
+        return StreamingResponse(self._changes.follow(), media_type="text/event-stream")
 
     def not_found(self, request: Request, error: Exception) -> Response:
-        up = "/".join([".."] * (request.url.path.count("/") - 1)) or "."
-        return self._show("missing.html", up, 404, what="There is no such page.")
+        return self._missing(request, "There is no such page.")
 
     def trouble(self, request: Request, error: Exception) -> Response:
+        return self._missing(request, f"{error}", 503)
+
+    def refused(self, request: Request, error: Exception) -> Response:
+        return self._missing(request, f"{error}", 403)
+
+    def _missing(self, request: Request, what: str, status: int = 404) -> Response:
         up = "/".join([".."] * (request.url.path.count("/") - 1)) or "."
-        return self._show("missing.html", up, 503, what=f"{error}")
-
-    def _show(self, template: str, base: str, status: int = 200, **values: Any) -> Response:
-        """`base`: the relative path from the address to the first page."""
-        return HTMLResponse(self._templates.get_template(template).render(base=base, **values), status)
-
-
-def _finalize(value: Any) -> Any:
-    if isinstance(value, Markup) or not isinstance(value, str):
-        return value
-    return clean(value)
-
-
-def say_when(at: float) -> str:
-    """Return a time as local date and minute; "never" for 0."""
-    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}" if at else "never"
-
-
-def say_share(share: float | None) -> str:
-    """Return a share in per cent; a dash for None."""
-    return "-" if share is None else f"{share:.1%}"
+        return self._renderer.show("missing.html", up, viewer_of(request), status, what=what)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
-from foretool.storage.records import Call, Miss, Neighbour, SessionRecord, SessionSum, ToolId, Usage
+from foretool.storage.records import Call, Miss, Neighbour, ProfileCount, SessionRecord, SessionSum, ToolId, Usage
 from foretool.storage.sqlite.calls import CALLS, MISSES
 from foretool.storage.sqlite.database import Subject, encode_json
 
@@ -58,6 +58,20 @@ SELECT tool, sum(called), sum(missed), max(at) FROM (
     UNION ALL SELECT session, tool, 0, 1, 0.0 FROM misses WHERE noticed NOT IN ('unknown_name', 'nothing_found')
 ) WHERE session IN (SELECT key FROM sessions WHERE profile = ?) GROUP BY tool
 """
+_COUNTS: Final = """
+WITH own AS MATERIALIZED (SELECT key, client FROM sessions WHERE profile = :profile)
+SELECT 3600.0 * hour, client, sum(called), sum(hidden), sum(missed), sum(searched) FROM (
+    SELECT session, CAST(at AS INTEGER) / 3600 AS hour, count(*) AS called, sum(hidden) AS hidden, 0 AS missed,
+        0 AS searched
+    FROM (SELECT session, at, hidden FROM calls WHERE outcome <> 'refused' ORDER BY id DESC LIMIT :latest)
+    WHERE at >= :since GROUP BY session, hour
+    UNION ALL SELECT session, CAST(at AS INTEGER) / 3600 AS hour, 0, 0, count(*), 0
+    FROM (SELECT session, at FROM misses WHERE at >= :since ORDER BY at DESC LIMIT :latest / 5) GROUP BY session, hour
+    UNION ALL SELECT session, CAST(at AS INTEGER) / 3600 AS hour, 0, 0, 0, count(*)
+    FROM (SELECT session, at FROM discoveries WHERE at >= :since ORDER BY at DESC LIMIT :latest / 5)
+    GROUP BY session, hour
+) AS done JOIN own ON own.key = done.session GROUP BY hour, client
+"""
 
 
 class Browsing(Subject):
@@ -92,6 +106,10 @@ class Browsing(Subject):
                     found[client, after, False] += 1
         counted = sorted(found.items(), key=lambda each: (-each[1], each[0]))
         return [Neighbour(client, ToolId(other), is_before, times) for (client, other, is_before), times in counted]
+
+    def counts(self, profile: str, since: float, latest: int) -> list[ProfileCount]:
+        rows = self._database.rows(_COUNTS, {"profile": profile, "since": since, "latest": latest})
+        return [ProfileCount(*row) for row in rows]
 
     def usage(self, profile: str, latest: int) -> list[Usage]:
         return [Usage(ToolId(tool), *rest) for tool, *rest in self._database.rows(_USAGE, (latest, profile))]

@@ -12,7 +12,8 @@ from foretool.server.commands.causes import CAUSES, NOTICED
 from foretool.server.commands.status import STATES
 from foretool.server.config.loader import load
 from foretool.server.page.access import Door
-from foretool.server.page.site import Site, Words
+from foretool.server.page.rendering import Words
+from foretool.server.page.site import Site
 
 HOME = "http://127.0.0.1:4000"
 

@@ -90,9 +90,24 @@ async def test_another_site_can_neither_write_nor_frame_nor_read(door: Door) -> 
 
 async def test_every_answer_has_the_headers_and_asks_nobody_else(door: Door) -> None:
     async with browser(door) as client:
-        for path in ("/", "/misses", "/misses/1", "/tools", "/tools/calc__add", "/nowhere", "/static/page.css"):
+        for path in (
+            "/",
+            "/misses",
+            "/misses/1",
+            "/tools",
+            "/tools/calc__add",
+            "/sessions",
+            "/sessions/s1",
+            "/confidence",
+            "/learning",
+            "/review",
+            "/review/calc",
+            "/settings",
+            "/nowhere",
+            "/static/page.css",
+        ):
             answer = await client.get(path)
-            assert answer.headers["referrer-policy"] == "no-referrer"
+            assert answer.headers["referrer-policy"] == "same-origin"
             assert answer.headers["x-content-type-options"] == "nosniff"
             assert answer.headers["cache-control"] == "no-store"
             assert re.findall(r"""(?:src|href|action|hx-get)="(?:[a-z]+:|//)""", answer.text) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,19 +13,23 @@ from browsing import browser, make_door
 from command_fakes import fill, remember, write_config
 
 from foretool.server.config.loader import load
+from foretool.server.trust.approvals import hash_value
 from foretool.storage.opening import open_store
-from foretool.storage.records import Call, Discovery, Exposure, Match, Miss, SessionRecord, ToolId
+from foretool.storage.records import Call, Definition, Discovery, Exposure, Match, Miss, SessionRecord, ToolId
 
 pytestmark = pytest.mark.anyio
 
 XSS = """"'><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\u202e\U000e0041"""
-PATHS = ("/", "/misses", "/misses/1", "/tools", "/tools/calc__add")
+PATHS = (
+    "/", "/misses", "/misses/1", "/tools", "/tools/calc__add", "/sessions", "/sessions/s1", "/confidence", "/learning",
+    "/review", "/review/calc", "/settings",
+)  # fmt: skip
 
 
 class Reader(HTMLParser):
     """Collects elements and attributes as a browser would see them, and what is left open."""
 
-    VOID = frozenset({"meta", "link", "br", "input", "rect"})
+    VOID = frozenset({"meta", "link", "br", "input", "rect", "line", "circle"})
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -62,6 +67,11 @@ def hostile(tmp_path: Path) -> Path:
             {XSS: 1.0}, call=1,
         )  # fmt: skip
         store.calls.record([call], [miss])
+        store.flows.add({(ToolId("calc__add"), ToolId(XSS), XSS, XSS): 3}, 104.0)
+        held = json.dumps({"name": XSS, "description": XSS, "inputSchema": {"type": "object", XSS: XSS}}).encode()
+        store.approvals.add_first([Definition("calc", "launch", "", "f", b"{}", "approved")])
+        store.approvals.hold("calc", ["tool"], [Definition("calc", "tool", XSS, hash_value(held), held, version=XSS)])
+        store.artifacts.add(XSS, b"x", {"old": {"mrr": 0.1}, "new": {"mrr": 0.2}}, promote=True)
     return path
 
 
@@ -85,7 +95,7 @@ async def test_texts_of_others_never_become_markup(tmp_path: Path) -> None:
             answer = await client.get(address)
             assert answer.status_code in (200, 404)
             read = Reader(answer.text)
-            assert read.elements.count("script") == 1, address
+            assert read.elements.count("script") == 2, address
             assert "img" not in read.elements
             assert not any(name.startswith("on") for name in read.attributes)
             assert "49" not in re.findall(r"&gt;(\d+)", answer.text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 from stored_records import CALL, MISS, SESSION
 
-from foretool.storage.records import Neighbour, SessionSum, ToolId, Usage
+from foretool.storage.records import Neighbour, ProfileCount, SessionSum, ToolId, Usage
 from foretool.storage.stores import Store
 
 A, B, C = ToolId("u__a"), ToolId("u__b"), ToolId("u__c")
@@ -76,6 +76,18 @@ def test_neighbours_of_a_tool_are_counted_by_client_and_side(store: Store) -> No
     ]
     assert {each.client for each in store.browsing.neighbours(A, 100, "work")} == {"codex"}
     assert store.browsing.neighbours(ToolId("u__none"), 100) == []
+
+
+def test_what_a_profile_did_is_counted_by_hour_and_client(store: Store) -> None:
+    fill(store)
+    later = replace(CALL, session="s2", tool=B, at=7300.0)
+    store.calls.record([later])
+    assert store.browsing.counts("work", 0.0, 100) == [
+        ProfileCount(0.0, "codex", 2, 1, 1, 0),
+        ProfileCount(7200.0, "codex", 1, 0, 0, 0),
+    ]
+    assert store.browsing.counts("work", 7200.0, 100) == [ProfileCount(7200.0, "codex", 1, 0, 0, 0)]
+    assert store.browsing.counts("other", 0.0, 100) == []
 
 
 def test_the_use_of_a_profile_is_its_own(store: Store) -> None:

@@ -1,0 +1,74 @@
+"""Tells open pages that something has changed, by server-sent events.
+
+A change is seen in the files: the config, the storage file and its log. So a page learns of calls of every proxy, and
+nobody has to tell it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Final
+
+LOOK_S: Final = 1.0
+"""How often the files are looked at."""
+LEAST_S: Final = 5.0
+"""A page hears of changes at most this often: each makes it read anew."""
+PING_S: Final = 15.0
+MOST: Final = 16
+"""Pages that are told at the same time."""
+PING: Final = b": nothing new\n\n"
+CHANGED: Final = b"event: changed\ndata: 1\n\n"
+RETRY: Final = b"retry: 5000\n\n"
+
+Stamp = tuple[tuple[int, int] | None, ...]
+
+
+def look(paths: Callable[[], list[Path]]) -> Stamp:
+    """Return time and size of each file, None for one that is not there."""
+    found: list[tuple[int, int] | None] = []
+    for path in paths():
+        try:
+            state = path.stat()
+        except OSError:
+            found.append(None)
+        else:
+            found.append((state.st_mtime_ns, state.st_size))
+    return tuple(found)
+
+
+class Changes:
+    """Follows files for any number of open pages, up to `MOST`."""
+
+    def __init__(self, paths: Callable[[], list[Path]]) -> None:
+        self._paths = paths
+        self.open = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.open >= MOST
+
+    async def follow(self, look_s: float = LOOK_S, least_s: float = LEAST_S) -> AsyncIterator[bytes]:
+        """Yield one event for each change, and a comment where there is none for long."""
+        self.open += 1
+        try:
+            yield RETRY
+            known, said = look(self._paths), time.monotonic()
+            while True:
+                await asyncio.sleep(look_s)
+                now = time.monotonic()
+                if now - said >= least_s and (found := look(self._paths)) != known:
+                    known, said = found, now
+                    yield CHANGED
+                elif now - said >= PING_S:
+                    said = now
+                    yield PING
+        finally:
+            self.open -= 1
+
+
+def files_of(config: Path, storage: Path) -> list[Path]:
+    """Return the files in which a change shows."""
+    return [config, storage, storage.with_name(f"{storage.name}-wal")]

@@ -1,0 +1,92 @@
+"""Learning runs: what each method was, what it became, and which model serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from foretool.server.config.loader import Config
+from foretool.storage.opening import open_existing_store
+from foretool.storage.records import Artifact
+
+SHOWN: Final = 200
+"""How many trained models are listed."""
+MEASURES: Final[Mapping[str, str]] = {
+    "mrr": "mean reciprocal rank of the next tool",
+    "in_list": "share of needed tools that were in the list",
+    "hidden": "share of calls whose tool was hidden",
+}
+"""What was compared, by its key in a report."""
+
+
+class Lesson(Struct, frozen=True):
+    """One model that was trained, and how it compared with the one that served."""
+
+    kind: str
+    number: int
+    at: float
+    state: str
+    tasks: int
+    replayed: int
+    measure: str
+    before: float | None
+    after: float | None
+    difference: tuple[float, float, float] | None
+    """Low end, mean and high end; in tokens per task where hidden calls were measured."""
+    in_tokens: bool
+
+
+class Run(Struct, frozen=True):
+    """Everything that one learning run trained."""
+
+    at: float
+    lessons: Sequence[Lesson]
+
+
+def read_runs(config: Config) -> tuple[list[Run], list[Lesson]]:
+    """Return the learning runs, the newest first, and the models that serve now. Raises `StorageError`."""
+    with open_existing_store(config.storage) as store:
+        found = store.artifacts.history(limit=SHOWN)
+    return cut_runs(found), [read_lesson(each) for each in found if each.active and each.kind != "run"]
+
+
+def cut_runs(found: Sequence[Artifact]) -> list[Run]:
+    """Sort models, the newest first, into the runs that trained them: the record of a run comes after its models."""
+    runs: list[tuple[float, list[Lesson]]] = []
+    for each in found:
+        if each.kind == "run":
+            runs.append((each.created_at, []))
+            continue
+        if not runs:
+            runs.append((each.created_at, []))  # a run that goes on, or broke off
+        runs[-1][1].append(read_lesson(each))
+    return [Run(at, lessons) for at, lessons in runs if lessons]
+
+
+def read_lesson(artifact: Artifact) -> Lesson:
+    """Return what a report says, as far as it says it."""
+    report: dict[str, Any] = artifact.report
+    old, new = report.get("old") or {}, report.get("new") or {}
+    measure = next((key for key in MEASURES if key in new), "")
+    difference = report.get("difference")
+    return Lesson(
+        kind=artifact.kind,
+        number=artifact.number,
+        at=artifact.created_at,
+        state=_say_state(artifact),
+        tasks=int(report.get("episodes") or 0),
+        replayed=int(report.get("replayed") or 0),
+        measure=MEASURES.get(measure, ""),
+        before=old.get(measure),
+        after=new.get(measure),
+        difference=(difference[0], difference[1], difference[2]) if difference and len(difference) == 3 else None,
+        in_tokens=measure == "hidden",
+    )
+
+
+def _say_state(artifact: Artifact) -> str:
+    if artifact.active:
+        return "serves"
+    return "replaced" if artifact.promoted_at else "not better"
