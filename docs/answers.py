@@ -26,7 +26,7 @@ from foretool.server.commands.forget import Outcome
 from foretool.server.commands.graph import Neighbours
 from foretool.server.commands.list import ListedServer
 from foretool.server.commands.logout import LoggedOut
-from foretool.server.commands.miss_show import MissDetails
+from foretool.server.commands.miss_details import MissDetails
 from foretool.server.commands.misses import Ledger
 from foretool.server.commands.pin import Pins
 from foretool.server.commands.repairs import Fixed

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import difflib
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 import click
 from click import ClickException
@@ -16,14 +14,10 @@ from click import ClickException
 from foretool.server.commands import output
 from foretool.server.config.loader import Config, parse
 from foretool.server.config.places import find_place
-from foretool.server.setup import changes
 from foretool.server.setup.changes import ChangeError
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.masking import mask_text
-from foretool.server.setup.own_servers import OwnServers, read_own_servers
-
-COPIES: Final = 50
-"""How many earlier versions of the file are kept."""
+from foretool.server.setup.own_servers import OwnServers, read_own_servers, save_edit, undo_edit
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 undo_option = click.option(
@@ -69,17 +63,12 @@ def show_lines(lines: list[str]) -> None:
 def save(own: OwnServers, why: str, *, dry_run: bool) -> Path | None:
     """Write the file after a copy of it, unless this is a trial; return the folder of the copy. Raises
     `ClickException`."""
-    change = own.change(why)
-    if change is None or dry_run:
+    if dry_run:
         return None
-    folder = copies_of(own.path)
     try:
-        kept = changes.apply([change], folder)
+        return save_edit(own, why)
     except ChangeError as error:
         raise ClickException(str(error)) from None
-    for old in sorted(folder.iterdir())[:-COPIES]:
-        shutil.rmtree(old, ignore_errors=True)
-    return kept
 
 
 def finish(own: OwnServers, why: str, command: str, *, dry_run: bool, as_json: bool) -> int:
@@ -149,7 +138,7 @@ def undo(path: Path | None, as_json: bool) -> int:
     """Put the file back as it was before the latest edit. Returns the exit status."""
     place = find_place(path, os.environ).path
     try:
-        restored, problems = changes.undo(copies_of(place))
+        restored, problems = undo_edit(place)
     except ChangeError:
         raise ClickException(f"{place}: no earlier version is kept, so there is nothing to take back") from None
     if as_json:
@@ -179,8 +168,3 @@ def short(path: Path) -> str:
         return f"~/{path.relative_to(Path.home())}"
     except ValueError:
         return str(path)
-
-
-def copies_of(place: Path) -> Path:
-    """Return the folder of the earlier versions of a config file; those of `init` lie beside it."""
-    return place.parent / changes.FOLDER / "edits" / place.name

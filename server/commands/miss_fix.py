@@ -1,73 +1,154 @@
-"""`foretool misses fix`: changes the config so that a missed tool is listed, and says what that does before."""
+"""`foretool misses fix`: makes one of the changes that would have shown a missed tool, and says before what it does."""
 
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from foretool.server.commands import edits, output
+from foretool.server.commands.effects import say_doubts, say_effect
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option
-from foretool.server.config.loader import load
-from foretool.storage.records import Miss
+from foretool.server.config.loader import Config, load
 
-MOST_MISSES: Final = 1000
-"""How many of the latest misses the effect is counted on."""
+if TYPE_CHECKING:
+    from foretool.server.ledger.fixes import Diagnosis, MeasuredFix
+    from foretool.storage.stores import Store
+
+PLAYED: Final = 100
+"""How many of the latest tasks each change is tried on."""
+GUARDED: Final = ("rule", "enable", "profile", "approve")
+"""Changes that let something in which the user has kept out: only a user who names one makes it unasked."""
+SINCE_S: Final = 30 * 86_400.0
+"""How far back they may lie."""
+KINDS: Final = (
+    "pin", "budget", "policy", "fill", "alias", "description", "enable", "rule", "profile", "approve", "learn", "doctor"
+)  # fmt: skip
 
 
 @click.command("fix")
 @click.argument("id", type=int, required=False)
-@click.option("--yes", "-y", "agreed", is_flag=True, help="Ask nothing.")
+@click.option("--change", "kind", type=click.Choice(KINDS), help="Make this change instead of asking which.")
+@click.option("--yes", "-y", "agreed", is_flag=True, help="Ask nothing: make the change named, or the cheapest one.")
 @edits.dry_run_option
 @edits.undo_option
 @config_option
-def fix(path: Path | None, id: int | None, agreed: bool, dry_run: bool, wanted_undo: bool) -> int:
-    """Pin the tool of a miss, so that every list has it.
+def fix(path: Path | None, id: int | None, kind: str | None, agreed: bool, dry_run: bool, wanted_undo: bool) -> int:
+    """Make a change that would have shown the tool of a miss.
 
-    Says first what that costs, and how many of the misses on record are of tools that the list gains. A miss that a pin
-    cannot help, such as a denied tool, is told what does help.
+    Shows every change that would have: a pin, a larger list, another policy, an alias, a better description, a server
+    or a tool that is let in again, an approval, learning. Each is tried on the latest tasks on record first. Then asks
+    which one to make. The file keeps its comments and its order.
+
+    \b
+    foretool misses fix 12
+    foretool misses fix 12 --change pin --yes
+    foretool misses fix --undo
     """
     if wanted_undo:
         return edits.undo(path, False)
     if id is None:
         raise click.UsageError("name the number of a miss, or add --undo; `foretool misses --all` lists them")
     from foretool.server import offline  # 0.3 s of imports that `foretool misses` does without
+    from foretool.server.ledger.fixes import diagnose
 
     own, config = edits.open_file(path), load(path)
     with offline.read(config) as app:
         miss = app.store.calls.miss(id)
         if miss is None:
             return complain(f"misses fix: there is no miss {id}; `foretool misses --all` lists all misses", WRONG)
-        tool = app.catalog.find(miss.tool) if miss.tool else None
-        if tool is None or miss.cause == "denied":
-            return complain(f"misses fix: a pin does not help: {_say_other_way(miss)}", WRONG)
-        before = offline.view(app, config.profiles[""])
-        recent = app.store.calls.misses(limit=MOST_MISSES)
-    if tool.id in before.shown:
-        output.say(f"{tool.id} is in the list by now; nothing has to change.")
-        return 0
+        found = diagnose(app, miss)
+        if not found.fixes:
+            return _say_nothing(found)
+        fixes = measure_all(config, app.store, found)
+    if kind is not None:
+        fixes = [each for each in fixes if each.fix.kind == kind]
+        if not fixes:
+            there = ", ".join(each.kind for each in found.fixes)
+            return complain(f"misses fix: {kind} would not have shown {found.tool}; these would: {there}", WRONG)
+    if agreed and kind is None:
+        fixes = [each for each in fixes if each.fix.kind not in GUARDED]
+        if not fixes:
+            what = found.fixes[0]
+            return complain(f"misses fix: --yes alone does not {what.what}; add --change {what.kind}", WRONG)
+    _print(found, fixes)
+    chosen = _choose(fixes, agreed=agreed or dry_run)
+    if chosen is None:
+        output.say("Nothing was changed.")
+        return WRONG
+    if chosen.fix.command:
+        return _run(chosen.fix.command, path, agreed=agreed, dry_run=dry_run)
     with edits.errors_of(own.path):
-        own.pin(tool.id)
-    with offline.read(edits.config_after(own, config)) as app:
-        after = offline.view(app, app.config.profiles[""])
-    if tool.id not in after.shown:
-        return complain(f"misses fix: a pin of {tool.id} would not list it; foretool explain says what else", WRONG)
-    gained = sum(each.tool in after.shown and each.tool not in before.shown for each in recent)
-    output.say(f"Pinning {tool.id} makes the list {after.tokens:,} tokens instead of {before.tokens:,}.")
-    output.say(f"Of the latest {output.plural(len(recent), 'miss')}, {gained} were of tools that the list gains.")
-    if lost := sorted(before.shown - after.shown):
-        output.say(f"It leaves the list: {', '.join(lost)}", "yellow")
-    if not (agreed or dry_run):
-        if not sys.stdin.isatty():
-            raise click.UsageError("there is nobody to ask: add --yes, or --dry-run to change nothing")
-        if not click.confirm("Pin it?"):
-            output.say("Nothing was changed.")
-            return WRONG
-    return edits.finish(own, f"{tool.id} pinned", "misses fix", dry_run=dry_run, as_json=False)
+        for change in chosen.fix.changes:
+            change.make(own)
+    return edits.finish(own, chosen.fix.what, "misses fix", dry_run=dry_run, as_json=False)
 
 
-def _say_other_way(miss: Miss) -> str:
-    return miss.change or "it is not known which tool was needed; foretool misses show tells the conversation"
+def measure_all(config: Config, store: Store, found: Diagnosis, *, replays: bool = True) -> list[MeasuredFix]:
+    """Return the fixes of a miss with what each would have done to the latest tasks, the cheapest first."""
+    from foretool.server.ledger.fixes import MeasuredFix, measure
+    from foretool.server.replay.effect import Replays
+
+    if not replays or not any(each.changes for each in found.fixes):
+        return [MeasuredFix(each, None, 0) for each in found.fixes]
+    now = time.time()
+    with output.waiting("playing recorded tasks with each change"):
+        # The tasks around the miss tell most, however long ago that was.
+        since = min(now - SINCE_S, found.miss.at - SINCE_S)
+        return measure(Replays(config, store, since, now, PLAYED), config, found.fixes, found.tool)
+
+
+def _say_nothing(found: Diagnosis) -> int:
+    """Say why there is nothing to change. Returns the exit status."""
+    if found.listed_now:
+        output.say(f"{found.tool} is in the list by now; nothing has to change.")
+        return 0
+    miss = found.miss
+    way = miss.change or "it is not known which tool was needed; foretool misses show tells the conversation"
+    return complain(f"misses fix: no change of the config would have shown it: {way}", WRONG)
+
+
+def _print(found: Diagnosis, fixes: Sequence[MeasuredFix]) -> None:
+    said = found.why or found.miss.cause
+    output.say(f"{found.tool or 'A tool'} was missed ({said}). What would have shown it:")
+    for number, each in enumerate(fixes, 1):
+        size = f" (the list then takes {each.fix.list_tokens:,} tokens)" if each.fix.list_tokens else ""
+        output.say(f"{number}  {each.fix.kind}: {each.fix.what}{size}", "bold")
+        if each.effect is not None:
+            output.say(f"   {say_effect(each)}")
+        elif each.fix.command and f" {each.fix.command}" not in f" {each.fix.what}":
+            output.say(f"   by: {each.fix.command}")
+    played = [each.effect for each in fixes if each.effect is not None]
+    if played:
+        say_doubts(max(played, key=lambda effect: effect.guessed))
+
+
+def _choose(fixes: Sequence[MeasuredFix], *, agreed: bool) -> MeasuredFix | None:
+    """Ask which change to make; the first one if nothing is to be asked. None if the user wants none."""
+    if agreed:
+        return fixes[0]
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is nobody to ask: add --yes, or --dry-run to change nothing")
+    if len(fixes) == 1:
+        return fixes[0] if click.confirm("Make this change?") else None
+    answer: int = click.prompt(
+        "Which one? 0 makes none", type=click.IntRange(0, len(fixes)), default=1, show_default=True
+    )
+    return fixes[answer - 1] if answer else None
+
+
+def _run(line: str, path: Path | None, *, agreed: bool, dry_run: bool) -> int:
+    """Run the command that makes a change outside of the config; with --yes or --dry-run only name it. Returns the
+    exit status."""
+    name, *arguments = line.removeprefix("foretool ").split()
+    if dry_run or agreed:
+        output.say(f"This is done by another command, which shows what it does: {line}")
+        return 0
+    given = [*arguments, *(["--config", str(path)] if path is not None else [])]
+    return int(import_module(f"foretool.server.commands.{name}").command.main(args=given, standalone_mode=False) or 0)

@@ -16,7 +16,7 @@ from foretool.server.diagnosis import Diagnosis, Finding, Repair
 from foretool.server.setup import changes
 from foretool.server.setup.changes import Change, ChangeError, Protection
 from foretool.server.setup.clients import client_files, this_machine
-from foretool.server.setup.own_servers import OwnServers
+from foretool.server.setup.own_servers import OwnServers, copies_of
 from foretool.server.setup.plan import secrets_of
 from foretool.server.setup.scan import scan
 
@@ -146,7 +146,7 @@ def _unregister(planned: Planned, repair: Repair) -> None:
 
 def _apply(own: OwnServers, planned: Planned) -> Path:
     try:
-        return changes.apply(planned.changes, edits.copies_of(own.path), planned.protections)
+        return changes.apply(planned.changes, copies_of(own.path), planned.protections)
     except ChangeError as error:
         raise ClickException(str(error)) from None
 

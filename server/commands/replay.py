@@ -10,16 +10,15 @@ import click
 from msgspec import Struct
 
 from foretool.server.commands import edits, output
+from foretool.server.commands.effects import say_doubts, show_effect
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
 from foretool.server.replay.changes import ChangeProblem, change_config, read_changes
-from foretool.server.replay.effect import Difference, Effect, Recorded, Verdict, open_replays
+from foretool.server.replay.effect import Effect, Recorded, Verdict, open_replays
 from foretool.server.replay.tasks import MOST
 
-FEW: Final = 20
-"""With fewer tasks the intervals say little."""
 VERDICTS: Final[dict[Verdict, str]] = {
     "better": "The change is better: something falls outside the error, and nothing rises.",
     "worse": "The change is worse: something rises outside the error, and nothing falls.",
@@ -126,30 +125,3 @@ def _print_now(effect: Effect, recorded: Recorded) -> None:
     output.table(("per task", "now#", "on record#"), rows)
     say_doubts(effect)
     output.say("To try another setting: foretool replay --set list_tokens=3000")
-
-
-def show_effect(effect: Effect) -> None:
-    """Print the figures of an effect as a table."""
-    now, then = effect.now, effect.then
-    rows = [
-        ("misses", f"{now.misses:.2f}", f"{then.misses:.2f}", _say(effect.misses, 2)),
-        ("discovery turns", f"{now.discoveries:.2f}", f"{then.discoveries:.2f}", _say(effect.discoveries, 2)),
-        ("tokens read", f"{now.tokens:,.0f}", f"{then.tokens:,.0f}", _say(effect.tokens, 0)),
-        ("tokens of the list", f"{now.listed:,.0f}", f"{then.listed:,.0f}", "-"),
-    ]
-    if now.unreachable or then.unreachable:
-        rows.append(("calls not let through", f"{now.unreachable:.2f}", f"{then.unreachable:.2f}", "-"))
-    output.table(("per task", "now#", "then#", "difference (95 % interval)#"), rows)
-
-
-def say_doubts(effect: Effect) -> None:
-    """Say what makes the figures of an effect doubtful."""
-    if effect.guessed:
-        what = output.plural(effect.guessed, "search")
-        output.say(f"The words of {what} are not on record; the words of the tool stand for them.", "yellow")
-    if effect.tasks < FEW:
-        output.say(f"{output.plural(effect.tasks, 'task')}: with so few the intervals say little.", "yellow")
-
-
-def _say(difference: Difference, digits: int) -> str:
-    return "{:+,.{d}f} ({:+,.{d}f} to {:+,.{d}f})".format(difference.mean, difference.low, difference.high, d=digits)

@@ -6,11 +6,13 @@ Each edit changes the text where it has to and keeps everything else, comments a
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from foretool.server.config.loader import find_server_key
+from foretool.server.setup import changes
 from foretool.server.setup.changes import Change
 from foretool.server.setup.dialects import Entry
 from foretool.server.setup.documents import DocumentError, JsonDocument, Keys, value_at
@@ -100,6 +102,34 @@ class OwnServers:
         """Return what is to be written, None if that is what the file holds."""
         after = self.text().encode()
         return None if after == self.before else Change(self.path, self.before, after, why)
+
+
+COPIES: Final = 50
+"""How many earlier versions of the file are kept."""
+
+
+def copies_of(place: Path) -> Path:
+    """Return the folder of the earlier versions of a config file; those of `init` lie beside it."""
+    return place.parent / changes.FOLDER / "edits" / place.name
+
+
+def save_edit(own: OwnServers, why: str) -> Path | None:
+    """Write an edited file after a copy of it; return the folder of the copy, None if nothing has to change. Raises
+    `ChangeError`."""
+    change = own.change(why)
+    if change is None:
+        return None
+    folder = copies_of(own.path)
+    kept = changes.apply([change], folder)
+    for old in sorted(folder.iterdir())[:-COPIES]:
+        shutil.rmtree(old, ignore_errors=True)
+    return kept
+
+
+def undo_edit(place: Path) -> tuple[list[Path], list[str]]:
+    """Put the file back as it was before the latest edit; return the files that were put back, and a line for each that
+    was left alone. Raises `ChangeError` if there is no earlier version."""
+    return changes.undo(copies_of(place))
 
 
 def read_own_servers(path: Path) -> OwnServers:

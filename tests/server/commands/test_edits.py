@@ -9,8 +9,8 @@ import pytest
 from command_fakes import write_config
 from requirements import requirement
 
-from foretool.server.commands import edits
 from foretool.server.commands.group import run
+from foretool.server.setup import own_servers
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_link_stays_a_link(config: Path, tmp_path: Path) -> None:
 
 
 def test_old_copies_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edits, "COPIES", 3)
+    monkeypatch.setattr(own_servers, "COPIES", 3)
     path = write_config(tmp_path)
     for name in ("disable", "enable") * 4:
         run([name, "calc", "--config", str(path)])

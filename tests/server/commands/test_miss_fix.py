@@ -1,4 +1,4 @@
-"""`foretool misses fix`: says the effect, pins, keeps comments, and takes it back."""
+"""`foretool misses fix`: shows each change with its effect, makes one, keeps comments, and takes it back."""
 
 from pathlib import Path
 
@@ -7,46 +7,81 @@ from command_fakes import fill, write_config
 from msgspec.structs import replace
 from stored_records import MISS
 
+from foretool.server.commands import miss_fix
 from foretool.server.commands.group import run
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
+    """Number 2 is of a tool that the list lacks, 3 of one that a rule denies."""
     path = write_config(tmp_path)
     with fill(path) as store:
-        store.calls.record(
-            [],
-            [
-                replace(MISS, tool="sky__moon", cause="rank"),
-                replace(MISS, tool="sky__moon", cause="denied", change="remove the rule"),
-            ],
-        )
-    path.write_text(path.read_text().replace('{"mcpServers"', '{ // mine\n"mcpServers"', 1))
+        missed = replace(MISS, tool="sky__moon", noticed="call", cause="rank", query="", call=0)
+        denied = replace(missed, tool="calc__add", cause="denied", change='remove "add" from "deny" of server \'calc\'')
+        store.calls.record([], [missed, denied])
+    text = path.read_text().replace('{"mcpServers"', '{ // mine\n"mcpServers"', 1)
+    path.write_text(text.replace('"command": "calc"', '"command": "calc", "deny": ["add"]'))
     return path
+
+
+def fix(path: Path, *arguments: str) -> int:
+    return run(["misses", "fix", *arguments, "--config", str(path)])
 
 
 def test_a_fix_says_its_effect_keeps_comments_and_is_taken_back(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = path.read_bytes()
-    assert run(["misses", "fix", "2", "--dry-run", "--config", str(path)]) == 0
+    assert fix(path, "2", "--dry-run") == 0
     assert path.read_bytes() == before
-    assert run(["misses", "fix", "2", "--yes", "--config", str(path)]) == 0
-    out = capsys.readouterr().out
-    assert "Of the latest 3 misses, 2 were of tools that the list gains." in out
-    assert "// mine" in path.read_text() and "sky__moon" in path.read_text()
-    assert run(["misses", "fix", "2", "--yes", "--config", str(path)]) == 0
+    assert fix(path, "2", "--change", "pin", "--yes") == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "sky__moon was missed (rank). What would have shown it:" in out
+    assert "pin: pin sky__moon (the list then takes" in out
+    assert "over 1 task: per task misses +0.00 (+0.00 to +0.00)" in out
+    assert "// mine" in path.read_text() and '"pin": ["sky__moon"]' in path.read_text()
+    assert fix(path, "2", "--yes") == 0
     assert "is in the list by now" in capsys.readouterr().out
-    assert run(["misses", "fix", "--undo", "--config", str(path)]) == 0
+    assert fix(path, "--undo") == 0
     assert path.read_bytes() == before
 
 
-def test_what_a_pin_cannot_help_is_said(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["misses", "fix", "3", "--yes", "--config", str(path)]) == 1
-    assert "a pin does not help: remove the rule" in capsys.readouterr().err
-    assert run(["misses", "fix", "99", "--yes", "--config", str(path)]) == 1
+def test_a_rule_is_lifted_only_by_name(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = path.read_bytes()
+    assert fix(path, "3", "--yes") == 1
+    assert "--yes alone does not" in capsys.readouterr().err and path.read_bytes() == before
+    assert fix(path, "3", "--change", "rule", "--yes") == 0
+    assert '"deny": []' in path.read_text()
+
+
+def test_a_change_that_does_not_help_is_refused_with_those_that_do(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fix(path, "2", "--change", "alias", "--yes") == 1
+    assert "alias would not have shown sky__moon; these would: pin, " in capsys.readouterr().err
+    assert fix(path, "99", "--yes") == 1
+
+
+def test_the_user_chooses_by_number(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = path.read_bytes()
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr(miss_fix.click, "prompt", lambda *_, **__: 0)
+    assert fix(path, "2") == 1
+    assert "Nothing was changed." in capsys.readouterr().out and path.read_bytes() == before
+    monkeypatch.setattr(miss_fix.click, "prompt", lambda *_, **__: 1)
+    assert fix(path, "2") == 0
+    assert path.read_bytes() != before
+
+
+def test_another_command_is_named_and_not_run_unasked(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert miss_fix._run("foretool review sky", path, agreed=True, dry_run=False) == 0
+    assert "This is done by another command, which shows what it does: foretool review sky" in capsys.readouterr().out
+    assert miss_fix._run("foretool review sky", path, agreed=False, dry_run=False) == 0
+    assert "sky" in capsys.readouterr().out
 
 
 def test_nothing_is_written_where_nobody_can_be_asked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = path.read_bytes()
     monkeypatch.setattr("sys.stdin.isatty", lambda: False)
-    assert run(["misses", "fix", "2", "--config", str(path)]) == 2
+    assert fix(path, "2") == 2
     assert path.read_bytes() == before

@@ -1,19 +1,14 @@
 """`foretool misses show`: one miss, and the conversation around it in order."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_fakes import CALC, WEATHER, fill, write_config
-from msgspec.structs import replace
-from stored_records import MISS
+from command_fakes import CALC, fill, write_config
 
 from foretool.server.commands.group import run
-from foretool.server.commands.miss_show import STEPS_BEFORE, read_story
 from foretool.storage.opening import open_store
-from foretool.storage.records import Call, Discovery, Exposure, Prompt
-from foretool.storage.stores import Store
+from foretool.storage.records import Call, Prompt
 
 
 @pytest.fixture
@@ -21,12 +16,6 @@ def path(tmp_path: Path) -> Path:
     path = write_config(tmp_path)
     fill(path).close()
     return path
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with open_store(":memory:") as store:
-        yield store
 
 
 def call(session: str, at: float, tool: str = CALC, *, hidden: bool = False) -> Call:
@@ -86,26 +75,6 @@ def test_the_conversation_is_told_in_order(path: Path, capsys: pytest.CaptureFix
     out = " ".join(capsys.readouterr().out.split())
     assert 'the user asked: "how warm is it in Paris?"' in out
     assert "now the client needed sky__forecast, which the client could not see" in out
-
-
-def test_a_long_conversation_is_cut_but_keeps_its_list(store: Store) -> None:
-    store.sessions.add_exposure(Exposure("s", 1.0, "growing", 1, (CALC,), 300, "list"))
-    store.calls.record([call("s", 1000.0 + at) for at in range(40)])
-    missed = replace(MISS, session="s", at=1020.5, tool=WEATHER, call=0, exposure=1)
-    story = read_story(store, missed)
-    assert [step.kind for step in story] == ["list", *["call"] * STEPS_BEFORE, "miss", "call", "call", "call"]
-    assert [step.at for step in story] == sorted(step.at for step in story)
-
-
-def test_hints_and_searches_by_name_are_told(store: Store) -> None:
-    store.sessions.add_exposure(Exposure("s", 1000.0, "frozen", 1, (CALC,), 20, "hint"))
-    store.discoveries.add(Discovery("s", 1001.0, "", ("a", "b"), None, "none", (), 9, 1.0))
-    story = read_story(store, replace(MISS, session="s", at=1002.0, tool="", call=0))
-    assert [step.what for step in story] == [
-        "was told of calc__add (hint)",
-        "searched for a, b: found no tool (confidence none)",
-        "needed (no tool found), which the client could not see",
-    ]
 
 
 def test_a_hostile_text_breaks_no_line(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

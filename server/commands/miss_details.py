@@ -1,0 +1,151 @@
+"""One miss in full, with the changes that would have shown its tool, and how it is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from foretool.server import offline
+from foretool.server.commands import output
+from foretool.server.commands.causes import CAUSES, NOTHING_FOUND, NOTICED, RECOVERED, say_cost, say_rank
+from foretool.server.commands.effects import say_effect
+from foretool.server.commands.exit import WRONG, complain
+from foretool.server.commands.miss_fix import measure_all
+from foretool.server.commands.story import Step, read_story
+from foretool.server.config.loader import load
+from foretool.server.ledger.fixes import MeasuredFix, diagnose
+from foretool.storage.records import Call, Discovery, Exposure, Match, Miss, SessionRecord
+
+
+class MissDetails(Struct, frozen=True):
+    """One miss, with every record that it refers to, and the conversation around it."""
+
+    miss: Miss
+    cause_in_words: str
+    session: SessionRecord | None
+    exposure: Exposure | None
+    """The list that the client had."""
+    discovery: Discovery | None
+    call: Call | None
+    story: tuple[Step, ...]
+    """What happened before it and after it, in order."""
+    listed_now: bool | None
+    """Whether a list that is made now has the tool; null if the tool is not known any more."""
+    why: str
+    """Why this tool was missed, more exactly than the cause says; "" if the cause says it all."""
+    tool: str
+    """The exposed name of the tool that was needed, "" if that is not known."""
+    fixes: tuple[MeasuredFix, ...]
+    """The changes that would have shown it, the cheapest first."""
+
+
+def show_miss(path: Path | None, id: int, *, replays: bool, as_json: bool) -> int:
+    """Print one miss. `replays`: whether each change is tried on recorded tasks. Returns the exit status."""
+    config = load(path)
+    with offline.read(config) as app:
+        store = app.store
+        miss = store.calls.miss(id)
+        if miss is None:
+            return complain(f"misses show: there is no miss {id}; `foretool misses --all` lists all misses", WRONG)
+        found = diagnose(app, miss)
+        fixes = measure_all(config, store, found, replays=replays)
+        details = MissDetails(
+            miss=miss,
+            cause_in_words=CAUSES[miss.cause],
+            session=store.sessions.get(miss.session),
+            exposure=store.sessions.exposure(miss.exposure) if miss.exposure else None,
+            discovery=store.discoveries.get(miss.discovery) if miss.discovery else None,
+            call=store.calls.get(miss.call) if miss.call else None,
+            story=read_story(store, miss),
+            listed_now=found.listed_now,
+            why=found.why,
+            tool=found.tool,
+            fixes=tuple(fixes),
+        )
+    return output.show(details, as_json, _print)
+
+
+def _print(details: MissDetails) -> None:
+    miss, session = details.miss, details.session
+    client = f"{session.client} {session.version}, {session.era}, {session.transport}" if session else "(unknown)"
+    facts = [
+        ("when", output.when(miss.at)),
+        ("client", client),
+        ("profile", (session.profile if session else "") or "(none)"),
+        ("task", miss.query or "(unknown)"),
+        ("called before", ", ".join(miss.history) or "(nothing)"),
+        ("noticed", NOTICED[miss.noticed]),
+        ("cause", f"{miss.cause}: {details.why or details.cause_in_words}"),
+        ("rank", f"{say_rank(miss)} {output.score_parts(miss.parts)}".strip()),
+        *_tell_fixes(details),
+        ("recovered", RECOVERED[miss.recovered]),
+        ("cost", say_cost(miss)),
+    ]
+    if details.call is not None:
+        took = "" if details.call.outcome == "refused" else f" after {details.call.took_ms:.0f} ms"
+        facts.append(("call", f"{details.call.outcome}{took}, by {details.call.via}"))
+    if details.listed_now is not None:
+        facts.append(("listed now", "yes" if details.listed_now else "no"))
+    output.say(f"{miss.id}  {miss.tool or NOTHING_FOUND}", "bold")
+    for name, value in facts:
+        output.say_fact(name, value, indent=2, column=19)
+    _print_story(details)
+    _print_exposure(details.exposure)
+    _print_discovery(details.discovery, miss.tool)
+
+
+def _tell_fixes(details: MissDetails) -> Iterator[tuple[str, str]]:
+    """Yield what would have shown the tool: the cheapest change with what it does, and the others."""
+    fixes = details.fixes
+    if not fixes:
+        yield "would have helped", details.miss.change or "(unknown)"
+        return
+    best = fixes[0]
+    size = f"; the list then takes {best.fix.list_tokens:,} tokens" if best.fix.list_tokens else ""
+    yield "would have helped", f"{best.fix.what}{size}"
+    if best.effect is not None:
+        yield "played again", say_effect(best)
+    if len(fixes) > 1:
+        yield "or", "; ".join(each.fix.what for each in fixes[1:])
+    yield "to do it", f"foretool misses fix {details.miss.id}"
+
+
+def _print_story(details: MissDetails) -> None:
+    output.say("\nWhat happened:", "bold")
+    start = details.miss.at
+    for step in details.story:
+        tokens = f" [{step.tokens:,} tokens]" if step.tokens else ""
+        away = step.at - start
+        when = "now" if step.kind == "miss" else f"{output.span(abs(away))} {'before' if away <= 0 else 'after'}"
+        text = f'the user asked: "{step.what}"' if step.kind == "prompt" else f"the client {step.what}"
+        output.say_fact(when, f"{text}{tokens}", "yellow" if step.kind == "miss" else "", indent=2, column=14)
+
+
+def _print_exposure(exposure: Exposure | None) -> None:
+    if exposure is None:
+        output.say("\nThe client had not asked for a list.")
+        return
+    output.say(
+        f"\nIts list: {output.plural(len(exposure.tools), 'tool')}, {exposure.tokens:,} tokens, {exposure.policy},"
+        f" epoch {exposure.epoch}, sent {output.when(exposure.at)} ({exposure.reason})"
+    )
+    output.say(f"  {', '.join(exposure.tools)}")
+
+
+def _print_discovery(discovery: Discovery | None, missed: str) -> None:
+    if discovery is None:
+        return
+    output.say(
+        f"\nIts discovery: confidence {discovery.level}, {output.plural(len(discovery.matches), 'match')},"
+        f" {discovery.tokens:,} tokens, {discovery.took_ms:.1f} ms"
+    )
+    if discovery.matches:
+        rows = [_match_cells(match, missed) for match in discovery.matches]
+        output.table(("#", "tool…", "score#", "parts…"), rows)
+
+
+def _match_cells(match: Match, missed: str) -> tuple[object, ...]:
+    name = f"{match.tool} (this one)" if match.tool == missed else match.tool
+    return match.rank, name, f"{match.score:.2f}", output.score_parts(match.parts)

@@ -1,0 +1,392 @@
+"""What would have shown a missed tool: the changes that apply, what each does to the tasks on record, and making one.
+
+`foretool misses show`, `foretool misses fix` and the page use these functions. Each change is tried: it is offered only
+if the list made with it has the tool, the search with it finds the tool, or a call of the tool goes through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from foretool.server import offline
+from foretool.server.app import App
+from foretool.server.config.errors import ConfigError
+from foretool.server.config.loader import Config, Profile
+from foretool.server.config.servers import matches
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.replay.changes import ConfigChange, change_config
+from foretool.server.replay.effect import Effect, Replays, compare
+from foretool.server.setup.documents import DocumentError, Keys
+from foretool.server.setup.own_servers import OwnServers, read_own_servers
+from foretool.server.trust.text import one_line
+from foretool.storage.records import Miss, Policy, Tool
+
+Kind = Literal[
+    "pin", "budget", "policy", "fill", "alias", "description", "enable", "rule", "profile", "approve", "learn", "doctor"
+]
+"""`pin`: list the tool always. `budget`: a larger list. `policy`: another policy. `fill`: fill lists with what is
+probably needed. `alias`: the tool gets the name that was called. `description`: the tool's text says what it was needed
+for. `enable`: the config no longer leaves its server or the tool out. `rule`: a rule no longer refuses it. `profile`:
+the profile gets its server. `approve`, `learn`, `doctor`: another command does it."""
+
+MOST_BUDGET: Final = 32_000
+"""The largest budget of a list that is offered."""
+STEP: Final = 50
+"""Budgets are offered in steps of so many tokens."""
+LEAST_TASKS: Final = 10
+"""With fewer tasks on record there is nothing to learn from."""
+MOST_WORDS: Final = 200
+"""Characters of a task that go into a description."""
+SHOWN_WORDS: Final = 60
+"""Characters of a task in the words of a change."""
+FOR: Final = "Used for:"
+AFTER_S: Final = 600.0
+"""A tool that was called within this time after a search in vain is taken for what the search was for."""
+
+
+class Fix(Struct, frozen=True):
+    """One change that would have shown the tool."""
+
+    kind: Kind
+    what: str
+    """In words, as `pin git__git_log`."""
+    changes: tuple[ConfigChange, ...] = ()
+    """Of the config; empty if another command does it."""
+    command: str = ""
+    """The command line that does it, or ""."""
+    list_tokens: int = 0
+    """Tokens of the list that is made with it; 0 if that stays as it is."""
+
+
+class MeasuredFix(Struct, frozen=True):
+    """A change with what it would have done to the tasks on record."""
+
+    fix: Fix
+    effect: Effect | None
+    """None if no task is on record, or the change is not one of the config."""
+    spared: int
+    """How many misses of this tool fewer there would have been."""
+
+
+class Diagnosis(Struct, frozen=True):
+    """Why a tool was missed, as far as that is known now, and what would have shown it."""
+
+    miss: Miss
+    why: str
+    """The cause of this miss in words."""
+    tool: str
+    """The exposed name of the tool; "" if it is not known which one was needed."""
+    listed_now: bool | None
+    """Whether a list that is made now has the tool; None if the tool is not known."""
+    fixes: tuple[Fix, ...]
+
+
+class FixProblem(Exception):
+    """A change cannot be made; the message says why and what to do."""
+
+
+def diagnose(app: App, miss: Miss) -> Diagnosis:
+    """Return why a tool was missed, and every change that would have shown it. Raises `StorageError`."""
+    finder = _Finder(app, miss)
+    tool = finder.tool
+    listed = tool.id in offline.view(app, finder.profile).shown if tool is not None else None
+    return Diagnosis(miss, say_why(miss), tool.id if tool is not None else miss.tool, listed, tuple(finder.find()))
+
+
+def say_why(miss: Miss) -> str:
+    """Say why this tool was missed, more exactly than its cause does; "" if the cause says it all."""
+    if miss.cause == "denied":
+        return next((said for start, said in _DENIED if miss.change.startswith(start)), miss.change.partition(": ")[0])
+    if miss.cause == "unknown" and miss.noticed == "unknown_name":
+        return "no server of this config has a tool of this name"
+    if miss.cause == "unknown" and miss.noticed == "nothing_found":
+        return "the search found nothing that fits these words at all"
+    if miss.cause == "unknown":
+        return "it is not known which list the client had"
+    return ""
+
+
+_DENIED: Final = (
+    ("remove ", "a rule of the config refuses it"),
+    ("add ", "the profile does not have its server"),
+    ("foretool review", "it waits for your approval"),
+    ('set "confirm"', 'the setting "confirm" asks you first, and this client cannot ask'),
+)
+"""By the start of the change that would have let the call through, why it was refused."""
+
+
+def measure(replays: Replays, config: Config, fixes: Iterable[Fix], tool: str) -> list[MeasuredFix]:
+    """Return the fixes with what they would have done to the tasks on record, the cheapest that helps first. Changes
+    that the config does not understand are left out."""
+    found = []
+    for fix in fixes:
+        if not fix.changes or not replays.tasks:
+            found.append(MeasuredFix(fix, None, 0))
+            continue
+        try:
+            changed = change_config(config, open_own(config), fix.changes)
+        except (ConfigError, DocumentError):
+            continue
+        then = replays.play(changed)
+        before, after = (sum(each.missed.count(tool) for each in played) for played in (replays.now, then))
+        found.append(MeasuredFix(fix, compare(replays.now, then), before - after))
+    order = list(_ORDER)
+    return sorted(
+        found,
+        key=lambda each: (
+            each.effect is None, each.spared <= 0, each.effect.tokens.mean if each.effect else 0.0,
+            order.index(each.fix.kind),
+        ),
+    )  # fmt: skip
+
+
+_ORDER: Final[tuple[Kind, ...]] = (
+    "enable",
+    "approve",
+    "profile",
+    "alias",
+    "pin",
+    "budget",
+    "fill",
+    "policy",
+    "description",
+    "rule",
+    "learn",
+    "doctor",
+)
+
+
+def open_own(config: Config) -> OwnServers:
+    """Return the text of the config's own file. Raises `DocumentError` if it cannot be read."""
+    try:
+        return read_own_servers(config.path)
+    except OSError as error:
+        raise DocumentError(f"cannot be read ({error.strerror})") from None
+
+
+def edit_config(config: Config, fix: Fix) -> OwnServers:
+    """Return the config's file with the change of a fix, as an edit that is not written yet. Raises `FixProblem`."""
+    if not fix.changes:
+        raise FixProblem(f"this is done by another command: {fix.command}")
+    try:
+        own = open_own(config)
+        change_config(config, own, fix.changes)
+    except (ConfigError, DocumentError) as error:
+        raise FixProblem(f"{config.path}: {error}") from None
+    return own
+
+
+class _Finder:
+    """Finds the changes for one miss."""
+
+    def __init__(self, app: App, miss: Miss) -> None:
+        self._app = app
+        self._miss = miss
+        session = app.store.sessions.get(miss.session)
+        self._session = session
+        name = session.profile if session is not None else ""
+        self.profile: Profile = app.config.profiles.get(name, app.config.profiles[""])
+        exposure = app.store.sessions.exposure(miss.exposure) if miss.exposure > 0 else None
+        chosen: Policy = "frozen" if self.profile.policy == "auto" else self.profile.policy
+        self._policy: Policy = exposure.policy if exposure is not None else chosen
+        self.tool = self._find_tool()
+
+    def _find_tool(self) -> Tool | None:
+        """Return the tool that was needed, if it is there."""
+        miss, catalog = self._miss, self._app.catalog
+        if miss.noticed == "unknown_name":
+            near = catalog.near(miss.tool) if catalog.why_gone(miss.tool) is None else []
+            return catalog.get(near[0]) if near else None
+        if miss.tool:
+            return catalog.find(miss.tool)
+        later = self._app.store.calls.of_session(miss.session, miss.at, miss.at + AFTER_S)
+        first = next((each.tool for each in later if each.outcome == "ok"), None)
+        return catalog.get(first) if first is not None else None
+
+    def find(self) -> Iterator[Fix]:
+        """Yield every change that would have shown the tool."""
+        miss, tool = self._miss, self.tool
+        if tool is None:
+            yield from self._bring_back()
+        elif not self._app.policy.reach(self.profile).finds(tool):
+            yield from self._let_through(tool)
+        elif miss.noticed == "unknown_name":
+            yield from self._rename(tool)
+        else:
+            if miss.cause not in ("gate", "unknown"):
+                yield from self._list(tool)
+            if miss.noticed in ("discovery", "nothing_found") and miss.rank != 1:
+                yield from self._describe(tool)
+            if miss.cause in ("gate", "unknown"):
+                yield from self._list(tool)
+            yield from self._learn()
+
+    # -- what keeps a tool away
+
+    def _bring_back(self) -> Iterator[Fix]:
+        """Yield what brings back a tool that the config leaves out, or that waits for the user."""
+        app, name = self._app, self._miss.tool
+        for server, exposed, own in app.store.approvals.refused("tool"):
+            if name in (exposed, own):
+                yield Fix("approve", f"approve it: foretool review {server}", command=f"foretool review {server}")
+                return
+        found = app.catalog.namespaces.split(name) if name else None
+        gone = app.catalog.why_gone(name) if name else None
+        server = gone.upstream if gone is not None else found[0] if found is not None else ""
+        if server in app.config.disabled:
+            yield _fix("enable", f"enable server {server}", ConfigChange(("servers", server, "disabled"), False))
+        elif server in app.config.servers and gone is not None:
+            own = found[1] if found is not None else name
+            yield from self._include(server, own)
+        elif server in app.config.broken or (server and server in app.upstreams.unlisted()):
+            yield Fix("doctor", f"see why server {server} does not work", command="foretool doctor")
+
+    def _include(self, server: str, own: str) -> Iterator[Fix]:
+        """Yield what makes a server offer one of its tools again."""
+        entry = self._app.config.servers[server].entry
+        keys = ("servers", server)
+        changes = []
+        if (override := entry.tools.get(own)) is not None and override.hidden:
+            changes.append(ConfigChange((*keys, "tools", own, "hidden"), False))
+        if matches(own, entry.exclude):
+            kept = [each for each in entry.exclude if not matches(own, (each,))]
+            changes.append(ConfigChange((*keys, "exclude"), kept))
+        if not matches(own, entry.include):
+            changes.append(ConfigChange((*keys, "include"), own, adds=True))
+        if changes:
+            yield _fix("enable", f"let server {server} offer {own}", *changes)
+
+    def _let_through(self, tool: Tool) -> Iterator[Fix]:
+        """Yield what lets calls of a tool through that a rule or the profile refuses."""
+        profile, reach = self.profile, self._app.policy.reach(self.profile)
+        if not reach.admits(tool.upstream):
+            change = ConfigChange(("foretool", "profiles", profile.name, "servers"), tool.upstream, adds=True)
+            yield _fix("profile", f"add server {tool.upstream} to profile {profile.name}", change)
+            return
+        verdict = reach.verdict(tool)
+        entry = self._app.config.servers[tool.upstream].entry
+        places: list[tuple[Keys, tuple[str, ...], set[str]]] = [
+            (("servers", tool.upstream, "deny"), entry.deny, {tool.name})
+        ]
+        if profile.name:
+            places.append((("foretool", "profiles", profile.name, "deny"), profile.deny, {tool.id}))
+        changes = []
+        for keys, patterns, names in places:
+            # A class of tools is more than this one, so it is not taken away for it.
+            kept = [each for each in patterns if each.startswith("@") or not any(matches(n, (each,)) for n in names)]
+            if len(kept) != len(patterns):
+                changes.append(ConfigChange(keys, kept))
+        if changes and verdict.denied:
+            yield _fix("rule", verdict.lift or f"allow {tool.id}", *changes)
+
+    # -- what shows a tool
+
+    def _list(self, tool: Tool) -> Iterator[Fix]:
+        """Yield what lists a tool."""
+        app, profile = self._app, self.profile
+        if tool.id in app.exposures.preview(profile, self._policy).shown:
+            return
+        foretool = ("foretool",)
+        own = ("foretool", "profiles", profile.name) if profile.name else foretool
+        pinned = replace(profile, pin=(*profile.pin, tool.id))
+        yield _fix("pin", f"pin {tool.id}", ConfigChange((*own, "pin"), tool.id, adds=True),
+                   tokens=app.exposures.preview(pinned, self._policy).tokens)  # fmt: skip
+        budget = self._least_budget(tool)
+        if budget:
+            larger = app.exposures.preview(replace(profile, list_tokens=budget), self._policy)
+            keys = self._keys_of("list_tokens")
+            what = f"raise list_tokens from {profile.list_tokens:,} to {budget:,}"
+            yield _fix("budget", what, ConfigChange(keys, budget), tokens=larger.tokens)
+        frozen = app.exposures.preview(profile, "frozen")
+        if self._policy == "growing" and tool.id in frozen.shown:
+            what = "set policy to frozen: its list keeps no tokens for what it gains"
+            yield _fix("policy", what, ConfigChange(self._keys_of("policy"), "frozen"), tokens=frozen.tokens)
+        if not app.config.settings.list_fill:
+            fill = ConfigChange(("foretool", "list_fill"), True)
+            if (tokens := self._list_with(fill, tool)) is not None:
+                yield _fix("fill", "set list_fill to true: what is left of the list is filled", fill, tokens=tokens)
+
+    def _keys_of(self, setting: str) -> tuple[str, ...]:
+        """Return where a setting of the profile's list is written."""
+        entry = self._app.config.settings.profiles.get(self.profile.name)
+        if self.profile.name and entry is not None and getattr(entry, setting) is not None:
+            return ("foretool", "profiles", self.profile.name, setting)
+        return ("foretool", setting)
+
+    def _list_with(self, change: ConfigChange, tool: Tool) -> int | None:
+        """Return the tokens of the list that is made with a change, None if it lacks the tool."""
+        config = self._app.config
+        try:
+            changed = change_config(config, open_own(config), [change])
+        except (ConfigError, DocumentError):
+            return None
+        other = App(changed, self._app.store)
+        view = other.exposures.preview(changed.profiles.get(self.profile.name, changed.profiles[""]), self._policy)
+        return view.tokens if tool.id in view.shown else None
+
+    def _least_budget(self, tool: Tool) -> int:
+        """Return the least budget with which the list has a tool, in steps; 0 if none that is offered has it."""
+
+        def lists(budget: int) -> bool:
+            view = self._app.exposures.preview(replace(self.profile, list_tokens=budget), self._policy)
+            return tool.id in view.shown
+
+        low = self.profile.list_tokens
+        high = max(low, STEP)
+        while not lists(high):
+            low, high = high, high * 2
+            if low >= MOST_BUDGET:
+                return 0
+        while high - low > STEP:
+            middle = (low + high) // 2
+            low, high = (low, middle) if lists(middle) else (middle, high)
+        rounded = -(-high // STEP) * STEP
+        return rounded if lists(rounded) else high
+
+    def _rename(self, tool: Tool) -> Iterator[Fix]:
+        """Yield the alias that makes a name right which no tool has."""
+        namespaces = self._app.catalog.namespaces
+        found = namespaces.split(self._miss.tool)
+        if found is None or found[0] != tool.upstream or namespaces.refusal(tool.upstream, found[1]) is not None:
+            return
+        change = ConfigChange(("servers", tool.upstream, "tools", tool.name, "name"), found[1])
+        yield _fix("alias", f"call {tool.id} {self._miss.tool}", change)
+
+    def _describe(self, tool: Tool) -> Iterator[Fix]:
+        """Yield a description that has the words of the search."""
+        if (text := describe_for(tool, self._miss.query)) is not None:
+            change = ConfigChange(("servers", tool.upstream, "tools", tool.name, "description"), text)
+            yield _fix(
+                "description", f'add "{FOR} {_words(self._miss.query)}" to what {tool.id} says of itself', change
+            )
+
+    def _learn(self) -> Iterator[Fix]:
+        """Yield learning, where there is something to learn from that no model has read."""
+        if self._miss.cause not in ("rank", "gate", "unknown") or self._app.store.artifacts.served():
+            return
+        if len(self._app.store.discoveries.recent(LEAST_TASKS)) >= LEAST_TASKS:
+            yield Fix("learn", "learn from the tasks on record which tools they need", command="foretool learn")
+
+
+def describe_for(tool: Tool, query: str) -> str | None:
+    """Return the description of a tool with the words of a task at its end; None if there are no words, or they are
+    there already."""
+    words = _words(query)
+    said = jsonrpc.member(Raw(tool.definition), "description") or ""
+    if not words or words.lower() in said.lower():
+        return None
+    return f"{said.rstrip()} {words}." if FOR in said else f"{said.rstrip()}\n{FOR} {words}.".lstrip()
+
+
+def _words(query: str) -> str:
+    """Return the words of a task in one line."""
+    return one_line(" ".join(query.split()), MOST_WORDS).rstrip(".")
+
+
+def _fix(kind: Kind, what: str, *changes: ConfigChange, tokens: int = 0) -> Fix:
+    return Fix(kind, what, changes, list_tokens=tokens)

@@ -1,0 +1,39 @@
+"""One miss with the changes that would have shown its tool, and what each would have done."""
+
+import json
+from pathlib import Path
+
+import pytest
+from recorded_tasks import write_recorded
+
+from foretool.server.commands.group import run
+
+TASKS = [("phase of the moon", ["sky__moon"]), ("add two numbers", ["calc__add"])] * 3
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return write_recorded(tmp_path, TASKS, list_tokens=360)
+
+
+def test_the_cheapest_change_is_named_with_its_effect(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["misses", "show", "1", "--config", str(path)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "would have helped " in out and "; the list then takes " in out
+    assert "played again over 6 tasks: this tool missed " in out
+    assert " or " in out and "to do it foretool misses fix 1" in out
+
+
+def test_json_has_every_change_and_its_effect(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["misses", "show", "1", "--json", "--config", str(path)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["tool"] == "sky__moon" and told["listed_now"] is False
+    kinds = [each["fix"]["kind"] for each in told["fixes"]]
+    assert {"pin", "budget"} <= set(kinds) and told["fixes"][0]["spared"] > 0
+    assert told["fixes"][0]["effect"]["tasks"] == 6
+
+
+def test_without_a_replay_the_changes_are_named_alone(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["misses", "show", "1", "--no-replay", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "would have helped" in out and "played again" not in out

@@ -1,0 +1,233 @@
+"""What would have shown a missed tool: each change that applies, tried before it is offered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_fakes import remember
+from msgspec.structs import replace
+from recorded_tasks import HOUR, START, write_recorded
+from stored_records import MISS
+
+from foretool.server import offline
+from foretool.server.config import loader
+from foretool.server.ledger.fixes import (
+    Diagnosis,
+    Fix,
+    FixProblem,
+    describe_for,
+    diagnose,
+    edit_config,
+    measure,
+    say_why,
+)
+from foretool.server.replay.effect import Replays
+from foretool.storage.opening import open_store
+from foretool.storage.records import Definition, Exposure, Miss, SessionRecord, Tool, ToolId
+
+TASKS = [("phase of the moon", ["sky__moon"]), ("add two numbers", ["calc__add"])] * 3
+HIDDEN = replace(
+    MISS, session="s0", tool="sky__moon", noticed="discovery", cause="budget", rank=2, of=6,
+    query="how full is it tonight?", exposure=0, discovery=0, call=0, change="", at=START + 3,
+)  # fmt: skip
+
+
+def found(path: Path, miss: Miss = HIDDEN) -> Diagnosis:
+    config = loader.load(path)
+    with offline.read(config) as app:
+        return diagnose(app, miss)
+
+
+def kinds(path: Path, miss: Miss = HIDDEN) -> list[str]:
+    return [each.kind for each in found(path, miss).fixes]
+
+
+def change_entry(path: Path, server: str, **entry: Any) -> None:
+    text = json.loads(path.read_text())
+    text["mcpServers"][server] |= entry
+    path.write_text(json.dumps(text))
+
+
+def test_a_hidden_tool_may_be_pinned_described_or_given_room(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS, list_tokens=320)
+    diagnosis = found(path)
+    assert (diagnosis.tool, diagnosis.listed_now, diagnosis.why) == ("sky__moon", False, "")
+    assert [each.kind for each in diagnosis.fixes] == ["pin", "budget", "description"]
+    pin, budget, described = diagnosis.fixes
+    assert [each.text for each in pin.changes] == ["pin+=sky__moon"] and pin.list_tokens > 320
+    assert budget.what.startswith("raise list_tokens from 320 to ") and budget.list_tokens <= 450
+    assert described.changes[0].value == "Phase of the moon on a day.\nUsed for: how full is it tonight?."
+
+
+@pytest.mark.parametrize("kind", ["pin", "budget"])
+def test_a_change_that_is_offered_lists_the_tool(tmp_path: Path, kind: str) -> None:
+    path = write_recorded(tmp_path, TASKS, list_tokens=320)
+    fix = next(each for each in found(path).fixes if each.kind == kind)
+    config = loader.load(path)
+    changed = loader.parse(edit_config(config, fix).text().encode(), path)
+    with offline.read(changed) as app:
+        view = offline.view(app, changed.profiles[""])
+        assert "sky__moon" in view.shown and view.tokens == fix.list_tokens
+
+
+def test_what_is_listed_by_now_needs_no_change(tmp_path: Path) -> None:
+    diagnosis = found(write_recorded(tmp_path, TASKS, pin=["sky__moon"]), replace(HIDDEN, noticed="call"))
+    assert diagnosis.listed_now is True and diagnosis.fixes == ()
+
+
+def test_lists_that_stay_empty_may_be_filled(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, [], list_tokens=600)
+    assert kinds(path, replace(HIDDEN, noticed="call", cause="rank")) == ["pin", "fill"]
+
+
+def test_a_list_that_keeps_room_to_grow_may_be_frozen(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS, policy="growing", list_tokens=420)
+    fixes = found(path, replace(HIDDEN, noticed="call", cause="policy")).fixes
+    (policy,) = (each for each in fixes if each.kind == "policy")
+    assert [each.text for each in policy.changes] == ["policy=frozen"]
+
+
+def test_a_profile_is_changed_where_it_has_its_own_setting(tmp_path: Path) -> None:
+    profiles = {"work": {"servers": ["sky"], "list_tokens": 310, "policy": "frozen"}}
+    path = write_recorded(tmp_path, TASKS, profiles=profiles)
+    with open_store(loader.load(path).storage) as store:
+        store.sessions.begin(SessionRecord("w", "cursor", "1", "legacy", "stdio", "work", START))
+    fixes = found(path, replace(HIDDEN, session="w", noticed="call")).fixes
+    texts = [each.text for fix in fixes for each in fix.changes]
+    assert texts[0] == "profiles.work.pin+=sky__moon" and texts[1].startswith("profiles.work.list_tokens=")
+
+
+DENIED = replace(HIDDEN, noticed="call", cause="denied")
+
+
+@pytest.mark.parametrize(
+    ("entry", "kind", "changes"),
+    [
+        ({"disabled": True}, "enable", ["servers.sky.disabled=false"]),
+        ({"exclude": ["mo*", "x"]}, "enable", ['servers.sky.exclude=["x"]']),
+        ({"include": ["forecast"]}, "enable", ["servers.sky.include+=moon"]),
+        ({"tools": {"moon": {"hidden": True}}}, "enable", ["servers.sky.tools.moon.hidden=false"]),
+        ({"deny": ["moon", "@destructive"]}, "rule", ['servers.sky.deny=["@destructive"]']),
+    ],
+)
+def test_what_the_config_keeps_away_may_be_let_in(
+    tmp_path: Path, entry: dict[str, Any], kind: str, changes: list[str]
+) -> None:
+    path = write_recorded(tmp_path, TASKS)
+    change_entry(path, "sky", **entry)
+    with open_store(loader.load(path).storage) as store:
+        store.catalog.save_exposed_names({ToolId("sky__moon"): ("sky", "moon")})
+    (fix,) = found(path, DENIED).fixes
+    assert (fix.kind, [each.text for each in fix.changes]) == (kind, changes)
+
+
+def test_a_class_of_tools_stays_refused(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS)
+    change_entry(path, "sky", deny=["@destructive"])
+    assert kinds(path, DENIED) == []
+
+
+def test_a_profile_may_get_a_server(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS, profiles={"work": {"servers": ["calc"]}})
+    with open_store(loader.load(path).storage) as store:
+        store.sessions.begin(SessionRecord("w", "cursor", "1", "legacy", "stdio", "work", START))
+    (fix,) = found(path, replace(DENIED, session="w")).fixes
+    assert (fix.kind, [each.text for each in fix.changes]) == ("profile", ["profiles.work.servers+=sky"])
+
+
+def test_what_waits_for_the_user_is_reviewed(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS)
+    held = Definition("sky", "tool", "sun", "h", b"{}", exposed="sky__sun")
+    with open_store(loader.load(path).storage) as store:
+        store.approvals.hold("sky", ["tool"], [held])
+    (fix,) = found(path, replace(DENIED, tool="sky__sun", change="foretool review sky")).fixes
+    assert (fix.kind, fix.command, fix.changes) == ("approve", "foretool review sky", ())
+    with pytest.raises(FixProblem, match="foretool review sky"):
+        edit_config(loader.load(path), fix)
+
+
+def test_a_name_that_no_tool_has_may_become_an_alias(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS)
+    miss = replace(HIDDEN, noticed="unknown_name", cause="unknown", tool="sky__mooon")
+    (fix,) = found(path, miss).fixes
+    assert [each.text for each in fix.changes] == ["servers.sky.tools.moon.name=mooon"]
+    config = loader.load(path)
+    changed = loader.parse(edit_config(config, fix).text().encode(), path)
+    with offline.read(changed) as app:
+        assert app.catalog.find("sky__mooon") is not None
+    # The name of another server's tool is never given away.
+    assert kinds(path, replace(miss, tool="calc__moon")) == []
+
+
+def test_a_search_in_vain_is_for_the_tool_that_was_called_then(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS)
+    miss = replace(HIDDEN, tool="", noticed="nothing_found", cause="gate", rank=0, at=START + 1)
+    diagnosis = found(path, miss)
+    assert diagnosis.tool == "sky__moon" and diagnosis.fixes[0].kind == "description"
+
+
+def test_learning_is_offered_once_there_is_something_to_learn_from(tmp_path: Path) -> None:
+    miss = replace(HIDDEN, cause="rank")
+    path = write_recorded(tmp_path, TASKS * 2, list_tokens=320)
+    assert kinds(path, miss)[-1] == "learn"
+    (tmp_path / "few").mkdir()
+    assert "learn" not in kinds(write_recorded(tmp_path / "few", TASKS, list_tokens=320), miss)
+
+
+def test_the_cheapest_change_that_helps_comes_first(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS * 4, list_tokens=360)
+    config = loader.load(path)
+    with offline.read(config) as app:
+        diagnosis = diagnose(app, HIDDEN)
+        replays = Replays(config, app.store, START - 10, START + 99 * HOUR)
+        measured = measure(replays, config, [*diagnosis.fixes, Fix("learn", "learn")], diagnosis.tool)
+    helping = [each for each in measured if each.spared > 0]
+    assert helping and measured[: len(helping)] == helping
+    costs = [each.effect.tokens.mean for each in helping if each.effect is not None]
+    assert costs == sorted(costs)
+    assert measured[-1].fix.kind == "learn" and measured[-1].effect is None
+
+
+def test_an_edit_keeps_comments_and_order(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS, list_tokens=320)
+    path.write_text(path.read_text().replace('{"mcpServers"', '{ // mine\n"mcpServers"', 1))
+    own = edit_config(loader.load(path), found(path).fixes[0])
+    assert "// mine" in own.text() and '"sky__moon"' in own.text()
+    assert '"sky__moon"' not in path.read_text()
+
+
+def test_a_description_gains_the_words_once_and_on_one_line() -> None:
+    tool = Tool(ToolId("a__b"), "a", "b", b'{"name":"b","description":"Does it."}', "h")
+    assert describe_for(tool, "find\x1b my\nkeys\u202e.") == "Does it.\nUsed for: find my keys."
+    again = replace(tool, definition=b'{"name":"b","description":"Does it.\\nUsed for: find keys."}')
+    assert describe_for(again, "Find keys") is None
+    assert describe_for(again, "open doors") == "Does it.\nUsed for: find keys. open doors."
+    assert describe_for(tool, "  ") is None
+
+
+@pytest.mark.parametrize(
+    ("miss", "said"),
+    [
+        (replace(DENIED, change='remove "x" from "deny"'), "a rule of the config refuses it"),
+        (replace(DENIED, change="add 'sky' to the servers of profile 'w'"), "the profile does not have its server"),
+        (replace(DENIED, change="foretool review sky"), "it waits for your approval"),
+        (replace(DENIED, change="it is excluded in the config of server 'sky': see it"),
+         "it is excluded in the config of server 'sky'"),
+        (replace(HIDDEN, cause="unknown", noticed="unknown_name"), "no server of this config has a tool of this name"),
+        (HIDDEN, ""),
+    ],
+)  # fmt: skip
+def test_a_cause_is_told_as_exactly_as_it_is_known(miss: Miss, said: str) -> None:
+    assert say_why(miss) == said
+
+
+def test_the_policy_of_the_list_that_the_client_had_counts(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS)
+    config = loader.load(path)
+    with open_store(config.storage) as store:
+        remember(config, store, "sky", {"moon": "Phase of the moon.", "big": "word " * 900})
+        id = store.sessions.add_exposure(Exposure("s0", START, "growing", 1, (), 300, "list"))
+    assert "policy" in kinds(path, replace(HIDDEN, noticed="call", exposure=id))
