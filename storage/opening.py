@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from foretool.storage.sqlite.database import Database
+from foretool.storage.sql.store import SqlStore
+from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.sqlite.files import find_exposure, find_open_files
 from foretool.storage.sqlite.health import examine
-from foretool.storage.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from foretool.storage.records import Health
@@ -23,7 +23,7 @@ def open_store(path: Path | Literal[":memory:"], *, busy_ms: int = 250) -> Store
     `busy_ms` is how long a later write may block its thread while another process writes. Raises `StorageError` for a
     damaged file, for one of a newer foretool or of another program, and for missing permissions.
     """
-    return SqliteStore(Database.open(path, busy_ms))
+    return SqlStore(SqliteDatabase.open(path, busy_ms))
 
 
 def open_serving_store(path: Path | Literal[":memory:"], *, busy_ms: int = 250) -> Store:
@@ -32,7 +32,7 @@ def open_serving_store(path: Path | Literal[":memory:"], *, busy_ms: int = 250) 
     While `Store.trouble` says why it cannot be used, every method raises a temporary `StorageError`; `Store.reopen`
     tries again.
     """
-    return SqliteStore(Database.open_to_serve(path, busy_ms))
+    return SqlStore(SqliteDatabase.open_to_serve(path, busy_ms))
 
 
 def open_existing_store(path: Path) -> Store:

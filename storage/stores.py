@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from foretool.storage.records import (
@@ -439,8 +439,9 @@ class Store(AbstractContextManager["Store"], Protocol):
     One thread uses it, except for `checkpoint`; other processes open their own.
     """
 
-    path: Path | Literal[":memory:"]
-    """Where the store is; files that belong to it may stand beside it."""
+    path: Path | str
+    """Where the store is; beside a file others may stand that belong to it. Else ":memory:", or the address of a
+    database without its password."""
     approvals: ApprovalStore
     artifacts: ArtifactStore
     browsing: BrowseStore

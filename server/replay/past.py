@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import Artifact, Call, ClientRecord, Event, Prompt, Statistics, ToolId, Usage
@@ -39,7 +39,7 @@ class PastStore(Store):
         self.time = since
         self._kept = kept
         self._log = log = open_store(":memory:")
-        self.path: Path | Literal[":memory:"] = kept.path
+        self.path: Path | str = kept.path
         self.approvals, self.catalog, self.vectors, self.flows = kept.approvals, kept.catalog, kept.vectors, kept.flows
         self.forgetting, self.retention, self.browsing = kept.forgetting, kept.retention, kept.browsing
         self.artifacts = cast(Any, _PastArtifacts(kept, self.now))

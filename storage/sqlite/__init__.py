@@ -1,1 +1,1 @@
-"""The store in one SQLite file. All SQL of the product is in this folder; `storage/opening.py` alone imports it."""
+"""The engine of one SQLite file; `storage/opening.py` alone imports it."""

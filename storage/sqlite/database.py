@@ -13,19 +13,15 @@ stays bounded even if nobody calls `checkpoint`.
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from operator import attrgetter
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-import msgspec
-from msgspec.json import Decoder
-
-from foretool.storage.records import ToolId
-from foretool.storage.redaction import Known, Redaction
+from foretool.storage.sql.database import Database, Values
+from foretool.storage.sql.tables import is_writable, replace_surrogates
 from foretool.storage.sqlite.connecting import connect, connect_existing
 from foretool.storage.sqlite.errors import Location, explain_error
 from foretool.storage.sqlite.files import identify
@@ -46,18 +42,15 @@ _CHECKPOINT_COMMITS = 250
 _TRANSACTION = ("COMMIT", ("ROLLBACK",))
 _SAVEPOINT = ("RELEASE inner_block", ("ROLLBACK TO inner_block", "RELEASE inner_block"))
 
-Values = Sequence[Any] | Mapping[str, Any]
-R = TypeVar("R", bound=msgspec.Struct)
+_OWN_BUSY_MS = 1000
+"""How long a thread that deletes old records waits for another writer."""
+_FREED_PAGES = 500
+_PAUSE_S = 0.02
+"""Pages that are given back at once, and the pause between, in which other writers get their turn."""
 
-TOOL_IDS = Decoder(tuple[ToolId, ...])
-STRINGS = Decoder(tuple[str, ...])
 
-
-class Database:
-    """One open connection. One thread uses it, except for `checkpoint`; other processes open their own.
-
-    Every method may raise `StorageError`. A write that raised has left nothing in the file and may be repeated.
-    """
+class SqliteDatabase(Database):
+    """One open file."""
 
     def __init__(
         self, connection: sqlite3.Connection | None, path: Location, busy_ms: int = 250, *, serves: bool = False
@@ -66,8 +59,8 @@ class Database:
 
         `serves`: let go of a file that cannot be used, and wait until `reopen` can use it again.
         """
-        self.path = path
-        self.trouble = self.notice = ""
+        super().__init__(path)
+        self.path: Location = path
         self._held = connection
         self._serves = serves
         self._busy_ms = busy_ms
@@ -76,15 +69,14 @@ class Database:
         self._depth = 0
         # Commits since the last `checkpoint`: a guess at the length of the log.
         self._commits = 0
-        self._redaction = Redaction()
 
     @classmethod
-    def open(cls, path: Location, busy_ms: int) -> Database:
+    def open(cls, path: Location, busy_ms: int) -> SqliteDatabase:
         """Open the file; create and migrate it if needed. See `storage.opening.open_store`."""
         return cls(connect(path, busy_ms, _OPENING_S), path, busy_ms)
 
     @classmethod
-    def open_to_serve(cls, path: Location, busy_ms: int) -> Database:
+    def open_to_serve(cls, path: Location, busy_ms: int) -> SqliteDatabase:
         """Open the file if it can be had at once; otherwise wait for it as `reopen` does. Never raises."""
         try:
             return cls(connect(path, busy_ms, _SERVING_S), path, busy_ms, serves=True)
@@ -149,18 +141,6 @@ class Database:
         self.trouble, self._held = "", found
         return True
 
-    def hide(self, known: Callable[[], Known]) -> None:
-        """Keep these secrets out of every text from now on, as well as whatever looks like a secret."""
-        self._redaction = Redaction(known)
-
-    def hide_like(self, other: Database) -> None:
-        """Keep the same secrets out as another connection does."""
-        self._redaction = Redaction(other._redaction.known)
-
-    def clean(self, text: str) -> str:
-        """Return a text without secrets, as it may be written."""
-        return self._redaction.clean(text)
-
     # Transactions
 
     @contextmanager
@@ -180,6 +160,9 @@ class Database:
         """Read one state of the file inside the block, whatever other processes write meanwhile."""
         with self._block("BEGIN"):
             yield
+
+    def settle_writes(self, *tables: str) -> None:
+        pass  # one writer at a time
 
     @contextmanager
     def _block(self, begin: str) -> Iterator[None]:
@@ -216,15 +199,14 @@ class Database:
         self._execute(sql, values)
         self._commits += 1
 
-    def run(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
-        """Run one statement."""
-        return self._execute(sql, self._clean(values))
+    def run(self, sql: str, values: Values = ()) -> int:
+        return self._execute(sql, self._clean(values)).rowcount
 
     def _execute(self, sql: str, values: Values) -> sqlite3.Cursor:
         try:
             return self._connection.execute(sql, values)
         except UnicodeEncodeError:
-            return self._execute(sql, _replace_surrogates(values))
+            return self._execute(sql, replace_surrogates(values))
         except (sqlite3.Error, OverflowError) as error:
             raise self._explain(error) from error
 
@@ -232,21 +214,27 @@ class Database:
         """Run one statement for each row; call it inside `atomic`."""
         try:
             # Rows are checked first: when one cannot be written, those before it would already be in.
-            rows = [row if all(map(_is_writable, row)) else _replace_surrogates(row) for row in map(self._clean, rows)]
+            rows = [row if all(map(is_writable, row)) else replace_surrogates(row) for row in map(self._clean, rows)]
             self._connection.executemany(sql, rows)
         except (sqlite3.Error, OverflowError) as error:
             raise self._explain(error) from error
 
-    def write_all(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run one statement for each row, in one transaction."""
-        with self.atomic():
-            self.run_all(sql, rows)
-
     def insert(self, sql: str, row: Sequence[Any]) -> int:
-        """Insert one row; return its id."""
-        with self.atomic():
+        with nullcontext() if self._depth else self.atomic():
             self.run(sql, row)
-            return self.last_id()
+            return self._last_id()
+
+    def insert_all(self, sql: str, rows: Sequence[Sequence[Any]]) -> list[int]:
+        if not rows:
+            return []
+        self.run_all(sql, rows)
+        # One writer at a time: the ids of a batch follow each other.
+        last = self._last_id()
+        return list(range(last - len(rows) + 1, last + 1))
+
+    def _last_id(self) -> int:
+        # Not the cursor's `lastrowid`, which `executemany` leaves unset.
+        return int(self.rows("SELECT last_insert_rowid()")[0][0])
 
     def rows(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query."""
@@ -262,30 +250,30 @@ class Database:
         except sqlite3.Error as error:
             raise self._explain(error) from error
 
-    def row(self, sql: str, values: Values = ()) -> tuple[Any, ...] | None:
-        """Return the first row of a query, or None."""
-        rows = self.rows(sql, values)
-        return rows[0] if rows else None
+    # Where engines differ
 
-    def last_id(self) -> int:
-        """Return the id of the row inserted last."""
-        # Not the cursor's `lastrowid`, which `executemany` leaves unset.
-        return int(self.rows("SELECT last_insert_rowid()")[0][0])
+    def match_tool(self, column: str, written: str) -> tuple[str, str]:
+        if any(mark in written for mark in "*?["):
+            return f"{column} GLOB ?", written
+        return f"instr(lower({column}), lower(?))", written
 
-    def clean_places(self, values: tuple[Any, ...], places: Iterable[int]) -> tuple[Any, ...]:
-        """Return the values without the secrets in those at these places."""
-        for place in places:
-            if (value := values[place]) and (cleaned := self._redaction.clean(value)) is not value:
-                values = (*values[:place], cleaned, *values[place + 1 :])
-        return values
+    def as_text(self, column: str) -> str:
+        return f"CAST({column} AS TEXT)"
 
-    def _clean(self, values: Any) -> Any:
-        """Return the values without the secrets in what others said. Those of a query too, so that it finds them."""
-        # Each call is recorded through here, and most rows hold nothing that others said.
-        if type(values) is dict or Said not in map(type, values):
-            return values
-        clean = self._redaction.clean
-        return [str(clean(value)) if type(value) is Said else value for value in values]
+    def size(self) -> int:
+        return int(self.rows("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")[0][0])
+
+    @contextmanager
+    def own(self) -> Iterator[Database]:
+        if not isinstance(self.path, Path):
+            yield self
+            return
+        own = SqliteDatabase.open(self.path, _OWN_BUSY_MS)
+        own.hide_like(self)
+        try:
+            yield own
+        finally:
+            own.close()
 
     # The write-ahead log
 
@@ -309,120 +297,25 @@ class Database:
             raise explain_error(error, self.path, 0) from error
         return int(in_log - moved)
 
-    def truncate_log(self) -> bool:
+    def give_back_room(self) -> None:
+        """Make the file smaller where it was made for that (from schema 10 on); in an older one the room is used
+        again."""
+        if self.rows("PRAGMA auto_vacuum")[0][0] == 2:  # incremental
+            before = None
+            while (free := self.rows("PRAGMA freelist_count")[0][0]) and free != before:
+                before = free
+                self.rows(f"PRAGMA incremental_vacuum({_FREED_PAGES})")
+                time.sleep(_PAUSE_S)
+        self._truncate_log()
+
+    def compact(self) -> bool:
+        self._truncate_log()
+        # Rewrites the whole file without the room of what was deleted.
+        self.run("PRAGMA auto_vacuum = INCREMENTAL")
+        self.run("VACUUM")
+        return self._truncate_log()
+
+    def _truncate_log(self) -> bool:
         """Move the whole log into the file and empty it. Returns False if another process still uses the log."""
         (busy, *_), *_ = self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
         return not busy
-
-
-# SQL and values
-
-
-def insert_into(table: str, columns: Sequence[str]) -> str:
-    """Return the INSERT of one row; both names are constants of this folder."""
-    places = ", ".join("?" * len(columns))
-    return f"INSERT INTO {table} ({quote_columns(columns)}) VALUES ({places})"  # noqa: S608
-
-
-def quote_columns(columns: Sequence[str]) -> str:
-    """Return the columns as SQL lists them."""
-    return ", ".join(f'"{column}"' for column in columns)
-
-
-class Said(str):
-    """A text that a user, a client or a server wrote: secrets are taken out of it before it is written.
-
-    Names of tools, keys and hashes are no such texts: they must stay what they are, or records would not fit together.
-    """
-
-    __slots__ = ()
-
-
-class Subject:
-    """One subject of the store: its own tables in the open file."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-
-class Table(Generic[R]):
-    """Turns records of one type into rows of the table whose columns have the names of their fields, and back.
-
-    `decoders` read the fields that are kept as JSON; `flags` are the fields that are booleans; `said` are those that a
-    user, a client or a server wrote.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        record: type[R],
-        decoders: Mapping[str, Decoder[Any]] = {},
-        flags: Sequence[str] = (),
-        said: Sequence[str] = (),
-    ) -> None:
-        fields = record.__struct_fields__
-        columns = [field for field in fields if field != "id"]
-        self.insert = insert_into(name, columns)
-        self.select = f"SELECT {quote_columns(fields)} FROM {name}"  # noqa: S608  # a constant of this folder
-        self.said = frozenset(said)
-        self.places = tuple(columns.index(field) for field in said)
-        """Where in `values` the texts stand that others said."""
-        self.values: Callable[[R], tuple[Any, ...]] = attrgetter(*columns)
-        """Returns the fields of a record as they are."""
-        self.row: Callable[[R], tuple[Any, ...]] = self.values
-        if decoders or said:
-            get = self.values
-            encoded, marked = ([columns.index(field) for field in some] for some in (decoders, said))
-            self.row = lambda each: _encode_fields(get(each), encoded, marked)
-        self._record = record
-        self._readers = [(fields.index(field), decoder.decode) for field, decoder in decoders.items()]
-        self._readers += [(fields.index(field), bool) for field in flags]
-
-    def find(self, database: Database, rest: str, values: Values = ()) -> R | None:
-        """Return the first record of a query; `rest` is what follows the table's name in the SELECT."""
-        row = database.row(f"{self.select} {rest}", values)
-        return self.read(row) if row else None
-
-    def find_all(self, database: Database, rest: str, values: Values = ()) -> list[R]:
-        """Return all records of a query."""
-        return [self.read(row) for row in database.rows(f"{self.select} {rest}", values)]
-
-    def read(self, row: Sequence[Any]) -> R:
-        """Return the record of a row that `select` found."""
-        values = list(row)
-        for place, reader in self._readers:
-            values[place] = reader(values[place])
-        return self._record(*values)
-
-
-def _encode_fields(row: tuple[Any, ...], encoded: Sequence[int], said: Sequence[int]) -> tuple[Any, ...]:
-    values = list(row)
-    for place in encoded:
-        values[place] = encode_json(values[place])
-    for place in said:
-        if value := values[place]:
-            values[place] = Said(value)
-    return tuple(values)
-
-
-def encode_json(value: object) -> str:
-    """Return the JSON of a value; an unpaired surrogate in it becomes a question mark."""
-    try:
-        return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:
-        return str(_replace_surrogate(json.dumps(msgspec.to_builtins(value), ensure_ascii=False)))
-
-
-def _is_writable(value: object) -> bool:
-    return not isinstance(value, str) or value.isascii() or _replace_surrogate(value) == value
-
-
-def _replace_surrogates(values: Values) -> Any:
-    """Put question marks in place of unpaired surrogates, which JSON may contain and UTF-8 may not."""
-    if isinstance(values, Mapping):
-        return {key: _replace_surrogate(value) for key, value in values.items()}
-    return [_replace_surrogate(value) for value in values]
-
-
-def _replace_surrogate(value: object) -> object:
-    return value.encode(errors="replace").decode() if isinstance(value, str) else value

@@ -14,7 +14,7 @@ from requirements import requirement
 from stored_records import CALL
 
 from foretool.server.housekeeping import keep_houses, trim_heap
-from foretool.storage.sqlite.calls import FOLDED
+from foretool.storage.sql.calls import FOLDED
 
 pytestmark = pytest.mark.anyio
 

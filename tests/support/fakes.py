@@ -32,9 +32,9 @@ from foretool.server.transports.upstream.base import LinkError, Receiver
 from foretool.server.upstreams.upstream import OpenLink
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Era, Miss
-from foretool.storage.sqlite.database import Database
+from foretool.storage.sql.store import SqlStore
+from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.sqlite.migrations import migrate
-from foretool.storage.sqlite.store import SqliteStore
 from foretool.storage.stores import Store
 
 PATIENCE_S = 5.0
@@ -411,14 +411,14 @@ def failing_file(path: Path) -> tuple[Store, FailingConnection]:
     """A store in a file as proxies open it, and its first connection, which can be told to fail."""
     open_store(path).close()
     connection = sqlite3.connect(path, isolation_level=None, factory=FailingConnection, check_same_thread=False)
-    return SqliteStore(Database(connection, path, 0, serves=True)), connection
+    return SqlStore(SqliteDatabase(connection, path, 0, serves=True)), connection
 
 
 def failing_store() -> tuple[Store, FailingConnection]:
     """A store in memory, and the connection below it that can be told to fail."""
     connection = sqlite3.connect(":memory:", isolation_level=None, factory=FailingConnection, check_same_thread=False)
     migrate(connection)
-    return SqliteStore(Database(connection, ":memory:", 0)), connection
+    return SqlStore(SqliteDatabase(connection, ":memory:", 0)), connection
 
 
 # Clients

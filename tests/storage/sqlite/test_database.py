@@ -16,9 +16,9 @@ from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, STATE, UPST
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import ClientRecord, ToolId, WorkingSet
-from foretool.storage.sqlite.database import Database
+from foretool.storage.sql.store import SqlStore
+from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.sqlite.migrations import MIGRATIONS, migrate
-from foretool.storage.sqlite.store import SqliteStore
 from foretool.storage.stores import StorageError, Store
 
 
@@ -153,14 +153,14 @@ class Failing(sqlite3.Connection):
 def connect() -> Failing:
     connection = sqlite3.connect(":memory:", isolation_level=None, factory=Failing)
     migrate(connection)
-    fill_store(SqliteStore(Database(connection, ":memory:")))
+    fill_store(SqlStore(SqliteDatabase(connection, ":memory:")))
     return connection
 
 
 def written(write: str) -> list[str]:
     """The whole file after a write that nothing troubled."""
     connection = connect()
-    WRITES[write](SqliteStore(Database(connection, ":memory:")))
+    WRITES[write](SqlStore(SqliteDatabase(connection, ":memory:")))
     found = content(connection)
     connection.close()
     return found
@@ -169,7 +169,7 @@ def written(write: str) -> list[str]:
 @pytest.mark.parametrize("write", WRITES)
 def test_a_write_with_any_failed_statement_leaves_nothing_and_can_be_repeated(write: str) -> None:
     connection = connect()
-    store = SqliteStore(Database(connection, ":memory:"))
+    store = SqlStore(SqliteDatabase(connection, ":memory:"))
     before = content(connection)
     for step in count(1):
         connection.fails_in = step
@@ -196,7 +196,7 @@ def test_a_write_interrupted_at_any_instruction_is_whole_or_absent(write: str) -
         # SQLite asks before every instruction of its machine whether to go on, and once more after the commit.
         connection.set_progress_handler(lambda: int(next(steps) == step), 1)  # noqa: B023  # used within this turn
         try:
-            WRITES[write](SqliteStore(Database(connection, ":memory:")))
+            WRITES[write](SqlStore(SqliteDatabase(connection, ":memory:")))
         except StorageError as error:
             assert error.temporary
             assert not connection.in_transaction
@@ -213,7 +213,7 @@ def test_a_write_interrupted_at_any_instruction_is_whole_or_absent(write: str) -
 def test_a_full_disk_is_a_temporary_error_and_no_write_is_partial(path: Path) -> None:
     open_store(path).close()
     connection = sqlite3.connect(path, isolation_level=None)
-    store = SqliteStore(Database(connection, path))
+    store = SqlStore(SqliteDatabase(connection, path))
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     batch = [CALL] * 400
     for room in count():
@@ -236,7 +236,7 @@ def test_a_failed_rollback_is_repeated_before_the_next_write(path: Path) -> None
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("BEGIN")
     connection.execute("DELETE FROM migrations")
-    with SqliteStore(Database(connection, path)) as store:
+    with SqlStore(SqliteDatabase(connection, path)) as store:
         store.calls.record([CALL])
     counts = rows(path, "SELECT count(*) FROM calls UNION ALL SELECT count(*) FROM migrations")
     assert counts == [(1,), (len(MIGRATIONS),)]
@@ -313,7 +313,7 @@ def test_a_checkpoint_in_memory_does_nothing(store: Store) -> None:
 
 
 def test_rows_come_one_by_one_and_errors_are_storage_errors() -> None:
-    database = Database.open(":memory:", 0)
+    database = SqliteDatabase.open(":memory:", 0)
     rows = database.each_row("SELECT value FROM json_each('[1, 2, 3]')")
     assert next(rows) == (1,)
     assert list(rows) == [(2,), (3,)]

@@ -10,8 +10,9 @@ from collections import Counter
 from typing import Any, Final
 
 from foretool.storage.records import Call, Miss, Neighbour, ProfileCount, SessionRecord, SessionSum, ToolId, Usage
-from foretool.storage.sqlite.calls import CALLS, MISSES
-from foretool.storage.sqlite.database import Subject, encode_json
+from foretool.storage.sql.calls import CALLS, MISSES
+from foretool.storage.sql.database import Subject
+from foretool.storage.sql.tables import encode_json
 
 _SUMS: Final = """
 WITH wanted AS (

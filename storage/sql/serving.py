@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from foretool.storage.records import UpstreamState, WorkingSet
-from foretool.storage.sqlite.database import STRINGS, TOOL_IDS, Subject, Table
+from foretool.storage.sql.database import Subject
+from foretool.storage.sql.tables import STRINGS, TOOL_IDS, Table
 
 _WORKING_SETS = Table("working_sets", WorkingSet, {"tools": TOOL_IDS, "named": TOOL_IDS})
 _STATES = Table("upstream_states", UpstreamState, {"stderr": STRINGS}, said=("last_error", "stderr"))
@@ -11,9 +12,9 @@ _STATES = Table("upstream_states", UpstreamState, {"stderr": STRINGS}, said=("la
 _SAVE_WORKING_SET = (
     _WORKING_SETS.insert + " ON CONFLICT (key) DO UPDATE SET epoch = excluded.epoch, tools = excluded.tools,"
     " listing = excluded.listing, created_at = excluded.created_at, inputs = excluded.inputs, named = excluded.named"
-    " WHERE excluded.epoch > epoch"
+    " WHERE excluded.epoch > working_sets.epoch"
 )
-_SAVE_STATE = _STATES.insert.replace("INSERT", "INSERT OR REPLACE", 1)
+_SAVE_STATE = _STATES.upsert("pid", "upstream")
 _CLEAR_STATES = (
     "DELETE FROM upstream_states WHERE pid = :pid AND (:upstream IS NULL OR upstream = :upstream)"
     " AND (:started_at IS NULL OR started_at = :started_at)"
@@ -27,14 +28,14 @@ class Serving(Subject):
         return _WORKING_SETS.find(self._database, "WHERE key = ?", (key,))
 
     def save_working_set(self, working_set: WorkingSet) -> bool:
-        return self._database.run(_SAVE_WORKING_SET, _WORKING_SETS.row(working_set)).rowcount > 0
+        return self._database.run(_SAVE_WORKING_SET, _WORKING_SETS.row(working_set)) > 0
 
     def save_state(self, state: UpstreamState) -> None:
         self._database.run(_SAVE_STATE, _STATES.row(state))
 
     def tell_once(self, notice: str) -> bool:
         told = "INSERT INTO counters (name, value) VALUES (?, 1) ON CONFLICT (name) DO NOTHING"
-        return self._database.run(told, (f"told: {notice}",)).rowcount > 0
+        return self._database.run(told, (f"told: {notice}",)) > 0
 
     def states(self) -> list[UpstreamState]:
         return _STATES.find_all(self._database, "ORDER BY started_at, pid, upstream")

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from foretool.storage.records import Forgotten, Selection
-from foretool.storage.sqlite.calls import Calls
-from foretool.storage.sqlite.database import Subject
-from foretool.storage.sqlite.retention import delete_unused, mend_references
+from foretool.storage.sql.calls import Calls
+from foretool.storage.sql.database import Subject
+from foretool.storage.sql.retention import delete_unused, mend_references
+from foretool.storage.sql.tables import row_key
 
 _OF_TOOL: Final = "{column} IN (SELECT name FROM forget_tools)"
-_NAMES_TOOL: Final = "EXISTS (SELECT 1 FROM forget_tools WHERE instr({column}, '\"' || forget_tools.name || '\"'))"
+_NAMES_TOOL: Final = "EXISTS (SELECT 1 FROM forget_tools WHERE replace({column}, forget_tools.written, '') <> {column})"
 
 
 class _Table(NamedTuple):
@@ -57,10 +58,12 @@ _TABLES: Final = (
     _Table("demonstrations", "at", "", _NAMES_TOOL.format(column="episode"), ("episode",), "episode"),
     _Table(
         "working_sets", "", "", f"({_NAMES_TOOL.format(column='tools')} OR {_NAMES_TOOL.format(column='named')})",
-        ("CAST(listing AS TEXT)",),
+        ("listing",),
     ),
     _Table("upstream_states", "", "", "", ("last_error", "stderr")),
 )  # fmt: skip
+_BYTES: Final = frozenset({"listing"})
+"""Columns of bytes that hold a text."""
 _WHOLE: Final = ("usage", "usage_folded", "vectors", "artifacts", "tools", "upstreams", "tool_versions")
 """Tables that are emptied as well when everything is forgotten."""
 
@@ -76,12 +79,12 @@ class Forgetting(Subject):
             counts = self._forget_rest(selection, dry=dry)
             tasks: set[str] = set()
             for table in _TABLES:
-                if (where := _condition(table, selection)) is None:
+                if (where := self._condition(table, selection)) is None:
                     continue
                 found = self._find(table, *where, tasks)
                 if found and not dry:
                     self._count_down(table.name, found)
-                    database.run_all(f"DELETE FROM {table.name} WHERE rowid = ?", found)  # noqa: S608  # a constant
+                    database.run_all(f"DELETE FROM {table.name} WHERE {row_key(table.name)} = ?", found)  # noqa: S608  # a constant
                 if found:
                     counts[table.name] = len(found)
             if not dry:
@@ -91,12 +94,7 @@ class Forgetting(Subject):
         return Forgotten(counts, tuple(sorted(tasks)))
 
     def compact(self) -> bool:
-        database = self._database
-        database.truncate_log()
-        # Rewrites the whole file without the room of what was deleted.
-        database.run("PRAGMA auto_vacuum = INCREMENTAL")
-        database.run("VACUUM")
-        return database.truncate_log()
+        return self._database.compact()
 
     def _select_tools(self, selection: Selection) -> None:
         """Fill the table `forget_tools` with the exposed names that the selection means."""
@@ -111,31 +109,36 @@ class Forgetting(Subject):
         if selection.server and not selection.tool:
             of_server = "SELECT DISTINCT tool FROM misses WHERE substr(tool, 1, length(:head)) = :head"
             wanted |= {tool for (tool,) in database.rows(of_server, {"head": f"{selection.server}__"})}
-        database.run("CREATE TEMP TABLE IF NOT EXISTS forget_tools (name)")
+        database.run("CREATE TEMP TABLE IF NOT EXISTS forget_tools (name text, written text)")
         database.run("DELETE FROM forget_tools")
-        database.run_all("INSERT INTO forget_tools VALUES (?)", [(name,) for name in sorted(wanted)])
+        database.run_all(
+            "INSERT INTO forget_tools (name, written) VALUES (?, ?)", [(name, f'"{name}"') for name in sorted(wanted)]
+        )
 
     def _find(self, table: _Table, where: str, values: dict[str, Any], tasks: set[str]) -> list[tuple[int]]:
         """Return the row ids that a condition selects, and add their tasks to `tasks`."""
         task = table.task or "''"
-        query = f"SELECT rowid, {task} FROM {table.name} WHERE {where}"  # noqa: S608  # constants of this file
+        query = f"SELECT {row_key(table.name)}, {task} FROM {table.name} WHERE {where}"  # noqa: S608  # constants of this file
         rows = self._database.rows(query, values)
         for _, text in rows if table.task else ():
             tasks |= set(_tasks_of(table.name, text))
-        return [(rowid,) for rowid, _ in rows]
+        return [(key,) for key, _ in rows]
 
     def _count_down(self, table: str, found: list[tuple[int]]) -> None:
         """Take calls and misses that are deleted out of the numbers of their tools."""
         if table in ("calls", "misses"):
-            of_row = f"(SELECT tool FROM {table} WHERE rowid = ?)"  # noqa: S608  # a constant of this file
-            self._database.run_all(f"UPDATE usage SET {table} = max({table} - 1, 0) WHERE tool = {of_row}", found)  # noqa: S608
+            of_row = f"(SELECT tool FROM {table} WHERE id = ?)"  # noqa: S608  # a constant of this file
+            self._database.run_all(
+                f"UPDATE usage SET {table} = {table} - 1 WHERE {table} > 0 AND tool = {of_row}",  # noqa: S608
+                found,
+            )
             self._database.run("DELETE FROM usage WHERE calls = 0 AND misses = 0")
 
     def _forget_rest(self, selection: Selection, *, dry: bool) -> dict[str, int]:
         """Forget what is selected as a whole: the tables of everything, the tools of a server, the use of a tool."""
         wheres: list[tuple[str, str, dict[str, Any]]] = []
         if selection.everything:
-            wheres += [(table, "1", {}) for table in _WHOLE]
+            wheres += [(table, "1 = 1", {}) for table in _WHOLE]
         elif selection.names_tools_alone:
             wheres.append(("usage", _OF_TOOL.format(column="tool"), {}))
             if not selection.tool:
@@ -153,29 +156,33 @@ class Forgetting(Subject):
         counts.pop("usage_folded", None)
         return {table: count for table, count in counts.items() if count}
 
-
-def _condition(table: _Table, selection: Selection) -> tuple[str, dict[str, Any]] | None:
-    """Return the rows of a table that a selection means, None if the table cannot answer it."""
-    parts: list[str] = []
-    values: dict[str, Any] = {}
-    if selection.since or selection.before is not None:
-        parts.append(f"{table.at} >= :since AND {table.at} < :before" if table.at else "")
-        values |= {"since": selection.since, "before": 1e18 if selection.before is None else selection.before}
-    if selection.session:
-        parts.append(f"substr({table.session}, 1, length(:session)) = :session" if table.session else "")
-        values["session"] = selection.session
-    if selection.server or selection.tool:
-        parts.append(table.tools)
-    for number, text in enumerate(selection.texts):
-        likes = (f"{column} LIKE :{kind}{number} ESCAPE '!'" for column in table.texts for kind in ("text", "json"))
-        parts.append(f"({' OR '.join(likes)})" if table.texts else "")
-        values |= {
-            f"text{number}": _pattern(text),
-            f"json{number}": _pattern(json.dumps(text, ensure_ascii=False)[1:-1]),
-        }
-    if selection.everything:
-        parts.append("1")
-    return (" AND ".join(parts), values) if parts and all(parts) else None
+    def _condition(self, table: _Table, selection: Selection) -> tuple[str, dict[str, Any]] | None:
+        """Return the rows of a table that a selection means, None if the table cannot answer it."""
+        parts: list[str] = []
+        values: dict[str, Any] = {}
+        if selection.since or selection.before is not None:
+            parts.append(f"{table.at} >= :since AND {table.at} < :before" if table.at else "")
+            values |= {"since": selection.since, "before": 1e18 if selection.before is None else selection.before}
+        if selection.session:
+            parts.append(f"substr({table.session}, 1, length(:session)) = :session" if table.session else "")
+            values["session"] = selection.session
+        if selection.server or selection.tool:
+            parts.append(table.tools)
+        for number, text in enumerate(selection.texts):
+            columns = [self._database.as_text(each) if each in _BYTES else each for each in table.texts]
+            likes = (
+                f"lower({column}) LIKE lower(:{kind}{number}) ESCAPE '!'"
+                for column in columns
+                for kind in ("text", "json")
+            )
+            parts.append(f"({' OR '.join(likes)})" if table.texts else "")
+            values |= {
+                f"text{number}": _pattern(text),
+                f"json{number}": _pattern(json.dumps(text, ensure_ascii=False)[1:-1]),
+            }
+        if selection.everything:
+            parts.append("1 = 1")
+        return (" AND ".join(parts), values) if parts and all(parts) else None
 
 
 def _pattern(text: str) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 from msgspec.json import Decoder
 
 from foretool.storage.records import ClientRecord, Conversation, Era, Exposure, SessionRecord, Turn
-from foretool.storage.sqlite.database import TOOL_IDS, Said, Subject, Table, encode_json
+from foretool.storage.sql.database import Subject
+from foretool.storage.sql.tables import TOOL_IDS, Said, Table, encode_json
 
 MOST_CLIENTS = 1000
 """Clients in the ledger, by name, version and era. Above that those without a measurement go first, then the oldest."""
@@ -43,11 +44,12 @@ _GET_TURNS = """
 _SEE_CLIENT = (
     "INSERT INTO clients (client, version, era, announced, relisted, delays, last_seen)"
     " VALUES (?, ?, ?, 0, 0, '[]', ?)"
-    " ON CONFLICT (client, version, era) DO UPDATE SET last_seen = max(last_seen, excluded.last_seen)"
+    " ON CONFLICT (client, version, era) DO UPDATE SET last_seen = excluded.last_seen"
+    " WHERE excluded.last_seen > clients.last_seen"
 )
 _DROP_CLIENTS = (
-    "DELETE FROM clients WHERE rowid IN (SELECT rowid FROM clients ORDER BY announced > 0, last_seen"
-    " LIMIT max(0, (SELECT count(*) FROM clients) - ?))"
+    "DELETE FROM clients WHERE rowid IN (SELECT rowid FROM clients"
+    " ORDER BY CASE WHEN announced > 0 THEN 1 ELSE 0 END DESC, last_seen DESC LIMIT -1 OFFSET ?)"
 )
 _OF_CLIENT = "WHERE client = ? AND version = ? AND era = ?"
 _GET_CLIENTS = """
@@ -58,7 +60,7 @@ _GET_CLIENTS = """
 # A version that is new takes over what was measured of the others.
 _GET_CONVERSATIONS = """
     WITH given AS (
-        SELECT session, max(tokens) AS tokens, sum(policy = 'full') AS whole FROM exposures
+        SELECT session, max(tokens) AS tokens, sum(CASE WHEN policy = 'full' THEN 1 ELSE 0 END) AS whole FROM exposures
         WHERE reason IN ('list', 'growth', 'epoch') GROUP BY session
     ), searched AS (SELECT session, count(*) AS times FROM discoveries GROUP BY session)
     SELECT client, given.tokens, coalesce(times, 0)
@@ -103,8 +105,7 @@ class Sessions(Subject):
                 "INSERT INTO lists (hash, tools) VALUES (?, ?) ON CONFLICT (hash) DO NOTHING", (digest, tools)
             )
             head = (exposure.session, exposure.at, exposure.policy, exposure.epoch)
-            self._database.run(_ADD_EXPOSURE, (*head, exposure.tokens, exposure.reason, digest))
-            return self._database.last_id()
+            return self._database.insert(_ADD_EXPOSURE, (*head, exposure.tokens, exposure.reason, digest))
 
     def exposure(self, id: int) -> Exposure | None:
         row = self._database.row(f"{_GET_EXPOSURES} WHERE exposures.id = ?", (id,))
@@ -129,14 +130,14 @@ class Clients(Subject):
         key = (Said(seen.client), Said(seen.version), seen.era)
         with self._database.atomic():
             self._database.run(_SEE_CLIENT, (*key, seen.last_seen))
-            (kept,) = self._database.rows(f"SELECT delays FROM clients {_OF_CLIENT}", key)[0]  # noqa: S608
+            kept, recent = self._database.rows(f"SELECT delays, recent FROM clients {_OF_CLIENT}", key)[0]  # noqa: S608
             delays = _numbers.decode(kept)
-            outcomes = "1" * seen.relisted + "0" * (seen.announced - seen.relisted)
+            outcomes = (recent + "1" * seen.relisted + "0" * (seen.announced - seen.relisted))[-_KEPT_OUTCOMES:]
             if seen.relisted:
                 delays = [*delays, seen.relist_ms][-_KEPT_DELAYS:]
             self._database.run(
                 "UPDATE clients SET announced = announced + ?, relisted = relisted + ?, delays = ?,"  # noqa: S608  # a constant
-                f" recent = substr(recent || ?, -{_KEPT_OUTCOMES}), tries = tries + ?, late = late + ? {_OF_CLIENT}",
+                f" recent = ?, tries = tries + ?, late = late + ? {_OF_CLIENT}",
                 (seen.announced, seen.relisted, encode_json(delays), outcomes, seen.tries, seen.late, *key),
             )
 

@@ -10,12 +10,12 @@ ever, approvals, models with their bytes, and demonstrations, which the user imp
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
-from pathlib import Path
+from collections.abc import Collection
 from typing import Final
 
-from foretool.storage.sqlite.calls import Calls
-from foretool.storage.sqlite.database import Database, Subject
+from foretool.storage.sql.calls import Calls
+from foretool.storage.sql.database import Database, Subject
+from foretool.storage.sql.tables import SET_COUNTER, row_key
 
 BATCH: Final = 500
 """Rows deleted in one transaction, which takes a few milliseconds."""
@@ -23,16 +23,15 @@ PAUSE_S: Final = 0.02
 """Between two of them, so that other writers get their turn."""
 CROSSING: Final = 1000
 """Oldest calls and misses that may still refer to a record that was deleted before them."""
-BUSY_MS: Final = 1000
 
 # `calls` has no index on its time, but its oldest rows come first.
 _OLD: Final = (
-    ("calls", "SELECT rowid FROM (SELECT rowid, at FROM calls ORDER BY rowid LIMIT {batch}) WHERE at < :before"),
-    ("misses", "SELECT rowid FROM misses WHERE at < :before LIMIT {batch}"),
-    ("discoveries", "SELECT rowid FROM discoveries WHERE at < :before LIMIT {batch}"),
-    ("exposures", "SELECT rowid FROM exposures WHERE at < :before LIMIT {batch}"),
-    ("prompts", "SELECT rowid FROM prompts WHERE at < :before LIMIT {batch}"),
-    ("steps", "SELECT rowid FROM steps WHERE at < :before LIMIT {batch}"),
+    ("calls", "SELECT id FROM (SELECT id, at FROM calls ORDER BY id LIMIT {batch}) AS oldest WHERE at < :before"),
+    ("misses", "SELECT id FROM misses WHERE at < :before LIMIT {batch}"),
+    ("discoveries", "SELECT id FROM discoveries WHERE at < :before LIMIT {batch}"),
+    ("exposures", "SELECT id FROM exposures WHERE at < :before LIMIT {batch}"),
+    ("prompts", "SELECT id FROM prompts WHERE at < :before LIMIT {batch}"),
+    ("steps", "SELECT id FROM steps WHERE at < :before LIMIT {batch}"),
     (
         "sessions",
         "SELECT rowid FROM sessions WHERE started_at < :before AND coalesce(ended_at, 0) < :before LIMIT {batch}",
@@ -43,7 +42,7 @@ _OLD: Final = (
     ("working_sets", "SELECT rowid FROM working_sets WHERE created_at < :before LIMIT {batch}"),
     (
         "artifacts",
-        "SELECT rowid FROM artifacts WHERE created_at < :before AND NOT active AND length(data) = 0"
+        "SELECT id FROM artifacts WHERE created_at < :before AND active = 0 AND length(data) = 0"
         " AND id < (SELECT max(id) FROM artifacts AS other WHERE other.kind = artifacts.kind) LIMIT {batch}",
     ),
     (
@@ -53,7 +52,7 @@ _OLD: Final = (
     ),
     (
         "upstreams",
-        "SELECT rowid FROM upstreams WHERE listed_at < :before"
+        "SELECT id FROM upstreams WHERE listed_at < :before"
         " AND NOT EXISTS (SELECT 1 FROM tools WHERE tools.upstream = upstreams.id) LIMIT {batch}",
     ),
     (
@@ -95,7 +94,7 @@ class Retention(Subject):
             row = database.row("SELECT value FROM counters WHERE name = 'retention_until'")
             if row is not None and row[0] > now:
                 return False
-            database.run("INSERT OR REPLACE INTO counters (name, value) VALUES ('retention_until', ?)", (until,))
+            database.run(SET_COUNTER, ("retention_until", until))
         return True
 
     def touch_vectors(self, digests: Collection[bytes], now: float, before: float) -> None:
@@ -105,21 +104,12 @@ class Retention(Subject):
         )
 
     def scrub(self, most: int = 1_000_000) -> int:
-        return self._with_own(lambda database: scrub(database, most))
+        with self._database.own() as database:
+            return scrub(database, most)
 
     def prune(self, before: float, most: int = 1_000_000) -> int:
-        return self._with_own(lambda database: prune(database, before, most))
-
-    def _with_own(self, work: Callable[[Database], int]) -> int:
-        """Do work on a connection of this thread."""
-        if not isinstance(self._database.path, Path):
-            return work(self._database)
-        own = Database.open(self._database.path, BUSY_MS)
-        own.hide_like(self._database)
-        try:
-            return work(own)
-        finally:
-            own.close()
+        with self._database.own() as database:
+            return prune(database, before, most)
 
 
 def scrub(database: Database, most: int) -> int:
@@ -130,17 +120,17 @@ def scrub(database: Database, most: int) -> int:
         row = database.row("SELECT value FROM counters WHERE name = ?", (mark,))
         place = row[0] if row else 0
         while place < _DONE and seen < most:
-            sql = f"SELECT rowid, {', '.join(columns)} FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608
+            sql = f"SELECT id, {', '.join(columns)} FROM {table} WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608
             found = database.rows(sql, (place, BATCH))
             place, seen = (found[-1][0] if found else _DONE), seen + len(found)
-            cleaned = [(*map(database.clean, texts), rowid) for rowid, *texts in found]
+            cleaned = [(*map(database.clean, texts), id) for id, *texts in found]
             changed = [new for new, (_, *old) in zip(cleaned, found, strict=True) if list(new[:-1]) != old]
             with database.atomic():
                 database.run_all(
-                    f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)} WHERE rowid = ?",  # noqa: S608
+                    f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)} WHERE id = ?",  # noqa: S608
                     changed,
                 )
-                database.run("INSERT OR REPLACE INTO counters (name, value) VALUES (?, ?)", (mark, place))
+                database.run(SET_COUNTER, (mark, place))
             time.sleep(PAUSE_S)
     return seen
 
@@ -156,8 +146,7 @@ def prune(database: Database, before: float, most: int) -> int:
     if deleted:
         with database.atomic():
             mend_references(database, CROSSING)
-        _give_back_pages(database)
-        database.truncate_log()
+        database.give_back_room()
     return deleted
 
 
@@ -171,7 +160,7 @@ def _delete_found(database: Database, table: str, query: str, values: dict[str, 
     total = 0
     # The rows of a batch are found outside of the transaction that deletes them.
     while total < most and (found := database.rows(query.format(batch=BATCH), values)):
-        database.write_all(f"DELETE FROM {table} WHERE rowid = ?", found)  # noqa: S608  # a constant of this file
+        database.write_all(f"DELETE FROM {table} WHERE {row_key(table)} = ?", found)  # noqa: S608  # a constant of this file
         total += len(found)
         time.sleep(PAUSE_S)
     return total
@@ -186,23 +175,13 @@ def mend_references(database: Database, oldest: int = -1) -> None:
         ("misses", "call", "calls"),
     ):
         database.run(
-            f"UPDATE {table} SET {column} = 0 WHERE rowid IN (SELECT rowid FROM {table} ORDER BY rowid LIMIT ?)"  # noqa: S608
+            f"UPDATE {table} SET {column} = 0 WHERE id IN (SELECT id FROM {table} ORDER BY id LIMIT ?)"  # noqa: S608
             f" AND {column} > 0 AND NOT EXISTS (SELECT 1 FROM {target} WHERE {target}.id = {table}.{column})",
             (oldest,),
         )
     # Ids of an emptied table begin again at 1, and calls from there on are not in `usage` yet.
-    database.run(
-        "UPDATE usage_folded SET call = min(call, coalesce((SELECT max(id) FROM calls), 0)),"
-        " miss = min(miss, coalesce((SELECT max(id) FROM misses), 0))"
-    )
-
-
-def _give_back_pages(database: Database) -> None:
-    """Make the file smaller where it was made for that (from schema 10 on); in an older one the room is used again."""
-    if database.rows("PRAGMA auto_vacuum")[0][0] != 2:  # incremental
-        return
-    before = None
-    while (free := database.rows("PRAGMA freelist_count")[0][0]) and free != before:
-        before = free
-        database.rows(f"PRAGMA incremental_vacuum({BATCH})")
-        time.sleep(PAUSE_S)
+    for column, table in (("call", "calls"), ("miss", "misses")):
+        database.run(
+            f"UPDATE usage_folded SET {column} = (SELECT coalesce(max(id), 0) FROM {table})"  # noqa: S608  # constants
+            f" WHERE {column} > (SELECT coalesce(max(id), 0) FROM {table})"
+        )

@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 
 from foretool.storage.records import Artifact, Episode
-from foretool.storage.sqlite.database import Subject, insert_into
+from foretool.storage.sql.database import Subject
+from foretool.storage.sql.tables import insert_into
 from foretool.storage.stores import KEPT_MODELS
 
 _COLUMNS = "id, kind, number, created_at, sha256, length(data), active, previous, promoted_at, report"
-_ACTIVE = f"SELECT {_COLUMNS} FROM artifacts WHERE active ORDER BY kind"  # noqa: S608  # a constant
+_ACTIVE = f"SELECT {_COLUMNS} FROM artifacts WHERE active = 1 ORDER BY kind"  # noqa: S608  # a constant
 _HISTORY = f"SELECT {_COLUMNS} FROM artifacts WHERE ? IS NULL OR kind = ? ORDER BY id DESC LIMIT ?"  # noqa: S608
 _ADD = insert_into(
     "artifacts", ("kind", "number", "created_at", "sha256", "data", "active", "previous", "promoted_at", "report")
@@ -33,7 +34,8 @@ class Artifacts(Subject):
 
     def bump_version(self) -> None:
         self._database.write_all(
-            "INSERT INTO counters (name, value) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1",
+            "INSERT INTO counters (name, value) VALUES (?, 1)"
+            " ON CONFLICT (name) DO UPDATE SET value = counters.value + 1",
             [("learned",)],
         )
 
@@ -60,8 +62,8 @@ class Artifacts(Subject):
 
     def _drop_old_data(self, kind: str) -> None:
         replaced = [each for each in self.history(kind) if each.size and not each.active]
-        old = [(each.id,) for each in replaced[KEPT_MODELS - 1 :]]
-        self._database.run_all("UPDATE artifacts SET data = x'' WHERE id = ?", old)
+        old = [(b"", each.id) for each in replaced[KEPT_MODELS - 1 :]]
+        self._database.run_all("UPDATE artifacts SET data = ? WHERE id = ?", old)
 
     def active(self, kind: str) -> Artifact | None:
         return self.served().get(kind)

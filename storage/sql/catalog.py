@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from foretool.storage.records import Tool, ToolId, ToolVersion, UpstreamRecord
-from foretool.storage.sqlite.database import Subject, Table
+from foretool.storage.sql.database import Subject
+from foretool.storage.sql.tables import Table
 
 _UPSTREAMS = Table("upstreams", UpstreamRecord, said=("server_info", "instructions"))
 
@@ -75,7 +76,7 @@ class Catalog(Subject):
         self._database.run_all(
             # One definition has one hash in both eras, and the form that is known last is kept.
             "INSERT INTO definitions (schema_hash, definition) VALUES (?, ?) ON CONFLICT (schema_hash)"
-            " DO UPDATE SET definition = excluded.definition WHERE definition IS NOT excluded.definition",
+            " DO UPDATE SET definition = excluded.definition WHERE definitions.definition <> excluded.definition",
             ((tool.schema_hash, tool.definition) for tool in tools),
         )
         self._database.run("DELETE FROM tools WHERE upstream = ?", (id,))
@@ -104,7 +105,7 @@ class Catalog(Subject):
 
     def _save_token_counts(self, tokens: Mapping[str, int]) -> None:
         self._database.run_all(
-            "UPDATE definitions SET tokens = ? WHERE schema_hash = ? AND tokens IS NOT ?",
+            "UPDATE definitions SET tokens = ? WHERE schema_hash = ? AND (tokens IS NULL OR tokens <> ?)",
             ((count, schema_hash, count) for schema_hash, count in tokens.items()),
         )
 

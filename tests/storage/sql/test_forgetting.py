@@ -12,7 +12,7 @@ from stored_records import connection_of, rows
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Selection, ToolId
 from foretool.storage.stores import Store
-from tests.storage.sqlite.test_retention import TABLES, counts, fill
+from tests.storage.sql.test_retention import TABLES, counts, fill
 
 SECRET = "ghp_" + "Zx81Qw62Er" * 4
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from stored_records import CALL, MISS, SESSION
 
 from foretool.storage.records import Flow, MissCount, MissFilter, ToolId, Usage
-from foretool.storage.sqlite.calls import FOLDED
+from foretool.storage.sql.calls import FOLDED
 from foretool.storage.stores import Store
 
 LOGIN, POST, LIST = ToolId("u__login"), ToolId("u__post"), ToolId("u__list")

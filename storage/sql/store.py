@@ -1,32 +1,31 @@
-"""`SqliteStore`: every subject of the store, over one open SQLite file."""
+"""Every subject of the store, over one open database of any engine."""
 
 from __future__ import annotations
 
 from foretool.storage.records import Statistics
-from foretool.storage.sqlite.approvals import Approvals
-from foretool.storage.sqlite.artifacts import Artifacts
-from foretool.storage.sqlite.browsing import Browsing
-from foretool.storage.sqlite.calls import Calls, Flows
-from foretool.storage.sqlite.catalog import Catalog
-from foretool.storage.sqlite.database import Database
-from foretool.storage.sqlite.discoveries import Discoveries, Tasks
-from foretool.storage.sqlite.forgetting import Forgetting
-from foretool.storage.sqlite.retention import Retention
-from foretool.storage.sqlite.serving import Serving
-from foretool.storage.sqlite.sessions import Clients, Sessions
-from foretool.storage.sqlite.vectors import Vectors
+from foretool.storage.sql.approvals import Approvals
+from foretool.storage.sql.artifacts import Artifacts
+from foretool.storage.sql.browsing import Browsing
+from foretool.storage.sql.calls import Calls, Flows
+from foretool.storage.sql.catalog import Catalog
+from foretool.storage.sql.database import Database
+from foretool.storage.sql.discoveries import Discoveries, Tasks
+from foretool.storage.sql.forgetting import Forgetting
+from foretool.storage.sql.retention import Retention
+from foretool.storage.sql.serving import Serving
+from foretool.storage.sql.sessions import Clients, Sessions
+from foretool.storage.sql.vectors import Vectors
 from foretool.storage.stores import Store
 
 _STATISTICS = """
     SELECT (SELECT count(*) FROM upstreams), (SELECT count(*) FROM tools), (SELECT count(*) FROM tool_versions),
         (SELECT count(*) FROM sessions), (SELECT count(*) FROM exposures), (SELECT count(*) FROM discoveries),
-        (SELECT count(*) FROM calls), (SELECT count(*) FROM misses), (SELECT count(*) FROM clients),
-        (SELECT page_count * page_size FROM pragma_page_count, pragma_page_size)
+        (SELECT count(*) FROM calls), (SELECT count(*) FROM misses), (SELECT count(*) FROM clients)
 """
 
 
-class SqliteStore(Store):
-    """A store in one SQLite file."""
+class SqlStore(Store):
+    """A store in one database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -68,4 +67,5 @@ class SqliteStore(Store):
         return self._database.is_checkpoint_due
 
     def statistics(self) -> Statistics:
-        return Statistics(*self._database.rows(_STATISTICS)[0])
+        counts = self._database.rows(_STATISTICS)[0]
+        return Statistics(*(*counts, self._database.size()))

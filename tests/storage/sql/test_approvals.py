@@ -7,7 +7,7 @@ from stored_records import UPSTREAM
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import Definition, Tool, ToolId
-from foretool.storage.sqlite.approvals import KEPT_APPROVALS
+from foretool.storage.sql.approvals import KEPT_APPROVALS
 from foretool.storage.stores import Store
 
 LAUNCH = Definition("git", "launch", "", "f1", b"{}", "approved", 1.0, fingerprint="f1", version="1")

@@ -9,7 +9,8 @@ from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, MissCount, MissFilter, ToolId, Usage
-from foretool.storage.sqlite.database import TOOL_IDS, Database, Said, Subject, Table
+from foretool.storage.sql.database import Database, Subject
+from foretool.storage.sql.tables import TOOL_IDS, Said, Table
 
 CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments", "handle"))
 MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])}, said=("query", "change"))
@@ -29,24 +30,31 @@ _FOLD_CALLS = """
 INSERT INTO usage (tool, calls, misses, last_at)
 SELECT tool, count(*), 0, max(at) FROM calls
 WHERE id > ? AND id <= ? AND outcome <> 'refused' GROUP BY tool
-ON CONFLICT (tool) DO UPDATE SET calls = calls + excluded.calls, last_at = max(last_at, excluded.last_at)
+ON CONFLICT (tool) DO UPDATE SET calls = usage.calls + excluded.calls,
+    last_at = CASE WHEN usage.last_at > excluded.last_at THEN usage.last_at ELSE excluded.last_at END
 """
 _FOLD_MISSES = """
 INSERT INTO usage (tool, calls, misses, last_at)
 SELECT tool, 0, count(*), 0 FROM misses
 WHERE id > ? AND id <= ? AND tool <> '' AND noticed NOT IN ('unknown_name', 'nothing_found') GROUP BY tool
-ON CONFLICT (tool) DO UPDATE SET misses = misses + excluded.misses
+ON CONFLICT (tool) DO UPDATE SET misses = usage.misses + excluded.misses
 """
 
 
+_SET_FOLDED = (
+    "INSERT INTO usage_folded (id, call, miss) VALUES (1, ?, ?)"
+    " ON CONFLICT (id) DO UPDATE SET call = excluded.call, miss = excluded.miss"
+)
+
 _COUNT_MISSES = """
-SELECT tool, cause, count(*), sum(recovered <> 'no'), sum(turns), sum(tokens), max(at), max(id) FROM misses
+SELECT tool, cause, count(*), sum(CASE WHEN recovered <> 'no' THEN 1 ELSE 0 END), sum(turns), sum(tokens),
+    max(at), max(id) FROM misses
 WHERE {} GROUP BY tool, cause ORDER BY count(*) DESC, max(at) DESC, tool
 """
 
 _FAILING = """
-SELECT tool FROM (SELECT tool, outcome FROM calls ORDER BY id DESC LIMIT ?)
-WHERE outcome NOT IN ('refused', 'cancelled') GROUP BY tool HAVING max(outcome = 'ok') = 0
+SELECT tool FROM (SELECT tool, outcome FROM calls ORDER BY id DESC LIMIT ?) AS latest
+WHERE outcome NOT IN ('refused', 'cancelled') GROUP BY tool HAVING max(CASE WHEN outcome = 'ok' THEN 1 ELSE 0 END) = 0
 """
 
 
@@ -63,10 +71,8 @@ class Calls(Subject):
         if any(not 0 <= miss.call <= len(calls) for miss in misses):
             raise ValueError(f"Miss.call is the place of a call in its batch of {len(calls)}, 1 the first, or 0")
         with self._database.atomic():
-            self._database.run_all(CALLS.insert, map(CALLS.row, calls))
-            # One writer at a time: the ids of a batch follow each other.
-            before = self._database.last_id() - len(calls) if calls else 0
-            found = (replace(miss, call=before + miss.call) if miss.call else miss for miss in misses)
+            ids = self._database.insert_all(CALLS.insert, [CALLS.row(call) for call in calls])
+            found = (replace(miss, call=ids[miss.call - 1]) if miss.call else miss for miss in misses)
             self._database.run_all(MISSES.insert, map(_miss_row, found))
 
     def get(self, id: int) -> Call | None:
@@ -95,11 +101,11 @@ class Calls(Subject):
         return MISSES.find_all(self._database, "WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?", (since, limit))
 
     def find_misses(self, wanted: MissFilter, limit: int = -1) -> list[Miss]:
-        where, values = _conditions(wanted)
+        where, values = self._conditions(wanted)
         return MISSES.find_all(self._database, f"WHERE {where} ORDER BY at DESC, id DESC LIMIT ?", (*values, limit))
 
     def count_misses(self, wanted: MissFilter) -> list[MissCount]:
-        where, values = _conditions(wanted)
+        where, values = self._conditions(wanted)
         return [MissCount(*row) for row in self._database.rows(_COUNT_MISSES.format(where), values)]
 
     def usage(self) -> list[Usage]:
@@ -118,11 +124,12 @@ class Calls(Subject):
         if self._unfolded() == 0:
             return False
         with self._database.atomic():
+            self._database.settle_writes("calls", "misses")
             call, miss = self._folded()
             until = (min(self._newest("calls"), call + FOLDED), min(self._newest("misses"), miss + FOLDED))
             self._database.run(_FOLD_CALLS, (call, until[0]))
             self._database.run(_FOLD_MISSES, (miss, until[1]))
-            self._database.run("INSERT OR REPLACE INTO usage_folded (id, call, miss) VALUES (1, ?, ?)", until)
+            self._database.run(_SET_FOLDED, until)
         return self._unfolded() > 0
 
     def _unfolded(self) -> int:
@@ -138,23 +145,26 @@ class Calls(Subject):
     def _newest(self, table: str) -> int:
         return int(self._database.rows(f"SELECT coalesce(max(id), 0) FROM {table}")[0][0])  # noqa: S608  # a constant
 
-
-def _conditions(wanted: MissFilter) -> tuple[str, tuple[Any, ...]]:
-    """Return the condition of a WHERE clause, and its values."""
-    is_pattern = any(mark in wanted.tool for mark in "*?[")
-    given: list[tuple[str, object, bool]] = [
-        ("at >= ?", wanted.since, True),
-        ("at < ?", wanted.until, wanted.until is not None),
-        ("tool IN (SELECT exposed FROM exposed_names WHERE upstream = ?)", wanted.server, bool(wanted.server)),
-        ("tool GLOB ?", wanted.tool, bool(wanted.tool) and is_pattern),
-        ("instr(lower(tool), lower(?))", wanted.tool, bool(wanted.tool) and not is_pattern),
-        ("cause = ?", wanted.cause, wanted.cause is not None),
-        ("session IN (SELECT key FROM sessions WHERE lower(client) = lower(?))", wanted.client, bool(wanted.client)),
-        ("session IN (SELECT key FROM sessions WHERE profile = ?)", wanted.profile, wanted.profile is not None),
-        ("(recovered <> 'no') = ?", wanted.recovered, wanted.recovered is not None),
-    ]
-    used = [(condition, value) for condition, value, is_given in given if is_given]
-    return " AND ".join(condition for condition, _ in used), tuple(value for _, value in used)
+    def _conditions(self, wanted: MissFilter) -> tuple[str, tuple[Any, ...]]:
+        """Return the condition of a WHERE clause, and its values."""
+        matches, pattern = self._database.match_tool("tool", wanted.tool)
+        recovered = None if wanted.recovered is None else int(wanted.recovered)
+        given: list[tuple[str, object, bool]] = [
+            ("at >= ?", wanted.since, True),
+            ("at < ?", wanted.until, wanted.until is not None),
+            ("tool IN (SELECT exposed FROM exposed_names WHERE upstream = ?)", wanted.server, bool(wanted.server)),
+            (matches, pattern, bool(wanted.tool)),
+            ("cause = ?", wanted.cause, wanted.cause is not None),
+            (
+                "session IN (SELECT key FROM sessions WHERE lower(client) = lower(?))",
+                wanted.client,
+                bool(wanted.client),
+            ),
+            ("session IN (SELECT key FROM sessions WHERE profile = ?)", wanted.profile, wanted.profile is not None),
+            ("CASE WHEN recovered <> 'no' THEN 1 ELSE 0 END = ?", recovered, recovered is not None),
+        ]
+        used = [(condition, value) for condition, value, is_given in given if is_given]
+        return " AND ".join(condition for condition, _ in used), tuple(value for _, value in used)
 
 
 def first_call(database: Database, since: float) -> int:
@@ -186,7 +196,7 @@ class Flows(Subject):
     def add(self, seen: Mapping[FlowKey, int], at: float) -> None:
         self._database.write_all(
             f"{_FLOWS.insert} ON CONFLICT (before, after, field, parameter)"
-            " DO UPDATE SET times = times + excluded.times, last_at = excluded.last_at",
+            " DO UPDATE SET times = flows.times + excluded.times, last_at = excluded.last_at",
             (
                 (before, after, Said(field), Said(parameter), times, at)
                 for (before, after, field, parameter), times in seen.items()

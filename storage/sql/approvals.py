@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from foretool.storage.records import Approval, Definition, DefinitionHead, DefinitionKind
-from foretool.storage.sqlite.database import Subject, Table
+from foretool.storage.sql.database import Subject
+from foretool.storage.sql.tables import Table
 
 KEPT_APPROVALS: Final = 8
 """How many approved versions of one definition are kept, the newest ones."""
@@ -19,7 +20,8 @@ _VALUES = ":server, :kind, :name, :hash, :value, :state, :seen_at, :exposed, :fi
 _COLUMNS = _VALUES.replace(":", "")
 _INSERT = f"INSERT INTO approvals ({_COLUMNS}) VALUES ({_VALUES})"  # noqa: S608  # constants of this file
 _APPROVE = _INSERT + (
-    " ON CONFLICT DO UPDATE SET state = iif(state = 'held', 'approved', state), version = excluded.version"
+    " ON CONFLICT (server, kind, name, hash) DO UPDATE SET version = excluded.version,"
+    " state = CASE WHEN approvals.state = 'held' THEN 'approved' ELSE approvals.state END"
 )
 _REFUSED = """
     SELECT server, exposed, name FROM approvals WHERE kind = ? AND state != 'approved' AND effect != 'kept'
@@ -39,7 +41,7 @@ _ADD_VALUE = "INSERT INTO definitions (schema_hash, definition) VALUES (:hash, :
 _VALUE = "(SELECT id FROM definitions WHERE schema_hash = :hash)"
 _SERVE_TOOL = f"""
     INSERT INTO tools (upstream, name, position, exposed, definition)
-        SELECT id, :name, (SELECT ifnull(max(position), -1) + 1 FROM tools WHERE upstream = upstreams.id), :exposed,
+        SELECT id, :name, (SELECT coalesce(max(position), -1) + 1 FROM tools WHERE upstream = upstreams.id), :exposed,
             {_VALUE} FROM upstreams WHERE name = :server AND fingerprint = :fingerprint
         ON CONFLICT (upstream, name) DO UPDATE SET definition = excluded.definition
 """  # noqa: S608  # constants of this file
@@ -100,8 +102,8 @@ class Approvals(Subject):
             gone = [row for row in self._held(server) if row[:3] not in kept and row[0] in kinds]
             sql = "DELETE FROM approvals WHERE server = ? AND kind = ? AND name = ? AND hash = ? AND state = 'held'"
             self._database.run_all(sql, ((server, *row) for row in gone))
-            again = " ON CONFLICT DO UPDATE SET fingerprint = excluded.fingerprint,"
-            again += " effect = excluded.effect, version = excluded.version WHERE state = 'held'"
+            again = " ON CONFLICT (server, kind, name, hash) DO UPDATE SET fingerprint = excluded.fingerprint,"
+            again += " effect = excluded.effect, version = excluded.version WHERE approvals.state = 'held'"
             self._insert(_INSERT + again, definitions)
 
     def _held(self, server: str) -> list[tuple[str, str, str]]:
@@ -119,7 +121,7 @@ class Approvals(Subject):
         with self._database.atomic():
             self._database.run(
                 "INSERT INTO counters (name, value) VALUES ('approvals', 1)"
-                " ON CONFLICT (name) DO UPDATE SET value = value + 1"
+                " ON CONFLICT (name) DO UPDATE SET value = counters.value + 1"
             )
             gone = [each for each in definitions if not self._decide_one(each, approval)]
             self._trim(definitions)

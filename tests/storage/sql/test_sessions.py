@@ -8,7 +8,7 @@ from stored_records import EXPOSURE, SESSION, rows
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import ClientRecord
-from foretool.storage.sqlite.sessions import MOST_CLIENTS
+from foretool.storage.sql.sessions import MOST_CLIENTS
 from foretool.storage.stores import Store
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 
-from foretool.storage.sqlite.database import Subject
+from foretool.storage.sql.database import Subject
 
 
 class Vectors(Subject):
@@ -18,7 +18,8 @@ class Vectors(Subject):
     def save(self, encoder: str, vectors: Mapping[bytes, bytes]) -> None:
         now = time.time()
         self._database.write_all(
-            "INSERT OR REPLACE INTO vectors (encoder, digest, data, used_at) VALUES (?, ?, ?, ?)",
+            "INSERT INTO vectors (encoder, digest, data, used_at) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (encoder, digest) DO UPDATE SET data = excluded.data, used_at = excluded.used_at",
             ((encoder, digest, data, now) for digest, data in vectors.items()),
         )
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from msgspec.json import Decoder
 
 from foretool.storage.records import Discovery, Event, Match, Prompt, StepRecord, ToolId
-from foretool.storage.sqlite.calls import first_call
-from foretool.storage.sqlite.database import STRINGS, TOOL_IDS, Said, Subject, Table
+from foretool.storage.sql.calls import first_call
+from foretool.storage.sql.database import Subject
+from foretool.storage.sql.tables import STRINGS, TOOL_IDS, Said, Table
 
 _DISCOVERIES = Table(
     "discoveries",
@@ -28,20 +29,21 @@ _STEPS = Table(
 _TASKS = """
     SELECT task FROM (
         SELECT task, at FROM discoveries WHERE task != '' UNION ALL SELECT text, at FROM prompts WHERE text != ''
-    ) GROUP BY task ORDER BY max(at) DESC
+    ) AS said GROUP BY task ORDER BY max(at) DESC
 """
 # The same of the latest rows alone, which the indexes on `at` find. Rows without a text count among them: a log that
 # keeps no texts would be read to its end.
 _LATEST_TASKS = """
     SELECT task FROM (
-        SELECT * FROM (SELECT task, at FROM discoveries ORDER BY at DESC LIMIT :rows)
-        UNION ALL SELECT * FROM (SELECT text, at FROM prompts ORDER BY at DESC LIMIT :rows)
-    ) WHERE task != '' GROUP BY task ORDER BY max(at) DESC LIMIT :limit
+        SELECT * FROM (SELECT task, at FROM discoveries ORDER BY at DESC LIMIT :rows) AS searched
+        UNION ALL SELECT * FROM (SELECT text, at FROM prompts ORDER BY at DESC LIMIT :rows) AS asked
+    ) AS said WHERE task != '' GROUP BY task ORDER BY max(at) DESC LIMIT :limit
 """
-# Of each group SQLite takes the other columns from the row with the least id.
 _FIRST_CALLS = """
-    SELECT discovery, tool, min(id) FROM calls
-    WHERE id >= ? AND discovery >= ? AND at >= ? AND outcome <> 'refused' GROUP BY discovery
+    SELECT calls.discovery, calls.tool FROM calls JOIN (
+        SELECT min(id) AS id FROM calls
+        WHERE id >= ? AND discovery >= ? AND at >= ? AND outcome <> 'refused' GROUP BY discovery
+    ) AS firsts ON firsts.id = calls.id
 """
 _NEEDS = """
     SELECT at, 'task', task, handle, session FROM discoveries WHERE at >= ? AND names = '[]'
@@ -81,7 +83,7 @@ class Discoveries(Subject):
 
     def first_calls(self, id: int, since: float) -> dict[int, ToolId]:
         values = (first_call(self._database, since), id, since)
-        return {found: tool for found, tool, _ in self._database.rows(_FIRST_CALLS, values)}
+        return {found: tool for found, tool in self._database.rows(_FIRST_CALLS, values)}
 
     def needs(self, since: float) -> Iterator[Event]:
         values = (since, first_call(self._database, since), since)

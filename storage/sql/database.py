@@ -1,0 +1,172 @@
+"""What a database engine does for the subjects of the store: statements, transactions, and the few words of SQL in
+which engines differ."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from foretool.storage.redaction import Known, Redaction
+from foretool.storage.sql.tables import Said
+
+Values = Sequence[Any] | Mapping[str, Any]
+
+
+class Database(ABC):
+    """One open connection. One thread uses it, except for `checkpoint`; other threads and processes open their own.
+
+    Every method may raise `StorageError`. A write that raised has left nothing behind and may be repeated.
+    """
+
+    trouble: str = ""
+    """Why the database cannot be used now; see `Store.trouble`."""
+    notice: str = ""
+
+    def __init__(self, path: Path | str) -> None:
+        """`path`: where the database is, as a file or an address without a password."""
+        self.path = path
+        self._redaction = Redaction()
+
+    # Secrets
+
+    def hide(self, known: Callable[[], Known]) -> None:
+        """Keep these secrets out of every text from now on, as well as whatever looks like a secret."""
+        self._redaction = Redaction(known)
+
+    def hide_like(self, other: Database) -> None:
+        """Keep the same secrets out as another connection does."""
+        self._redaction = Redaction(other._redaction.known)
+
+    def clean(self, text: str) -> str:
+        """Return a text without secrets, as it may be written."""
+        return self._redaction.clean(text)
+
+    def clean_places(self, values: tuple[Any, ...], places: Iterable[int]) -> tuple[Any, ...]:
+        """Return the values without the secrets in those at these places."""
+        for place in places:
+            if (value := values[place]) and (cleaned := self._redaction.clean(value)) is not value:
+                values = (*values[:place], cleaned, *values[place + 1 :])
+        return values
+
+    def _clean(self, values: Any) -> Any:
+        """Return the values without the secrets in what others said. Those of a query too, so that it finds them."""
+        # Each call is recorded through here, and most rows hold nothing that others said.
+        if type(values) is dict or Said not in map(type, values):
+            return values
+        clean = self._redaction.clean
+        return [str(clean(value)) if type(value) is Said else value for value in values]
+
+    # Transactions
+
+    @abstractmethod
+    def atomic(self) -> AbstractContextManager[None]:
+        """Write everything inside the block, or nothing; blocks nest. No other `atomic` block runs meanwhile, so keep
+        it short and never await in it. Let a `StorageError` leave the outermost block."""
+
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Read one state of the database inside the block, whatever others write meanwhile."""
+
+    @abstractmethod
+    def settle_writes(self, *tables: str) -> None:
+        """Inside `atomic`: wait until every row is visible whose id is less than one that is visible already."""
+
+    # Statements
+
+    @abstractmethod
+    def commit(self, sql: str, values: Sequence[Any]) -> None:
+        """Write one clean row in a commit of its own, without the cost of an `atomic` block."""
+
+    @abstractmethod
+    def run(self, sql: str, values: Values = ()) -> int:
+        """Run one statement; return how many rows it wrote."""
+
+    @abstractmethod
+    def run_all(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run one statement for each row; call it inside `atomic`."""
+
+    def write_all(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run one statement for each row, in one transaction."""
+        with self.atomic():
+            self.run_all(sql, rows)
+
+    @abstractmethod
+    def insert(self, sql: str, row: Sequence[Any]) -> int:
+        """Insert one row into a table with ids; return its id."""
+
+    @abstractmethod
+    def insert_all(self, sql: str, rows: Sequence[Sequence[Any]]) -> list[int]:
+        """Insert rows into a table with ids, inside `atomic`; return their ids in the order of the rows."""
+
+    @abstractmethod
+    def rows(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a query."""
+
+    @abstractmethod
+    def each_row(self, sql: str, values: Values = ()) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query one by one, for a query with many rows of which little is kept."""
+
+    def row(self, sql: str, values: Values = ()) -> tuple[Any, ...] | None:
+        """Return the first row of a query, or None."""
+        rows = self.rows(sql, values)
+        return rows[0] if rows else None
+
+    # Where engines differ
+
+    @abstractmethod
+    def match_tool(self, column: str, written: str) -> tuple[str, str]:
+        """Return the condition, with one value, for names that match a pattern (`*`, `?`, `[...]`), or that contain
+        the text where it has no such mark, and that value."""
+
+    @abstractmethod
+    def as_text(self, column: str) -> str:
+        """Return the SQL that reads a column of bytes as text."""
+
+    @abstractmethod
+    def size(self) -> int:
+        """Return the bytes that the database takes."""
+
+    @abstractmethod
+    def own(self) -> AbstractContextManager[Database]:
+        """Open a connection for the thread that asks, for upkeep that may wait longer for other writers."""
+
+    # Upkeep
+
+    @property
+    @abstractmethod
+    def is_checkpoint_due(self) -> bool:
+        """Whether enough was written since the last `checkpoint` to be worth a thread."""
+
+    @abstractmethod
+    def checkpoint(self) -> int:
+        """Do the upkeep that would slow down later writes; see `Store.checkpoint`."""
+
+    @abstractmethod
+    def give_back_room(self) -> None:
+        """Give the room of what was deleted back to the system, a little at a time."""
+
+    @abstractmethod
+    def compact(self) -> bool:
+        """Remove every trace of what was deleted; see `ForgetStore.compact`."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Notice cheaply that the database is not the one any more that was opened; see `Store.check`."""
+
+    @abstractmethod
+    def reopen(self) -> bool:
+        """Try to use the database again, from any thread; see `Store.reopen`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class Subject:
+    """One subject of the store: its own tables in the open database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
