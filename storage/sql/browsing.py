@@ -12,7 +12,7 @@ from typing import Any, Final
 from foretool.storage.records import Call, Miss, Neighbour, ProfileCount, SessionRecord, SessionSum, ToolId, Usage
 from foretool.storage.sql.calls import CALLS, MISSES
 from foretool.storage.sql.database import Subject
-from foretool.storage.sql.tables import encode_json
+from foretool.storage.sql.values import encode_json
 
 _SUMS: Final = """
 WITH wanted AS (

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, MissCount, MissFilter, ToolId, Usage
 from foretool.storage.sql.database import Database, Subject
-from foretool.storage.sql.tables import TOOL_IDS, Said, Table
+from foretool.storage.sql.tables import TOOL_IDS, Table
+from foretool.storage.sql.values import Said
 
 CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments", "handle"))
 MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])}, said=("query", "change"))

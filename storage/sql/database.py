@@ -4,15 +4,13 @@ which engines differ."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from foretool.storage.redaction import Known, Redaction
-from foretool.storage.sql.tables import Said
-
-Values = Sequence[Any] | Mapping[str, Any]
+from foretool.storage.sql.values import Said, Values
 
 
 class Database(ABC):

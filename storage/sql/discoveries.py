@@ -9,7 +9,8 @@ from msgspec.json import Decoder
 from foretool.storage.records import Discovery, Event, Match, Prompt, StepRecord, ToolId
 from foretool.storage.sql.calls import first_call
 from foretool.storage.sql.database import Subject
-from foretool.storage.sql.tables import STRINGS, TOOL_IDS, Said, Table
+from foretool.storage.sql.tables import STRINGS, TOOL_IDS, Table
+from foretool.storage.sql.values import Said
 
 _DISCOVERIES = Table(
     "discoveries",

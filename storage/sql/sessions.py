@@ -10,7 +10,8 @@ from msgspec.json import Decoder
 
 from foretool.storage.records import ClientRecord, Conversation, Era, Exposure, SessionRecord, Turn
 from foretool.storage.sql.database import Subject
-from foretool.storage.sql.tables import TOOL_IDS, Said, Table, encode_json
+from foretool.storage.sql.tables import TOOL_IDS, Table
+from foretool.storage.sql.values import Said, encode_json
 
 MOST_CLIENTS = 1000
 """Clients in the ledger, by name, version and era. Above that those without a measurement go first, then the oldest."""

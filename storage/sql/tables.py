@@ -6,18 +6,16 @@ Columns of an existing row are named with their table in `DO UPDATE`, and truth 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec.json import Decoder
 
 from foretool.storage.records import ToolId
-
-if TYPE_CHECKING:
-    from foretool.storage.sql.database import Database, Values
+from foretool.storage.sql.database import Database
+from foretool.storage.sql.values import Said, Values, encode_json
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -47,15 +45,6 @@ def insert_into(table: str, columns: Sequence[str]) -> str:
 def quote_columns(columns: Sequence[str]) -> str:
     """Return the columns as SQL lists them."""
     return ", ".join(f'"{column}"' for column in columns)
-
-
-class Said(str):
-    """A text that a user, a client or a server wrote: secrets are taken out of it before it is written.
-
-    Names of tools, keys and hashes are no such texts: they must stay what they are, or records would not fit together.
-    """
-
-    __slots__ = ()
 
 
 class Table(Generic[R]):
@@ -122,26 +111,3 @@ def _encode_fields(row: tuple[Any, ...], encoded: Sequence[int], said: Sequence[
         if value := values[place]:
             values[place] = Said(value)
     return tuple(values)
-
-
-def encode_json(value: object) -> str:
-    """Return the JSON of a value; an unpaired surrogate in it becomes a question mark."""
-    try:
-        return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:
-        return str(_replace_surrogate(json.dumps(msgspec.to_builtins(value), ensure_ascii=False)))
-
-
-def is_writable(value: object) -> bool:
-    return not isinstance(value, str) or value.isascii() or _replace_surrogate(value) == value
-
-
-def replace_surrogates(values: Values) -> Any:
-    """Put question marks in place of unpaired surrogates, which JSON may contain and UTF-8 may not."""
-    if isinstance(values, Mapping):
-        return {key: _replace_surrogate(value) for key, value in values.items()}
-    return [_replace_surrogate(value) for value in values]
-
-
-def _replace_surrogate(value: object) -> object:
-    return value.encode(errors="replace").decode() if isinstance(value, str) else value

@@ -1,0 +1,42 @@
+"""Records become rows and come back."""
+
+from msgspec import Struct
+from msgspec.json import Decoder
+
+from foretool.storage.opening import open_store
+from foretool.storage.sql.tables import Table, row_key
+from foretool.storage.sql.values import Said
+
+
+class Note(Struct):
+    name: str
+    tags: tuple[str, ...]
+    is_read: bool
+    id: int = 0
+
+
+NOTES = Table("notes", Note, {"tags": Decoder(tuple[str, ...])}, flags=("is_read",), said=("name",))
+
+
+def test_a_record_is_a_row_of_its_fields_and_comes_back() -> None:
+    row = NOTES.row(Note("a", ("x", "y"), True))
+    assert row == ("a", '["x","y"]', True)
+    assert [type(each) for each in row] == [Said, str, bool]
+    assert NOTES.read(("a", '["x","y"]', 1, 7)) == Note("a", ("x", "y"), True, 7)
+
+
+def test_the_statements_name_every_column() -> None:
+    assert NOTES.insert == 'INSERT INTO notes ("name", "tags", "is_read") VALUES (?, ?, ?)'
+    assert NOTES.select == 'SELECT "name", "tags", "is_read", "id" FROM notes'
+    assert NOTES.upsert("name").removeprefix(NOTES.insert) == (
+        ' ON CONFLICT ("name") DO UPDATE SET "tags" = excluded."tags", "is_read" = excluded."is_read"'
+    )
+
+
+def test_the_key_of_each_table_is_a_column_of_it() -> None:
+    with open_store(":memory:") as store:
+        database = store.calls._database  # type: ignore[attr-defined]
+        tables = database.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
+        for (table,) in tables:
+            columns = {name for _, name, *_ in database.rows(f"PRAGMA table_info({table})")}
+            assert (row_key(table) == "id") == ("id" in columns), table
