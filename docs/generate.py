@@ -60,6 +60,7 @@ DEFAULTS = {
     "client_secret": "none",
     "client_metadata_url": "none",
     "issuer": "none",
+    "private_key": "none",
 }
 """What an empty value of these keys means."""
 _TYPES = {str: "string", int: "integer", float: "number", bool: "true or false", type(None): "null"}

@@ -779,6 +779,12 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:sign-in:words": Promise(
         "SECURITY.md", "words of an authorization server reach no model and steer no terminal"
     ),
+    "trust:sign-in:other-server": Promise(
+        "SECURITY.md", "sign-in works as the specifications say, before an authorization server that is not ours"
+    ),
+    "trust:sign-in:machine": Promise(
+        "SECURITY.md", "a machine signs in with a secret, a key or a certificate; none of them is written anywhere else"
+    ),
     "trust:sign-in:once": Promise(
         "SECURITY.md", "a token is renewed once, however many calls and processes wait for it"
     ),

@@ -212,7 +212,7 @@ def _server(
         cwd=cwd,
         url=found.at("url").text(entry.url or ""),
         headers={key: found.at("headers", key).secret(value, key) for key, value in entry.headers.items()},
-        oauth=_expand_oauth(entry.oauth or OAuthEntry(), found.at("oauth")),
+        oauth=_expand_oauth(entry.oauth or OAuthEntry(), found.at("oauth"), folder, environ),
         client_cert=_file(entry.client_cert, found.at("client_cert"), folder, environ),
         client_key=_file(entry.client_key, found.at("client_key"), folder, environ),
         prefix=name if entry.prefix is None else entry.prefix,
@@ -264,23 +264,32 @@ def _read_oauth(written: Any, here: jsonc.Path) -> Any:
     return {_SAME_OAUTH_KEY.get(key, key): value for key, value in written.items() if key != "enabled"}
 
 
-def _expand_oauth(entry: OAuthEntry, found: Expansion) -> OAuthEntry:
+def _expand_oauth(entry: OAuthEntry, found: Expansion, folder: Path, environ: Mapping[str, str]) -> OAuthEntry:
     """Expand the variables of `oauth`. Raises `Invalid` for what no sign-in could use."""
     metadata_url = found.at("client_metadata_url").text(entry.client_metadata_url)
     if metadata_url and not re.match(r"https://[^/?#\s]+/[^?#\s]", metadata_url):
         problem = "expected an address with a path that starts with https://; publish the document there"
         raise Invalid((*found.path, "client_metadata_url"), problem)
     issuer = found.at("issuer").text(entry.issuer)
-    if entry.grant == "client_credentials" and not (entry.client_id and entry.client_secret and issuer):
-        problem = "expected client_id, client_secret and issuer beside it; add what is missing"
+    if entry.grant == "client_credentials" and not (entry.client_id and _is_known_by(entry) and issuer):
+        problem = "expected client_id, client_secret (or private_key) and issuer beside it; add what is missing"
         raise Invalid((*found.path, "grant"), problem)
+    if entry.private_key and entry.grant != "client_credentials":
+        problem = 'expected "grant": "client_credentials" beside it: only a machine signs in with a key; add it'
+        raise Invalid((*found.path, "private_key"), problem)
     return msgspec.structs.replace(
         entry,
         client_id=found.at("client_id").text(entry.client_id),
         client_secret=found.at("client_secret").secret(entry.client_secret, "client_secret"),
         client_metadata_url=metadata_url,
+        private_key=_file(entry.private_key, found.at("private_key"), folder, environ),
         issuer=issuer,
     )
+
+
+def _is_known_by(entry: OAuthEntry) -> bool:
+    """Tell whether a machine has one thing to show, and not two."""
+    return bool(entry.client_secret) != bool(entry.private_key)
 
 
 def _file(written: str, found: Expansion, folder: Path, environ: Mapping[str, str]) -> str:

@@ -68,7 +68,11 @@ class OAuthEntry(Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...] = ()
     """Scopes to ask for, in addition to those that the server names."""
     grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
-    """`client_credentials` signs a machine in with `client_id` and `client_secret`, without a browser."""
+    """`client_credentials` signs a machine in with `client_id` and `client_secret` or `private_key`, without a
+    browser."""
+    private_key: str = ""
+    """File with the private key in PEM form with which a machine signs in (`private_key_jwt`), in place of
+    `client_secret`. `~` and `${VAR}` are expanded; a relative path starts in the folder of this file."""
     issuer: str = ""
     """The only authorization server that may get the client's id and secret. `client_credentials` needs it."""
 

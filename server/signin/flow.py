@@ -11,6 +11,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, urljoin, urlsplit
 
@@ -35,6 +36,9 @@ NAME: Final = "foretool"
 MOST_WORDS: Final = 300
 """Characters of an authorization server's own words that are shown."""
 MOST_STEPS: Final = 20
+ASSERTION_S: Final = 120
+"""How long the statement that a machine signs is valid; it is used at once."""
+_CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 
 ShowLink = Callable[[str, Receiver], Awaitable[None]]
 """Brings a link before the user. The receiver also takes the address that the user pastes."""
@@ -240,19 +244,54 @@ def _person(server: Server, before: SignIn | None, receiver: Receiver, show_link
 
 def _machine(server: Server, scope: str) -> OAuthClientProvider:
     """Return the provider of a sign-in with the credentials of a machine."""
-    from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+    from mcp.client.auth.extensions.client_credentials import (
+        ClientCredentialsOAuthProvider,
+        PrivateKeyJWTOAuthProvider,
+        SignedJWTParameters,
+    )
 
     _quiet()
+    own = server.oauth
+    if own.private_key:
+        key, algorithm = _signing_key(own.private_key)
+        signed = SignedJWTParameters(
+            issuer=own.client_id, subject=own.client_id, signing_key=key, signing_algorithm=algorithm,
+            lifetime_seconds=ASSERTION_S,
+        )  # fmt: skip
+        sign = signed.create_assertion_provider()
+        return PrivateKeyJWTOAuthProvider(server.url, _Storage(), own.client_id, sign, scope or None, own.issuer)
 
     class Provider(ClientCredentialsOAuthProvider):
         async def _perform_authorization(self) -> httpx2.Request:
             _choose_auth_method(self.context, is_default=True)
             return await super()._perform_authorization()
 
-    own = server.oauth
     return Provider(
         server.url, _Storage(), own.client_id, own.client_secret, scope=scope or None, issuer=own.issuer or None
     )
+
+
+def _signing_key(path: str) -> tuple[str, str]:
+    """Return a private key, and the algorithm that it signs with (RFC 7518, section 3.1). Raises `SignInError`."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        text = Path(path).read_text(encoding="ascii")
+        key = load_pem_private_key(text.encode(), None)
+    except OSError as error:
+        raise SignInError(f"private_key {path} cannot be read ({error.strerror}); correct its path") from None
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        problem = f"private_key {path}: expected a private key in PEM form without a password"
+        raise SignInError(f"{problem}; convert it with openssl pkey") from None
+    if isinstance(key, rsa.RSAPrivateKey):
+        return text, "RS256"
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return text, "EdDSA"
+    if isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.name in _CURVES:
+        return text, _CURVES[key.curve.name]
+    raise SignInError(f"private_key {path}: expected RSA, Ed25519, or an elliptic curve of NIST; make such a key")
 
 
 def _choose_auth_method(context: Any, *, is_default: bool = False) -> None:

@@ -32,7 +32,8 @@ class SignIn(Struct, frozen=True, kw_only=True):
     client_id: str = ""
     client_secret: str = ""
     auth_method: str = "none"
-    """How the client shows itself at the token endpoint: `none`, `client_secret_basic` or `client_secret_post`."""
+    """How the client shows itself at the token endpoint: `none`, `client_secret_basic`, `client_secret_post`, or
+    `private_key_jwt`."""
     grant: str = "authorization_code"
     redirect_uri: str = ""
     scope: str = ""
@@ -47,20 +48,27 @@ class SignIn(Struct, frozen=True, kw_only=True):
     @property
     def renew_at(self) -> float:
         """When the token should be renewed, in seconds of the system clock; 0 for never."""
-        if not self.expires_at or not self.is_renewable:
+        if not self.expires_at or not self.renews_itself:
             return 0.0
         return self.expires_at - min(EARLY_S, (self.expires_at - self.received_at) / 4)
 
     @property
     def is_renewable(self) -> bool:
-        """Whether a new token can be had without a person."""
+        """Whether the proxy itself can ask for a new token."""
+        if self.auth_method == "private_key_jwt":
+            return False  # the process that signs in signs with the key; the proxy never reads it
         return bool(self.token_endpoint) and (bool(self.refresh_token) or self.grant == "client_credentials")
+
+    @property
+    def renews_itself(self) -> bool:
+        """Whether foretool gets a new token by itself, in the proxy or in a process that signs in again."""
+        return self.is_renewable or self.grant == "client_credentials"
 
     @property
     def is_usable(self) -> bool:
         """Whether there is a token that has not expired, or a way to one."""
         fresh = bool(self.access_token) and (not self.expires_at or time.time() < self.expires_at)
-        return fresh or self.is_renewable
+        return fresh or self.renews_itself
 
     @property
     def secrets(self) -> tuple[str, ...]:

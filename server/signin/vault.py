@@ -131,7 +131,7 @@ class Vault:
         if kept == "file":
             public |= secret
         self._write(
-            path, msgspec.json.format(msgspec.json.encode({**public, "kept": kept, "is_renewed": record.is_renewable}))
+            path, msgspec.json.format(msgspec.json.encode({**public, "kept": kept, "is_renewed": record.renews_itself}))
         )
         path.with_suffix(".wanted").unlink(missing_ok=True)
         return kept

@@ -27,6 +27,7 @@ _OPEN_CAUSES: Final = (
 )  # fmt: skip
 """Causes behind which a variable may be missing."""
 _NOT_FOUND: Final = re.compile(r"command '(?P<command>[^']*)' was not found")
+_CERTIFICATE: Final = re.compile(r"a certificate of its clients|^client_cert ")
 _UNLISTED: Final = re.compile(r"could not be listed|answered tools/list with")
 _NO_FOLDER: Final = re.compile(r"cwd .* is not a folder")
 
@@ -99,6 +100,12 @@ def _remote_cause(server: Server, error: str) -> Cause:
     if code is not None:
         do = "check its url" if code is Code.ADDRESS_WRONG else "check its headers, or make a new token"
         return Cause(code, error, do)
+    if _CERTIFICATE.search(error):
+        do = "set client_cert and client_key of its entry to files with a certificate that it accepts, and its key"
+        return Cause(Code.CREDENTIAL_REFUSED, error, do)
+    if "broke off at https" in error:
+        do = "check its url; if it wants a certificate of its clients (mTLS), set client_cert and client_key"
+        return Cause(Code.NETWORK_DOWN, error, do)
     if "within" in error:
         return Cause(Code.SERVER_SLOW, error, "check its url, and that this machine can reach it")
     return Cause(Code.NETWORK_DOWN, error, "check its url, and that this machine can reach it")

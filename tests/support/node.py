@@ -30,13 +30,17 @@ def _has_node() -> bool:
 
 def package(name: str, version: str, program: str) -> str:
     """The path of a program of a package."""
+    return str(installed(name, version) / "node_modules" / ".bin" / program)
+
+
+def installed(name: str, version: str) -> Path:
+    """The folder whose `node_modules` has a package."""
     if not _has_node():
         subprocess.run(["make", "-s", "node"], cwd=ROOT, check=True, timeout=INSTALL_S)
     folder = TOOLS / f"{name.rpartition('/')[2]}-{version}"
-    found = folder / "node_modules" / ".bin" / program
     if not (folder / "installed").exists():
         folder.mkdir(parents=True, exist_ok=True)
         command = ["npm", "install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", str(folder)]
         subprocess.run([*command, f"{name}@{version}"], env=environment(), check=True, timeout=INSTALL_S)
         (folder / "installed").touch()  # only now: an installation that was broken off starts again
-    return str(found)
+    return folder

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Mapping
@@ -53,6 +54,9 @@ _WAYS_OUT: Final = {
 }
 
 
+_WANTS_CERTIFICATE: Final = re.compile(r"(?i)alert (?:certificate required|bad certificate|unknown ca)")
+"""What TLS says where the other end refuses our certificate, or its absence."""
+
 Certificate = tuple[str, str] | None
 """A client certificate: the file that holds it, and the file with its key, "" if that is the same."""
 
@@ -82,13 +86,13 @@ class Client:
         """Send a request; the response is open as long as the block lasts. Raises `Refused`, `httpx2.HTTPError`."""
         authorizer = self._authorizer
         if authorizer is None:
-            async with self._http.stream(method, url, headers=dict(headers), content=content, **more) as response:
+            async with self._open(method, url, headers=dict(headers), content=content, **more) as response:
                 yield response
             return
         for is_last in (False, True):
             sent = await authorizer.authorization()
             with_token = {**headers, **({"authorization": sent} if sent else {})}
-            async with self._http.stream(method, url, headers=with_token, content=content, **more) as response:
+            async with self._open(method, url, headers=with_token, content=content, **more) as response:
                 if response.status_code not in (401, 403):
                     authorizer.on_accepted(sent)
                     yield response
@@ -101,6 +105,15 @@ class Client:
                 await skip_body(response)
             if is_last or verdict == "refused":
                 raise Refused(authorizer.notice or "refused a token that was just renewed")
+
+    @contextlib.asynccontextmanager
+    async def _open(self, method: str, url: str, **more: Any) -> AsyncIterator[httpx2.Response]:
+        try:
+            async with self._http.stream(method, url, **more) as response:
+                yield response
+        except ssl.SSLError as error:
+            # The HTTP client lets through what TLS says while it reads, such as that our certificate is missing.
+            raise httpx2.ReadError(str(error)) from error
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -204,6 +217,8 @@ def describe_status(status: int, location: str | None = None) -> str:
 def describe_error(error: Exception) -> str:
     """Say what went wrong in the HTTP client, in one line."""
     text = str(error).partition("\n")[0]
+    if _WANTS_CERTIFICATE.search(text):
+        return "it wants a certificate of its clients, and does not accept what it got"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

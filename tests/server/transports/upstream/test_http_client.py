@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+
 import httpx2
 import pytest
 
@@ -26,3 +28,18 @@ async def test_a_client_follows_no_redirect_and_waits_for_streams() -> None:
         assert not client.follow_redirects
         assert client.timeout == httpx2.Timeout(connect=10.0, read=None, write=60.0, pool=None)
         assert client.headers["x"] == "y"
+
+
+async def test_what_tls_says_while_reading_is_an_error_of_http_and_told_in_words() -> None:
+    def refuse(request: httpx2.Request) -> httpx2.Response:
+        raise ssl.SSLError(1, "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required (_ssl.c:1)")
+
+    client = http_client.Client("https://mcp.example", {})
+    await client.aclose()
+    client._http = httpx2.AsyncClient(transport=httpx2.MockTransport(refuse))
+    with pytest.raises(httpx2.ReadError) as failed:
+        async with client.stream("POST", "https://mcp.example", headers={}):
+            pytest.fail("there is no response")
+    await client.aclose()
+    said = http_client.describe_error(failed.value)
+    assert said == "it wants a certificate of its clients, and does not accept what it got"
