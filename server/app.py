@@ -54,6 +54,7 @@ from foretool.server.methods.upstream_events import UpstreamEvents, UpstreamMess
 from foretool.server.protocol.headers import annotated_schema
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.calibration import Recalibrator
+from foretool.server.recording.cost_sums import CostKeeper
 from foretool.server.recording.data_flow import FlowWatch
 from foretool.server.recording.recorder import Recorder
 from foretool.server.recording.retention import Retention
@@ -104,6 +105,7 @@ class App:
         self.recalibrator = Recalibrator(store)
         self.schedule = Schedule(store, config.path)
         self.retention = Retention(store, live, lambda: self.search.update_corpus().digests)
+        self.costs = CostKeeper(store)
         self._tokens = TokenCounter(self.catalog, store.catalog, lambda: self._instructions)
 
         # Upstreams, and the clients in front of them
@@ -275,7 +277,7 @@ class App:
                 await self._stop()
 
     async def _stop(self) -> None:
-        work = (self.search, self.embedding, self.schedule, self.models, self.retention, self.store_watch)
+        work = (self.search, self.embedding, self.schedule, self.models, self.retention, self.costs, self.store_watch)
         for part in (*work, self._arguments, self.links):
             await part.stop()
         await self.recalibrator.finish()
@@ -305,6 +307,7 @@ class App:
                 lambda: self.models.tick(has_listed=bool(self.exposures.views())),
                 lambda: self.schedule.tick(self.config.settings.learn_s),
                 self.retention.tick,
+                self.costs.tick,
                 self.reloader.look,
                 lambda: housekeeping.refresh_stale(self.upstreams, self.clients, self.memory),
                 lambda: housekeeping.follow_sign_ins(self.upstreams, self.clients),

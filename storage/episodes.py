@@ -9,7 +9,8 @@ Repeated calls of one tool in a row count as one step.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Final
 
@@ -35,18 +36,22 @@ _WORD = re.compile(r"\w+")
 def read_episodes(store: Store, now: float) -> list[Episode]:
     """Return the episodes in the log, the oldest first; `now` decides which conversations may still continue."""
     prompts = [each for each in reversed(store.tasks.prompts()) if each.text]
-    conversations = _conversations(store, prompts)
+    events = [*store.calls.events(MOST_CALLS), *store.discoveries.events()]
+    return cut_log(events, prompts, store.sessions.ended(), now)
+
+
+def cut_log(events: list[Event], prompts: Sequence[Prompt], ended: Collection[str], now: float) -> list[Episode]:
+    """Return the episodes in these events, the oldest first. Prompts come in order; `ended`: sessions that are over."""
+    conversations = _conversations(events, prompts)
     found = _unanswered(prompts, conversations)
-    ended = store.sessions.ended()
-    for key, events in conversations.items():
-        is_over = key.partition("/")[0] in ended or now - events[-1].at > GAP_S
-        found += cut_conversation(key, events, is_over)
+    for key, own in conversations.items():
+        is_over = key.partition("/")[0] in ended or now - own[-1].at > GAP_S
+        found += cut_conversation(key, own, is_over)
     return sorted(found, key=lambda each: each.at)
 
 
-def _conversations(store: Store, prompts: Sequence[Prompt]) -> dict[str, list[Event]]:
+def _conversations(events: list[Event], prompts: Sequence[Prompt]) -> dict[str, list[Event]]:
     """Return the events of each conversation, in order."""
-    events = [*store.calls.events(MOST_CALLS), *store.discoveries.events()]
     # A task comes before a call of the same instant.
     events.sort(key=lambda each: (each.at, each.kind == "call"))
     sessions: dict[str, list[Event]] = {}
@@ -95,11 +100,16 @@ def _unanswered(prompts: Iterable[Prompt], conversations: Mapping[str, Sequence[
     last: dict[str, Prompt] = {}
     for prompt in prompts:
         before = last.get(prompt.session)
-        if before is not None and not any(before.at <= moment <= prompt.at for moment in acted):
+        if before is not None and not _any_between(acted, before.at, prompt.at):
             key = f"prompt:{prompt.session}:{before.at:.3f}"
             found.append(Episode((), (before.text,), at=before.at, key=key))
         last[prompt.session] = prompt
     return found
+
+
+def _any_between(moments: Sequence[float], first: float, last: float) -> bool:
+    place = bisect_left(moments, first)
+    return place < len(moments) and moments[place] <= last
 
 
 def cut_conversation(key: str, events: Sequence[Event], is_over: bool) -> list[Episode]:

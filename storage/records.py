@@ -18,6 +18,9 @@ Era = Literal["legacy", "modern"]
 
 Policy = Literal["frozen", "growing", "full"]
 Level = Literal["high", "medium", "low", "none"]
+PERIOD_S = 900
+"""Costs are added up by quarters of an hour, of which the days of every time zone are made."""
+
 Noticed = Literal["call", "bridge", "discovery", "nothing_found", "unknown_name"]
 """What revealed a miss: a call of a hidden tool by its name (`call`) or through `call_tool` (`bridge`), a call of a
 tool that a discovery had found, a discovery without a match, or a name that no upstream has."""
@@ -219,6 +222,41 @@ class Turn(Struct, frozen=True):
     """Tokens of the list, the text or the answer that was put before the model."""
     hidden: bool = False
     """The called tool was not in the list."""
+    id: int = 0
+    """Of its record; ids of calls, discoveries, lists and misses count apart."""
+
+
+class LogPart(Struct, frozen=True):
+    """What sessions were shown and did, in a part of the log that is not added up yet."""
+
+    turns: list[Turn]
+    """In no fixed order."""
+    events: list[Event]
+    """The calls and tasks of that time, also those of turns that are added up."""
+    prompts: list[Prompt]
+    """The prompts of that time, the oldest first."""
+    until: float | None
+    """The part ends here because it is long enough; None if it goes to the end of the log."""
+    finished: float
+    """What ended before this time was added up as finished."""
+    ids: dict[str, tuple[int, int]]
+    """By table: the last record that was added up before, and the last one of this part."""
+
+
+class CostSum(Struct, frozen=True):
+    """What one client did in one `PERIOD_S`, and what it cost. See `recording.costs.Costs`."""
+
+    period: int
+    """Number of the period since 1970."""
+    client: str
+    tasks: int = 0
+    calls: int = 0
+    hidden: int = 0
+    misses: int = 0
+    discoveries: int = 0
+    list_tokens: int = 0
+    said_tokens: int = 0
+    read_tokens: int = 0
 
 
 class Prompt(Struct, frozen=True):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Call,
         ClientRecord,
         Conversation,
+        CostSum,
         Definition,
         DefinitionHead,
         DefinitionKind,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         Flow,
         FlowKey,
         Forgotten,
+        LogPart,
         Miss,
         MissCount,
         MissFilter,
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
         Tool,
         ToolId,
         ToolVersion,
-        Turn,
         UpstreamRecord,
         UpstreamState,
         Usage,
@@ -127,12 +128,6 @@ class SessionStore(Protocol):
     def exposures(self, session: str) -> list[Exposure]:
         """Return the exposures of one session, the oldest first."""
 
-    def turns(self, since: float) -> Iterator[Turn]:
-        """Yield what sessions were shown and did since a time, in no fixed order, for a caller who adds it up.
-
-        The lists of sessions that began earlier are left out.
-        """
-
     def conversations(self, limit: int) -> list[Conversation]:
         """Return the latest sessions that called or searched something, without those whose policy was `full`."""
 
@@ -158,6 +153,33 @@ class BrowseStore(Protocol):
 
     def usage(self, profile: str, latest: int) -> list[Usage]:
         """Return the tools that one profile called among the latest calls of all profiles, or ever missed."""
+
+
+class CostStore(Protocol):
+    """What the log comes to by quarters of an hour, as `recording.costs` adds it up part by part."""
+
+    def part(self, most: int, since: float = 0.0) -> LogPart:
+        """Return the next part of the log that is not added up, with about `most` calls, as far as it is later than
+        `since`."""
+
+    def add(self, part: LogPart, sums: Sequence[CostSum], unfinished: Mapping[str, float], finished: float) -> bool:
+        """Keep what a part comes to. `unfinished`: sessions whose turns from a time on come again with the next part;
+        `finished`: the next `LogPart.finished`.
+
+        Returns False, and keeps nothing, if another process has added up this part.
+        """
+
+    def sums(self, since: float) -> list[CostSum]:
+        """Return what is added up since a time, one sum for each day in local time and client."""
+
+    def last_list(self, session: str, before: float) -> int:
+        """Return the tokens of the list that a session had at a time; 0 if it had none."""
+
+    def clients(self, sessions: Iterable[str]) -> dict[str, str]:
+        """Return the client of each of these sessions that is on record."""
+
+    def take_turn(self, now: float, until: int) -> bool:
+        """Reserve adding up for one process until then; return False if another process has reserved it."""
 
 
 class ClientLedger(Protocol):
@@ -448,6 +470,7 @@ class Store(AbstractContextManager["Store"], Protocol):
     calls: CallStore
     catalog: CatalogStore
     clients: ClientLedger
+    costs: CostStore
     discoveries: DiscoveryStore
     flows: FlowStore
     forgetting: ForgetStore
@@ -459,6 +482,8 @@ class Store(AbstractContextManager["Store"], Protocol):
 
     atomic: Callable[[], AbstractContextManager[None]]
     """Write everything inside the block, or nothing; blocks nest, are short, and never await."""
+    snapshot: Callable[[], AbstractContextManager[None]]
+    """Read one state of the store inside the block, whatever other processes write meanwhile."""
     checkpoint: Callable[[], int]
     """Do the upkeep that would slow down later writes, from any thread; return the pages it could not move."""
     close: Callable[[], None]

@@ -2,27 +2,37 @@
 
 A turn is one request of the model: a call, or a discovery. At each turn it reads the list again, and every answer and
 hint that came earlier in the same task. The full list would have been read at each call, and no discovery would have
-been needed. The same words mean the same in `bench/learning/costs.py`.
+been needed. The log is added up part by part, by quarters of an hour, so that nobody has to read all of it; see
+`storage.stores.CostStore`. The same words mean the same in `bench/learning/costs.py`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from math import inf
+from typing import Final
 
 from msgspec import Struct
 
-from foretool.storage.episodes import read_episodes
-from foretool.storage.records import Turn
+from foretool.storage.episodes import GAP_S, PROMPT_S, cut_log
+from foretool.storage.records import PERIOD_S, CostSum, LogPart, Turn
 from foretool.storage.stores import Store
 
-UNKNOWN = "(unknown)"
+EVERYTHING: Final = 1 << 60
+LONGEST_S: Final = 21_600.0
+"""A stretch that has lasted so long is added up, although the session goes on."""
+UNNAMED: Final = "(unnamed)"
+"""A client that says no name."""
+UNKNOWN: Final = "(unknown)"
 """The client of what belongs to no session on record, such as a prompt that reached no running proxy."""
 
 Row = tuple[str, str]
 """Day and client."""
+Quarter = tuple[int, str]
+"""Number of a quarter of an hour, and client."""
 
 
 class Costs(Struct):
@@ -76,20 +86,72 @@ def add_costs(rows: Iterable[Costs], client: str) -> Costs:
 def read_costs(store: Store, since: float, now: float, full: int) -> list[Costs]:
     """Return the costs since a time by day and client, the latest day first. `full`: tokens of the list of all tools.
 
-    Reads the whole log of that time, so it serves commands and never the request path.
+    What is added up already is read as it is; the rest of the log is read itself, so this serves commands and never the
+    request path. Times count by quarters of an hour.
+    """
+    with store.snapshot():
+        rest, _ = add_up(store, store.costs.part(EVERYTHING, since - GAP_S), None)
+        sums = [*store.costs.sums(since), *(each for each in rest if each.period >= since // PERIOD_S)]
+    found: dict[Row, Costs] = {}
+    for each in sums:
+        row = _row(found, each.period * PERIOD_S, each.client)
+        for name in CostSum.__struct_fields__[2:]:
+            setattr(row, name, getattr(row, name) + getattr(each, name))
+        row.full_tokens += full * each.calls
+    return sorted(found.values(), key=lambda each: (each.day, each.calls, each.client), reverse=True)
+
+
+def add_next(store: Store, now: float, most: int) -> bool:
+    """Add up the next `most` calls of the log and what belongs to them; return whether more of it waits."""
+    part = store.costs.part(most)
+    if not part.turns:
+        return False
+    before = max(min(now, part.until or now) - GAP_S, part.finished)
+    sums, unfinished = add_up(store, part, before)
+    return store.costs.add(part, sums, unfinished, before) and part.until is not None
+
+
+def add_up(store: Store, part: LogPart, before: float | None) -> tuple[list[CostSum], dict[str, float]]:
+    """Return what the finished stretches of a part come to, and since when each other session is in an unfinished one.
+
+    A stretch is what one session does without a pause of `GAP_S`, so tasks end with it. It is finished if its last turn
+    came `before` a time, or if it is longer than `LONGEST_S`. Without `before` every stretch counts as finished.
     """
     sessions: dict[str, list[Turn]] = defaultdict(list)
-    for turn in store.sessions.turns(since):
+    for turn in part.turns:
         sessions[turn.session].append(turn)
-    clients = {each.key: each.client or "(unnamed)" for each in store.sessions.recent()}
+    clients = store.costs.clients(sessions)
     begins: dict[str, list[float]] = defaultdict(list)
-    for episode in read_episodes(store, now):
-        if episode.calls and episode.at >= since:
+    for episode in cut_log(part.events, part.prompts, (), inf):
+        if episode.calls:
             begins[session_of(episode.key)].append(episode.at)
-    found: dict[Row, Costs] = {}
+    found: dict[Quarter, Costs] = {}
+    unfinished: dict[str, float] = {}
     for key, turns in sessions.items():
-        _add_session(found, clients.get(key, UNKNOWN), sorted(turns, key=_order), sorted(begins[key]), full)
-    return sorted(found.values(), key=lambda each: (each.day, each.calls, each.client), reverse=True)
+        client = (clients[key] or UNNAMED) if key in clients else UNKNOWN
+        for stretch in _stretches(sorted(turns, key=_order)):
+            first, last = stretch[0].at, stretch[-1].at
+            # What follows an unfinished stretch goes on as well.
+            if key in unfinished or (before is not None and last >= before and last - first < LONGEST_S):
+                unfinished.setdefault(key, first)
+                continue
+            own = [at for at in begins[key] if first - PROMPT_S <= at <= last]
+            listed = 0 if stretch[0].kind == "list" else store.costs.last_list(key, first)
+            _add_stretch(found, client, stretch, sorted(own), listed)
+    names = CostSum.__struct_fields__[2:]
+    sums = [CostSum(*key, *(getattr(each, name) for name in names)) for key, each in found.items()]
+    return sums, unfinished
+
+
+def _stretches(turns: Sequence[Turn]) -> Iterator[list[Turn]]:
+    """Cut the turns of a session, which are in order, where it pauses."""
+    stretch: list[Turn] = []
+    for turn in turns:
+        if stretch and turn.at - stretch[-1].at > GAP_S:
+            yield stretch
+            stretch = []
+        stretch.append(turn)
+    yield stretch
 
 
 def session_of(episode: str) -> str:
@@ -102,17 +164,20 @@ def _order(turn: Turn) -> tuple[float, bool]:
     return turn.at, turn.kind not in ("list", "hint")
 
 
-def _add_session(
-    found: dict[Row, Costs], client: str, turns: Sequence[Turn], begins: Sequence[float], full: int
+def _add_stretch(
+    found: dict[Quarter, Costs], client: str, turns: Sequence[Turn], begins: Sequence[float], listed: int
 ) -> None:
-    """Add what happened in one session, in order. `begins`: when its tasks began."""
+    """Add what happened in one stretch of a session, in order.
+
+    `begins`: when its tasks began; `listed`: tokens of the list that the session had before.
+    """
     for at in begins:
-        _row(found, at, client).tasks += 1
-    listed = said = task = 0
+        _sum_of(found, at, client).tasks += 1
+    said = task = 0
     for turn in turns:
-        row = _row(found, turn.at, client)
+        row = _sum_of(found, turn.at, client)
         if (place := bisect_right(begins, turn.at)) != task:
-            # What was said before the first task of a session was said for it.
+            # What was said before the first task was said for it.
             task, said = place, 0 if task else said
         if turn.kind == "list":
             listed = turn.tokens
@@ -127,11 +192,17 @@ def _add_session(
             if turn.kind == "call":
                 row.calls += 1
                 row.hidden += turn.hidden
-                row.full_tokens += full
             else:
                 row.discoveries += 1
                 row.said_tokens += turn.tokens
                 said += turn.tokens
+
+
+def _sum_of(found: dict[Quarter, Costs], at: float, client: str) -> Costs:
+    key = int(at // PERIOD_S), client
+    if (row := found.get(key)) is None:
+        row = found[key] = Costs("", client)
+    return row
 
 
 def _row(found: dict[Row, Costs], at: float, client: str) -> Costs:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from foretool.storage.records import Forgotten, Selection
 from foretool.storage.sql.calls import Calls
+from foretool.storage.sql.costs import reset_costs
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.retention import delete_unused, mend_references
 from foretool.storage.sql.tables import row_key
@@ -67,6 +68,9 @@ _BYTES: Final = frozenset({"listing"})
 _WHOLE: Final = ("usage", "usage_folded", "vectors", "artifacts", "tools", "upstreams", "tool_versions")
 """Tables that are emptied as well when everything is forgotten."""
 
+_ADDED_UP: Final = frozenset({"calls", "misses", "discoveries", "exposures", "sessions", "prompts"})
+"""Tables whose records are added up in `costs`."""
+
 
 class Forgetting(Subject):
     """Implements `ForgetStore`."""
@@ -88,6 +92,8 @@ class Forgetting(Subject):
                 if found:
                     counts[table.name] = len(found)
             if not dry:
+                if selection.everything or counts.keys() & _ADDED_UP:
+                    reset_costs(database)
                 mend_references(database)
         if not dry:
             delete_unused(database)

@@ -1,7 +1,8 @@
 """Deletes what is older than it may be, a little at a time, and gives the room back to the file.
 
-What is deleted: calls, misses, discoveries, lists that clients received, prompts, steps, sessions, flows, clients,
-vectors, lists that are served, models that were never served, and servers that have not listed their tools since.
+What is deleted: calls, misses, discoveries, lists that clients received, prompts, steps, sessions, what they add up to,
+flows, clients, vectors, lists that are served, models that were never served, and servers that have not listed their
+tools since.
 
 What stays: how often each tool was called and missed (numbers alone), the names of tools, which keep their meaning for
 ever, approvals, models with their bytes, and demonstrations, which the user imported.
@@ -13,7 +14,9 @@ import time
 from collections.abc import Collection
 from typing import Final
 
+from foretool.storage.records import PERIOD_S
 from foretool.storage.sql.calls import Calls
+from foretool.storage.sql.costs import mend_marks, uncount_calls
 from foretool.storage.sql.database import Database, Subject
 from foretool.storage.sql.tables import SET_COUNTER, row_key
 
@@ -36,6 +39,7 @@ _OLD: Final = (
         "sessions",
         "SELECT rowid FROM sessions WHERE started_at < :before AND coalesce(ended_at, 0) < :before LIMIT {batch}",
     ),
+    ("costs", f"SELECT rowid FROM costs WHERE period < :before / {PERIOD_S} LIMIT {{batch}}"),  # noqa: S608
     ("clients", "SELECT rowid FROM clients WHERE last_seen < :before LIMIT {batch}"),
     ("flows", "SELECT rowid FROM flows WHERE last_at < :before LIMIT {batch}"),
     ("vectors", "SELECT rowid FROM vectors WHERE used_at < :before LIMIT {batch}"),
@@ -160,7 +164,10 @@ def _delete_found(database: Database, table: str, query: str, values: dict[str, 
     total = 0
     # The rows of a batch are found outside of the transaction that deletes them.
     while total < most and (found := database.rows(query.format(batch=BATCH), values)):
-        database.write_all(f"DELETE FROM {table} WHERE {row_key(table)} = ?", found)  # noqa: S608  # a constant of this file
+        with database.atomic():
+            database.run_all(f"DELETE FROM {table} WHERE {row_key(table)} = ?", found)  # noqa: S608  # a constant of this file
+            if table == "calls":
+                uncount_calls(database, [id for (id,) in found])
         total += len(found)
         time.sleep(PAUSE_S)
     return total
@@ -179,6 +186,7 @@ def mend_references(database: Database, oldest: int = -1) -> None:
             f" AND {column} > 0 AND NOT EXISTS (SELECT 1 FROM {target} WHERE {target}.id = {table}.{column})",
             (oldest,),
         )
+    mend_marks(database)
     # Ids of an emptied table begin again at 1, and calls from there on are not in `usage` yet.
     for column, table in (("call", "calls"), ("miss", "misses")):
         database.run(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.json import Decoder
 
-from foretool.storage.records import ClientRecord, Conversation, Era, Exposure, SessionRecord, Turn
+from foretool.storage.records import ClientRecord, Conversation, Era, Exposure, SessionRecord
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.tables import TOOL_IDS, Table
 from foretool.storage.sql.values import Said, encode_json
@@ -35,13 +35,6 @@ _GET_EXPOSURES = (
     "SELECT session, at, policy, epoch, lists.tools, tokens, reason, exposures.id"
     " FROM exposures JOIN lists ON lists.id = exposures.list"
 )
-_GET_TURNS = """
-    SELECT session, at, CASE WHEN reason IN ('hint', 'prompt', 'named') THEN 'hint' ELSE 'list' END, tokens, 0
-    FROM exposures WHERE at >= :since
-    UNION ALL SELECT session, at, 'discovery', tokens, 0 FROM discoveries WHERE at >= :since
-    UNION ALL SELECT session, at, 'call', 0, hidden FROM calls WHERE at >= :since
-    UNION ALL SELECT session, at, 'miss', 0, 0 FROM misses WHERE at >= :since
-"""
 _SEE_CLIENT = (
     "INSERT INTO clients (client, version, era, announced, relisted, delays, last_seen)"
     " VALUES (?, ?, ?, 0, 0, '[]', ?)"
@@ -118,10 +111,6 @@ class Sessions(Subject):
 
     def conversations(self, limit: int) -> list[Conversation]:
         return [Conversation(*row) for row in self._database.rows(_GET_CONVERSATIONS, (limit,))]
-
-    def turns(self, since: float) -> Iterator[Turn]:
-        for session, at, kind, tokens, hidden in self._database.each_row(_GET_TURNS, {"since": since}):
-            yield Turn(session, at, kind, tokens, bool(hidden))
 
 
 class Clients(Subject):

@@ -8,6 +8,7 @@ from foretool.storage.sql.artifacts import Artifacts
 from foretool.storage.sql.browsing import Browsing
 from foretool.storage.sql.calls import Calls, Flows
 from foretool.storage.sql.catalog import Catalog
+from foretool.storage.sql.costs import CostSums
 from foretool.storage.sql.database import Database
 from foretool.storage.sql.discoveries import Discoveries, Tasks
 from foretool.storage.sql.forgetting import Forgetting
@@ -20,7 +21,10 @@ from foretool.storage.stores import Store
 _STATISTICS = """
     SELECT (SELECT count(*) FROM upstreams), (SELECT count(*) FROM tools), (SELECT count(*) FROM tool_versions),
         (SELECT count(*) FROM sessions), (SELECT count(*) FROM exposures), (SELECT count(*) FROM discoveries),
-        (SELECT count(*) FROM calls), (SELECT count(*) FROM misses), (SELECT count(*) FROM clients)
+        (
+            coalesce((SELECT count FROM costs_marks WHERE name = 'calls'), 0)
+            + (SELECT count(*) FROM calls WHERE id > coalesce((SELECT done FROM costs_marks WHERE name = 'calls'), 0))
+        ), (SELECT count(*) FROM misses), (SELECT count(*) FROM clients)
 """
 
 
@@ -31,6 +35,7 @@ class SqlStore(Store):
         self._database = database
         self.path = database.path
         self.atomic = database.atomic
+        self.snapshot = database.snapshot
         self.checkpoint = database.checkpoint
         self.close = database.close
         self.check = database.check
@@ -42,6 +47,7 @@ class SqlStore(Store):
         self.calls = Calls(database)
         self.catalog = Catalog(database)
         self.clients = Clients(database)
+        self.costs = CostSums(database)
         self.discoveries = Discoveries(database)
         self.flows = Flows(database)
         self.forgetting = Forgetting(database)

@@ -264,3 +264,21 @@ def m013_late(db: Database) -> None:
 def m014_whole(db: Database) -> None:
     """Add up to how many tokens a list of all tools was measured to pay for a client."""
     db.table("clients").add_column("whole_tokens", int, not_null_default=0)
+
+
+@migration
+def m015_sums(db: Database) -> None:
+    """Create what the log comes to, so that nobody has to read all of it, and the indexes that listings need."""
+    _create(
+        db,
+        costs="*period int, *client str, tasks int, calls int, hidden int, misses int, discoveries int,"
+        "list_tokens int, said_tokens int, read_tokens int",
+        # By table of the log: its records up to `done` are added up, except for those that `costs_open` says belong to
+        # a stretch that goes on: of a time since `since`, and with an id of at least the one in the table's column.
+        # Of `calls` the number of the records up to `done` is kept as well.
+        costs_marks="*name str, done int, count int",
+        costs_open="*session str, since float, calls int, discoveries int, exposures int, misses int",
+    )
+    _index(db, "misses", "tool", "cause", "at", "recovered", "turns", "tokens", "session")
+    _index(db, "exposures", "session")
+    _index(db, "exposures", "list")

@@ -1,0 +1,56 @@
+"""Adds up the log for `foretool stats` and the page in the background, a little at a time, in a thread.
+
+The log of an earlier version is added up in the same way, from its start; until then those who ask read what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from foretool.server.recording.costs import add_next
+from foretool.server.transports.tasks import BackgroundWork
+from foretool.storage.opening import open_store
+from foretool.storage.stores import StorageError, Store
+
+SETTLED_S: Final = 60.0
+"""A proxy that has just started has other things to do."""
+EVERY_S: Final = 600.0
+"""Pause between two runs; of several proxies that share a store, one runs."""
+PART: Final = 500
+"""Calls that are added up at once, which takes some 20 ms of Python."""
+PAUSE_S: Final = 0.2
+"""Between two parts, so that calls get their turn."""
+
+
+class CostKeeper(BackgroundWork):
+    """Starts to add up what is new when it is time; housekeeping calls `tick` about once a second."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+        self._due = clock() + SETTLED_S
+
+    def tick(self) -> None:
+        """Start a run if one is due and no other proxy does it; a store in memory is read as it is."""
+        path, now = self._store.path, self._clock()
+        if now < self._due or self.is_working or self._store.trouble or not isinstance(path, Path):
+            return
+        self._due = now + EVERY_S
+        self.begin(self._add_up(path, now))
+
+    async def _add_up(self, path: Path, now: float) -> None:
+        with contextlib.suppress(StorageError):  # the next run goes on where this one stops
+            if not self._store.costs.take_turn(now, int(now + EVERY_S)):
+                return
+            while await asyncio.to_thread(_add, path, now):
+                await asyncio.sleep(PAUSE_S)
+
+
+def _add(path: Path, now: float) -> bool:
+    with open_store(path) as store:
+        return add_next(store, now, PART)
