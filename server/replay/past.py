@@ -42,11 +42,13 @@ class PastStore(Store):
         self.path: Path | str = kept.path
         self.approvals, self.catalog, self.vectors, self.flows = kept.approvals, kept.catalog, kept.vectors, kept.flows
         self.forgetting, self.retention, self.browsing = kept.forgetting, kept.retention, kept.browsing
+        self.costs = kept.costs
         self.artifacts = cast(Any, _PastArtifacts(kept, self.now))
         self.sessions = cast(Any, _PastSessions(log, kept.sessions.first_at()))
         self.calls = cast(Any, _PastCalls(log, _read_usage(kept, since)))
         self.clients, self.discoveries, self.serving, self.tasks = log.clients, log.discoveries, log.serving, log.tasks
-        self.atomic, self.checkpoint, self.check, self.reopen = log.atomic, log.checkpoint, log.check, log.reopen
+        self.atomic, self.snapshot = log.atomic, log.snapshot
+        self.checkpoint, self.check, self.reopen = log.checkpoint, log.check, log.reopen
         self._seed(since)
 
     def now(self) -> float:
