@@ -14,6 +14,8 @@ from click import ClickException, UsageError
 
 from foretool.server.commands import doctor, edits, hint, output
 from foretool.server.commands.options import config_option, json_option
+from foretool.server.config import keyrings
+from foretool.server.config.keyrings import KeyringError
 from foretool.server.config.loader import load
 from foretool.server.config.places import find_place
 from foretool.server.config.variables import Secrets
@@ -26,6 +28,7 @@ from foretool.server.setup.merge import Choice, Conflict, Merged, merge
 from foretool.server.setup.own_servers import read_own_servers
 from foretool.server.setup.plan import plan, secrets_of
 from foretool.server.setup.scan import FoundFile, scan
+from foretool.server.setup.secrets import Moved, Place, move_secrets
 
 SHOWN: Final = 6
 """How many names of servers one client shows."""
@@ -42,6 +45,10 @@ SHOWN: Final = 6
 @click.option(
     "--hook/--no-hook", "wants_hook", default=None, help="Add the prompt hook to clients that have hooks, or do not."
 )
+@click.option(
+    "--secrets", "place", type=click.Choice(["keep", "keyring", "env"]), default="keep", show_default=True,
+    help="Where secrets of servers are: as they are, in the keyring, or in variables that this shell has.",
+)  # fmt: skip
 @click.option("--no-start", is_flag=True, help="Do not start the servers once at the end.")
 @config_option
 @json_option
@@ -54,6 +61,7 @@ def command(
     agreed: bool,
     wanted_undo: bool,
     wants_hook: bool | None,
+    place: Place,
     no_start: bool,
 ) -> int:
     """Set everything up: one file for the servers of all your clients.
@@ -62,42 +70,99 @@ def command(
     in each client in place of them. Shows everything before, and keeps a copy of each file that it changes. Then starts
     every server once and says what is wrong with which.
     """
-    place = find_place(path, os.environ).path
-    backups = place.parent / changes.FOLDER
+    own_path = find_place(path, os.environ).path
+    backups = own_path.parent / changes.FOLDER
     if wanted_undo:
-        return _undo(backups, as_json)
+        return _undo(own_path, backups, as_json)
     can_ask = sys.stdin.isatty() and not as_json
     if not (agreed or dry_run or can_ask):
         raise UsageError("there is nobody to ask: add --yes to change the files, or --dry-run to see what would change")
+    _require_keyring(place)
     files = _find(this_machine(), clients, with_project)
     try:
-        own = read_own_servers(place)
-        merged = merge(files, own.servers(), str(place), _ask if can_ask and not agreed else _keep_both)
-        planned, problems = plan(own, merged, files, _launch(place))
-        hooked = _with_hooks(planned, files, place)
+        own = read_own_servers(own_path)
+        merged = merge(files, own.servers(), str(own_path), _ask if can_ask and not agreed else _keep_both)
+        secrets = _secrets(files, merged)
+        moved = _move(merged, place)
+        planned, problems = plan(own, merged, files, _launch(own_path))
+        hooked = _with_hooks(planned, files, own_path)
     except OSError as error:
-        raise ClickException(f"{place}: cannot be read ({error.strerror}); check its permissions") from None
+        raise ClickException(f"{own_path}: cannot be read ({error.strerror}); check its permissions") from None
     except (DocumentError, UnicodeDecodeError) as error:
-        raise ClickException(f"{place}:{error}; correct the file first") from None
+        raise ClickException(f"{own_path}:{error}; correct the file first") from None
     if hooked != planned and (wants_hook or (wants_hook is None and can_ask and not agreed and _wants_hook())):
         planned = hooked
     if not as_json:
-        _show(files, merged, planned, problems, place)
+        _show(files, merged, planned, problems, own_path)
         if dry_run:
-            _show_differences(planned, _secrets(files, merged))
+            _show_differences(planned, secrets)
     if not planned or dry_run:
         return _end(as_json, files, merged, planned, problems, None, None)
     if not agreed and not click.confirm("\nChange these files? Each is copied first.", default=False):
         output.say("Nothing was changed.")
         return 1
+    kept = _apply(planned, moved, backups, as_json)
+    diagnosis = None if no_start else _start(own_path, as_json)
+    return _end(as_json, files, merged, planned, problems, kept, diagnosis)
+
+
+def _apply(planned: Sequence[Change], moved: Moved, backups: Path, as_json: bool) -> Path:
+    """Write everything and return the folder of the copies. Raises `ClickException`."""
+    _keep_values(moved)
     try:
         kept = changes.apply(planned, backups)
     except ChangeError as error:
         raise ClickException(str(error)) from None
     if not as_json:
         output.say(f"\nDone. The old files are in {edits.short(kept)}; to put them back: foretool init --undo")
-    diagnosis = None if no_start else _start(place, as_json)
-    return _end(as_json, files, merged, planned, problems, kept, diagnosis)
+        if moved.values:
+            went = output.plural(len(moved.values), "secret")
+            output.say(f"{went} went into the keyring. The copies of the old files still hold them.")
+    return kept
+
+
+def _require_keyring(place: Place) -> None:
+    """Refuse `--secrets keyring` where no keyring works, before anything is read or asked. Raises `ClickException`."""
+    try:
+        if place == "keyring":
+            keyrings.check(os.environ)
+    except KeyringError as error:
+        raise ClickException(f"--secrets keyring: {error}; leave it out, or write --secrets env") from None
+
+
+def _move(merged: Merged, place: Place) -> Moved:
+    """Replace the secrets of all servers by their names, and say of which it is not possible."""
+    if place == "keep":
+        return Moved()
+    merged.entries = {name: dict(entry) for name, entry in merged.entries.items()}  # those of the clients stay
+    known = {name: entry for name, entry in merged.known.items() if name not in merged.entries}
+    moved, old = move_secrets(merged.entries, place, os.environ), move_secrets(known, place, os.environ)
+    merged.rewritten += old.written
+    merged.notes += [*moved.left, *old.left]
+    return Moved({**moved.values, **old.values}, [*moved.written, *old.written])
+
+
+def _keep_values(moved: Moved) -> None:
+    """Give the values to the keyring, before any file loses them. Raises `ClickException`."""
+    for name, value in moved.values.items():
+        try:
+            keyrings.keep_value(name, value, os.environ)
+        except KeyringError as error:
+            raise ClickException(f"{name} does not go into the keyring: {error}; nothing was changed") from None
+
+
+def _forget_values(before: str, after: str) -> None:
+    """Delete from the keyring what the file named before, and names no more."""
+    for name in keyrings.names_in(before) - keyrings.names_in(after):
+        with suppress(KeyringError):
+            keyrings.forget_value(name, os.environ)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def _find(machine: Machine, clients: Sequence[str], with_project: bool) -> list[FoundFile]:
@@ -252,11 +317,13 @@ def _report(
     }
 
 
-def _undo(backups: Path, as_json: bool) -> int:
+def _undo(own: Path, backups: Path, as_json: bool) -> int:
+    before = _text_of(own)
     try:
         restored, problems = changes.undo(backups)
     except ChangeError as error:
         raise ClickException(str(error)) from None
+    _forget_values(before, _text_of(own))
     if as_json:
         output.emit({"restored": [str(each) for each in restored], "problems": problems})
         return int(bool(problems))

@@ -12,7 +12,9 @@ from click import ClickException
 from foretool.server.commands import edits, output, upgrade
 from foretool.server.commands.exit import WRONG
 from foretool.server.commands.options import config_option, json_option
+from foretool.server.config import keyrings
 from foretool.server.config.errors import ConfigError
+from foretool.server.config.keyrings import KeyringError
 from foretool.server.config.loader import load
 from foretool.server.config.places import find_place
 from foretool.server.setup import changes, prompt_hooks
@@ -59,6 +61,10 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
 def _plan(place: Path) -> tuple[list[Change], list[str]]:
     own = edits.open_file(place, may_be_missing=True).servers()
     found = scan(client_files(this_machine()))
+    try:
+        own = {name: keyrings.with_values(entry, os.environ) for name, entry in own.items()}
+    except KeyringError as error:
+        raise ClickException(f"{place}: a value of the keyring cannot be read: {error}") from None
     planned, problems = plan_leaving(found, place.parent / changes.FOLDER, own)
     return _with_hooks(planned, problems), problems
 

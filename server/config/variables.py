@@ -39,7 +39,7 @@ class Secrets(Struct, frozen=True):
 
 
 VARIABLE = re.compile(
-    r"\$(?P<literal>\$)?\{(?:(?P<kind>input|command|config|workspaceFolder|relativeFileDirname|userConfig|user_config)"
+    r"\$(?P<literal>\$)?\{(?:(?P<kind>input|keyring|command|config|workspaceFolder|relativeFileDirname|userConfig|user_config)"
     r"[:.](?P<asked>[^}]*)|(?P<slash>/)|(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}"
 )
 
@@ -115,6 +115,8 @@ class Expansion(Struct):
         if kind == WORKING_FOLDER:
             problem = f"{written} means one of several folders of VS Code; write ${{{WORKING_FOLDER}}} or a full path"
             raise Invalid(self.path, problem, code=Code.CLIENT_VARIABLE)
+        if kind == "keyring":
+            return self._in_keyring(match["asked"])
         if kind != "input":
             problem = f"{written} is known only inside the client that it was written for; write its value"
             raise Invalid(self.path, problem, code=Code.CLIENT_VARIABLE)
@@ -123,6 +125,17 @@ class Expansion(Struct):
             return self._variable(name, None)
         problem = f"{written} asks the user in VS Code, which foretool cannot; export {name} and foretool reads that"
         raise Invalid(self.path, problem, code=Code.CLIENT_VARIABLE)
+
+    def _in_keyring(self, name: str) -> str:
+        from foretool.server.config import keyrings  # only a config that names it needs it
+
+        try:
+            value = keyrings.read_value(name, self.environ)
+        except keyrings.KeyringError as error:
+            problem = f"{one_line(name)} cannot be read from the keyring: {error}; or write ${{VAR}} in its place"
+            raise Invalid(self.path, problem, code=Code.KEYRING) from None
+        self.secrets.append((value, name))
+        return value
 
     def _of_client(self, name: str, written: str) -> str:
         """Return the value of a word that clients know. Raises `Invalid` for those that only an editor can tell."""

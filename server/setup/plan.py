@@ -36,12 +36,15 @@ def plan(
 
 
 def _own_change(own: OwnServers, merged: Merged) -> list[Change]:
-    if not merged.entries and own.before is not None:
+    if not merged.entries and own.before is not None and not merged.rewritten:
         return []
+    for name, part, key, value in merged.rewritten:
+        own.set_value((own.key, name, part, key), value)
     for name, entry in merged.entries.items():
         own.set_server(name, entry)
     count = len(merged.entries)
-    change = own.change(f"gets {count} server{'' if count == 1 else 's'}")
+    gets = f"gets {count} server{'' if count == 1 else 's'}"
+    change = own.change(gets if count else "names its secrets instead of holding them")
     return [change] if change else []
 
 

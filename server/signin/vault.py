@@ -20,16 +20,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from foretool.server.config.keyrings import SERVICE, is_off, open_keyring
 from foretool.server.config.places import home_folder
 from foretool.server.config.servers import Server
 from foretool.server.signin.record import Challenge, SignIn
 
 FOLDER_VARIABLE: Final = "FORETOOL_SIGN_INS"
 """Names another folder, as a full path."""
-KEYRING_VARIABLE: Final = "FORETOOL_KEYRING"
-"""`off` keeps tokens in files."""
-SERVICE: Final = "foretool"
-"""Under which name the keyring keeps our entries."""
 MOST_BYTES: Final = 256 * 1024
 
 Kept = Literal["keyring", "file"]
@@ -67,7 +64,7 @@ class Vault:
         environ = os.environ if environ is None else environ
         named = environ.get(FOLDER_VARIABLE, "")
         folder = Path(named) if named.startswith("/") else Path(home_folder(environ), ".local/state/foretool/sign-ins")
-        return cls(folder, keyring=environ.get(KEYRING_VARIABLE, "") != "off")
+        return cls(folder, keyring=not is_off(environ))
 
     def path(self, server: Server) -> Path:
         """Return the file of a server: another address or another name is another sign-in."""
@@ -105,7 +102,7 @@ class Vault:
             found: dict[str, Any] = msgspec.json.decode(data)
             kept = found.pop("kept", "file")
             if kept == "keyring":
-                held = _keyring().get_password(SERVICE, path.stem)
+                held = open_keyring().get_password(SERVICE, path.stem)
                 found |= msgspec.json.decode(held) if held else {}
             return msgspec.convert(found, SignIn)
         except (msgspec.MsgspecError, ValueError, AttributeError) as error:
@@ -144,7 +141,7 @@ class Vault:
             return False
         if b'"keyring"' in data and self._may_use_keyring:
             with contextlib.suppress(Exception):  # it may be gone already
-                _keyring().delete_password(SERVICE, path.stem)
+                open_keyring().delete_password(SERVICE, path.stem)
         path.unlink(missing_ok=True)
         path.with_suffix(".wanted").unlink(missing_ok=True)
         return True
@@ -201,21 +198,11 @@ class Vault:
         if not self._may_use_keyring:
             return False
         try:
-            ring = _keyring()
+            ring = open_keyring()
             ring.set_password(SERVICE, name, secret)
             return bool(ring.get_password(SERVICE, name) == secret)
         except Exception:  # noqa: BLE001 -- each keyring has exceptions of its own; a file is kept instead
             return False
-
-
-def _keyring() -> Any:
-    """Return the keyring of the system. Raises `VaultError` where there is none that keeps secrets."""
-    import keyring  # a fifth of a second; only a server with a sign-in needs it
-
-    ring = keyring.get_keyring()
-    if getattr(ring, "priority", 0) < 1 or type(ring).__module__.startswith("keyrings.alt"):
-        raise VaultError("no keyring works here")
-    return ring
 
 
 _NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)

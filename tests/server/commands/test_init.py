@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from homes import NAMES, SECRET, write_home
 from requirements import requirement
 
 from foretool.server.commands.group import run
+from foretool.server.config import keyrings
+from foretool.server.config.loader import load
 
 
 @pytest.fixture
@@ -173,4 +176,57 @@ def test_the_prompt_hook_is_added_where_the_user_wants_it(home: Path, capsys: py
     assert run(["init", "--yes", "--no-start", "--hook"]) == 0
     assert "Nothing has to change" in capsys.readouterr().out
     assert run(["init", "--undo"]) == 0
+    assert contents(home) == before
+
+
+@requirement("trust:setup:secrets")
+def test_secrets_go_into_the_keyring_and_come_back(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held: dict[tuple[str, str], str] = {}
+    ring = SimpleNamespace(
+        set_password=lambda service, name, value: held.update({(service, name): value}),
+        get_password=lambda service, name: held.get((service, name)),
+        delete_password=lambda service, name: held.pop((service, name)),
+    )
+    monkeypatch.setattr(keyrings, "open_keyring", lambda: ring)
+    write_home(home)
+    before = contents(home)
+    assert run(["init", "--secrets", "keyring", "--dry-run"]) == 0
+    assert held == {} and contents(home) == before
+    assert run(["init", "--secrets", "keyring", "--yes", "--no-start"]) == 0
+    out = capsys.readouterr().out
+    ours = home / ".config/foretool/mcp.json"
+    entry = json.loads(ours.read_text())["mcpServers"]["github"]
+    assert entry["env"] == {"GITHUB_TOKEN": "${keyring:github/GITHUB_TOKEN}"}
+    assert held["foretool", "secret:github/GITHUB_TOKEN"] == SECRET
+    assert SECRET not in out and SECRET not in ours.read_text() and "went into the keyring" in out
+    assert load(ours).servers["github"].env == {"GITHUB_TOKEN": SECRET}
+    after = contents(home)
+    assert run(["init", "--secrets", "keyring", "--yes", "--no-start"]) == 0
+    assert contents(home) == after, "a second run changes nothing"
+    assert run(["init", "--undo"]) == 0
+    assert contents(home) == before and held == {}
+
+
+def test_secrets_of_a_file_that_is_there_already_move_too(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_home(home)
+    assert run(["init", "--yes", "--no-start"]) == 0
+    ours = home / ".config/foretool/mcp.json"
+    monkeypatch.setenv("GITHUB_TOKEN", SECRET)
+    assert run(["init", "--secrets", "env", "--yes", "--no-start"]) == 0
+    assert json.loads(ours.read_text())["mcpServers"]["github"]["env"] == {"GITHUB_TOKEN": "${GITHUB_TOKEN}"}
+    assert load(ours).servers["github"].env == {"GITHUB_TOKEN": SECRET}
+
+
+def test_without_a_keyring_nothing_is_changed_and_it_is_said(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORETOOL_KEYRING", "off")
+    write_home(home)
+    before = contents(home)
+    assert run(["init", "--secrets", "keyring", "--yes"]) == 1
+    assert capsys.readouterr().err == (
+        "foretool: --secrets keyring: FORETOOL_KEYRING is off; leave it out, or write --secrets env\n"
+    )
     assert contents(home) == before

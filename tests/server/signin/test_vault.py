@@ -11,9 +11,10 @@ import pytest
 from requirements import requirement
 from sign_ins import a_record, a_server, a_vault
 
+from foretool.server.config.keyrings import SERVICE, KeyringError, open_keyring
 from foretool.server.signin import vault as vaults
 from foretool.server.signin.record import Challenge
-from foretool.server.signin.vault import SERVICE, Vault, VaultError
+from foretool.server.signin.vault import Vault, VaultError
 
 
 class Ring:
@@ -82,7 +83,7 @@ def test_a_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytes
 
 def test_secrets_go_to_the_keyring_where_one_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ring, server, record = Ring(), a_server(), a_record()
-    monkeypatch.setattr(vaults, "_keyring", lambda: ring)
+    monkeypatch.setattr(vaults, "open_keyring", lambda: ring)
     vault = Vault(tmp_path / "sign-ins")
     assert vault.save(server, record) == "keyring"
     written = vault.path(server).read_text()
@@ -96,7 +97,7 @@ def test_secrets_go_to_the_keyring_where_one_works(tmp_path: Path, monkeypatch: 
 
 
 def test_a_token_that_the_keyring_refuses_is_kept_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vaults, "_keyring", lambda: Ring(most=10))
+    monkeypatch.setattr(vaults, "open_keyring", lambda: Ring(most=10))
     vault, server, record = Vault(tmp_path / "sign-ins"), a_server(), a_record()
     assert vault.save(server, record) == "file"
     assert vault.load(server) == record
@@ -104,7 +105,7 @@ def test_a_token_that_the_keyring_refuses_is_kept_in_the_file(tmp_path: Path, mo
 
 def test_a_keyring_that_is_locked_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ring, vault, server = Ring(), Vault(tmp_path / "sign-ins"), a_server()
-    monkeypatch.setattr(vaults, "_keyring", lambda: ring)
+    monkeypatch.setattr(vaults, "open_keyring", lambda: ring)
     vault.save(server, a_record())
 
     def locked(service: str, name: str) -> str:
@@ -120,8 +121,8 @@ def test_no_keyring_is_no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     from keyring.backends.fail import Keyring
 
     monkeypatch.setattr(keyring, "get_keyring", Keyring)
-    with pytest.raises(VaultError, match="no keyring"):
-        vaults._keyring()
+    with pytest.raises(KeyringError, match="no keyring"):
+        open_keyring()
 
 
 def test_another_address_or_name_is_another_sign_in(tmp_path: Path) -> None:
