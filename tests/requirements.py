@@ -320,6 +320,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "miss:nothing-found": Promise("README: see the misses", "a discovery without a match is a miss"),
     "miss:unknown-name": Promise("README: see the misses", "an unknown name is an error and a miss"),
     "miss:near-name": Promise("design: the two tools", "a near name is suggested and never run"),
+    "miss:seeded": Promise(
+        "README: see the misses", "the true cause of a seeded miss is named, for every cause and policy"
+    ),
     "miss:budget": Promise("README: see the misses", "a tool that lost to the budget says so with its rank"),
     # The bridge
     "bridge:arguments": Promise("design: the two tools", "arguments that do not fit come back with the schema"),

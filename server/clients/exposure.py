@@ -10,7 +10,7 @@ and budget.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from math import inf
@@ -88,6 +88,8 @@ class View(Struct, frozen=True):
     """When its epoch ends, in seconds since 1970; None if it never does."""
     would_list: Callable[[ToolId], bool] = lambda tool: False
     """Tells whether a list that is made now has a tool."""
+    failing: Callable[[], Collection[ToolId]] = frozenset
+    """Returns the tools that no list takes because each of their latest calls failed."""
     kept_back: Callable[[ToolId], int] = lambda tool: 0
     """Returns the tokens that a list which may grow keeps free for that, if they are why it lacks a tool; else 0."""
     wide: frozenset[ToolId] = frozenset()
@@ -109,7 +111,7 @@ class View(Struct, frozen=True):
             change = f"none: the tools of {upstream!r} were not known yet, and are from now on"
             return Why("offline", rank, len(ranked), change)
         if self.would_list(tool):
-            change = "none: the list was made before the tool was used, and the next one has it"
+            change = "none: the list was made before the tool was used or came, and the next one has it"
             return Why("stale", rank, len(ranked), change)
         if (tokens := self.kept_back(tool)) > 0:
             change = f'pin {tool}, or set "policy": "frozen": this list keeps {tokens:,} tokens for what it gains'
@@ -118,6 +120,8 @@ class View(Struct, frozen=True):
 
     def _explain_rank(self, tool: ToolId, rank: int, of: int) -> Why:
         """Explain why a known tool is hidden. `rank`: its place among `of` tools, 0 if it did not compete."""
+        if not rank and tool in self.failing():
+            return Why("failing", 0, of, f"see why its calls fail, or pin {tool}: one that works brings it back")
         if rank:
             return Why("budget", rank, of, f"raise list_tokens over {self.budget}, or pin {tool}")
         return Why("rank", 0, of, f"pin {tool}, or let it be used: the working set follows usage")
@@ -313,15 +317,18 @@ class Exposures:
         return View(
             policy, stored.epoch, stored.tools, frozenset(stored.tools), arrays["modern"],
             tokens + own, profile.list_tokens, stored.created_at, order, self._unlisted(),
-            self._epochs.end(stored.created_at), self._fits(profile, policy, stored.tools),
-            partial(self._keeps_back, profile, policy, self._fits(profile, "frozen", stored.tools)), wide,
+            self._epochs.end(stored.created_at), self._fits(profile, policy, stored.tools, is_own=True),
+            self._recorder.failing,
+            partial(self._keeps_back, profile, policy, self._fits(profile, "frozen", stored.tools), order), wide,
             arrays["legacy"],
             stored.named,
         )  # fmt: skip
 
-    def _fits(self, profile: Profile, policy: Policy, listed: tuple[ToolId, ...]) -> Callable[[ToolId], bool]:
+    def _fits(
+        self, profile: Profile, policy: Policy, listed: tuple[ToolId, ...], *, is_own: bool = False
+    ) -> Callable[[ToolId], bool]:
         """Return what tells whether a list that is made now has a tool. A call waits for the answer, so what stays as
-        long as the list does is worked out once."""
+        long as the list does is worked out once. `is_own`: the list is of this policy."""
 
         @cache
         def fixed() -> tuple[frozenset[ToolId], int]:
@@ -331,6 +338,8 @@ class Exposures:
 
         def fits(tool: ToolId) -> bool:
             nonlocal read_at, used, chosen
+            if is_own and self._is_in_newer(profile, policy, tool):
+                return True
             if tool in used and self._recorder.now() - read_at < FRESH_S:
                 return tool in chosen
             usages = self._recorder.usage()
@@ -345,9 +354,19 @@ class Exposures:
 
         return fits
 
-    def _keeps_back(self, profile: Profile, policy: Policy, fits: Callable[[ToolId], bool], tool: ToolId) -> int:
-        """Return the tokens that a growing list keeps free, if they are why it lacks a tool."""
-        if policy != "growing" or not fits(tool):
+    def _is_in_newer(self, profile: Profile, policy: Policy, tool: ToolId) -> bool:
+        """Tell whether the current list has a tool: the tools, the settings or what was learned have changed since an
+        older one was made."""
+        known = self._views.get((profile.name, policy)) if self._version == self._catalog.version else None
+        return tool in (known or self.preview(profile, policy)).shown
+
+    def _keeps_back(
+        self, profile: Profile, policy: Policy, fits: Callable[[ToolId], bool],
+        order: Callable[[], tuple[ToolId, ...]], tool: ToolId,
+    ) -> int:  # fmt: skip
+        """Return the tokens that a growing list keeps free, if they are why it lacks a tool. `order`: how the tools
+        competed for it."""
+        if policy != "growing" or not (fits(tool) or tool in self._split(profile, "frozen", order())[0]):
             return 0
         return self._left(profile, "frozen") - self._left(profile, policy)
 

@@ -148,6 +148,8 @@ class Session:
         """Tools appended to the list since it began, in order."""
         self._grown_found: set[ToolId] = set()
         """Those of them that a discovery had to find: the list lacked them before."""
+        self._lacked: dict[ToolId, View] = {}
+        """By tool that grew, the list that lacked it."""
         self._agreed: set[tuple[str, str, str]] = set()
         """Tools that the user agreed to run, each with the definition that was agreed to."""
         self._conversations: dict[str, Conversation] = {}
@@ -206,6 +208,8 @@ class Session:
     def grow(self, tools: Sequence[ToolId], *, found: bool) -> None:
         """Take in that tools were appended to the list; `found`: a discovery had found them."""
         self.grown += tools
+        if self.view is not None:
+            self._lacked.update(dict.fromkeys(tools, self.view))
         if found:
             self._grown_found.update(tools)
 
@@ -235,11 +239,12 @@ class Session:
 
     def discovered(
         self, discovery: Discovery, id: int, of: int, chat: Conversation | None = None, starting: Sequence[str] = (),
-        matching: int = 0,
+        matching: int = 0, left_out: bool = False,
     ) -> list[Miss]:  # fmt: skip
         """Take in an answer of `discover_tools`, recorded as `id`, over `of` tools. It is a miss when it found none.
 
-        `starting`: servers whose tools were not known yet; `matching`: how many tools the search found before the gate.
+        `starting`: servers whose tools were not known yet; `matching`: how many tools the search found before the gate;
+        `left_out`: a rule or the profile leaves out every tool that it found.
         """
         chat = chat or self._whole
         chat.task = discovery.task or chat.task
@@ -255,6 +260,9 @@ class Session:
         if starting:
             cause = "offline"
             change = f"none: the tools of {_name_some(starting)} were not known yet; the next search finds them"
+        elif matching and left_out and not name:
+            cause = "denied"
+            change = "a rule or the profile leaves out the tools that fit: foretool explain TASK --tool NAME says which"
         elif matching and not name:
             cause = "gate"
             change = "describe the task in the words of the tool, or describe its server (server setting `description`)"
@@ -295,9 +303,12 @@ class Session:
         return self._miss(chat, name, at, noticed, "denied", change, turns=1)
 
     def _hidden(self, tool: Tool, via: Via, at: float, found: _Found | None, chat: Conversation) -> Miss:
-        why = self.view.why_hidden(tool.id, tool.upstream) if self.view else None
+        view = self._lacked.get(tool.id, self.view)
+        why = view.why_hidden(tool.id, tool.upstream) if view else None
         noticed: Noticed = "discovery" if found else "bridge" if via == "bridge" else "call"
         cause, change = (why.cause, why.change) if why else ("unknown", "")
+        if self.lists(tool.id) and tool.id not in self._grown_found:
+            cause, change = "stale", "none: the list has gained it, and the client has not fetched the list since"
         if found is None:
             # An earlier task need not be what this call is for, so the miss has no query.
             more: dict[str, Any] = {"rank": why.rank, "of": why.of} if why else {}

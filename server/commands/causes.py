@@ -10,11 +10,12 @@ from foretool.storage.records import Cause, Miss, Noticed
 CAUSES: Final[dict[Cause, str]] = {
     "rank": "neither its use, nor the profile's description, nor earlier tasks suggested it",
     "budget": "it was a candidate for the list, but better ones took the tokens",
-    "stale": "the list was made before the tool was used and has not been refreshed since",
+    "stale": "the client's list is older than what brings the tool into it: its use, or a change of the servers",
     "gate": "the search found tools, but was too unsure to show one",
     "policy": "a list that may grow keeps tokens free for that, and they were missing",
     "offline": "its server's tools were not known when the list was made",
     "denied": "a rule of the config refuses it, the profile excludes its server, or it waits for `foretool review`",
+    "failing": "each of its latest calls failed, so no list takes it unless it is pinned",
     "unknown": "no server of this config has such a tool, or it is unknown which list the client had",
 }
 NOTICED: Final[dict[Noticed, str]] = {

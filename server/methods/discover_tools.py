@@ -115,7 +115,8 @@ class DiscoverTools:
         )
         kept = replace(kept, id=self._recorder.discovery(kept))
         starting = self._upstreams.absent(client.profile).starting
-        for miss in session.discovered(kept, kept.id, len(self._catalog), chat, starting, ranking.total):
+        left_out = not ranking.ranked and ranking.total > 0
+        for miss in session.discovered(kept, kept.id, len(self._catalog), chat, starting, ranking.total, left_out):
             self._recorder.miss(miss)
         return kept, answer
 
