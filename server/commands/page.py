@@ -9,6 +9,7 @@ import click
 from foretool.server.commands.causes import CAUSES, NOTICED
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option
+from foretool.server.commands.replay import VERDICTS
 from foretool.server.commands.status import STATES
 from foretool.server.config.loader import load
 
@@ -37,7 +38,7 @@ def command(path: Path | None, port: int) -> int:
         click.echo(f"{link}\nOpen this link in a browser; it works once. Ctrl-C ends the page.")
 
     try:
-        asyncio.run(serve_page(load(path), Words(CAUSES, NOTICED, STATES), port, tell))
+        asyncio.run(serve_page(load(path), Words(CAUSES, NOTICED, STATES, VERDICTS), port, tell))
     except OSError as error:
         return complain(f"page: port {port} cannot be had ({error.strerror}); choose another with --port", WRONG)
     return 0

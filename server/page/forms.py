@@ -57,8 +57,6 @@ async def read_form(request: Request) -> Form:
         form.setdefault(name, []).append(value)
     if not hmac.compare_digest(form.get(KEY, [""])[0].encode(), viewer.form_key.encode()) or not viewer.form_key:
         raise FormError("This form belongs to another visit; open the page again and press the button there.")
-    if not viewer.may_decide:
-        raise FormError("Your token only reads this page; see the setting tokens[].may_decide.")
     return form
 
 

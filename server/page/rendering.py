@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, Response
 
 from foretool.server.ledger.diffs import GONE, NEW
 from foretool.server.page.viewer import Viewer
+from foretool.server.replay.effect import Verdict
 from foretool.server.trust.text import clean
 from foretool.storage.records import Cause, Noticed
 
@@ -42,6 +43,8 @@ class Words(Struct, frozen=True):
     causes: Mapping[Cause, str]
     noticed: Mapping[Noticed, str]
     states: Mapping[str, str]
+    verdicts: Mapping[Verdict, str]
+    """What a replay found."""
 
 
 class Renderer:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
+from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -17,16 +18,26 @@ from starlette.staticfiles import StaticFiles
 
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, LiveConfig, load_again, stamp
-from foretool.server.page import confidence, events, learning, misses, one_tool, overview, reviews, sessions
+from foretool.server.page import confidence, events, learning, misses, one_tool, overview, replays, reviews, sessions
 from foretool.server.page import settings as in_force
 from foretool.server.page import tools as tool_list
+from foretool.server.page.background import Background, Work
 from foretool.server.page.forms import Form, FormError, read_form
 from foretool.server.page.rendering import HERE, OF_A_PROFILE, Renderer, Words
 from foretool.server.page.viewer import Viewer, viewer_of
 from foretool.storage.stores import StorageError
 
 Show = Callable[[Request, Viewer], Response]
-Act = Callable[[Request, Viewer, Form], Response]
+
+
+class Later(Struct, frozen=True):
+    """A command whose answer takes seconds, and the address, relative to that of the form, which shows it."""
+
+    arguments: tuple[str, ...]
+    address: str
+
+
+Act = Callable[[Request, Viewer, Form], Response | Later]
 
 
 class Site:
@@ -38,6 +49,7 @@ class Site:
         self._stamp = config.stamp
         self._renderer = Renderer(words)
         self._graphs = one_tool.Graphs()
+        self._background = Background()
         self._changes = events.Changes(self._files)
         self.app = Starlette(
             routes=[
@@ -50,6 +62,8 @@ class Site:
                 self._page("/sessions/{key}", "sessions", self.session),
                 self._page("/confidence", "confidence", self.confidence),
                 self._page("/learning", "learning", self.learning),
+                self._page("/replay", "replay", self.replay),
+                self._button("/replay", self.begin_replay, decides=False),
                 self._page("/review", "review", self.reviews),
                 self._page("/review/{server}", "review", self.review),
                 self._button("/review/{server}", self.decide),
@@ -74,15 +88,17 @@ class Site:
 
         return Route(path, answer, methods=["GET"])
 
-    def _button(self, path: str, act: Act) -> Route:
-        """An address that changes something, for a form of ours alone."""
+    def _button(self, path: str, act: Act, *, decides: bool = True) -> Route:
+        """An address that does something, for a form of ours alone. `decides`: only for those who may change
+        something."""
 
         async def answer(request: Request) -> Response:
             form = await read_form(request)
             viewer = viewer_of(request)
-            if not viewer.sees_all:
+            if not viewer.sees_all or (decides and not viewer.may_decide):
                 raise FormError("Your token only reads this page.")
-            return await run_in_threadpool(act, request, viewer, form)
+            done = await run_in_threadpool(act, request, viewer, form)
+            return self._begin(done) if isinstance(done, Later) else done
 
         return Route(path, answer, methods=["POST"])
 
@@ -98,6 +114,19 @@ class Site:
 
     def _files(self) -> list[Path]:
         return events.files_of(self._live.now.path, self._live.now.storage)
+
+    def _begin(self, asked: Later) -> Response:
+        """Start work in the background, and lead to where its answer will be."""
+        number = self._background.begin(asked.arguments)
+        if number is None:
+            raise FormError("Too much waits already; try again in a minute.")
+        return RedirectResponse(f"{asked.address}?work={number}", 303)
+
+    def _work(self, request: Request) -> tuple[int, Work | None]:
+        """Return the work that an address names, and its number."""
+        text = request.query_params.get("work", "")
+        number = int(text) if text.isdecimal() and len(text) < 9 else 0
+        return number, self._background.get(number)
 
     # What each address shows
 
@@ -164,6 +193,13 @@ class Site:
         runs, serving = learning.read_runs(self._config)
         return self._renderer.show("learning.html", ".", viewer, runs=runs, serving=serving)
 
+    def replay(self, request: Request, viewer: Viewer) -> Response:
+        number, work = self._work(request)
+        page = replays.read_answer(work) if work is not None and work.what[0] == "replay" else None
+        return self._renderer.show(
+            "replay.html", ".", viewer, page=page, number=number, settings=self._config.settings, times=replays.TIMES
+        )
+
     def settings(self, request: Request, viewer: Viewer) -> Response:
         page = in_force.read_settings(self._config, viewer)
         return self._renderer.show("settings.html", ".", viewer, page=page)
@@ -185,6 +221,9 @@ class Site:
         server = request.path_params["server"]
         done = reviews.decide(self._config, server, form)
         return RedirectResponse(f"{quote(server, safe='')}?{done}", 303)
+
+    def begin_replay(self, request: Request, viewer: Viewer, form: Form) -> Later:
+        return Later(replays.read_form(self._config, form), "replay")
 
     # Events and errors
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx2
 
 from foretool.server.commands.causes import CAUSES, NOTICED
+from foretool.server.commands.replay import VERDICTS
 from foretool.server.commands.status import STATES
 from foretool.server.config.loader import load
 from foretool.server.page.access import Door
@@ -19,7 +20,7 @@ HOME = "http://127.0.0.1:4000"
 
 
 def make_door(config: Path, clock: Callable[[], float] = lambda: 0.0) -> Door:
-    return Door(Site(load(config), Words(CAUSES, NOTICED, STATES)).app, clock)
+    return Door(Site(load(config), Words(CAUSES, NOTICED, STATES, VERDICTS)).app, clock)
 
 
 @asynccontextmanager

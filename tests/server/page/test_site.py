@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 XSS = """"'><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\u202e\U000e0041"""
 PATHS = (
     "/", "/misses", "/misses/1", "/tools", "/tools/calc__add", "/sessions", "/sessions/s1", "/confidence", "/learning",
-    "/review", "/review/calc", "/settings",
+    "/replay", "/review", "/review/calc", "/settings",
 )  # fmt: skip
 
 
