@@ -85,7 +85,7 @@ async def _record(folder: Path) -> Path:
     data.mkdir()
     _write_data(data)
     place = Setup(COMMAND, folder, data, "frozen", "none", fill=True)
-    _set(place.path, list_tokens=BUDGET)
+    _set(place.path, list_tokens=BUDGET, share=False)
     await place.remember()
     async with Client.serve(COMMAND, place.path) as agent:
         for number, task in enumerate(place.tasks(data, len(_TASKS))):
