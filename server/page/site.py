@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -18,14 +21,28 @@ from starlette.staticfiles import StaticFiles
 
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, LiveConfig, load_again, stamp
-from foretool.server.page import confidence, events, learning, misses, one_tool, overview, replays, reviews, sessions
+from foretool.server.page import (
+    confidence,
+    events,
+    fixing,
+    learning,
+    misses,
+    one_tool,
+    overview,
+    replays,
+    reviews,
+    sessions,
+)
 from foretool.server.page import settings as in_force
 from foretool.server.page import tools as tool_list
 from foretool.server.page.background import Background, Work
-from foretool.server.page.forms import Form, FormError, read_form
+from foretool.server.page.forms import Form, FormError, first, read_form
 from foretool.server.page.rendering import HERE, OF_A_PROFILE, Renderer, Words
 from foretool.server.page.viewer import Viewer, viewer_of
 from foretool.storage.stores import StorageError
+
+NOTES: Final = 100
+"""How many notes of buttons are kept."""
 
 Show = Callable[[Request, Viewer], Response]
 
@@ -40,6 +57,24 @@ class Later(Struct, frozen=True):
 Act = Callable[[Request, Viewer, Form], Response | Later]
 
 
+class Notes:
+    """What buttons did, for the page that follows; an address names a note, so that nobody else can write one."""
+
+    def __init__(self) -> None:
+        self._notes: OrderedDict[str, str] = OrderedDict()
+
+    def add(self, said: str) -> str:
+        """Keep a note; return its name."""
+        name = secrets.token_urlsafe(6)
+        self._notes[name] = said
+        while len(self._notes) > NOTES:
+            self._notes.popitem(last=False)
+        return name
+
+    def get(self, name: str) -> str:
+        return self._notes.get(name, "")
+
+
 class Site:
     """The pages over one config, which is read again when its file changes."""
 
@@ -50,12 +85,16 @@ class Site:
         self._renderer = Renderer(words)
         self._graphs = one_tool.Graphs()
         self._background = Background()
+        self._notes = Notes()
         self._changes = events.Changes(self._files)
         self.app = Starlette(
             routes=[
                 self._page("/", "overview", self.overview),
                 self._page("/misses", "misses", self.misses),
                 self._page("/misses/{id:int}", "misses", self.miss),
+                self._button("/misses/{id:int}/try", self.try_fixes, decides=False),
+                self._button("/misses/{id:int}/fix", self.fix),
+                self._button("/misses/{id:int}/undo", self.undo),
                 self._page("/tools", "tools", self.tools),
                 self._page("/tools/{name}", "tools", self.tool),
                 self._page("/sessions", "sessions", self.sessions),
@@ -149,7 +188,13 @@ class Site:
         page = misses.read_miss(self._config, viewer, id, self._words.noticed) if id < 2**63 else None
         if page is None:
             return self._missing(request, f"There is no miss {id}.")
-        return self._renderer.show("miss.html", "..", viewer, page=page, miss=page.miss)
+        number, work = self._work(request)
+        work = work if work is not None and work.what == fixing.try_fixes(self._config, id) else None
+        fixes = fixing.read_fixes(self._config, id, work) if viewer.sees_all else None
+        said = self._notes.get(request.query_params.get("note", ""))
+        return self._renderer.show(
+            "miss.html", "..", viewer, page=page, miss=page.miss, fixes=fixes, number=number, said=said
+        )
 
     def tools(self, request: Request, viewer: Viewer) -> Response:
         query = dict(request.query_params)
@@ -216,6 +261,21 @@ class Site:
         return self._renderer.show("review.html", "..", viewer, page=page, batch=page.batch, said=said)
 
     # What the buttons do
+
+    def try_fixes(self, request: Request, viewer: Viewer, form: Form) -> Later:
+        id = request.path_params["id"]
+        return Later(fixing.try_fixes(self._config, id), f"../{id}")
+
+    def fix(self, request: Request, viewer: Viewer, form: Form) -> Response:
+        id = request.path_params["id"]
+        done = fixing.make_fix(self._config, id, first(form, "fix"))
+        return self._back_to_miss(id, f"Done: {done}.")
+
+    def undo(self, request: Request, viewer: Viewer, form: Form) -> Response:
+        return self._back_to_miss(request.path_params["id"], f"Taken back: {fixing.take_back(self._config)}.")
+
+    def _back_to_miss(self, id: int, said: str) -> Response:
+        return RedirectResponse(f"../{id}?note={self._notes.add(said)}", 303)
 
     def decide(self, request: Request, viewer: Viewer, form: Form) -> Response:
         server = request.path_params["server"]
