@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from pathlib import Path
@@ -101,11 +102,9 @@ async def test_each_change_is_tried_on_the_tasks_on_record(path: Path) -> None:
         assert key is not None
         sent = await client.post("/misses/2/try", data={"form_key": key[1]}, headers={"origin": HOME})
         assert sent.headers["location"] == "../2?work=1"
-        shown = (await client.get("/misses/2?work=1")).text
-        for _ in range(3000):
-            if "Trying each change" not in shown:
-                break
-            shown = (await client.get("/misses/2?work=1")).text
+        async with asyncio.timeout(100):
+            while "Trying each change" in (shown := (await client.get("/misses/2?work=1")).text):
+                await asyncio.sleep(0.2)
         assert "Over 1 task; per task: misses +0.00 (+0.00 to +0.00)" in shown
         assert "Try each change" not in shown
         assert "Over 1 task" not in (await client.get("/misses/2?work=2")).text
