@@ -50,6 +50,8 @@ IN_NAME: Final = 1.5
 MOST_TERMS: Final = 20
 
 
+PLAIN: Final = ("claude-code", "opencode")
+"""Clients whose hook takes the text as it is; that of opencode is a module of ours."""
 EVENTS: Final = {"codex": "UserPromptSubmit", "gemini": "BeforeAgent", "qwen": "UserPromptSubmit", "copilot": ""}
 """By client: the event that its hook's answer names; "" where the answer has no such member."""
 
@@ -83,7 +85,7 @@ def plain_hint(arguments: Sequence[str]) -> HintOptions | None:
         found[name] = value if equals else rest.pop(0)
     config = found.get("--config")
     client = found.get("--client", "claude-code")
-    if client != "claude-code" and client not in EVENTS:
+    if client not in PLAIN and client not in EVENTS:
         return None
     return HintOptions(Path(config) if config else None, found.get("--profile", ""), client)
 
@@ -105,8 +107,8 @@ def main(options: HintOptions) -> int:
 
 
 def form_output(hint: str, client: str) -> str:
-    """Return what the client's hook has to print. Claude Code takes the text as it is."""
-    if client == "claude-code":
+    """Return what the client's hook has to print."""
+    if client in PLAIN:
         return hint
     event = EVENTS[client]
     said = {"additionalContext": hint}

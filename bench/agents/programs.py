@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-PROMPT = "Do it."
+PROMPT = "Compress a folder."
 MODEL = "stub"
 
 

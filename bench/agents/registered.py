@@ -2,7 +2,8 @@
 
 Each agent first has an MCP server of its own in its own config file, in an empty home folder. `foretool init --yes`
 takes it over, and the agent then runs as it is, in the default install and under the default policy. Its model is the
-stub of `bench.agents`. The table says whether the agent then saw our tools, discovered, and called the tool.
+stub of `bench.agents`. The table says whether the agent then saw our tools, discovered, called the tool, and put the text
+of the prompt hook before the model in its first request (Codex runs a hook only once its user trusts it).
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from bench.agents.model import DISCOVER, FOUND, Model, serve_stub
 from bench.agents.programs import PROGRAMS, Place, Start
 from bench.options import add_foretool, make_parser, split_names
 from bench.reports import Row
+from foretool.server.catalog.hint_text import HEAD
 
 RUN_S = 170.0
 OWN_FILES = {"claude": ".claude.json", "copilot": ".copilot/mcp-config.json"}
 """Where these two keep servers; `programs` gives them a file in their command line instead."""
 OPTIONS = {"claude": ("--mcp-config", 3), "copilot": ("--additional-mcp-config", 2)}
 """The first word that names that file, and how many words belong to it."""
-COLUMNS = ("agent", "version", "registered", "sees", "discovers", "calls")
+COLUMNS = ("agent", "version", "registered", "sees", "discovers", "calls", "hook")
 
 
 def run(name: str, program: Path, command: Sequence[str]) -> Row:
@@ -38,7 +40,11 @@ def run(name: str, program: Path, command: Sequence[str]) -> Row:
         start = write_agent(name, home, url, server_command(Path(at)))
         env = {**base_environment(program, home), **start.env}
         set_up = subprocess.run(
-            [*command, "init", "--yes", "--no-start", "--json"], env=env, cwd=home, capture_output=True, check=True
+            [*command, "init", "--yes", "--hook", "--no-start", "--json"],
+            env=env,
+            cwd=home,
+            capture_output=True,
+            check=True,
         )
         subprocess.run(
             [str(program), *start.arguments], env=env, cwd=home, stdin=subprocess.DEVNULL, capture_output=True,
@@ -49,10 +55,11 @@ def run(name: str, program: Path, command: Sequence[str]) -> Row:
     return {
         "agent": name,
         "version": version_of(program),
-        "registered": len(json.loads(set_up.stdout)["changes"]) == 2,
+        "registered": len(json.loads(set_up.stdout)["changes"]) >= 2,
         "sees": bool(turns) and any(each.endswith(DISCOVER) for each in turns[0].tools),
         "discovers": any(FOUND in text for text in results),
         "calls": any("by its own name" in text for text in results),
+        "hook": bool(turns) and HEAD.split(".")[0] in turns[0].said,
     }
 
 

@@ -91,6 +91,8 @@ def _print(each: Registration, config: Path, profile: str) -> None:
     if (hook := HOOKS.get(each.client)) is not None:
         typed = f"foretool hint --install{'' if each.client == 'claude-code' else f' --client {each.client}'}"
         output.say(f"To have foretool name likely tools at every prompt, and learn from your tasks: {typed}")
+        if hook.module:
+            return
         output.say(f"or add to {hook.file}:")
         entry = hook_entry(hook, hint.hook_command(config, profile, each.client))
         click.echo(f"\n{json.dumps(entry, indent=2)}\n")

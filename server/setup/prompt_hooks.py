@@ -1,7 +1,8 @@
 """The prompt hooks of clients: where each keeps them, in which form, and how ours gets in and out.
 
 Only clients are here whose hook can put words before the model. Cursor (`beforeSubmitPrompt`) and Windsurf
-(`pre_user_prompt`) can only block a prompt, and Cline's command line drops what such a hook says.
+(`pre_user_prompt`) can only block a prompt, and Cline's command line drops what such a hook says. opencode runs no
+commands but modules (`hook_modules`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from foretool.server.setup import hook_modules
 from foretool.server.setup.changes import Change
 from foretool.server.setup.documents import Document, DocumentError, open_document
 
@@ -36,6 +38,8 @@ class PromptHook(Struct, frozen=True):
     """Each member of the event's list holds a list of hooks, and not a hook."""
     top: tuple[tuple[str, Any], ...] = ()
     """Members that the file must have beside `hooks`."""
+    module: str = ""
+    """The body of a module of ours, for a client that keeps its hooks in such files; the whole file is ours then."""
 
 
 def _shell(timeout: int) -> Callable[[str], Settings]:
@@ -57,19 +61,26 @@ HOOKS: Final = {
             lambda typed: {"type": "command", "bash": typed, "timeoutSec": 2},
             is_grouped=False, top=(("version", 1),),
         ),
+        PromptHook(
+            "opencode", "opencode", "~/.config/opencode/plugins/foretool.js", "chat.message",
+            lambda typed: {"command": shlex.split(typed)}, "opencode reads its plugins when it starts: restart it.",
+            module=hook_modules.OPENCODE,
+        ),
     )
 }  # fmt: skip
 """By the name of the client."""
 
 
 def hook_entry(hook: PromptHook, typed: str) -> Settings:
-    """Return the settings that run this command at each prompt."""
+    """Return the settings that run this command at each prompt; of a module, what it runs."""
     entry = hook.entry(typed)
     return {**dict(hook.top), "hooks": {hook.event: [{"hooks": [entry]} if hook.is_grouped else entry]}}
 
 
 def with_hook(hook: PromptHook, text: str, typed: str) -> str:
     """Return the text of a file with our hook in it, or with its command brought up to date. Raises `DocumentError`."""
+    if hook.module:
+        return hook_modules.write_module(hook.client, hook.module, typed, text)
     document = open_document(text, "json")
     after = _without(hook, _settings(document))
     for key, value in hook.top:
@@ -80,6 +91,8 @@ def with_hook(hook: PromptHook, text: str, typed: str) -> str:
 
 def without_hook(hook: PromptHook, text: str) -> str:
     """Return the text of a file without our hook and without what this leaves empty. Raises `DocumentError`."""
+    if hook.module:
+        return hook_modules.empty_module(text)
     document = open_document(text, "json")
     return _written(hook, document, _without(hook, _settings(document)))
 

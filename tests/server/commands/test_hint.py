@@ -44,6 +44,7 @@ def test_connect_offers_the_hook_to_the_client_that_has_hooks(
     assert {client for client, hook in found.items() if hook} == set(HOOKS)
     (group,) = found["claude-code"]["hooks"]["UserPromptSubmit"]
     assert group["hooks"][0]["command"] == hook_command(path)
+    assert found["opencode"]["hooks"]["chat.message"][0]["hooks"][0]["command"][1] == "hint"
     assert run(["connect", "claude-code", "--config", str(path)]) == 0
     assert "foretool hint --install" in capsys.readouterr().out
 
