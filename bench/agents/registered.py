@@ -2,8 +2,8 @@
 
 Each agent first has an MCP server of its own in its own config file, in an empty home folder. `foretool init --yes`
 takes it over, and the agent then runs as it is, in the default install and under the default policy. Its model is the
-stub of `bench.agents`. The table says whether the agent then saw our tools, discovered, called the tool, and put the text
-of the prompt hook before the model in its first request (Codex runs a hook only once its user trusts it).
+stub of `bench.agents`. The table says whether the agent then saw our tools, discovered, called the tool, and put the
+text of the prompt hook before the model in its first request (Codex runs a hook only once its user trusts it).
 """
 
 from __future__ import annotations
@@ -38,13 +38,10 @@ def run(name: str, program: Path, command: Sequence[str]) -> Row:
         home = Path(at) / "home"
         home.mkdir()
         start = write_agent(name, home, url, server_command(Path(at)))
-        env = {**base_environment(program, home), **start.env}
+        # The limit of the hook serves people who wait; a busy machine must not end it here.
+        env = {**base_environment(program, home), **start.env, "FORETOOL_HINT_MS": "1800"}
         set_up = subprocess.run(
-            [*command, "init", "--yes", "--hook", "--no-start", "--json"],
-            env=env,
-            cwd=home,
-            capture_output=True,
-            check=True,
+            [*command, "init", "--yes", "--hook", "--json"], env=env, cwd=home, capture_output=True, check=True
         )
         subprocess.run(
             [str(program), *start.arguments], env=env, cwd=home, stdin=subprocess.DEVNULL, capture_output=True,
