@@ -32,6 +32,7 @@ from foretool.server.commands.pin import Pins
 from foretool.server.commands.repairs import Fixed
 from foretool.server.commands.replay import ReplayAnswer
 from foretool.server.commands.search import SearchResult
+from foretool.server.commands.service import ServiceAnswer
 from foretool.server.commands.status import Status
 from foretool.server.commands.token import NewToken
 from foretool.server.commands.tools import Inventory
@@ -243,6 +244,9 @@ ANSWERS: Final[dict[str, Any]] = {
     "review SERVER": Batch,
     "review SERVER --approve": DecisionAnswer,
     "token new": NewToken,
+    "service install": ServiceAnswer,
+    "service uninstall": ServiceAnswer,
+    "service status": ServiceAnswer,
     "upgrade": Installation,
     "uninstall": UninstallAnswer,
 }

@@ -725,6 +725,9 @@ MANIFEST: Final[dict[str, Promise]] = {
         "docs/architecture.md", "every promise has a test, every named promise stands in the manifest"
     ),
     # Setting up
+    "setup:service": Promise(
+        "docs/cli.md", "foretool service shows the file, writes it for systemd, launchd or Windows, and takes it back"
+    ),
     "setup:undo": Promise("README.md", "what init changed comes back byte for byte, and a second init changes nothing"),
     "trust:setup:secrets": Promise("SECURITY.md", "setting up prints no value of a variable or a header"),
     "trust:setup:project": Promise(

@@ -32,6 +32,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "serve": "Serve MCP clients, on stdio or over HTTP.",
         "connect": "Print the config entry that registers foretool with CLIENT.",
         "token": "Make bearer tokens for clients over HTTP.",
+        "service": "Start foretool over HTTP at login: systemd, launchd or Windows.",
         "hint": "Name likely tools for a prompt: a hook that your client runs.",
     },
     "Look": {

@@ -66,6 +66,9 @@ LINES: dict[str, Sequence[str]] = {
     "review SERVER": ("review", "calc"),
     "review SERVER --approve": ("review", "calc", "--approve"),
     "token new": ("token", "new"),
+    "service install": ("service", "install"),
+    "service uninstall": ("service", "uninstall"),
+    "service status": ("service", "status"),
     "upgrade": ("upgrade",),
     "uninstall": ("uninstall",),
 }
@@ -125,6 +128,8 @@ def test_a_command_prints_what_the_schema_says(
             path = write_config(home, {"echo": echo()})
         if line == "logout":
             path = write_config(home, {"away": {"url": "https://mcp.example/mcp"}})
+        if line.startswith("service"):
+            path = write_config(home, insecure_loopback=True)
         typed += ["--config", str(path)]
     capsys.readouterr()
     with registry(item(packages=[npm()])) as known:

@@ -94,6 +94,7 @@ def test_a_wrong_command_line_is_one_line_and_status_2(
             "connect",
             "hint",
             "token",
+            "service",
             "completion",
             "add",
             "remove",
