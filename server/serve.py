@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
-from typing import Final
+from typing import Any, Final, Protocol
 
 from foretool.server import reload
 from foretool.server.app import App
@@ -78,8 +78,16 @@ async def serve_windows(config: Config, profile: str, first: socket.socket, when
             await windows.close()
 
 
-async def serve_http(config: Config, written: str = "") -> None:
-    """Serve any number of clients on an address ("" is the setting `bind`), until we are asked to end.
+class Page(Protocol):
+    """The page for browsers below `/ui`."""
+
+    async def __call__(self, rules: Any, scope: dict[str, Any], receive: Any, send: Any) -> None: ...
+    async def close(self) -> None: ...
+
+
+async def serve_http(config: Config, written: str = "", page: Page | None = None) -> None:
+    """Serve any number of clients on an address ("" is the setting `bind`), until we are asked to end. `page`: what
+    browsers get below `/ui`.
 
     Raises `BindError` when the address cannot be had, or needs a token that is not set.
     """
@@ -91,7 +99,7 @@ async def serve_http(config: Config, written: str = "") -> None:
         raise BindError(problem)
     with _open(config) as store:
         app = App(config, store)
-        transport = HttpServer(app.router, read_rules(config, address), address, app.annotated_schema)
+        transport = HttpServer(app.router, read_rules(config, address), address, app.annotated_schema, page)
 
         def follow_config() -> None:
             for problem in list_problems(app.config.settings, address):
@@ -111,6 +119,8 @@ async def serve_http(config: Config, written: str = "") -> None:
                 await _wait_for_first(ended, serving)
             await transport.stop()
             await asyncio.wait([serving])
+            if page is not None:
+                await page.close()
         # Only here: the task group inside `running` would wrap the error.
         serving.result()
 

@@ -22,8 +22,9 @@ from foretool.server.config.loader import load
     metavar="NUMBER",
     help="Listen on this port; 0 takes a free one.",
 )
+@click.option("--behind", hidden=True, metavar="FILE", help="Serve a proxy on this socket.")
 @config_option
-def command(path: Path | None, port: int) -> int:
+def command(path: Path | None, port: int, behind: str | None) -> int:
     """Show misses, tools and sessions in a browser; review changes.
 
     Prints a link that works once, within five minutes, for one browser. Nobody else on the machine can open the page.
@@ -32,13 +33,18 @@ def command(path: Path | None, port: int) -> int:
     import asyncio
 
     from foretool.server.page.rendering import Words
-    from foretool.server.page.serving import serve_page
+    from foretool.server.page.serving import serve_behind, serve_page
+
+    words = Words(CAUSES, NOTICED, STATES, VERDICTS)
+    if behind is not None:
+        asyncio.run(serve_behind(load(path), words, behind, click.echo))
+        return 0
 
     def tell(link: str) -> None:
         click.echo(f"{link}\nOpen this link in a browser; it works once. Ctrl-C ends the page.")
 
     try:
-        asyncio.run(serve_page(load(path), Words(CAUSES, NOTICED, STATES, VERDICTS), port, tell))
+        asyncio.run(serve_page(load(path), words, port, tell))
     except OSError as error:
         return complain(f"page: port {port} cannot be had ({error.strerror}); choose another with --port", WRONG)
     return 0

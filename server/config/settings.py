@@ -192,6 +192,9 @@ class TokenEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     profiles: tuple[str, ...] = ()
     """Patterns of the profiles that it opens. `default` is the list at `/mcp`, which has every server; `*` opens all.
     A token without profiles is an error."""
+    may_decide: bool = False
+    """Lets its holder approve, block and fix on the page at `/ui`, if it opens every profile. Say so for a token that a
+    person keeps, and not for one that an agent has: it could approve what you are to review."""
 
     def __repr__(self) -> str:
         return f"TokenEntry({self.name!r}, profiles={self.profiles!r})"

@@ -18,6 +18,7 @@ from urllib.parse import parse_qs
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from foretool.server.page.page_rules import HEADERS, refusal_of
 from foretool.server.page.viewer import VIEWER, Viewer
 from foretool.server.protocol.headers import Headers
 from foretool.server.transports.client.security import Guards, Refused
@@ -25,20 +26,6 @@ from foretool.server.transports.client.security import Guards, Refused
 LINK_S: Final = 300.0
 """How long the link works."""
 COOKIE: Final = "foretool_page"
-POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'"
-)
-HEADERS: Final = {
-    "content-security-policy": POLICY,
-    "cache-control": "no-store",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    # With "no-referrer" browsers send no usable Origin with a form, which `forms` asks for.
-    "referrer-policy": "same-origin",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-}
 AGAIN: Final = "This link was used already, or is older than five minutes. Run `foretool page` again for a new one."
 CLOSED: Final = "Open the page with the link that `foretool page` prints."
 
@@ -84,7 +71,8 @@ class Door:
             return self._open(scope["query_string"])
         if not (path.startswith(self.place + "/") and self._is_known(headers)):
             return PlainTextResponse(f"{CLOSED}\n", 401)
-        return refuse_others(scope["method"], headers)
+        refused = refusal_of(scope["method"], headers)
+        return PlainTextResponse(refused[1], refused[0], refused[2]) if refused is not None else None
 
     def _open(self, query: bytes) -> Response:
         """Trade the key of the link for the cookie, once."""
@@ -109,15 +97,6 @@ class Door:
             return False
         found = cookies.get(COOKIE)
         return found is not None and hmac.compare_digest(found.value.encode(), self._session.encode())
-
-
-def refuse_others(method: str, headers: Headers) -> Response | None:
-    """Return what is said to a request of another site, or with a method that no page has; None if it may go on."""
-    if (headers.get("sec-fetch-site") or "none") not in ("none", "same-origin"):
-        return PlainTextResponse("Other sites may not show or read this page.\n", 403)
-    if method not in ("GET", "HEAD", "POST"):
-        return PlainTextResponse("The page knows GET, HEAD and POST.\n", 405, {"allow": "GET, HEAD, POST"})
-    return None
 
 
 def with_headers(send: Send) -> Send:

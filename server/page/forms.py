@@ -5,10 +5,11 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping, Sequence
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
+from foretool.server.page.origin import is_from_here
 from foretool.server.page.viewer import viewer_of
 from foretool.server.protocol.headers import Headers, media_type
 
@@ -23,17 +24,6 @@ Form = Mapping[str, Sequence[str]]
 
 class FormError(Exception):
     """A form was refused; the message is for the person who sent it."""
-
-
-def is_from_here(headers: Headers) -> bool:
-    """Tell whether a request comes from a page of the same host and port, as browsers say it."""
-    if (headers.get("sec-fetch-site") or "same-origin") != "same-origin":
-        return False
-    try:
-        sent = urlsplit(headers.get("origin") or "")
-    except ValueError:
-        return False
-    return sent.scheme in ("http", "https") and sent.netloc.lower() == (headers.get("host") or "").lower()
 
 
 async def read_form(request: Request) -> Form:

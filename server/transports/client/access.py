@@ -21,9 +21,13 @@ class Access:
         self._by_digest: dict[bytes, str] = {}
         self._open: set[tuple[str, str]] = {(WITHOUT_TOKEN, profile) for profile in profiles} if is_open else set()
         self._is_open = is_open
+        self._deciding: set[str] = set()
+        self.profiles = frozenset(profiles)
         for entry in tokens:
             digest = bytes.fromhex(entry.sha256)
             self._by_digest[digest] = principal = "bearer:" + entry.sha256[:32]
+            if entry.may_decide:
+                self._deciding.add(principal)
             opened = (profile for profile in profiles if opens_profile(entry.profiles, profile, profiles))
             self._open.update((principal, profile) for profile in opened)
 
@@ -47,3 +51,20 @@ class Access:
     def opens(self, principal: str, profile: str) -> bool:
         """Tell whether the profile exists and this principal may use it."""
         return (principal, profile) in self._open
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no token is needed."""
+        return self._is_open
+
+    def opened_by(self, principal: str) -> frozenset[str]:
+        """Return the profiles that this principal may use; none for a token that is no longer valid."""
+        return frozenset(profile for profile in self.profiles if (principal, profile) in self._open)
+
+    def opens_all(self, principal: str) -> bool:
+        """Tell whether this principal may use every profile."""
+        return self.opened_by(principal) == self.profiles
+
+    def may_decide(self, principal: str) -> bool:
+        """Tell whether this principal may change something on the page."""
+        return principal in self._deciding

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
@@ -30,6 +30,7 @@ from foretool.server.transports.client.listener import BACKLOG, Listener
 from foretool.server.transports.client.security import Refused
 
 ROOT: Final = "/mcp"
+PAGE_ROOT: Final = "/ui/"
 SWEEP_S: Final = 1.0
 """Pause between two looks for idle sessions and for connections that waste our time."""
 ACCEPTS: Final = 16
@@ -38,6 +39,10 @@ SHUTDOWN_S: Final = 2
 ANY_PORT: Final = Address()
 KEEP_ALIVE_S: Final = 65
 """Longer than clients keep an unused connection, so that none sends into one that is being closed."""
+
+
+Page = Callable[[HttpRules, dict[str, Any], Receive, Send], Awaitable[None]]
+"""Answers the requests of browsers below `/ui`, by the rules in force."""
 
 
 class HttpServer:
@@ -52,6 +57,7 @@ class HttpServer:
         rules: HttpRules,
         address: Address = ANY_PORT,
         input_schema: InputSchema | None = None,
+        page: Page | None = None,
     ) -> None:
         self.address = address
         """Once `ready` is set, with the actual port."""
@@ -63,6 +69,7 @@ class HttpServer:
         self.modern = ModernClients(fronts, self._admit, input_schema, self.memory)
         self.connections = Connections(rules.limits, rules.access.shares)
         self._bodies = Bodies(rules.limits.max_bodies)
+        self._page = page
         self._server: _Server | None = None
         self._is_stopping = False
         self._stopped = asyncio.Event()
@@ -146,6 +153,9 @@ class HttpServer:
 
     async def app(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Serve one HTTP request; this is the ASGI application."""
+        if self._page is not None and (scope["path"] + "/").startswith(PAGE_ROOT):
+            await self._page(self.rules, scope, receive, send)
+            return
         largest = self.rules.limits.max_body
         request = HttpRequest(scope, receive, send, largest, self._bodies, self.connections.check_unread)
         try:

@@ -43,3 +43,15 @@ def test_without_tokens_nothing_is_open_unless_everything_is() -> None:
     assert not Access([], ["", "work"]).opens("", "work")
     with pytest.raises(Refused):
         Access([], [""]).identify("")
+
+
+def test_what_a_token_opens_and_whether_it_decides() -> None:
+    entries = [
+        TokenEntry(name="owner", sha256="a" * 64, profiles=("*",), may_decide=True),
+        TokenEntry(name="clerk", sha256="b" * 64, profiles=("work",)),
+    ]
+    access = Access(entries, ("", "work"))
+    owner, clerk = "bearer:" + "a" * 32, "bearer:" + "b" * 32
+    assert access.opened_by(owner) == {"", "work"} and access.opens_all(owner) and access.may_decide(owner)
+    assert access.opened_by(clerk) == {"work"} and not access.opens_all(clerk) and not access.may_decide(clerk)
+    assert access.opened_by("bearer:none") == frozenset() and not access.is_open

@@ -1,0 +1,32 @@
+"""What holds for every answer of the page, and which requests it refuses; imports nothing of the page."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from foretool.server.protocol.headers import Headers
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Final = {
+    "content-security-policy": POLICY,
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    # With "no-referrer" browsers send no usable Origin with a form, which `forms` asks for.
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+def refusal_of(method: str, headers: Headers) -> tuple[int, str, dict[str, str]] | None:
+    """Return status, text and headers of what is said to a request of another site, or with a method that no page has;
+    None if it may go on."""
+    if (headers.get("sec-fetch-site") or "none") not in ("none", "same-origin"):
+        return 403, "Other sites may not show or read this page.\n", {}
+    if method not in ("GET", "HEAD", "POST"):
+        return 405, "The page knows GET, HEAD and POST.\n", {"allow": "GET, HEAD, POST"}
+    return None
