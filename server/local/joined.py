@@ -20,7 +20,7 @@ from msgspec.structs import asdict
 
 from foretool.server.local.server import Answering, Hello, Link, Service
 from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import LineSplitter
+from foretool.server.protocol.lines import LARGE, LineSplitter
 from foretool.server.transports.client.base import Front, Fronts
 from foretool.server.transports.client.stdio import DROPPED, refuse_oversized, take_line
 from foretool.server.transports.pipes import MANY, Turn
@@ -150,7 +150,7 @@ class Window:
         self._link = link
         self._turn = windows.turn
         self._lines = LineSplitter(windows.limit)
-        self._backlog: deque[bytes] = deque()
+        self._backlog: deque[bytes | bytearray] = deque()
         self._is_queued = False
         self._waiting: list[bytes] = []
         self._is_held = False
@@ -238,6 +238,11 @@ class Window:
     def send(self, data: bytes) -> None:
         if self._is_held and data.startswith(DROPPED):
             return
+        if len(data) > LARGE:  # to add a byte, or to join it with others, is to copy it
+            self._flush()
+            self._send_now(jsonrpc.one_line(data))
+            self._send_now(b"\n")
+            return
         self._waiting.append(jsonrpc.one_line(data) + b"\n")
         if len(self._waiting) == 1:
             self._turn.at_end(self._flush)
@@ -258,6 +263,9 @@ class Window:
         if not self._waiting:
             return
         data, self._waiting = b"".join(self._waiting), []
+        self._send_now(data)
+
+    def _send_now(self, data: bytes) -> None:
         if self._is_held:
             self._unread += len(data)
             if self._unread > MOST_UNREAD:

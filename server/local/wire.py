@@ -8,6 +8,8 @@ The relay of a window imports this file, so it imports nothing that takes memory
 
 from __future__ import annotations
 
+from foretool.server.protocol.cut_lines import END, read_id
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,12 +17,9 @@ if TYPE_CHECKING:
 
 MOST_LINE: Final = 64 * 1024
 """Bytes of a line that are kept. Of a longer one the first and the last `END` bytes are."""
-END: Final = 512
 MOST_PENDING: Final = 10_000
 """Requests without an answer that are remembered."""
 
-_HEADS: Final = (b'{"jsonrpc":"2.0","id":', b'{"jsonrpc": "2.0", "id": ', b'{"id":', b'{"id": ')
-_TAILS: Final = (b',"jsonrpc":"2.0"}', b', "jsonrpc": "2.0"}', b"}")
 _OURS: Final = b'{"jsonrpc":"2.0","id":'
 """How every reply of a proxy begins."""
 _QUESTION: Final = b'"foretool-'
@@ -115,41 +114,3 @@ class Pending:
     def forget(self, ident: bytes) -> None:
         del self.ids[ident]
         self.repeatable.pop(ident, None)
-
-
-def read_id(line: bytes, is_cut: bool) -> bytes | None:
-    """Return the id of a message as JSON, None where it has none or cannot be read."""
-    line = line.strip()
-    for head in _HEADS:
-        if line.startswith(head) and (found := _value(line[len(head) : len(head) + END])) is not None:
-            return found
-    for tail in _TAILS:
-        if line.endswith(tail):
-            # What stands directly before the last brace belongs to the outermost object.
-            before = line[: -len(tail)]
-            at = before.rfind(b'"id":')
-            if at > 0 and before[at - 1 : at] != b"\\":
-                value = before[at + 5 :].strip()
-                if (found := _value(value + b",")) == value:
-                    return found
-    if is_cut:
-        return None
-    import json
-
-    try:
-        ident = json.loads(line)["id"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-    is_id = isinstance(ident, int | str) and not isinstance(ident, bool)
-    return json.dumps(ident).encode() if is_id else None
-
-
-def _value(text: bytes) -> bytes | None:
-    """Return the id at the start of a text; None for one that could be written in several ways."""
-    if text[:1] == b'"':
-        end = text.find(b'"', 1)
-        value = text[: end + 1]
-        return value if end > 0 and b"\\" not in value and value.isascii() else None
-    end = min((at for at in (text.find(b","), text.find(b"}")) if at >= 0), default=-1)
-    value = text[:end].strip() if end > 0 else b""
-    return value if value.removeprefix(b"-").isdigit() else None

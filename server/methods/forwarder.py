@@ -150,6 +150,8 @@ def lost_text(upstream: str, lost: Lost, what: str, code: str = "") -> str:
         if lost.sent
         else "it had not been sent: call again"
     )
+    if lost.is_too_large:
+        return f"the answer of upstream {upstream!r} to {what} was not read: {lost.reason}{coded}; {sent}"
     return f"upstream {upstream!r} did not answer {what}: {lost.reason}{coded}; {sent} (the next call reconnects)"
 
 

@@ -6,6 +6,7 @@ through unchanged. `fields` decodes an object one level deep where we need one o
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,11 @@ URL_ELICITATION_REQUIRED: Final = -32042
 HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
+
+PART: Final = 1 << 20
+"""Bytes of large data that are looked at in one go."""
+
+_utf8 = codecs.getincrementaldecoder("utf-8")
 
 Id = int | str
 
@@ -196,6 +202,12 @@ def _after(source: str, at: int) -> int:
     return found.end() if found else at
 
 
+def holds(value: Raw, word: bytes) -> bool:
+    """Tell whether these bytes stand anywhere in a value, which is not copied as a whole."""
+    whole = memoryview(value)
+    return any(word in bytes(whole[at : at + PART + len(word)]) for at in range(0, whole.nbytes, PART))
+
+
 def text(value: Raw | None) -> str | None:
     """Return the string in a raw value; None when it is missing or not a string."""
     if value is None:
@@ -210,7 +222,7 @@ def decode(data: bytes | bytearray) -> Message:
         message: Message = _messages.decode(data)
         if not data.isascii():
             # Raw parts are not decoded, so bytes that are not UTF-8 would reach the other side.
-            data.decode("utf-8")
+            _check_utf8(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = _decode_slowly(data, error)
     if message.jsonrpc != "2.0" or not (message.method is not UNSET or message.is_reply):
@@ -218,6 +230,19 @@ def decode(data: bytes | bytearray) -> Message:
     if message.method is not UNSET and message.id is None:
         raise BadMessage(INVALID_REQUEST, "a request id must be a string or an integer, not null")
     return message
+
+
+def _check_utf8(data: bytes | bytearray) -> None:
+    """Raise UnicodeDecodeError for bytes that are not UTF-8. Of large data a part is decoded at a time: as a string it
+    would take up to four times its memory."""
+    if len(data) <= PART:
+        data.decode("utf-8")
+        return
+    decoder = _utf8()
+    with memoryview(data) as whole:
+        for start in range(0, len(whole), PART):
+            decoder.decode(whole[start : start + PART])
+    decoder.decode(b"", True)
 
 
 def _decode_slowly(data: bytes | bytearray, error: Exception) -> Message:
@@ -253,7 +278,10 @@ def notification(method: str, params: Raw | UnsetType = UNSET) -> bytes:
 
 
 def result(id: Id, value: Raw) -> bytes:
-    return encode(Message(id=id, result=value))
+    if memoryview(value).nbytes <= PART:
+        return encode(Message(id=id, result=value))
+    # The encoder doubles its buffer until all is in.
+    return b"".join((b'{"jsonrpc":"2.0","id":', encode(id), b',"result":', memoryview(value), b"}"))
 
 
 def failure(id: Id | None, error: Raw) -> bytes:
@@ -284,39 +312,3 @@ def error_of(error: Raw) -> tuple[int, str]:
 def merge(value: Raw | UnsetType, extra: Mapping[str, Any]) -> Raw:
     """Set some members of an object; the others stay as they were written."""
     return Raw(encode({**fields(value), **extra}))
-
-
-class LineSplitter:
-    """Cuts a stream of bytes into lines. A line over `limit` bytes is dropped and counted in `oversized`."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.oversized = 0
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._skipping = False
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the lines that are complete, without their ends; empty lines are left out."""
-        if b"\n" not in data:
-            self._keep(data)
-            return
-        head, *rest = data.split(b"\n")
-        self._keep(head)
-        if not self._skipping and (line := b"".join(self._parts).strip()):
-            yield line
-        self._parts, self._size, self._skipping = [], 0, False
-        for line in rest[:-1]:
-            if line := line.strip():
-                yield line
-        if rest[-1]:
-            self._keep(rest[-1])
-
-    def _keep(self, data: bytes) -> None:
-        self._size += len(data)
-        if self._size <= self.limit:
-            self._parts.append(data)
-        elif not self._skipping:
-            self._skipping = True
-            self._parts = []
-            self.oversized += 1

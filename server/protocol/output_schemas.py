@@ -94,7 +94,7 @@ def _is_base(schema: dict[str, Any]) -> bool:
 def fit_result(result: Raw, definition: bytes, front: Era, upstream: Era, *, was_narrow: bool = False) -> Raw:
     """Return a result as the definition describes it that the client was given. `front`: the client's era; `upstream`:
     the era of the result; `was_narrow`: a modern client was given the definition in its legacy form."""
-    if (front == upstream and not was_narrow) or b'"structuredContent"' not in bytes(result):
+    if (front == upstream and not was_narrow) or not jsonrpc.holds(result, b'"structuredContent"'):
         return result
     members = jsonrpc.fields(result)
     value = members.get(_CONTENT)

@@ -128,7 +128,7 @@ def _addresses(value: Raw) -> list[str]:
 def is_tool_error(value: Raw) -> bool:
     """Tell whether the result of a call says `isError`."""
     # The search is much faster than decoding a long result.
-    if b'"isError"' not in bytes(value):
+    if not jsonrpc.holds(value, b'"isError"'):
         return False
     try:
         return bytes(jsonrpc.fields(value).get("isError", b"")) == b"true"
@@ -139,7 +139,7 @@ def is_tool_error(value: Raw) -> bool:
 def input_required(value: Raw) -> bool:
     """Tell whether a modern result asks for input instead of being complete."""
     return (
-        b'"input_required"' in bytes(value)
+        jsonrpc.holds(value, b'"input_required"')
         and jsonrpc.text(jsonrpc.fields(value).get("resultType")) == "input_required"
     )
 

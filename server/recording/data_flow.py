@@ -84,13 +84,13 @@ class FlowWatch:
 
     def add_call(self, chat: Chat, tool: ToolId, arguments: Raw | None) -> None:
         """Take in the arguments of a call."""
-        if arguments is not None and self._config.keeps_text:
+        if arguments is not None and self._config.keeps_text and memoryview(arguments).nbytes <= KEPT_BYTES:
             self._wait(_Event(chat, tool, bytes(arguments), False))
 
     def add_result(self, chat: Chat, tool: ToolId, result: Raw) -> None:
         """Take in the result of a call."""
-        if self._config.keeps_text and len(content := bytes(result)) <= RESULT_BYTES:
-            self._wait(_Event(chat, tool, content, True))
+        if self._config.keeps_text and memoryview(result).nbytes <= RESULT_BYTES:
+            self._wait(_Event(chat, tool, bytes(result), True))
 
     def _wait(self, event: _Event) -> None:
         if len(self._waiting) < WAITING and self._waiting_bytes + len(event.content) <= KEPT_BYTES:

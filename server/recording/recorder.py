@@ -81,7 +81,7 @@ class Recorder:
         record = self._config.settings.record
         if record == "off":
             return ""
-        if record == "full" and len(arguments or b"") <= MOST_ARGUMENTS:
+        if record == "full" and memoryview(arguments or b"").nbytes <= MOST_ARGUMENTS:
             return self._config.redact(bytes(arguments or b"{}").decode(errors="replace"))
         return translate.argument_shape(arguments)
 

@@ -22,6 +22,9 @@ from typing import IO, Final
 MANY: Final = 16
 """After this many messages a pipe is written to before the turn ends, so that its reader can begin."""
 
+LARGE: Final = 256 * 1024
+"""Bytes from which on a message is written alone."""
+
 BUFFER: Final = memoryview(bytearray(256 * 1024))
 """Holds what was read until the reader has copied it out, at once. For use by one thread."""
 
@@ -85,6 +88,10 @@ class PipeWriter:
         self._waiting: list[bytes] = []
 
     def write(self, data: bytes) -> None:
+        if len(data) > LARGE:  # to join it with others would copy it
+            self.flush()
+            self._transport.write(data)
+            return
         self._waiting.append(data)
         if len(self._waiting) == 1:
             self._turn.at_end(self.flush)

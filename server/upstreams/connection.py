@@ -42,6 +42,8 @@ class Lost(Struct, frozen=True):
     reason: str
     sent: bool
     """The request had left for the upstream, so it may have been carried out."""
+    is_too_large: bool = False
+    """There is a reply, and it is larger than what is read: the connection is as good as before."""
 
 
 Reply = Message | Lost
@@ -312,6 +314,14 @@ class Connection:
     def on_failed(self, request: int, reason: str, *, sent: bool) -> None:
         if (waiting := self._pending.pop(request, None)) is not None:
             waiting.reply(Lost(reason, sent))
+
+    def on_too_large(self, request: int | None, limit: int) -> None:
+        if request is None:
+            waiting = [each for each in self._pending.values() if each.method != "subscriptions/listen"]
+            request = waiting[0].id if len(waiting) == 1 else 0
+        if (asked := self._pending.pop(request, None)) is not None:
+            reason = f"its answer is larger than {limit / 2**20:g} MiB; raise max_message_mib to read it"
+            asked.reply(Lost(reason, sent=True, is_too_large=True))
 
     def on_expired(self, request: int) -> None:
         # The upstream has not handled the request, so it may be sent again on the next connection.

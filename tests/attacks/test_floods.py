@@ -76,11 +76,11 @@ def still_serves(served: Served) -> None:
 @pytest.mark.parametrize(
     ("attack", "reason"),
     [
-        ("gzip", "size limit"),
-        ("gzip-events", "size limit"),
+        ("gzip", "raise max_message_mib"),
+        ("gzip-events", "raise max_message_mib"),
         ("gzip-twice", "content-encoding"),
-        ("endless-body", "size limit"),
-        ("endless-event", "size limit"),
+        ("endless-body", "raise max_message_mib"),
+        ("endless-event", "raise max_message_mib"),
         ("endless-head", "broke off"),
         ("redirect", "not followed"),
     ],
@@ -116,6 +116,18 @@ def test_a_stream_without_end_holds_up_no_other_server(attack: str, tmp_path: Pa
 def test_a_flood_on_pipes_holds_up_no_other_server(attack: str, tmp_path: Path, cleanup: ExitStack) -> None:
     served = serve(tmp_path, cleanup, over_stdio(attack))
     served.post("tools/call", {"name": "evil__go", "arguments": {}, "_meta": {"progressToken": "p"}})
+    still_serves(served)
+
+
+@requirement("limits:size")
+@pytest.mark.parametrize("attack", ["big-reply", "late-id"])
+def test_an_answer_that_is_too_large_is_refused_in_words_wherever_its_id_stands(
+    attack: str, tmp_path: Path, cleanup: ExitStack
+) -> None:
+    served = serve(tmp_path, cleanup, over_stdio(attack, "--size", str(2 * MESSAGE_MIB)))
+    refused = served.ask("tools/call", {"name": "evil__go", "arguments": {}})
+    assert refused["isError"] is True
+    assert "larger than 8 MiB; raise max_message_mib" in refused["content"][0]["text"]
     still_serves(served)
 
 

@@ -100,6 +100,11 @@ def begin(message: dict, attack: str, size: int) -> None:
         for _ in range(size or 200):
             say("x" * 1024 * 1024, "")
         say('"}]}}')
+    elif attack == "late-id":
+        say('{"result":{"content":[{"type":"text","text":"', "")
+        for _ in range(size or 200):
+            say("x" * 1024 * 1024, "")
+        say(f'"}}]}},"jsonrpc":"2.0","id":{json.dumps(message["id"])}}}')
     elif attack == "deep-reply":
         say(f'{{"jsonrpc":"2.0","id":{json.dumps(message["id"])},"result":{nested(size or 100_000)}}}')
     elif attack == "die-in-call":

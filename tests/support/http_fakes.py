@@ -152,6 +152,9 @@ class Notes:
     def on_failed(self, request: int, reason: str, *, sent: bool) -> None:
         self.told.put_nowait(("failed", request, reason, sent))
 
+    def on_too_large(self, request: int | None, limit: int) -> None:
+        self.told.put_nowait(("too large", request, limit))
+
     def on_poll(self, request: int, retry_ms: int) -> None:
         pass
 

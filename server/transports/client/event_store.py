@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from foretool.server.protocol import jsonrpc
 
@@ -36,13 +38,60 @@ PING: Final = b": ping\n\n"
 _EVENT_ID = re.compile(r"([0-9]{1,18})\.(-1|[0-9]{1,18})")
 
 
+READ_BYTES: Final = 4 * 1024 * 1024
+"""Most bytes of answers that are kept after they were sent, for all clients together; a single larger one is kept."""
+READ_STREAM_BYTES: Final = 256 * 1024
+"""Most bytes of an open stream that are kept after they were sent, besides its latest event."""
+READ_S: Final = 30.0
+"""How long they are kept: whoever has lost its connection comes back within seconds."""
+
+
+class _Read(NamedTuple):
+    """A finished stream that was sent to its end."""
+
+    at: float
+    size: int
+    discard: Callable[[], None]
+
+
 class Memory:
     """Counts the bytes that are kept for all clients. `relieve` is called while they are too many."""
 
-    def __init__(self, relieve: Callable[[], None] = lambda: None, limit: int = ALL_BYTES) -> None:
+    def __init__(
+        self, relieve: Callable[[], None] = lambda: None, limit: int = ALL_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         self.size = 0
         self.limit = limit
         self._relieve = relieve
+        self._clock = clock
+        self._read: dict[Stream, _Read] = {}
+        """Finished streams that were sent to their end, the oldest first."""
+        self._read_size = 0
+
+    def keep_read(self, stream: Stream, discard: Callable[[], None]) -> None:
+        """Keep a stream that was sent to its end for a while, in case that its client has not got all of it."""
+        self.release(stream)
+        self._read[stream] = _Read(self._clock(), stream.size, discard)
+        self._read_size += stream.size
+        while len(self._read) > 1 and self._read_size > READ_BYTES:
+            self._discard_read()
+
+    def forget_read(self) -> None:
+        """Discard the streams that were sent long ago; called about once a second."""
+        while self._read and self._clock() - next(iter(self._read.values())).at >= READ_S:
+            self._discard_read()
+
+    def release(self, stream: Stream) -> None:
+        """Take in that a stream is sent again, or is gone."""
+        if (read := self._read.pop(stream, None)) is not None:
+            self._read_size -= read.size
+
+    def _discard_read(self) -> None:
+        stream = next(iter(self._read))
+        discard = self._read[stream].discard
+        self.release(stream)
+        discard()
 
     @property
     def is_full(self) -> bool:
@@ -187,6 +236,9 @@ class Stream:
             self._next += 1
             if self._store is None:
                 self._forget_oldest()
+        # The latest event stays in any case: its client may not have got it.
+        while self._store is not None and self.size > READ_STREAM_BYTES and self._next - self._first > 1:
+            self._forget_oldest()
         reader.is_over = (self.is_finished and self.is_read) or self.is_overfull
         return b"".join(parts)
 
@@ -265,7 +317,10 @@ class EventStore:
         """Return the stream of an event, set to continue after it; None when it is not kept any more."""
         found = _EVENT_ID.fullmatch(event_id)
         stream = self._streams.get(found[1]) if found else None
-        return stream if found and stream is not None and stream.resume_after(int(found[2])) else None
+        if not found or stream is None or not stream.resume_after(int(found[2])):
+            return None
+        self._memory.release(stream)
+        return stream
 
     def on_finished(self, stream: Stream) -> None:
         if stream.name in self._streams:
@@ -273,6 +328,8 @@ class EventStore:
             read = [name for name, held in self._finished.items() if held.is_read]
             for name in [*read[:-KEPT_READ], *list(self._finished)[:-KEPT]]:
                 self._discard(name)
+            if stream.is_read and stream.name in self._streams:
+                self._memory.keep_read(stream, partial(self._discard, stream.name))
 
     def on_resized(self, change: int) -> None:
         self.size += change
@@ -296,10 +353,12 @@ class EventStore:
         if (stream := self._finished.pop(name, None)) is not None:
             self.size -= stream.size
             self._memory.resize(-stream.size)
+            self._memory.release(stream)
             del self._streams[name]
 
     def close(self) -> None:
         for stream in list(self._streams.values()):
             stream.end()
+            self._memory.release(stream)
         self._memory.resize(-self.size)
         self._memory = Memory()

@@ -136,6 +136,7 @@ class HttpServer:
             await asyncio.sleep(min(SWEEP_S, limits.session_idle_s or SWEEP_S, limits.header_s / 4))
             self.connections.sweep(loop.time())
             self.legacy.expire(time.monotonic())
+            self.memory.forget_read()
 
     def _make_room(self) -> None:
         """Drop what clients have not read, or might read again: most of those for whom most is kept."""

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from typing import BinaryIO, Final
 
 from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import BadMessage, LineSplitter
+from foretool.server.protocol.jsonrpc import BadMessage
+from foretool.server.protocol.lines import LARGE, LineSplitter
 from foretool.server.transports.client.base import Channel, Front, Fronts
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
 
@@ -78,7 +79,12 @@ class StdioServer(asyncio.BaseProtocol):
     def send(self, data: bytes) -> None:
         if self._turn.is_held and data.startswith(DROPPED):
             return
-        if self._write is not None:
+        if self._write is None:
+            return
+        if len(data) > LARGE:  # to add a byte is to copy it
+            self._write(jsonrpc.one_line(data))
+            self._write(b"\n")
+        else:
             self._write(jsonrpc.one_line(data) + b"\n")
 
     def finish(self, data: bytes, code: int | None) -> None:
@@ -129,7 +135,7 @@ class StdioServer(asyncio.BaseProtocol):
             self._pipe.close()
 
 
-def take_line(line: bytes, front: Front, channel: Channel) -> None:
+def take_line(line: bytes | bytearray, front: Front, channel: Channel) -> None:
     """Give a line of a client to its front, or answer what is wrong with it."""
     try:
         message = jsonrpc.decode(line)
@@ -140,8 +146,9 @@ def take_line(line: bytes, front: Front, channel: Channel) -> None:
 
 
 def refuse_oversized(lines: LineSplitter, channel: Channel) -> None:
-    """Tell a client that lines of it were dropped, if some were."""
-    if lines.oversized:
-        lines.oversized = 0
-        reason = f"a message over {lines.limit} bytes was dropped; raise max_message_mib"
-        channel.send(jsonrpc.failure(None, jsonrpc.error_object(jsonrpc.INVALID_REQUEST, reason)))
+    """Tell a client which of its lines were dropped, each as soon as its id is known."""
+    for line in lines.take_too_long():
+        if line.id is not None or line.is_over:
+            reason = f"a message over {lines.limit} bytes was dropped; raise max_message_mib"
+            ident = jsonrpc.plain(line.id) if line.id is not None else None
+            channel.send(jsonrpc.failure(ident, jsonrpc.error_object(jsonrpc.INVALID_REQUEST, reason)))

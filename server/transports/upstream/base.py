@@ -45,6 +45,9 @@ class Receiver(Protocol):
     def on_failed(self, request: int, reason: str, *, sent: bool) -> None:
         """This request gets no reply. `sent`: it had left for the upstream."""
 
+    def on_too_large(self, request: int | None, limit: int) -> None:
+        """The reply to this request is larger than `limit` bytes and is not read; None where its id is not known."""
+
     def on_expired(self, request: int) -> None:
         """The upstream no longer knows our session and has not handled the request; it needs a new handshake."""
 

@@ -149,8 +149,7 @@ class HttpLink(Link):
         except RequestFailed as error:
             self._receiver.on_failed(request, str(error), sent=not isinstance(error, Refused))
         except TooLarge:
-            reason = f"answered with more than {self._limit} bytes, the size limit of one message"
-            self._receiver.on_failed(request, reason, sent=True)
+            self._receiver.on_too_large(request, self._limit)
         except _Expired:
             self._gone = "its session had expired"
             self._receiver.on_expired(request)
@@ -254,12 +253,12 @@ class HttpLink(Link):
             self._held -= held
         return answered
 
-    def _deliver(self, data: bytes, request: int | None, asked: Message | None) -> bool:
+    def _deliver(self, data: bytes | bytearray, request: int | None, asked: Message | None) -> bool:
         """Deliver one message. Returns whether it is the reply to `request`."""
         try:
             message = jsonrpc.decode(data)
         except BadMessage:
-            self._receiver.on_invalid_line(data)
+            self._receiver.on_invalid_line(bytes(data[:ERROR_BYTES]))
             return False
         is_reply = request is not None and message.is_reply
         if is_reply and (message.id is None or str(message.id) == str(request)):
@@ -372,7 +371,7 @@ class HttpLink(Link):
             headers["last-event-id"] = events.last_id
         return self._client.stream("GET", self._url, headers=headers)
 
-    async def _body(self, response: httpx2.Response, limit: int | None = None) -> bytes:
+    async def _body(self, response: httpx2.Response, limit: int | None = None) -> bytes | bytearray:
         """Read a body. Raises `TooLarge`."""
         body = bytearray()
         try:
@@ -381,7 +380,7 @@ class HttpLink(Link):
                 self._hold(len(piece))
                 if len(body) > (self._limit if limit is None else limit):
                     raise TooLarge
-            return bytes(body)
+            return body
         finally:
             self._held -= len(body)
 
@@ -407,7 +406,7 @@ def _pause(events: EventParser, attempts: int) -> float:
     return min(max(asked, grown, RETRY_LEAST_S), RETRY_MOST_S)
 
 
-def _error_in(body: bytes) -> Message | None:
+def _error_in(body: bytes | bytearray) -> Message | None:
     """Return the JSON-RPC error in the body of an HTTP error, None if there is none."""
     try:
         message = jsonrpc.decode(body)

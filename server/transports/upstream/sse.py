@@ -186,7 +186,7 @@ class SseLink(Link):
         except RequestFailed as error:
             self._lost(str(error))
         except TooLarge:
-            self._lost(f"sent an event of more than {self._events.limit} bytes")
+            self._lost(f"sent an event of more than {self._events.limit} bytes; raise max_message_mib to read it")
         except httpx2.HTTPError as error:
             verb = "cannot be reached at" if http_client.is_unsent(error) else "broke off its event stream at"
             self._lost(f"{verb} {http_client.origin(self._url)} ({http_client.describe_error(error)})")

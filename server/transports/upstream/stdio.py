@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import UNSET, BadMessage, LineSplitter, Message
+from foretool.server.protocol.jsonrpc import UNSET, BadMessage, Message
+from foretool.server.protocol.lines import LineSplitter, TooLong
 from foretool.server.system.strays import MARK, end_strays, find_descendants
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
 from foretool.server.transports.upstream.allowance import Allowance
@@ -207,22 +208,37 @@ class StdioLink(Link):
         with self._turn:
             for line in self._lines.feed(data):
                 messages += 1
-                # Servers that log to stdout can flood it, and an exception per line is slow: look at the first byte.
-                if line[0] != 0x7B:
-                    self._receiver.on_invalid_line(line)
-                    continue
-                try:
-                    message = jsonrpc.decode(line)
-                except BadMessage:
-                    self._receiver.on_invalid_line(line)
-                else:
-                    replies += message.is_reply
-                    self._receiver.on_message(message, None)
-            if self._lines.oversized:
-                self._receiver.on_invalid_line(b"(a line over the size limit)")
-                self._lines.oversized = 0
+                replies += self._on_line(line)
+            # A large answer goes out at the end of the turn, and what it was read into must be gone by then.
+            line = b""
+            for dropped in self._lines.take_too_long():
+                self._on_too_long(dropped)
         if messages:
             self._rest(self._outputs[:1], self._allowance.spend(time.perf_counter() - started, messages, replies))
+
+    def _on_line(self, line: bytes | bytearray) -> bool:
+        """Take in a line; return whether it is a reply."""
+        # Servers that log to stdout can flood it, and an exception per line is slow: look at the first byte.
+        if line[0] != 0x7B:
+            self._receiver.on_invalid_line(bytes(line[:STDERR_WIDTH]))
+            return False
+        try:
+            message = jsonrpc.decode(line)
+        except BadMessage:
+            self._receiver.on_invalid_line(bytes(line[:STDERR_WIDTH]))
+            return False
+        self._receiver.on_message(message, None)
+        return message.is_reply
+
+    def _on_too_long(self, line: TooLong) -> None:
+        """Give up the request whose reply is not read. Before its end, a line that does not begin with an id is that of
+        the only request in flight, if there is one."""
+        if not line.is_over:
+            self._receiver.on_invalid_line(b"(a line over the size limit)")
+        if b'"method"' not in line.start or b'"result"' in line.start:
+            known = line.id is not None and line.id.isdigit()
+            if known or not line.is_over:
+                self._receiver.on_too_large(int(line.id) if known and line.id else None, self._lines.limit)
 
     def _on_errors(self, data: bytes) -> None:
         started = time.perf_counter()

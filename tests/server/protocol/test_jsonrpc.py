@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import UNSET, BadMessage, LineSplitter, Raw
+from foretool.server.protocol.jsonrpc import PART, UNSET, BadMessage, Raw
 
 LONE = b'"\\ud800"'
 
@@ -117,21 +117,6 @@ def test_merging_leaves_the_other_members_alone() -> None:
     assert bytes(jsonrpc.merge(UNSET, {"a": 1})) == b'{"a":1}'
 
 
-@given(st.lists(st.binary(max_size=30)), st.integers(1, 10))
-def test_lines_come_out_alike_however_the_bytes_are_cut(parts: list[bytes], size: int) -> None:
-    data = b"\n".join(parts) + b"\n"
-    whole, cut = LineSplitter(1000), LineSplitter(1000)
-    expected = list(whole.feed(data))
-    pieces = [line for start in range(0, len(data), size) for line in cut.feed(data[start : start + size])]
-    assert pieces == expected
-
-
-def test_a_line_over_the_limit_is_dropped_and_counted_and_the_next_one_read() -> None:
-    lines = LineSplitter(10)
-    found = [line for piece in (b"x" * 8, b"x" * 8, b"x" * 8 + b"\nok\n") for line in lines.feed(piece)]
-    assert (found, lines.oversized) == ([b"ok"], 1)
-
-
 def test_a_message_on_several_lines_is_sent_on_one() -> None:
     assert jsonrpc.one_line(b'{\r\n"a":\n1}') == b'{  "a": 1}'
 
@@ -141,3 +126,25 @@ def test_a_malformed_error_has_some_code_and_some_words(error: bytes) -> None:
     code, words = jsonrpc.error_of(Raw(error))
     assert isinstance(code, int)
     assert words
+
+
+@pytest.mark.parametrize("before", [0, 5, PART - 3, PART, 2 * PART + 1])
+def test_a_word_is_found_wherever_it_stands_in_a_large_value(before: int) -> None:
+    assert jsonrpc.holds(Raw(b"x" * before + b"needle" + b"x" * PART), b"needle")
+    assert not jsonrpc.holds(Raw(b"x" * before + b"needl" + b"x" * PART), b"needle")
+
+
+@pytest.mark.parametrize("ident", [5, 'a"b', "\ud800"])
+def test_a_large_result_is_written_like_a_small_one(ident: int | str) -> None:
+    value = Raw(b'["' + b"y" * PART + b'"]')
+    written = jsonrpc.result(ident, value)
+    assert written == jsonrpc.encode(jsonrpc.Message(id=ident, result=value))
+    assert jsonrpc.decode(written).result == value
+
+
+@pytest.mark.parametrize("bad", [b"\xff", b"\xc3", b"\xed\xa0\x80"])
+def test_bytes_that_are_not_utf_8_are_found_in_a_large_message_too(bad: bytes) -> None:
+    letter = "é".encode() * PART
+    jsonrpc.decode(b'{"jsonrpc":"2.0","method":"x","params":["a%b"]}' % letter)
+    with pytest.raises(BadMessage, match="not JSON"):
+        jsonrpc.decode(b'{"jsonrpc":"2.0","method":"x","params":["%b%b"]}' % (letter, bad))

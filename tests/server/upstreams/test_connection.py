@@ -214,3 +214,21 @@ def test_what_cannot_be_placed_is_passed_over(message: Message) -> None:
     connection.send(asking(replies))
     connection.on_message(message, None)
     assert (replies, told.lost, connection.in_flight) == ([], [], 1)
+
+
+def test_a_reply_that_is_too_large_ends_its_request_alone() -> None:
+    connection, _, told = connected()
+    replies: list[Reply] = []
+    for _ in range(3):
+        connection.send(asking(replies))
+    connection.on_too_large(None, 8 << 20)
+    assert replies == []  # it could be any of them
+    connection.on_too_large(2, 8 << 20)
+    connection.on_too_large(7, 8 << 20)
+    assert [isinstance(each, Lost) and (each.sent, each.is_too_large) for each in replies] == [(True, True)]
+    connection.on_message(Message(id=1, result=raw({})), None)
+    connection.on_too_large(None, 8 << 20)
+    assert len(replies) == 3
+    reason = "its answer is larger than 8 MiB; raise max_message_mib to read it"
+    assert replies[2] == Lost(reason, sent=True, is_too_large=True)
+    assert told.lost == []

@@ -12,6 +12,9 @@ from foretool.server.transports.client.event_store import (
     KEPT,
     KEPT_READ,
     MOST_READERS,
+    READ_BYTES,
+    READ_S,
+    READ_STREAM_BYTES,
     EventStore,
     Memory,
     Reader,
@@ -190,3 +193,60 @@ def test_one_more_response_of_a_stream_ends_its_oldest() -> None:
     stream = EventStore().standalone
     readers = [stream.attach(lambda: None) for _ in range(MOST_READERS + 1)]
     assert [reader.is_over for reader in readers] == [True] + [False] * MOST_READERS
+
+
+def send_whole(shelf: EventStore, size: int) -> Stream:
+    """Finish a stream of so many bytes, and have its client read it."""
+    stream = shelf.open_stream()
+    stream.finish(b"x" * size, None)
+    reader = attached(stream)
+    reader.take()
+    stream.detach(reader)
+    return stream
+
+
+def test_answers_that_were_read_are_bounded_over_all_clients_and_go_after_a_while() -> None:
+    now = 0.0
+    memory = Memory(clock=lambda: now)
+    shelves = [EventStore(memory=memory) for _ in range(100)]
+    for shelf in shelves:
+        send_whole(shelf, READ_BYTES // 4)
+        assert memory.size <= READ_BYTES
+    assert memory.size == READ_BYTES
+    assert [shelf.resume("1.-1") is not None for shelf in shelves] == [False] * 96 + [True] * 4
+    for shelf in shelves[-4:]:
+        send_whole(shelf, 10)
+    now += READ_S
+    memory.forget_read()
+    # What the four have come back for is on its way again, and counts as not read.
+    assert memory.size == READ_BYTES
+    for shelf in shelves:
+        shelf.close()
+    assert memory.size == 0
+
+
+def test_the_last_answer_that_was_read_is_kept_however_large() -> None:
+    now = 0.0
+    memory = Memory(clock=lambda: now)
+    shelf = EventStore(memory=memory)
+    send_whole(shelf, 2 * READ_BYTES)
+    assert shelf.resume("1.-1") is not None
+    stream = send_whole(shelf, 3 * READ_BYTES)
+    assert stream.size == 3 * READ_BYTES
+    now += READ_S
+    memory.forget_read()
+    assert shelf.resume("2.-1") is None
+
+
+def test_an_open_stream_keeps_little_of_what_was_read() -> None:
+    shelf = EventStore()
+    stream = shelf.open_stream()
+    reader = attached(stream)
+    for number in range(20):
+        stream.send(b"%d " % (1000 + number) + b" " * (READ_STREAM_BYTES // 4))
+        assert numbers(reader.take()) == [1000 + number]
+    assert READ_STREAM_BYTES // 2 < stream.size <= READ_STREAM_BYTES
+    stream.send(b"2000" + b" " * (2 * READ_STREAM_BYTES))
+    reader.take()
+    assert stream.resume_after(19)
+    assert numbers(reader.take()) == [2000]

@@ -46,7 +46,7 @@ async def test_a_line_over_the_limit_is_answered_and_the_next_one_read() -> None
         ):
             client.feed(piece)
         await client.until(lambda: len(client.messages) == 2)
-    assert {message["id"] for message in client.messages} == {None, 2}
+    assert {message["id"] for message in client.messages} == {1, 2}
     (error,) = [message["error"]["message"] for message in client.messages if "error" in message]
     assert "max_message_mib" in error
 
