@@ -72,9 +72,10 @@ class Pipeline:
         if found is None:
             return {}, 0.0
         chances, end = found
-        likely = sorted((chances >= LEAST_CHANCE).nonzero()[0].tolist(), key=lambda slot: -chances[slot])
+        slots = (chances >= LEAST_CHANCE).nonzero()[0]
+        likely = sorted(zip(chances[slots].tolist(), slots.tolist(), strict=True), key=lambda each: -each[0])
         ids = self.corpus.ids
-        return {tool: float(chances[slot]) for slot in likely if (tool := ids[slot]) is not None}, end
+        return {tool: chance for chance, slot in likely if (tool := ids[slot]) is not None}, end
 
     def _request(self, query: Query, usage: Mapping[ToolId, Usage] | None) -> Request:
         dense = self._ready_encoders()

@@ -58,6 +58,8 @@ SUFFIX_MASS = 2.0
 TRACE = 1e-3
 """The least probability that a part gives a tool, so that its logarithm means "never" and not "impossible"."""
 
+TASKS = 16
+"""Tasks that are remembered; each takes 12 bytes for each tool."""
 NEAR = 2.5
 """How many standard deviations of nearness to the task count at most for tools that were called before: that a task is
 about a tool says little about when it is called (`docs/benchmarks.md`)."""
@@ -80,17 +82,22 @@ class CallGraph:
                 for suffix in self._suffixes(walk[:place]):
                     self._follows.setdefault(suffix, Counter())[called] += 1
         self.prior = (total / total.sum()).astype(np.float32)
+        self._read: dict[tuple[int, ...], tuple[np.float32, NDArray[np.int64], Floats]] = {}
+        """By suffix: what the shorter one counts beside it, and what followed it, with the shares; read when wanted."""
 
     def after(self, history: Sequence[int]) -> Floats:
         """Return an array (classes and END,)."""
         chance: Floats = self.prior.copy()
         for suffix in self._suffixes(history):
-            follows = self._follows.get(suffix)
-            if follows is None:
-                break
-            seen = follows.total()
-            chance *= np.float32(SUFFIX_MASS / (seen + SUFFIX_MASS))
-            chance[list(follows)] += np.fromiter(follows.values(), np.float32) / np.float32(seen + SUFFIX_MASS)
+            if (read := self._read.get(suffix)) is None:
+                if (follows := self._follows.get(suffix)) is None:
+                    break
+                mass = np.float32(follows.total() + SUFFIX_MASS)
+                shares = np.fromiter(follows.values(), np.float32) / mass
+                read = self._read[suffix] = np.float32(SUFFIX_MASS) / mass, np.fromiter(follows, np.int64), shares
+            shorter, classes, shares = read
+            chance *= shorter
+            chance[classes] += shares
         return chance
 
     @staticmethod
@@ -115,6 +122,10 @@ class Task(NamedTuple):
     aim: Floats
     """(dimension of texts,): what it expects; none where nobody asked or nothing is expected."""
     asked: bool
+    weights: Floats
+    """The weights of the listwise layer for it, by `PARTS`."""
+    base: Floats
+    """(slots and END,): the sum of all parts that no call changes; minus infinity for slots without a tool."""
 
 
 class Dtdr(LearnedModel):
@@ -156,7 +167,10 @@ class Dtdr(LearnedModel):
         self._vectors = vectors if fits else None
         self._lengths = lengths(self._vectors, aim.centre) if self._vectors is not None and aim.dimension else None
         self._names = _Names(tools)
-        self._task: tuple[tuple[bytes, tuple[str, ...]], Task] | None = None
+        self._unseen = (self._classes < 0).astype(np.float32)
+        self._has_unseen = bool(self._unseen.any())
+        self._present = np.unique(self._classes)
+        self._tasks: dict[tuple[bytes, tuple[str, ...]], Task] = {}
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
         """Return (slots,): how many times likelier than chance a tool is to come next, as log(1 + times)."""
@@ -171,12 +185,53 @@ class Dtdr(LearnedModel):
         with the oldest call."""
         if not len(self.live):
             return np.zeros(0, np.float32), 1.0
-        task = self.of_task(vector, tuple(lines))
-        weights = np.asarray(self.model.asked if task.asked else self.model.unasked, np.float32)
-        logits = weights @ self.parts(history, task)
-        logits[:-1][~self.live] = -np.inf
-        chance = softmax(logits)
+        chance = softmax(self._logits(history, self.of_task(vector, tuple(lines))))
         return chance[:-1], float(chance[-1])
+
+    def _logits(self, history: Sequence[ToolId], task: Task) -> Floats:
+        """Return (slots and END,): what the parts of `parts` sum up to. A call waits for it, so it adds to `Task.base`
+        only what the calls change, and sums over classes before it spreads the sum over slots."""
+        known = [self._class_of.get(tool, UNKNOWN) for tool in history]
+        weights, slots = task.weights, len(self.live)
+        # The last column is for tools without a class.
+        chances = np.zeros((3, self.classes + 2), np.float32)
+        chances[0, :-1] = self._network(known, task)
+        if len(task.near):
+            chances[1, :-1] = self._neighbours(known, task)
+        chances[2, :-1] = self.call_graph.after(known)
+        chances += np.float32(TRACE)
+        np.log(chances, out=chances)
+        summed = weights[:3] @ chances
+        logits: Floats = task.base.copy()
+        logits[:slots] += summed[self._classes]
+        place = np.float32(min(len(history), PLACES) / PLACES)
+        logits[slots] += summed[self.classes] + weights[AT["end_place"]] * place
+        calls = [slot for tool in history if (slot := self.slots.get(tool)) is not None]
+        called = list(dict.fromkeys(calls))
+        logits[called] += weights[AT["called"]] + weights[AT["unseen_called"]] * self._unseen[called]
+        if self._has_unseen:
+            surest = max(chances[0, self._present].max(), chances[0, self.classes])
+            logits[:slots] += (weights[AT["unseen_sure"]] * surest) * self._unseen
+        if self._vectors is not None:
+            found = np.zeros((len(PARTS), slots + 1), np.float32)
+            self._read_texts(found, history, calls, task)
+            aim = found[AT["aim"], :slots]
+            logits += weights[AT["kin"]] * found[AT["kin"]] + weights[AT["aim"]] * found[AT["aim"]]
+            logits[:slots] += weights[AT["unseen_aim"]] * self._unseen * aim
+        return logits
+
+    def _sum_fixed(self, meaning: Floats, name: Floats, weights: Floats) -> Floats:
+        """Return `Task.base` for what the words of a task give."""
+        slots, unseen = len(self.live), self._unseen
+        prior = np.log(np.append(self.call_graph.prior, np.float32(0)) + np.float32(TRACE))
+        base = np.empty(slots + 1, np.float32)
+        base[:slots] = weights[AT["prior"]] * prior[self._classes] + weights[AT["arrived"]] * self._arrived
+        base[:slots] += weights[AT["meaning"]] * np.minimum(meaning, NEAR) + weights[AT["name"]] * name
+        by_text = weights[AT["unseen_meaning"]] * meaning + weights[AT["unseen_name"]] * name
+        base[:slots] += unseen * (weights[AT["unseen"]] + by_text)
+        base[:slots][~self.live] = -np.inf
+        base[slots] = weights[AT["prior"]] * prior[self.classes] + weights[AT["end"]]
+        return base
 
     def parts(self, history: Sequence[ToolId], task: Task) -> Floats:
         """Return (`PARTS`, slots and END): what the listwise layer weighs."""
@@ -234,25 +289,32 @@ class Dtdr(LearnedModel):
         near, nearness = self._nearest(said)
         scales = np.asarray(model.scales, np.float32)
         scaled: Floats = said * np.repeat(scales, (model.dimension, model.lsa.dimension))
+        meaning = np.zeros(slots, np.float32)
+        if vector is not None and self._vectors is not None:
+            meaning = z_scores(self._vectors @ vector[:texts])
+        name = self._names.met(lines)
+        weights = np.asarray(model.asked if asked else model.unasked, np.float32)
         return Task(
             hidden=network.bias + (scaled @ network.query if asked else network.unasked),
             near=near,
             nearness=nearness,
-            meaning=np.zeros(slots, np.float32)
-            if vector is None or self._vectors is None
-            else z_scores(self._vectors @ vector[:texts]),
-            name=self._names.met(lines),
+            meaning=meaning,
+            name=name,
             aim=np.zeros(0, np.float32) if vector is None else vector @ model.next_text.task,
             asked=asked,
+            weights=weights,
+            base=self._sum_fixed(meaning, name, weights),
         )
 
     def of_task(self, vector: Floats | None, lines: tuple[str, ...]) -> Task:
-        """Return what a task gives before any call; the last task is remembered, because every step asks for it
-        again."""
+        """Return what a task gives before any call; the last ones are remembered, because every step of each session
+        asks for its own again."""
         key = (b"" if vector is None else vector.tobytes(), lines)
-        if self._task is None or self._task[0] != key:
-            self._task = (key, self._read_task(vector, lines))
-        return self._task[1]
+        if (task := self._tasks.get(key)) is None:
+            while len(self._tasks) >= TASKS:
+                del self._tasks[next(iter(self._tasks))]
+            task = self._tasks[key] = self._read_task(vector, lines)
+        return task
 
     def _network(self, history: Sequence[int], task: Task) -> Floats:
         """Return an array (classes and END,)."""

@@ -65,8 +65,14 @@ def shares(found: Mapping[str, str]) -> bool:
     return config.settings.share and config.named_by != "project_config"
 
 
+def _limit_threads() -> None:
+    """Let numpy use one thread, should it be loaded later: more of them would take calls their processor."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def serve(options: ServeOptions) -> int:
     """Serve until the client leaves or a signal arrives. Returns the exit status."""
+    _limit_threads()
     try:
         config = load(options.config)
         _check_options(options, config)
@@ -97,6 +103,7 @@ def serve_windows(options: ServeOptions, folder: str, first: socket.socket, lock
     `folder`: that of the sockets. `lock`: a file that is closed as soon as other windows find us. What is wrong with
     the config goes to the stderr of the first window, which ends with the same status.
     """
+    _limit_threads()
     first = socket.socket(fileno=first.detach())  # the window's is of the plain kind, which asyncio does not take
     try:
         config = load(options.config)

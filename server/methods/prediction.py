@@ -58,6 +58,8 @@ class Predictor:
 
     def grow_for_next(self, client: ListOwner, session: Session, prediction: Prediction) -> bool:
         """Append the tools that are likely next; return whether the client was told to list again."""
+        if client.tools.policy(session) != "growing":
+            return False
         hidden = self._hidden(client, session, prediction.chances)
         return client.tools.grow(session, self.rule.for_next(hidden, prediction.goes_on, self._catalog.tokens))
 
@@ -82,7 +84,8 @@ class Predictor:
         threshold = self._config.settings.hint_threshold
         if threshold >= 1.0 or prediction.end > LATEST_END:
             return None
-        hidden = self._hidden(client, session, prediction.chances)
+        likely = {tool: chance for tool, chance in prediction.chances.items() if chance >= threshold}
+        hidden = self._hidden(client, session, likely)
         new = {tool: chance for tool, chance in hidden.items() if tool not in chat.told and not session.names(tool)}
         reach = self._policy.reach(client.profile)
         return write_hint(new, threshold, self._catalog.get, lambda tool: reach.verdict(tool).bridge)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,6 +30,9 @@ from foretool.server.upstreams.connection import Lost, Reply
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Call, Miss, Outcome, Tool
+
+PAUSE_S: Final = 0.002
+"""How long an upstream has to work on a call before a prediction is made that only `_meta` holds."""
 
 
 class _Attempt(Struct):
@@ -84,8 +88,7 @@ class ToolRunner:
             call_headers(tool.definition, arguments),
         )
         if self._predictor.is_ready:
-            # Once the request has left: the upstream works meanwhile.
-            asyncio.get_running_loop().call_soon(self._look_ahead, exchange, attempt)
+            self._look_ahead_soon(exchange, attempt)
 
     def _decide(self, exchange: Exchange, tool: Tool, via: Via) -> _Attempt:
         session, chat, at = exchange.own_session, exchange.chat, self._recorder.now()
@@ -102,6 +105,22 @@ class ToolRunner:
             at=at,
             started=time.perf_counter(),
         )
+
+    def _look_ahead_soon(self, exchange: Exchange, attempt: _Attempt) -> None:
+        """Predict what follows this call once the request has left: the upstream works meanwhile.
+
+        Where no model reads the prediction with the result, no result waits for it: it is made after a pause, unless
+        the result was faster.
+        """
+        loop, session = asyncio.get_running_loop(), attempt.session
+        if attempt.via == "bridge" or exchange.client.tools.policy(session) == "growing":
+            loop.call_soon(self._look_ahead, exchange, attempt)
+        else:
+            loop.call_later(PAUSE_S, self._look_ahead_late, exchange, attempt)
+
+    def _look_ahead_late(self, exchange: Exchange, attempt: _Attempt) -> None:
+        if not exchange.done:
+            self._look_ahead(exchange, attempt)
 
     def _look_ahead(self, exchange: Exchange, attempt: _Attempt) -> None:
         """Predict what follows this call, and have the list grow for it."""

@@ -248,3 +248,23 @@ def test_what_a_task_gives_is_worked_out_once_and_anew_for_another_catalog() -> 
 def test_parts_that_do_not_fit_together_are_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         Dtdr.loads(model(**changes).dumps())
+
+
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("history", [(), (A,), (A, B, A), (ToolId("x__gone"), NEW), (A, B) * 12])
+def test_a_prediction_is_the_weighted_sum_of_its_parts(history: tuple[ToolId, ...], asked: bool) -> None:
+    draw = np.random.default_rng(7)
+    known = model(
+        asked=tuple(draw.standard_normal(len(PARTS)).tolist()),
+        unasked=tuple(draw.standard_normal(len(PARTS)).tolist()),
+        next_text=NextText(*(draw.standard_normal(part.shape).astype(np.float32) for part in no_next_text(2))),
+    )
+    vectors = draw.standard_normal((5, 2)).astype(np.float32)
+    found = served(known, A, None, B, C, NEW, vectors=vectors)
+    task = found.of_task(np.asarray([0.6, 0.8], np.float32) if asked else None, ("send mail",))
+    summed = task.weights @ found.parts(history, task)
+    summed[1] = -np.inf
+    expected = np.exp(summed - summed.max())
+    expected /= expected.sum()
+    chances, end = found.after(history, np.asarray([0.6, 0.8], np.float32) if asked else None, ("send mail",))
+    assert np.append(chances, end) == pytest.approx(expected, abs=1e-5)

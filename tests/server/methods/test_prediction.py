@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -25,6 +26,7 @@ np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'f
 from learned_fakes import START, Counted
 
 from foretool.retrieval.rankers.learned import LearnedModels
+from foretool.server.methods.tool_runner import PAUSE_S
 
 pytestmark = pytest.mark.anyio
 
@@ -146,12 +148,26 @@ async def test_a_task_is_told_once_of_a_tool_and_a_hint_after_a_discovery_change
 
 @requirement("learn:hint")
 async def test_a_listed_tool_answers_verbatim_and_carries_the_hint_in_meta_alone() -> None:
-    async with proxy_over(files(), policy="frozen", pin=[OPEN]) as stage:
+    upstream = files()
+    done = {"content": [{"type": "text", "text": "done"}]}
+    upstream.scripts["open"] = lambda asked: asyncio.get_running_loop().call_later(2 * PAUSE_S, asked.reply, done)
+    async with proxy_over(upstream, policy="frozen", pin=[OPEN]) as stage:
         await learned(stage)
         answer = await stage.client.call_tool(OPEN, {})
         assert answer.pop("_meta") == {"foretool/next": {"name": READ, "probability": 0.8}}
         stage.app.search.install_models(None)
         assert await stage.client.call_tool(OPEN, {}) == answer
+
+
+@requirement("learn:hint")
+async def test_the_result_of_a_listed_tool_does_not_wait_for_a_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with proxy_over(files(), policy="frozen", pin=[OPEN]) as stage:
+        await learned(stage)
+        made: list[object] = []
+        monkeypatch.setattr(stage.app.predictor, "predict", made.append)
+        assert "_meta" not in await stage.client.call_tool(OPEN, {})
+        await asyncio.sleep(2 * PAUSE_S)
+        assert made == []
 
 
 @requirement("learn:hint")
