@@ -207,7 +207,7 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
     from foretool.retrieval.corpus import Corpus
     from foretool.retrieval.pipeline import Pipeline
     from foretool.retrieval.ranking import Query
-    from foretool.server.catalog.hint_text import TOOLS, Hint, Mark, write_hint
+    from foretool.server.catalog.hint_text import MOST, Hint, Mark, write_hint
     from foretool.server.config.servers import fingerprint
     from foretool.server.trust.policy import Reach
 
@@ -227,7 +227,7 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
     reach = Reach(config.profiles[profile], config.servers, config.settings)
     near = list(filter(reach.finds, near))
     words = {name: server.entry.description for name, server in config.servers.items()}
-    ranking = Pipeline(Corpus(near, words)).rank(Query(lines=(text,)), limit=TOOLS)
+    ranking = Pipeline(Corpus(near, words)).rank(Query(lines=(text,)), limit=MOST)
     if level(ranking) == "none":
         return Hint()
     by_id = {tool.id: tool for tool in near}

@@ -1,20 +1,22 @@
-"""Measures how many of a task's needed tools are among the six that a prompt hook names.
+"""Measures how many of a task's needed tools are among those that a prompt hook names.
 
     python -m bench.retrieval.hints DATA [--sets ultratool,bfcl_multi_turn] [--tasks 400] [--held-out 300] [--json]
 
 `words` ranks as the hook does where no proxy runs, `everything` as the running proxy that it asks: with a DTDR model of
 so many tasks of the train file. Both without an encoder. The tasks asked are those of the dev file, or the last of the
 train file where that is longer; none of them was learned from. The difference has an interval of 95 % by pairs of
-tasks.
+tasks. `tokens` is the mean length of the text, if every tool is hidden.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from bench.datasets import Task, read_rows, read_tasks, read_tools
 from bench.options import add_json, make_parser
@@ -26,12 +28,14 @@ from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material
 from foretool.retrieval.training.dtdr import METHOD
-from foretool.server.catalog.hint_text import TOOLS
+from foretool.server.catalog.hint_text import Mark, write_hint
+from foretool.server.methods.prompt_answer import RANKED
 from foretool.storage.records import Episode, Tool, ToolId
 
 SETS = ("ultratool", "bfcl_multi_turn")
 SEED = 7
-Named = Callable[[str], Sequence[ToolId]]
+_ODD = re.compile(r"[^\w.-]+", re.ASCII)
+Named = Callable[[str], tuple[Sequence[ToolId], int]]
 
 
 def learn(tools: Sequence[Tool], folder: Path, count: int) -> LearnedModels:
@@ -47,9 +51,18 @@ def learn(tools: Sequence[Tool], folder: Path, count: int) -> LearnedModels:
     return LearnedModels({"dtdr": Dtdr.loads(model)})
 
 
-def namer(pipeline: Pipeline) -> Named:
-    """The tools that a hook would name for a text."""
-    return lambda text: [each.tool for each in pipeline.rank(Query(tuple(text.splitlines())), limit=TOOLS).ranked]
+def namer(pipeline: Pipeline, tools: Sequence[Tool]) -> Named:
+    """The tools that a hook would name for a text, and the tokens of what it would say."""
+    # The sets write names as `server/tool`, of which a proxy makes plain ones.
+    plain = {tool.id: replace(tool, id=ToolId(_ODD.sub("__", tool.id))) for tool in tools}
+    own = {tool.id: id for id, tool in plain.items()}
+
+    def named(text: str) -> tuple[Sequence[ToolId], int]:
+        ranked = pipeline.rank(Query(tuple(text.splitlines())), limit=RANKED).ranked
+        hint = write_hint((plain[each.tool] for each in ranked), lambda _: Mark(is_listed=False, writes=True))
+        return [own[tool] for tool in hint.tools], hint.tokens
+
+    return named
 
 
 def share(task: Task, named: Sequence[ToolId]) -> float:
@@ -75,15 +88,26 @@ def results(data: Path, sets: Sequence[str], count: int, held_out: int) -> Itera
         random.Random(SEED).shuffle(tasks)
         tasks = tasks[:held_out]
         corpus = Corpus(tools)
-        by_words = namer(Pipeline(corpus))
-        words = [share(task, by_words(task.query)) for task in tasks]
+        by_words = namer(Pipeline(corpus), tools)
+        words = [share(task, by_words(task.query)[0]) for task in tasks]
         taught = Pipeline(corpus)
         taught.learned = learn(tools, folder, count)
-        rank = namer(taught)
-        everything = [share(task, rank(task.query)) for task in tasks]
+        rank = namer(taught, tools)
+        told = [rank(task.query) for task in tasks]
+        everything = [share(task, named) for task, (named, _) in zip(tasks, told, strict=True)]
         low, high = interval([after - before for before, after in zip(words, everything, strict=True)])
         means = {"words": round(float(np.mean(words)), 3), "everything": round(float(np.mean(everything)), 3)}
-        yield {"data": name, "tools": len(tools), "tasks": len(tasks), **means, "gain_low": low, "gain_high": high}
+        sizes = {"named": round(float(np.mean([len(named) for named, _ in told])), 1),
+                 "tokens": round(float(np.mean([tokens for _, tokens in told])))}  # fmt: skip
+        yield {
+            "data": name,
+            "tools": len(tools),
+            "tasks": len(tasks),
+            **means,
+            **sizes,
+            "gain_low": low,
+            "gain_high": high,
+        }
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What a prompt hook says: up to six tools, each with what it needs to be called.
+"""What a prompt hook says: up to six tools with what they do, and as many more as fit with what they need to be called.
 
 The text stands before the model beside the user's own words. So it says whose words it quotes, and no tool's line can
 pose as two, or as words of ours.
@@ -19,6 +19,10 @@ from foretool.storage.records import Tool, ToolId
 TOKENS: Final = 300
 """Longest text."""
 TOOLS: Final = 6
+"""How many tools are described. The others are named with their arguments alone, which takes a third of the tokens."""
+MOST: Final = 24
+"""How many tools are named in all."""
+MORE: Final = "- also:"
 HEAD: Final = (
     "Tools behind foretool that may fit this request. Call a listed one by its name, any other with call_tool(name,"
     " arguments), or with call_tool_write where it says write. Quoted words are those of the servers."
@@ -45,18 +49,27 @@ class Mark(Struct, frozen=True):
 
 
 def write_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hint:
-    """Return a text that names these tools, as many as fit; an empty one if there are none."""
-    lines, named = [HEAD], list[ToolId]()
+    """Return a text that names these tools, as many as fit; an empty one if there are none.
+
+    `tools`: the best first. Behind the first `TOOLS` only hidden ones are named, since the list has the others.
+    """
+    lines, more, named = [HEAD], list[str](), list[ToolId]()
     left = TOKENS - estimate(HEAD)
     for tool in tools:
-        for line in describe_tool(tool, mark(tool)):
-            if (cost := _count_tokens(line)) <= left:
-                lines.append(line)
+        how, is_described = mark(tool), len(lines) <= TOOLS
+        if how.is_listed and not is_described:
+            continue
+        for line in describe_tool(tool, how) if is_described else _name_tool(tool, how):
+            cost = _count_tokens(line if is_described or more else f"{MORE} {line}")
+            if cost <= left:
+                (lines if is_described else more).append(line)
                 named.append(tool.id)
                 left -= cost
                 break
-        if len(named) == TOOLS:
+        if len(named) == MOST:
             break
+    if more:
+        lines.append(f"{MORE} {', '.join(more)}")
     return Hint("\n".join(lines), tuple(named), TOKENS - left) if named else Hint()
 
 
@@ -65,11 +78,21 @@ def _count_tokens(line: str) -> int:
     return 1 + (estimate(line) if line.isascii() else max(estimate(line), len(line.encode()) // 2))
 
 
+def _name_tool(tool: Tool, mark: Mark) -> Iterable[str]:
+    """Yield what stands for a tool that is not described; nothing if its name is not plain."""
+    if call := signature(tool):
+        yield f"{call}{mark}"
+
+
 def describe_tool(tool: Tool, mark: Mark) -> Iterable[str]:
     """Yield lines for a tool, from the longest to the shortest."""
     from foretool.retrieval.document import document, summary_line
 
     if not (call := signature(tool)):
+        return
+    if mark.is_listed:
+        # The list has its arguments and what it does.
+        yield f"- {tool.id}{mark}"
         return
     line = f"- {call}{mark}"
     about = one_line(summary_line(document(tool))).replace('"', "'")

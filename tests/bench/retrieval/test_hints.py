@@ -15,7 +15,10 @@ def test_what_was_learned_is_compared_with_words_on_the_same_tasks(
 ) -> None:
     folder = tmp_path / "made"
     folder.mkdir()
-    tools = [{"name": f"tool_{letter}", "description": "Does a thing", "input_schema": {}} for letter in "abcdefghij"]
+    tools = [
+        {"name": f"tool_{letter}", "description": "Does a thing", "input_schema": {}}
+        for letter in [*map(str, range(60)), "i", "j"]
+    ]
     # The words of a task never name its tool, so only past tasks lead to it.
     tasks = [
         {"query": f"please do the {word} thing, number {n}", "calls": [f"tool_{letter}"]}
@@ -26,7 +29,7 @@ def test_what_was_learned_is_compared_with_words_on_the_same_tasks(
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     hints.main([str(tmp_path), "--sets", "made", "--json"])
     row = json.loads(capsys.readouterr().out)
-    assert (row["data"], row["tools"], row["tasks"]) == ("made", 10, 4)
+    assert (row["data"], row["tools"], row["tasks"]) == ("made", 62, 4)
     assert row["words"] < row["everything"] == 1.0
     assert 0 < row["gain_low"] <= row["gain_high"]
 

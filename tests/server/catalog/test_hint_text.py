@@ -10,6 +10,7 @@ from requirements import requirement
 from foretool.retrieval.tokens import count
 from foretool.server.catalog.hint_text import (
     HEAD,
+    MOST,
     TOKENS,
     TOOLS,
     Hint,
@@ -35,17 +36,22 @@ def test_a_line_has_the_name_the_required_arguments_and_who_calls_it() -> None:
     other = tool("report", "", both, ["city", "days"])
     marks = {one.id: Mark(True, True), other.id: Mark(False, True)}
     assert write_hint([one, other], lambda each: marks[each.id]) == Hint(
-        f'{HEAD}\n- sky__forecast(city: string) (listed): "Forecast of the weather."'
-        '\n- sky__report(city: string, days: integer) (write): "report"',
+        f'{HEAD}\n- sky__forecast (listed)\n- sky__report(city: string, days: integer) (write): "report"',
         (one.id, other.id),
         write_hint([one, other], lambda each: marks[each.id]).tokens,
     )
 
 
 @requirement("hint:tokens")
-def test_the_text_has_at_most_six_tools_and_300_tokens() -> None:
-    short = [tool(f"t{n}", "Does it.") for n in range(10)]
-    assert len(write_hint(short, lambda each: HIDDEN).tools) == TOOLS
+def test_the_text_describes_six_tools_and_names_as_many_more_as_300_tokens_hold() -> None:
+    short = [tool(f"t{n}", "Does it.") for n in range(60)]
+    hint = write_hint(short, lambda each: HIDDEN)
+    *described, more = hint.text.splitlines()[1:]
+    assert described == [f'- sky__t{n}(): "Does it."' for n in range(TOOLS)]
+    assert more.startswith("- also: sky__t6(), sky__t7(), ")
+    assert len(hint.tools) == more.count("()") + TOOLS > 2 * TOOLS and hint.tokens <= TOKENS
+    tiny = [tool(f"t{n}") for n in range(60)]
+    assert len(write_hint(tiny, lambda each: Mark(False, False)).tools) <= MOST
     long = [
         tool(f"t{n}" * 10, "word " * 60, {f"argument_{n}_{m}": {"type": "string"} for m in range(8)}) for n in range(10)
     ]
@@ -53,6 +59,22 @@ def test_the_text_has_at_most_six_tools_and_300_tokens() -> None:
         hint = write_hint(each, lambda one: HIDDEN)
         assert hint.tools and hint.tokens <= TOKENS
         assert count([hint.text])[0] <= 1.1 * TOKENS
+
+
+def test_a_listed_tool_takes_a_name_alone_and_none_behind_the_first_six() -> None:
+    tools = [tool(f"t{n}", "Does it.", {"a": {"type": "string"}}, ["a"]) for n in range(9)]
+    listed = {each.id for each in (tools[1], tools[7])}
+    lines = write_hint(tools, lambda each: Mark(each.id in listed, True)).text.splitlines()
+    assert lines[2] == "- sky__t1 (listed)"
+    assert lines[-1] == "- also: sky__t6(a: string) (write), sky__t8(a: string) (write)"
+
+
+def test_a_tool_that_does_not_fit_makes_room_for_shorter_ones() -> None:
+    names = [f"argument_{n}" * 3 for n in range(8)]
+    wide = tool("wide", "", {name: {"type": "string"} for name in names}, names)
+    tools = [tool(f"t{n}", "word " * 20) for n in range(6)] + [wide, tool("last")]
+    named = write_hint(tools, lambda each: HIDDEN).tools
+    assert "sky__last" in named and "sky__wide" not in named
 
 
 def test_a_tool_without_room_for_its_words_keeps_its_name() -> None:
