@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import re
@@ -105,6 +106,61 @@ def test_the_image_runs_without_root_and_writes_to_its_volume_alone() -> None:
     written = re.findall(r"(?:HOME|FORETOOL_STORAGE|FORETOOL_SOCKETS)=(\S+)", last)
     assert len(written) == 3
     assert all(path.startswith("/data") for path in written)
+
+
+def test_the_entry_with_the_bundle_has_its_checksum_and_says_where_it_lies(tmp_path: Path) -> None:
+    bundle = tmp_path / "foretool.mcpb"
+    bundle.write_bytes(b"bundle")
+    command = [sys.executable, str(PACKAGING / "release.py"), "--entry", str(bundle)]
+    assert "wrote" in subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    written = json.loads((tmp_path / "server.json").read_text(encoding="utf-8"))
+    wheel, packed = written["packages"]
+    assert {**written, "packages": [wheel]} == read("server.json")
+    assert packed["fileSha256"] == hashlib.sha256(b"bundle").hexdigest()
+    assert packed["identifier"].endswith(f"/foretool/releases/download/v{written['version']}/foretool.mcpb")
+    assert (packed["registryType"], packed["transport"]) == ("mcpb", {"type": "stdio"})
+
+
+def test_the_formula_is_what_the_project_says(tmp_path: Path) -> None:
+    made = load("formula")
+    assert made.main(["--check"]) == 0, "stale; run python packaging/formula.py"
+    text = made.FORMULA.read_text(encoding="utf-8")
+    assert f"foretool-{read('server.json')['version']}.tar.gz" in text and made.NO_CHECKSUM in text
+    assert text.count("\n  end") == text.count("  def ") + text.count(" do\n")
+    sdist = tmp_path / "foretool.tar.gz"
+    sdist.write_bytes(b"sdist")
+    assert hashlib.sha256(b"sdist").hexdigest() in made.render(hashlib.sha256(b"sdist").hexdigest())
+    started = re.findall(r'bin/?"?/?foretool[" ,]+([a-z]+|--\w+)', text)
+    assert {each for each in started if not each.startswith("--")} <= set(COMMANDS)
+
+
+def test_a_formula_that_brew_would_refuse_is_not_made(tmp_path: Path) -> None:
+    (tmp_path / "foretool").mkdir()
+    shutil.copy(ROOT / "foretool" / "_version.py", tmp_path / "foretool")
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8").replace("fore-sees the tool", "fore-sees " * 20)
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match="expected 80 characters"):
+        load("formula").render(root=tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_image_builds_from_the_files_that_its_ignore_file_lets_in(tmp_path: Path) -> None:
+    lines = (PACKAGING / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    allowed = [line[1:] for line in lines if line.startswith("!")]
+    assert lines[0] == "*" and "pyproject.toml" in allowed
+    for name in allowed:
+        source, target = ROOT / name, tmp_path / "source" / name
+        target.parent.mkdir(exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target)
+    build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(tmp_path / "source")]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        assert {"foretool/server/cli.py", "foretool/retrieval/gate.json"} <= {*packed.namelist()}
 
 
 @pytest.mark.slow
