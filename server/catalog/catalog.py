@@ -293,6 +293,8 @@ class Catalog:
     def pins(self, patterns: Sequence[str] = ()) -> list[ToolId]:
         """Return the tools that are always listed: those that match their upstream's own `pin` by the upstream's name
         for them, and those that match `patterns` by exposed name."""
+        if not patterns and not self.overrides.pins_some and not any(each.entry.pin for each in self._entries.values()):
+            return []
         return [
             tool.id
             for tool in self.tools()

@@ -54,6 +54,11 @@ class Overrides:
         """Tell whether a tool of this server has a name of the user's."""
         return any(each.name for each in self.of(upstream).values())
 
+    @property
+    def pins_some(self) -> bool:
+        """Whether the user wrote of any tool that it is always listed."""
+        return any(entry.pin for tools in self._entries.values() for entry in tools.values())
+
     def pins(self, tool: Tool) -> bool:
         """Tell whether the user wrote that a tool is always listed."""
         entry = self.of(tool.upstream).get(tool.name)

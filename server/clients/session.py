@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from foretool.server.clients.exposure import View
+from foretool.server.clients.exposure import View, Why
 from foretool.storage.episodes import GAP_S, are_alike
 from foretool.storage.records import Cause, Discovery, Miss, Noticed, Policy, SessionRecord, Tool, ToolId
 
@@ -302,9 +302,13 @@ class Session:
         noticed: Noticed = "bridge" if via == "bridge" else "call"
         return self._miss(chat, name, at, noticed, "denied", change, turns=1)
 
-    def _hidden(self, tool: Tool, via: Via, at: float, found: _Found | None, chat: Conversation) -> Miss:
+    def _explain(self, tool: Tool) -> Why | None:
+        """Return why a tool is hidden, as far as the list that lacked it knows."""
         view = self._lacked.get(tool.id, self.view)
-        why = view.why_hidden(tool.id, tool.upstream) if view else None
+        return view.why_hidden(tool.id, tool.upstream) if view is not None else None
+
+    def _hidden(self, tool: Tool, via: Via, at: float, found: _Found | None, chat: Conversation) -> Miss:
+        why = self._explain(tool)
         noticed: Noticed = "discovery" if found else "bridge" if via == "bridge" else "call"
         cause, change = (why.cause, why.change) if why else ("unknown", "")
         if self.lists(tool.id) and tool.id not in self._grown_found:

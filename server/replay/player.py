@@ -21,6 +21,7 @@ from foretool.retrieval.list_rules import DEPTH
 from foretool.retrieval.ranking import Query
 from foretool.server.app import App
 from foretool.server.catalog import models
+from foretool.server.clients.exposure import Why
 from foretool.server.clients.policy_choice import RELIST_SHARE, RELISTERS, relist_share
 from foretool.server.clients.session import Conversation, Session
 from foretool.server.clients.tool_list import ToolList
@@ -62,8 +63,14 @@ class PlayedTask(Struct):
     read: int = 0
     """Tokens of the list, answers and hints, counted at each turn in which they stood before the model."""
     missed: tuple[ToolId, ...] = ()
-    causes: tuple[str, ...] = ()
-    """Of each miss, the tool and the cause."""
+    """The tool of each miss."""
+
+
+class PlayedSession(Session):
+    """A session whose misses have no cause: half of the time of a replay would go into finding it."""
+
+    def _explain(self, tool: Tool) -> Why | None:
+        return None
 
 
 class Seat:
@@ -72,7 +79,7 @@ class Seat:
     def __init__(self, app: App, task: RecordedTask, ends_at: float) -> None:
         record = task.session
         self.profile = app.live.profile(record.profile)
-        self.session: Session | None = Session(record)
+        self.session: Session | None = PlayedSession(record)
         self.ends_at = ends_at
         self.tools = ToolList(self, app.exposures, app.live)
         self.known: dict[str, set[ToolId]] = {}
@@ -223,7 +230,7 @@ class _Run:
         played.calls += 1
         tool = self._app.catalog.find(name)
         if tool is None or not self._reach.finds(tool):
-            self._note_unreachable(name, tool)
+            self._note_unreachable(name)
             return
         if not session.sees(tool.id):
             played.hidden += 1
@@ -232,7 +239,7 @@ class _Run:
         self._turn()
         via = "name" if session.sees(tool.id) else "bridge"
         misses, forward = session.call(tool, via, self._app.recorder.now(), self._chat)  # type: ignore[arg-type]
-        self._note_misses([(ToolId(each.tool), each.cause) for each in misses])
+        self._note_misses([ToolId(each.tool) for each in misses])
         self._player._record(
             session, tool.id, "ok", via=via, hidden=forward.hidden, arguments=arguments,
             discovery=forward.discovery, handle=self._chat.handle, misses=misses,
@@ -243,7 +250,7 @@ class _Run:
         """Count one turn of the model."""
         self._played.read += self.listed + self._said
 
-    def _note_unreachable(self, name: ToolId, tool: Tool | None) -> None:
+    def _note_unreachable(self, name: ToolId) -> None:
         """Count a call that nothing lets through: the client searches once, in vain."""
         self._played.unreachable += 1
         self._turn()
@@ -251,12 +258,11 @@ class _Run:
             self._known.add(name)
             self._played.discoveries += 1
             self._said += self._mean_answer()
-            self._note_misses([(name, "denied" if tool is not None else "unknown")])
+            self._note_misses([name])
 
-    def _note_misses(self, found: Sequence[tuple[ToolId, str]]) -> None:
-        self._played.misses += len(found)
-        self._played.missed += tuple(tool for tool, _ in found)
-        self._played.causes += tuple(cause for _, cause in found)
+    def _note_misses(self, tools: Sequence[ToolId]) -> None:
+        self._played.misses += len(tools)
+        self._played.missed += tuple(tools)
 
     def _search(self, wanted: Tool) -> None:
         played, app, session = self._played, self._app, self._session
