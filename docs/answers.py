@@ -39,6 +39,7 @@ from foretool.server.commands.tools import Inventory
 from foretool.server.config.codes import Code
 from foretool.server.diagnosis import Finding, Summary, UpstreamCheck
 from foretool.server.learning.run import Run
+from foretool.server.ledger.confusions import Confusion
 from foretool.server.ledger.review import Batch, Change
 from foretool.server.recording.costs import Costs
 from foretool.server.setup.installation import Installation
@@ -228,6 +229,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "explain": Explanation,
     "misses": Ledger,
     "misses show": MissDetails,
+    "confusions": list[Confusion],
     "replay": ReplayAnswer,
     "stats": StatsAnswer,
     "graph": list[Edge],

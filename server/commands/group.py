@@ -41,6 +41,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "search": "Show what discover_tools would answer to TASK, and why.",
         "explain": "Say why a search for TASK shows these tools and not another one.",
         "misses": "Show the tools that a client needed but could not see, and why.",
+        "confusions": "Show tools taken for each other, and what tells them apart.",
         "replay": "Say what other settings would have done to the tasks on record.",
         "page": "Show misses, tools and sessions in a browser; review changes.",
         "stats": "Show misses, discovery turns and tokens, by day and client.",

@@ -50,6 +50,7 @@ LINES: dict[str, Sequence[str]] = {
     "explain": ("explain", "weather in Paris", "--tool", "calc__add"),
     "misses": ("misses",),
     "misses show": ("misses", "show", "1"),
+    "confusions": ("confusions",),
     "replay": ("replay", "--since", "4000w", "--set", "list_tokens=100"),
     "stats": ("stats",),
     "graph": ("graph",),
@@ -96,6 +97,9 @@ def path(home: Path) -> Path:
         list_id = store.sessions.add_exposure(Exposure("s2", now - 8, "frozen", 1, (CALC,), 30, "list"))
         call = Call("s2", now - 7, WEATHER, "sky", "bridge", True, "ok", 1.0, True, "")
         store.calls.record([call], [replace(MISS, session="s2", at=now - 7, tool=WEATHER, exposure=list_id, call=1)])
+        failed = replace(call, tool=CALC, outcome="tool_error")
+        for ago in (6, 4):  # twice called in vain before the other one
+            store.calls.record([replace(failed, at=now - ago), replace(call, at=now - ago + 1)])
         store.flows.add({(CALC, WEATHER, "sum", "days"): 3}, now)
         store.artifacts.add("dtdr", b"one", {"new": {"mrr": 0.5}}, promote=True, at=1.0)
         store.artifacts.add("dtdr", b"two", {"new": {"mrr": 0.6}}, promote=True, at=2.0)
