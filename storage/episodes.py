@@ -12,6 +12,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
+from math import inf
 from typing import Final
 
 from msgspec.structs import replace
@@ -33,11 +34,29 @@ LONGEST: Final = 64
 _WORD = re.compile(r"\w+")
 
 
-def read_episodes(store: Store, now: float) -> list[Episode]:
-    """Return the episodes in the log, the oldest first; `now` decides which conversations may still continue."""
-    prompts = [each for each in reversed(store.tasks.prompts()) if each.text]
-    events = [*store.calls.events(MOST_CALLS), *store.discoveries.events()]
-    return cut_log(events, prompts, store.sessions.ended(), now)
+def read_episodes(store: Store, now: float, most_calls: int = MOST_CALLS) -> list[Episode]:
+    """Return the episodes of the latest calls, the oldest first; `now` decides which conversations may still continue.
+
+    With more calls on record than `most_calls`, what was asked for before the first of them is left out too.
+    """
+    calls = store.calls.events(most_calls)
+    since = min((each.at for each in calls), default=0.0) - PROMPT_S if len(calls) >= most_calls else 0.0
+    return _episodes(store, now, calls, since, inf, most_calls)
+
+
+def read_episodes_between(store: Store, now: float, first: int, last: int) -> list[Episode]:
+    """Return the episodes of the calls from one id to another; the first and the last of them may be cut."""
+    calls = store.calls.events_between(first, last)
+    if not calls:
+        return []
+    since, until = min(each.at for each in calls) - PROMPT_S, max(each.at for each in calls)
+    return _episodes(store, now, calls, since, until, len(calls))
+
+
+def _episodes(store: Store, now: float, calls: Sequence[Event], since: float, until: float, most: int) -> list[Episode]:
+    prompts = [each for each in reversed(store.tasks.prompts(since, most, until)) if each.text]
+    events = [*calls, *store.discoveries.events(since, until, most)]
+    return cut_log(events, prompts, store.sessions.ended({each.session for each in events}), now)
 
 
 def cut_log(events: list[Event], prompts: Sequence[Prompt], ended: Collection[str], now: float) -> list[Episode]:

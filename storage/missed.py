@@ -12,7 +12,7 @@ from typing import Final
 from foretool.storage.records import MissedNeed, ToolId
 from foretool.storage.stores import Store
 
-MOST: Final = 20_000
+MOST: Final = 2_000
 """How many misses are read, the latest ones."""
 SHOWN: Final = 5
 """How many tools that stood above the needed one are kept."""

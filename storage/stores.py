@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -91,6 +92,16 @@ class CallStore(Protocol):
     def events(self, limit: int) -> list[Event]:
         """Return the latest calls as events, the oldest first."""
 
+    def first_of_latest(self, limit: int) -> int:
+        """Return the id of the oldest of the latest `limit` calls; 0 if there is none."""
+
+    def latest_of(self, tools: Collection[ToolId], each: int, before: int, most: int) -> list[int]:
+        """Return the ids of the latest calls of these tools, the newest first: `each` of a tool that are older than the
+        call `before`, as far as they are found among the `most` calls before it."""
+
+    def events_between(self, first: int, last: int) -> list[Event]:
+        """Return the calls from one id to another as events, the oldest first."""
+
     def miss(self, id: int) -> Miss | None: ...
     def misses(self, since: float = 0.0, limit: int = -1) -> list[Miss]: ...
 
@@ -120,7 +131,9 @@ class SessionStore(Protocol):
     def end(self, key: str, at: float) -> None: ...
     def get(self, key: str) -> SessionRecord | None: ...
     def recent(self, limit: int = -1) -> list[SessionRecord]: ...
-    def ended(self) -> set[str]: ...
+    def ended(self, keys: Collection[str]) -> set[str]:
+        """Return those of these sessions that have ended."""
+
     def first_at(self) -> float | None: ...
     def add_exposure(self, exposure: Exposure) -> int: ...
     def exposure(self, id: int) -> Exposure | None: ...
@@ -209,8 +222,8 @@ class DiscoveryStore(Protocol):
     def of_session(self, session: str, since: float, until: float) -> list[Discovery]:
         """Return the discoveries of a session in a time, the oldest first."""
 
-    def events(self) -> list[Event]:
-        """Return the discoveries that have a task as events, the oldest first."""
+    def events(self, since: float = 0.0, until: float = inf, limit: int = -1) -> list[Event]:
+        """Return the latest discoveries of a time that have a task as events, the oldest first."""
 
     def answered(self, limit: int) -> list[Discovery]:
         """Return the latest discoveries that searched by task and found something, the newest first."""
@@ -232,7 +245,7 @@ class TaskStore(Protocol):
         """Return the `limit` latest of them, fewer if the same ones come all the time; fast however long the log is."""
 
     def add_prompt(self, prompt: Prompt) -> int: ...
-    def prompts(self, since: float = 0.0, limit: int = -1) -> list[Prompt]: ...
+    def prompts(self, since: float = 0.0, limit: int = -1, until: float = inf) -> list[Prompt]: ...
     def add_step(self, step: StepRecord) -> int: ...
     def steps(self) -> list[StepRecord]: ...
 
@@ -453,6 +466,11 @@ class ArtifactStore(Protocol):
 
     def demonstrations(self) -> list[Episode]:
         """Return the imported episodes, in the order of their import."""
+
+    def latest_demonstrations(self) -> Iterator[Episode]:
+        """Yield the imported episodes, the one imported last first."""
+
+    def count_demonstrations(self) -> int: ...
 
 
 class Store(AbstractContextManager["Store"], Protocol):

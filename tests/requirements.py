@@ -403,6 +403,9 @@ MANIFEST: Final[dict[str, Promise]] = {
         "docs/learning.md", "a likely hidden tool is named after a call; listed tools answer verbatim"
     ),
     "learn:schedule": Promise("docs/learning.md", "serve learns on a schedule, in a process of its own"),
+    "learn:bounded": Promise(
+        "docs/learning.md", "a run reads the latest tasks and some of each rare tool, however long the log"
+    ),
     "learn:ended": Promise("docs/learning.md", "a run that is ended at any moment is continued, and locks nobody out"),
     "learn:one": Promise("docs/learning.md", "one process learns from a storage file at a time"),
     "learn:detection": Promise("docs/learning.md", "a task that needs no tool is told apart, and the gate says none"),

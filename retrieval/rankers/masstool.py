@@ -406,6 +406,15 @@ def height(shares: Floats) -> Floats:
     return found
 
 
+def read_header(model: bytes) -> Header:
+    """Decode what a model says of itself. Raises `ModelError`."""
+    told, _ = unpack(model, NAME, VERSION)
+    try:
+        return convert(told, Header)
+    except ValueError as error:
+        raise ModelError(f"{NAME}: a model without all its parts ({error})") from error
+
+
 def dumps(header: Header, arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Encode a model for `MassTool.loads`."""
     return pack(NAME, VERSION, to_builtins(header), arrays)

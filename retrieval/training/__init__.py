@@ -46,6 +46,11 @@ class Material(Struct, frozen=True):
     """Which words led to which hidden tool, the oldest first."""
     open_scorer: Callable[[], ContinuationScorer | None] | None = None
     """Opens the language model that scores calls, None if there is none; raises `continuation.ScorerError`."""
+    earlier: bytes = b""
+    """A model that this method has trained on an earlier part of the same tasks, with the same encoders. How it weighs
+    its parts is taken over instead of being fitted once more; b"" without one."""
+    is_trial: bool = False
+    """Whether the model is only replayed. It may then be smaller than one that serves."""
     seed: int = 7
 
 

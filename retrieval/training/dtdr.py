@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -17,10 +18,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from foretool.retrieval.model_format import Floats
+from foretool.retrieval.model_format import Floats, ModelError
 from foretool.retrieval.rankers.dtdr import Dtdr
 from foretool.retrieval.rankers.dtdr_model import METHOD as NAME
-from foretool.retrieval.rankers.dtdr_model import MOST_HISTORY, PARTS, Calls, Model, Network, history_rows, rows_of
+from foretool.retrieval.rankers.dtdr_model import (
+    MOST_HISTORY,
+    PARTS,
+    Calls,
+    Model,
+    Network,
+    history_rows,
+    read_model,
+    rows_of,
+)
 from foretool.retrieval.training import Material, Method, Progress, TooLittle
 from foretool.retrieval.training.demonstrations import (
     Demonstration,
@@ -31,7 +41,7 @@ from foretool.retrieval.training.demonstrations import (
 )
 from foretool.retrieval.training.linear_maps import fit_lsa, fit_next_text
 from foretool.retrieval.training.optimizers import Doubles, log_softmax, minimize
-from foretool.retrieval.training.perceptron import Draw, NetworkPlan, Samples, fit_network, padded
+from foretool.retrieval.training.perceptron import NONE, Draw, NetworkPlan, Samples, fit_network, padded
 
 MINIMUM = 20
 FEWEST = 10
@@ -40,7 +50,7 @@ MOST_REMEMBERED = 4_000
 """Past tasks that are kept for lookup, the latest ones."""
 LENS = 128
 """Numbers by which past tasks are compared; fewer make the lookup faster."""
-MOST_SCORES = 1_000_000
+MOST_SCORES = 250_000
 """Steps times tools that the listwise layer is fitted on, with and without task, with and without new tools each."""
 MOST_WEIGHTS = 1_000_000
 """Weights of the layer over all classes, for all networks, so that a prediction takes about a millisecond."""
@@ -48,6 +58,8 @@ FEWEST_HIDDEN = 32
 FEW = 1_500
 """With fewer demonstrations each is held out once, in folds; with more, one fold is enough."""
 FOLDS = 5
+MANY, ENOUGH_FOLDS = 200, 2
+"""With `MANY` demonstrations, so many of the folds suffice."""
 ORDERS = 8
 """Different walks through the demonstrations, each in orders that their dependencies allow; drawing a walk takes as
 long as learning from it."""
@@ -66,10 +78,12 @@ are used much and little both have their share."""
 class Recipe(Struct, frozen=True):
     """Every choice of the training, made on splits of the train files."""
 
-    networks: int = 5
+    networks: int = 3
+    trial_networks: int = 2
+    """In a model that is only replayed."""
     plan: NetworkPlan = NetworkPlan(hidden=256, batch=64, decay=0.1)
     """Its epochs are replaced by as many as `steps` take."""
-    steps: int = 2_600
+    steps: int = 1_600
     """Batches that a network is fitted on, within `epochs`; half as many if it only judges a fold."""
     epochs: tuple[int, int] = (8, 200)
     """Fewest and most."""
@@ -92,10 +106,22 @@ class Trainer:
         given = training_set_of(material)
         if len(given.demonstrations) < MINIMUM:
             raise TooLittle(f"{NAME}: {len(given.demonstrations)} episodes with calls; it takes {MINIMUM}")
-        return self.model(given, tool_vectors_of(material), material.seed, progress).dumps()
+        trainer = self
+        if material.is_trial:
+            trainer = Trainer(replace(self.recipe, networks=self.recipe.trial_networks))
+        earlier = None
+        with suppress(ModelError):  # another version of foretool has written it
+            earlier = read_model(material.earlier) if material.earlier else None
+        return trainer.model(given, tool_vectors_of(material), material.seed, progress, earlier).dumps()
 
-    def model(self, given: TrainingSet, catalog: ToolVectors, seed: int, progress: Progress) -> Model:
-        """Return the model that `train` packs."""
+    def model(
+        self, given: TrainingSet, catalog: ToolVectors, seed: int, progress: Progress, earlier: Model | None = None
+    ) -> Model:
+        """Return the model that `train` packs; it weighs its parts as `earlier` does, if that is given."""
+        if earlier is not None:
+            whole = given.part(range(len(given.demonstrations)))
+            model = self.fit(whole, catalog, seed, lambda share: progress("training", share))
+            return replace(model, asked=earlier.asked, unasked=earlier.unasked)
         folds = list(_folds(len(given.demonstrations), seed))
         rounds = 2 * len(folds) + 2 * self.recipe.networks
         steps: dict[tuple[bool, bool], list[ListwiseStep]] = {
@@ -221,7 +247,7 @@ def samples(given: TrainingSet, said: Floats, draw: Draw) -> Samples:
             tasks.append(number if vector.any() else -1)
             rows.append(history_rows(step.history, classes))
             targets.append(step.acceptable)
-    return Samples(np.asarray(tasks), padded(rows, rows_of(classes)), spread_targets(targets, classes + 1))
+    return Samples(np.asarray(tasks), padded(rows, rows_of(classes)), padded(targets, NONE))
 
 
 def spread_targets(targets: Sequence[tuple[int, ...]], classes: int) -> Floats:
@@ -269,7 +295,7 @@ def _folds(size: int, seed: int) -> Iterator[tuple[list[int], list[int]]]:
     """Yield the places to learn from and the places to judge by."""
     order = np.random.default_rng(seed).permutation(size)
     parts = np.array_split(order, FOLDS)
-    for fold in parts if size < FEW else parts[:1]:
+    for fold in parts[: FOLDS if size < MANY else ENOUGH_FOLDS if size < FEW else 1]:
         held = set(fold.tolist())
         yield [place for place in range(size) if place not in held], sorted(held)
 

@@ -7,10 +7,11 @@ anything was learned or used. So learning does not pay for fewer hidden calls wi
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from statistics import fmean
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -29,10 +30,10 @@ from foretool.retrieval.list_rules import (
 )
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModels
-from foretool.retrieval.ranking import Query, Ranking
+from foretool.retrieval.ranking import Query, Ranked, Ranking
 from foretool.retrieval.tokens import fill_budget
 from foretool.retrieval.training.optimizers import Doubles, logistic_regression
-from foretool.retrieval.training.replay import query_after
+from foretool.retrieval.training.replay import LONGEST, query_after
 from foretool.storage.records import Episode, ToolId, Usage
 
 PRIOR: Final = (-0.289, 0.247, -0.606, 0.59, 0.321, 0.226, 0.168, -2.346)
@@ -68,6 +69,15 @@ class ListCost(Struct, frozen=True):
         return self.tokens + price * self.discoveries
 
 
+class Answer(NamedTuple):
+    """What a search finds."""
+
+    ranked: tuple[Ranked, ...]
+    shown: tuple[Ranked, ...]
+    """The tools that the answer names."""
+    is_sure: bool
+
+
 class Segment:
     """Consecutive later tasks, and the ranking as it was before any of them."""
 
@@ -90,6 +100,7 @@ class Segment:
         self.has_models = experience is not None
         self._upstream_of, self._usage, self._prompted = upstream_of, usage, prompted
         self._found: dict[tuple[str, tuple[ToolId, ...]], Ranking] = {}
+        self._judged: dict[tuple[str, tuple[ToolId, ...]], Answer] = {}
         self._next: dict[tuple[str, tuple[ToolId, ...]], Prediction] = {}
 
     def part(self, first: int) -> Segment:
@@ -99,7 +110,7 @@ class Segment:
         return other
 
     def calls(self, episode: Episode) -> list[ToolId]:
-        return [tool for tool in episode.calls if tool in self._upstream_of]
+        return [tool for tool in episode.calls[:LONGEST] if tool in self._upstream_of]
 
     def is_prompted(self, episode: Episode) -> bool:
         return episode.tasks[0] in self._prompted
@@ -111,6 +122,15 @@ class Segment:
             self._pipeline.learned = self._experience
             self._found[key] = self._pipeline.rank(self.query(episode, history), self._usage, DEPTH)
         return self._found[key]
+
+    def answer(self, episode: Episode, history: tuple[ToolId, ...] = ()) -> Answer:
+        """Return the answer to the words of a task after these calls."""
+        key = (episode.tasks[0], history)
+        if key not in self._judged:
+            ranking = self.found(episode, history)
+            judged = judge(ranking)
+            self._judged[key] = Answer(ranking.ranked, ranking.ranked[: judged.k], judged.level in SURE)
+        return self._judged[key]
 
     def after(self, lines: tuple[str, ...], history: tuple[ToolId, ...]) -> Prediction:
         """Return the prediction of the next call; `lines` are what the proxy knows of the task by then."""
@@ -143,7 +163,7 @@ def fit(rows: Doubles, needed: Doubles) -> Doubles:
     return logistic_regression(rows, needed, np.ones(len(needed)), RIDGE, np.asarray(PRIOR))
 
 
-def play(segments: Sequence[Segment], rule: Rule, tokens: Tokens, budget: int, base: int) -> list[ListCost]:
+def play(segments: Sequence[Segment], rule: Rule | _Priced, tokens: Tokens, budget: int, base: int) -> list[ListCost]:
     """Play every task under one rule. `budget`: tokens of a list without our own; `base`: what it begins with."""
     found: list[ListCost] = []
     for segment in segments:
@@ -153,7 +173,7 @@ def play(segments: Sequence[Segment], rule: Rule, tokens: Tokens, budget: int, b
 
 
 def _played(
-    segment: Segment, episode: Episode, rule: Rule, tokens: Tokens, budget: int, listed: Sequence[ToolId]
+    segment: Segment, episode: Episode, rule: Rule | _Priced, tokens: Tokens, budget: int, listed: Sequence[ToolId]
 ) -> ListCost:
     shown = set(listed)
     left = budget - sum(map(tokens, listed))
@@ -169,20 +189,19 @@ def _played(
         left -= sum(map(tokens, added))
 
     if segment.is_prompted(episode):
-        query, ranking = segment.query(episode, ()), segment.found(episode)
-        lines = query.lines
-        grow(rule.for_prompt(ranking.ranked, judge(ranking).level in SURE, tokens))
+        answer = segment.answer(episode)
+        lines = segment.query(episode, ()).lines
+        grow(rule.for_prompt(answer.ranked, answer.is_sure, tokens))
     calls = segment.calls(episode)
     for tool in calls:
         if tool not in shown:
             hidden += 1
             if tool not in known:
                 discoveries += 1
-                query, ranking = segment.query(episode, history), segment.found(episode, history)
-                lines, judged = query.lines, judge(ranking)
-                answer = ranking.ranked[: judged.k]
-                known.update(each.tool for each in answer)
-                grow(rule.for_discovery(answer, judged.level in SURE, tokens))
+                answer = segment.answer(episode, history)
+                lines = segment.query(episode, history).lines
+                known.update(each.tool for each in answer.shown)
+                grow(rule.for_discovery(answer.shown, answer.is_sure, tokens))
         history = history if history[-1:] == (tool,) else (*history, tool)
         said = segment.after(lines, history)
         hidden_next = {tool: chance for tool, chance in said.chances.items() if tool not in shown}
@@ -208,21 +227,48 @@ def fit_growth(segments: Sequence[Segment], tokens: Tokens, *, budget: int, own:
     """Return the growth that costs least (`ListCost.cost`) among those whose lists take at most the allowed tokens in
     the mean; None if there is no such growth. `own`: tokens of our own tools, which the others leave out."""
     weights = fit_weights(segments)
+    chances: dict[int, list[tuple[ToolId, float]]] = {}
     best: tuple[float, Growth] | None = None
     for share in BASES:
         base = int(share * (budget + own)) - own if share else 0
         if base < 0:
             continue
-        for price in PRICES:
-            growth = Growth(weights, price, base)
-            costs = play(segments, growth, tokens, budget, base)
-            if fmean(each.tokens for each in costs) <= allowed:
-                cost = fmean(each.cost() for each in costs)
-                if best is None or cost < best[0]:
-                    best = cost, growth
-                # A lower price gives shorter lists and more discoveries, which cost more than the lists save.
-                break
+
+        def costs_at(price: float, base: int = base) -> list[ListCost]:
+            rule = _Priced(Growth(weights, price, base), chances)
+            return play(segments, rule, tokens, budget, base)
+
+        # A lower price gives shorter lists and more discoveries, which cost more than the lists save. So the highest
+        # price whose lists are short enough is the best one.
+        place = bisect_left(PRICES, True, key=lambda price: _mean_tokens(costs_at(price)) <= allowed)
+        if place < len(PRICES):
+            cost = fmean(each.cost() for each in costs_at(PRICES[place]))
+            if best is None or cost < best[0]:
+                best = cost, Growth(weights, PRICES[place], base)
     return best[1] if best else None
+
+
+def _mean_tokens(costs: Sequence[ListCost]) -> float:
+    return fmean(each.tokens for each in costs)
+
+
+class _Priced:
+    """A growth that remembers what it makes of each ranking: the same ones are asked at every price."""
+
+    def __init__(self, growth: Growth, chances: dict[int, list[tuple[ToolId, float]]]) -> None:
+        """`chances`: by the id of a ranking's tools, which a segment keeps for as long as it lives."""
+        self._growth, self._chances = growth, chances
+        self.for_next = growth.for_next
+
+    def for_prompt(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]:
+        found = self._chances.get(id(ranked))
+        if found is None:
+            best = ranked[:DEPTH]
+            pairs = zip((each.tool for each in best), self._growth.chances(best), strict=True)
+            found = self._chances[id(ranked)] = sorted(pairs, key=lambda pair: pair[1], reverse=True)
+        return [tool for tool, chance in found if chance * self._growth.price >= tokens(tool)]
+
+    for_discovery = for_prompt
 
 
 class Gain(Struct, frozen=True):

@@ -7,14 +7,15 @@ Then all tasks are learned.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretool.retrieval.encoders.base import unit
-from foretool.retrieval.model_format import Floats
-from foretool.retrieval.rankers.masstool import Header, Ints, Sparse, Trust, dumps, grams, weighted
+from foretool.retrieval.model_format import Floats, ModelError
+from foretool.retrieval.rankers.masstool import Header, Ints, Sparse, Trust, dumps, grams, read_header, weighted
 from foretool.retrieval.training import Material, Method, Progress, TooLittle, masstool_tuned
 from foretool.retrieval.training.masstool_head import (
     EVEN,
@@ -47,6 +48,8 @@ MOST: Final = 40_000
 """Tasks learned from, the newest."""
 READERS, LISTENERS = 3, 1
 """Heads of words and sentence vector, whose mean logits serve, and heads of words alone, for tasks without a vector."""
+ALONE: Final = 2
+"""Heads without an encoder."""
 KEPT_BACK: Final = 0.15
 FEW: Final = 600
 """With fewer tasks each is kept back once, in `FOLDS` turns."""
@@ -131,13 +134,18 @@ class _Training:
         count = len(golds)
         tasks = Tasks(stack_rows(rows[:count]), vectors[:count], golds, len(names))
         known = find_classes(golds)
-        mix, read, unread = self._weigh(tasks, known)
-        seen = [*[tasks] * READERS, *[tasks.without_vectors()] * LISTENERS] if mix > 0 else []
+        earlier = None
+        with suppress(ModelError):  # another version of foretool has written it
+            earlier = read_header(self.material.earlier) if self.material.earlier else None
+        mix, read, unread = (
+            (earlier.mix, earlier.read, earlier.unread) if earlier is not None else self._weigh(tasks, known)
+        )
+        seen = self._heads(tasks) if mix > 0 else []
         heads = [
             self._fit_head(one, known, np.arange(count), place, 0.5 + 0.48 * place / len(seen), 0.48 / len(seen))
             for place, one in enumerate(seen)
         ]
-        stage = self._tune_encoder(texts[:count], known) if mix > 0 else {}
+        stage = self._tune_encoder(texts[:count], known) if mix > 0 and not self.material.is_trial else {}
         detects = len(self.without) >= LEAST_WITHOUT
         detect = np.zeros(vectors.shape[1] + len(hashes) + 1, np.float32)
         if detects:
@@ -161,6 +169,13 @@ class _Training:
             "detect": detect.astype(np.float16),
         }
         return dumps(header, found | _pack(tasks, known, heads) | stage)
+
+    def _heads(self, tasks: Tasks) -> list[Tasks]:
+        """Return what each head reads."""
+        trial = self.material.is_trial
+        if not tasks.vectors.shape[1]:
+            return [tasks] * (1 if trial else ALONE)
+        return [*[tasks] * (1 if trial else READERS), *[tasks.without_vectors()] * LISTENERS]
 
     def _tune_encoder(self, texts: Sequence[str], known: Classes) -> dict[str, NDArray[Any]]:
         """Return the encoder fine-tuned on these tasks and a head on it; {} with too few tasks or nothing that trains
@@ -200,6 +215,9 @@ class _Training:
             begun = 0.2 + 2 * each * place
             reader = self._fit_head(tasks, known, others, 0, begun, each)
             read.append(judge_held_back(tasks, known, [reader], rows, others))
+            if not tasks.vectors.shape[1]:
+                unread.append(read[-1])
+                continue
             listener = self._fit_head(blind, known, others, 0, begun + each, each)
             unread.append(judge_held_back(blind, known, [listener], rows, others))
         if all(each.strange.all() for each in read):

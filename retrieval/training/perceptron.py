@@ -18,6 +18,7 @@ from foretool.retrieval.score_sum import softmax
 from foretool.retrieval.training.optimizers import Adam, RowAdam
 
 Ints = NDArray[np.int64]
+NONE = -1
 Draw = np.random.Generator
 
 
@@ -46,8 +47,8 @@ class Samples(Struct, frozen=True):
     """Row of the task's vector, -1 for none."""
     rows: Ints
     """(samples, most): rows of the history's weights, filled up with the number of rows."""
-    targets: Floats
-    """(samples, classes), each row adding up to 1."""
+    targets: Ints
+    """(samples, most): the acceptable classes, which share the probability evenly, filled up with `NONE`."""
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -118,7 +119,9 @@ def gradients(
         mask *= _draw_mask(hidden.shape, plan.dropout, draw)
     hidden *= mask
     error = softmax(hidden @ weights.out + weights.out_bias)
-    error -= drawn.targets[places]
+    targets = drawn.targets[places]
+    row, column = (targets != NONE).nonzero()
+    error[row, targets[row, column]] -= (1 / (targets != NONE).sum(1, dtype=np.float32))[row]
     error /= len(places)
     back = (error @ weights.out.T) * mask
     gradients = {
@@ -140,8 +143,9 @@ def _gather(history: Floats, rows: Ints) -> tuple[Floats, Ints, Floats]:
     """Return the sum of each sample's rows, the rows that occur, and how often each sample has each (samples,
     occurring)."""
     used, where = np.unique(rows, return_inverse=True)
-    spread = np.zeros((len(rows), len(used)), np.float32)
-    np.add.at(spread, (np.arange(len(rows))[:, None], where.reshape(rows.shape)), np.float32(1))
+    places = np.arange(len(rows))[:, None] * len(used) + where.reshape(rows.shape)
+    spread = np.bincount(places.ravel(), minlength=len(rows) * len(used)).astype(np.float32)
+    spread = spread.reshape(len(rows), len(used))
     if len(used) and used[-1] == len(history):  # the filler
         used, spread = used[:-1], spread[:, :-1]
     return spread @ history[used], used, spread

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from foretool.retrieval.evaluation import paired_difference
 from foretool.retrieval.model_format import Floats
@@ -28,15 +29,21 @@ from foretool.storage.records import Episode, ToolId, Usage
 
 DEPTH: Final = 10
 """A tool of a lower rank counts as not found."""
+LONGEST: Final = 20
+"""Calls of one episode that are replayed, from its start."""
 SERVERS: Final = 3
 """The number of upstreams called last that count as in use."""
 PRIOR_STEPS: Final = 40.0
 """The number of steps that the shipped weights are worth."""
+MOST_TOOLS: Final = 400
+"""Tools of one step that factors are fitted on, those of the highest scores; no other weighs in the softmax."""
 SHARPNESSES: Final = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
 ROUNDS: Final = 400
 RATE: Final = 0.05
 LEFT_OUT: Final = frozenset({"line", "graph", "new"})
 """Parts that follow from others, and so are not fitted."""
+
+Places = NDArray[np.int64]
 
 
 class StepRanks(Struct, frozen=True):
@@ -101,7 +108,7 @@ def query_after(task: str, history: tuple[ToolId, ...], upstream_of: Mapping[Too
 def steps(episode: Episode, upstream_of: Mapping[ToolId, str]) -> Iterator[tuple[Query, ToolId]]:
     """Yield the query before each call, and the called tool; a tool that is gone is only part of the history."""
     task = episode.tasks[0] if episode.tasks else ""
-    for place, tool in enumerate(episode.calls):
+    for place, tool in enumerate(episode.calls[:LONGEST]):
         if tool in upstream_of:
             yield query_after(task, episode.calls[:place], upstream_of), tool
 
@@ -145,7 +152,7 @@ class ScoredStep(Struct, frozen=True):
 
     episode: int
     parts: dict[str, Floats]
-    """(tools,) each, of the tools that exist."""
+    """(tools,) each, of the best tools that exist and the called one."""
     called: int
     """The place of the called tool among them."""
 
@@ -163,8 +170,16 @@ def score_parts(
             slot = pipeline.corpus.slot_of.get(tool)
             if parts and slot is not None:
                 live = np.asarray([each is not None for each in pipeline.corpus.ids], np.bool_)
-                kept = {name: part[live] for name, part in parts.items() if name not in LEFT_OUT}
-                yield ScoredStep(number, kept, int(live[:slot].sum()))
+                fitted = {name: part for name, part in parts.items() if name not in LEFT_OUT}
+                best = np.flatnonzero(live)
+                if len(best) > MOST_TOOLS:
+                    order = np.argsort(-np.sum(list(fitted.values()), axis=0)[best], kind="stable")
+                    best = best[order[:MOST_TOOLS]]
+                    if slot not in best:
+                        best[-1] = slot
+                    best.sort()
+                kept = {name: part[best] for name, part in fitted.items()}
+                yield ScoredStep(number, kept, int(np.searchsorted(best, slot)))
 
 
 def fit_factors(found: Sequence[ScoredStep]) -> dict[str, float]:
@@ -172,11 +187,9 @@ def fit_factors(found: Sequence[ScoredStep]) -> dict[str, float]:
     names = sorted({name for each in found for name in each.parts})
     if not names:
         return {}
-    held = []  # (parts, tools) of each step
-    for each in found:
-        nothing = np.zeros_like(next(iter(each.parts.values())))
-        held.append(np.stack([each.parts.get(name, nothing) for name in names]))
-    called = [each.called for each in found]
+    nothing = np.zeros_like(next(iter(found[0].parts.values())))
+    held = np.stack([[each.parts.get(name, nothing) for name in names] for each in found])  # (steps, parts, tools)
+    called = np.asarray([each.called for each in found])
     factors = np.ones(len(names))
     sharpness = min(SHARPNESSES, key=lambda each: _loss(held, called, factors, each))
     adam = Adam(factors)
@@ -188,20 +201,18 @@ def fit_factors(found: Sequence[ScoredStep]) -> dict[str, float]:
     return {name: round(float(factor), 3) for name, factor in zip(names, factors, strict=True)}
 
 
-def _loss(held: Sequence[Floats], called: Sequence[int], factors: Doubles, sharpness: float) -> float:
-    """Return the mean loss over steps, without the prior."""
-    pairs = zip(held, called, strict=True)
-    return -sum(float(log_softmax(sharpness * (factors @ parts))[place]) for parts, place in pairs) / len(held)
+def _loss(held: Floats, called: Places, factors: Doubles, sharpness: float) -> float:
+    """Return the mean loss over steps, without the prior; `held` (steps, parts, tools), `called` (steps,)."""
+    shares = log_softmax(sharpness * (factors @ held))
+    return -float(shares[np.arange(len(called)), called].mean())
 
 
-def _gradient(held: Sequence[Floats], called: Sequence[int], factors: Doubles, sharpness: float) -> Doubles:
+def _gradient(held: Floats, called: Places, factors: Doubles, sharpness: float) -> Doubles:
     """Return the mean gradient over steps, (factors,)."""
-    total = np.zeros(len(factors))
-    for parts, place in zip(held, called, strict=True):
-        chances = np.exp(log_softmax(sharpness * (factors @ parts)))
-        chances[place] -= 1.0
-        total += sharpness * (parts @ chances)
-    return total / len(held)
+    chances = np.exp(log_softmax(sharpness * (factors @ held)))
+    chances[np.arange(len(called)), called] -= 1.0
+    found: Doubles = sharpness * np.einsum("spt,st->p", held, chances, optimize=True) / len(held)
+    return found
 
 
 def rank_called(found: Sequence[ScoredStep], factors: Mapping[str, float]) -> list[StepRanks]:

@@ -70,9 +70,24 @@ class ListGrowth:
 
     def segment(self, served: Mapping[str, LearnedModel], first: int, last: int) -> Segment:
         """Return the tasks from one place to another with these models, and lists as they were before."""
-        factors = Factors(self.results.encoders, dict(factors_in_use(self.results.artifacts)))
+        factors = factors_in_use(self.results.artifacts)
+        key = (first, last, *sorted((kind, id(model)) for kind, model in served.items()), *sorted(factors.items()))
+        if key not in self._kept:
+            # The models are kept too, so that no other model gets the id of one of them.
+            self._kept[key] = dict(served), self._make_segment(served, factors, first, last)
+        return self._kept[key][1]
+
+    @cached_property
+    def _kept(self) -> dict[tuple[object, ...], tuple[object, Segment]]:
+        """The tasks with each set of models, which remember what was found for them."""
+        return {}
+
+    def _make_segment(
+        self, served: Mapping[str, LearnedModel], factors: Mapping[str, float], first: int, last: int
+    ) -> Segment:
+        learned = LearnedModels(served, Factors(self.results.encoders, dict(factors))) if served else None
         return Segment(
-            self.replay.pipeline({}), LearnedModels(served, factors) if served else None,
+            self.replay.pipeline({}), learned,
             self.timeline.episodes[first:last], self.replay.upstream_of, prompted=self.prompted,
             usage=self.timeline.usage_before(first), order=self.prior.order(self.timeline.calls(0, first)),
         )  # fmt: skip

@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
+
 from foretool.retrieval.training import TooLittle
 from foretool.retrieval.training.replay import Comparison, StepRanks, compare
 from foretool.server.catalog import models
 from foretool.server.learning.checkpoints import TRIALS, Checkpoints, TrialModel
 from foretool.server.learning.replay import Replay, describe_gain, describe_no_gain
-from foretool.server.learning.results import MethodResult, Results, Say
+from foretool.server.learning.results import WEIGHED, MethodResult, Results, Say
 from foretool.server.learning.timeline import KnownModels, Timeline
 from foretool.storage.records import Artifact
 
@@ -52,17 +54,23 @@ class MethodPromotion:
         parts = self.timeline.parts_to_replay(old)
         if not parts:
             return trial.skip(self.timeline.describe_too_few(kind, old))
+        known, weighed = self.results.to_continue(kind, old)
         try:
-            found = self._judge(kind, method, parts, say)
+            found = self._judge(kind, method, parts, say, known)
             report: dict[str, Any] = {"lists": found.lists.report()} if found.lists else {}
             report |= found.ranks.report()
             if not _is_promoted(found, old):
                 return trial.keep(describe_no_gain(found.ranks, kind, old), report)
-            data = method.train(self.material(len(self.timeline)), lambda what, share: say(kind, what, share))
+            whole = replace(self.material(len(self.timeline)), earlier=found.trained[-1][1] if found.trained else b"")
+            data = method.train(whole, lambda what, share: say(kind, what, share))
         except TooLittle as error:
             return trial.skip(str(error))
         self.remember(kind, found.trained)
-        report |= {"bytes": len(data), TRIALS: self.checkpoints.keep(kind, found.trained)}
+        report |= {
+            "bytes": len(data),
+            WEIGHED: weighed or len(self.timeline),
+            TRIALS: self.checkpoints.keep(kind, found.trained),
+        }
         return trial.promote(data, describe_gain(found.ranks), report)
 
     def remember(self, kind: str, trained: Sequence[TrialModel]) -> None:
@@ -70,15 +78,19 @@ class MethodPromotion:
         for place, data in trained:
             self.known.add(kind, place, models.open_model(kind, data))
 
-    def _judge(self, kind: str, method: Method, parts: Sequence[tuple[int, int]], say: Say) -> Judgement:
-        """Compare what serves with and without new models, in ranks and in what growing lists cost."""
+    def _judge(
+        self, kind: str, method: Method, parts: Sequence[tuple[int, int]], say: Say, earlier: bytes = b""
+    ) -> Judgement:
+        """Compare what serves with and without new models, in ranks and in what growing lists cost. `earlier`: a model
+        that has weighed its parts on enough of the same log."""
         before: list[StepRanks] = []
         after: list[StepRanks] = []
         trained: list[TrialModel] = []
         lists: list[tuple[Segment, Segment]] = []
         for number, (first, last) in enumerate(parts):
             say(kind, "training for the replay", number / len(parts))
-            data = method.train(self.material(first), lambda what, share: say(kind, what, share))
+            given = replace(self.material(first), is_trial=True, earlier=earlier)
+            data = earlier = method.train(given, lambda what, share: say(kind, what, share))
             new = models.open_model(kind, data)
             say(kind, "replaying", number / len(parts))
             old = self.known.before(first)

@@ -44,6 +44,11 @@ class Replay:
     upstream_of: Mapping[ToolId, str]
 
     @cached_property
+    def _kept(self) -> dict[tuple[object, ...], tuple[object, list[StepRanks]]]:
+        """The ranks with each set of models: one method is compared with what the last one was compared with."""
+        return {}
+
+    @cached_property
     def _pipeline(self) -> Pipeline:
         corpus = Index(self.catalog).update().corpus
         return Pipeline(corpus, self.texts.meaning(self.catalog, corpus) if self.texts else None)
@@ -55,8 +60,13 @@ class Replay:
 
     def ranks(self, served: Mapping[str, LearnedModel], first: int, last: int) -> list[StepRanks]:
         """Return where the called tools of the episodes from one place to another stand with these models."""
-        episodes = self.timeline.episodes[first:last]
-        return rank_steps(self.pipeline(served), episodes, self.upstream_of, self.timeline.usage_before(first))
+        key = (first, last, *sorted((kind, id(model)) for kind, model in served.items()))
+        if key not in self._kept:
+            episodes = self.timeline.episodes[first:last]
+            usage = self.timeline.usage_before(first)
+            # The models are kept with the ranks, so that no other model gets the id of one of them.
+            self._kept[key] = dict(served), rank_steps(self.pipeline(served), episodes, self.upstream_of, usage)
+        return self._kept[key][1]
 
 
 def describe_gain(compared: Comparison) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
 from foretool.server.catalog import models
 from foretool.storage.records import Artifact
 from foretool.storage.stores import ArtifactStore
+
+WEIGHED: Final = "weighed"
+"""The key of a report that says on how many tasks a model weighed its parts."""
 
 Say = Callable[[str, str, float], None]
 """Reports progress: which method, what it is doing, and the share of it that is done, 0 to 1."""
@@ -57,6 +60,16 @@ class Results:
         given."""
         old = self.artifacts.active(kind)
         return old if old is None or old.report.get("encoders", "") in ("", self.encoders) else None
+
+    def to_continue(self, kind: str, old: Artifact | None) -> tuple[bytes, int]:
+        """Return the model in use and the number of tasks on which it weighed its parts; (b"", 0) if there is none, or
+        it weighed them on less than half of the tasks that there are now."""
+        if old is None or old.report.get("encoders", "") != self.encoders:
+            return b"", 0
+        weighed = int(old.report.get(WEIGHED, 0))
+        if not 0 < self.stamp["episodes"] <= 2 * weighed:
+            return b"", 0
+        return next(((data, weighed) for each, data in self.artifacts.load_intact(kind) if each == old), (b"", 0))
 
     def numbers(self) -> dict[str, int]:
         """Return the number of each model in use that takes part in scores."""

@@ -36,9 +36,10 @@ from foretool.server.learning.schedule import LEARNING
 from foretool.server.learning.timeline import KnownModels, Timeline, trusted_tools
 from foretool.server.learning.whole_lists import WholeLists
 from foretool.server.system.leads import Holder, Lead
-from foretool.storage.episodes import read_episodes
+from foretool.storage.episodes import PROMPT_S
 from foretool.storage.missed import read_missed
 from foretool.storage.records import Artifact, ToolId
+from foretool.storage.sampling import LIMITS, Limits, read_sample
 from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
@@ -67,7 +68,14 @@ class Busy(Exception):
 
 
 def learn(
-    config: Config, catalog: Catalog, store: Store, say: Say, *, methods: Sequence[str] = (), now: float | None = None
+    config: Config,
+    catalog: Catalog,
+    store: Store,
+    say: Say,
+    *,
+    methods: Sequence[str] = (),
+    now: float | None = None,
+    limits: Limits = LIMITS,
 ) -> Run:
     """Train, replay and promote, `methods` alone if any are named. Raises `Busy` and `StorageError`."""
     at = time.time() if now is None else now
@@ -83,7 +91,7 @@ def learn(
             lead.beat(f"{kind}: {what}")
             say(kind, what, share)
 
-        learner = Learner(config, catalog, store, report, at, file.check)
+        learner = Learner(config, catalog, store, report, at, file.check, limits)
         results = tuple(learner.results(methods))
         file.check()
         took_s = round(time.perf_counter() - started, 1)
@@ -145,6 +153,7 @@ class Learner:
         say: Say,
         now: float,
         check: Callable[[], None] = lambda: None,
+        limits: Limits = LIMITS,
     ) -> None:
         """`check` raises `StorageError` if nothing may be written any more."""
         self._now = now
@@ -156,7 +165,8 @@ class Learner:
         self._tools = trusted_tools(store, catalog.tools())
         self._upstream_of = {tool.id: tool.upstream for tool in self._tools}
         artifacts = store.artifacts
-        self.timeline = Timeline(artifacts.demonstrations(), read_episodes(store, now=now), self._upstream_of)
+        imported, logged = read_sample(store, now, self._upstream_of, limits)
+        self.timeline = Timeline(imported, logged, self._upstream_of, artifacts.count_demonstrations())
         self._missed = read_missed(store, self._upstream_of)
         self._texts = EncodedTexts.open(config.settings, store)
         self._results = Results(artifacts, self.timeline.stamp(), encoder_names(self._texts), now, check)
@@ -244,7 +254,9 @@ class Learner:
     def _growth(self) -> ListGrowth:
         from foretool.server.learning.list_growth import ListGrowth
 
-        prompted = frozenset(each.text for each in self._store.tasks.prompts())
+        first = min((each.at for each in self.timeline.episodes if each.at), default=0.0)
+        prompts = self._store.tasks.prompts(first - PROMPT_S, LIMITS.read)
+        prompted = frozenset(each.text for each in prompts)
         return ListGrowth(self.timeline, self._replay, self._prior, self._size, self._results, prompted)
 
     @cached_property

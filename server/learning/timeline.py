@@ -24,6 +24,12 @@ LEAST_REPLAYED: Final = 10
 """Fewer tasks say nothing about a model."""
 MOST_REPLAYED: Final = 300
 """Only the latest tasks are replayed; more would only take longer."""
+MOST_STEPS: Final = 500
+"""Calls of the replayed tasks, as long as there are `LEAST_OF_PART` tasks."""
+LONGEST_REPLAYED: Final = 20
+"""Calls of one task that are replayed (`retrieval.training.replay.LONGEST`, which needs numpy to import)."""
+MUCH_KNOWN: Final = 1_000
+"""After so many tasks a model hardly changes within the replayed ones, which are then one part."""
 SHARE_REPLAYED: Final = 0.4
 """Share of all tasks that is replayed when a method is trained for the first time."""
 PARTS: Final = 2
@@ -39,9 +45,15 @@ class Timeline:
     """
 
     def __init__(
-        self, demonstrations: Sequence[Episode], logged: Sequence[Episode], tools: Mapping[ToolId, object]
+        self,
+        demonstrations: Sequence[Episode],
+        logged: Sequence[Episode],
+        tools: Mapping[ToolId, object],
+        imports: int | None = None,
     ) -> None:
+        """`imports`: how many demonstrations the store has, if these are only some of them."""
         self.imported = len(demonstrations)
+        self.imports = self.imported if imports is None else imports
         self.episodes = drop_calls([*demonstrations, *logged], tools)
 
     def __len__(self) -> int:
@@ -66,7 +78,10 @@ class Timeline:
         if model is None:
             share = max(int(SHARE_REPLAYED * len(self)), LEAST_REPLAYED)
             return max(len(self) - share, 0)
-        until, imports = model.report.get("until", 0.0), model.report.get("imported", 0)
+        until = model.report.get("until", 0.0)
+        # The latest demonstrations are the last ones, also where some of them are left out.
+        new = max(self.imports - model.report.get("imports", model.report.get("imported", 0)), 0)
+        imports = max(self.imported - new, 0)
         seen = [
             place
             for place, each in enumerate(self.episodes)
@@ -84,9 +99,20 @@ class Timeline:
         if model is not None:
             # A new model has to have seen something that the old one has not.
             first = min(first + (last - first) // (count + 1), last - LEAST_REPLAYED)
-        first = max(first, last - MOST_REPLAYED)
+        first = max(first, last - MOST_REPLAYED, self._place_of_steps(last))
+        if first >= MUCH_KNOWN:
+            count = 1
         bounds = [first + (last - first) * number // count for number in range(count + 1)]
         return list(itertools.pairwise(bounds))
+
+    def _place_of_steps(self, last: int) -> int:
+        """Return the place from which the episodes have `MOST_STEPS` steps, but no more than `LEAST_OF_PART` episodes
+        before the last one."""
+        steps, place = 0, last
+        while place and (steps < MOST_STEPS or last - place < LEAST_OF_PART):
+            place -= 1
+            steps += min(len(self.episodes[place].calls), LONGEST_REPLAYED)
+        return place
 
     def describe_too_few(self, kind: str, model: Artifact | None) -> str:
         """Say why `parts_to_replay` is empty."""
@@ -99,6 +125,7 @@ class Timeline:
         return {
             "episodes": len(self),
             "imported": self.imported,
+            "imports": self.imports,
             "until": max((each.at for each in self.episodes), default=0.0),
         }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -100,13 +100,13 @@ class Artifacts(Subject):
 
     def add_demonstrations(self, episodes: Sequence[Episode], at: float | None = None) -> int:
         now = time.time() if at is None else at
-        before = self._count_demonstrations()
+        before = self.count_demonstrations()
         encoded = [_encode_episode(self._hide_secrets(each)) for each in episodes]
         self._database.write_all(
             "INSERT INTO demonstrations (digest, episode, at) VALUES (?, ?, ?) ON CONFLICT (digest) DO NOTHING",
             [(hashlib.sha256(each).digest(), each.decode(), now) for each in encoded],
         )
-        return self._count_demonstrations() - before
+        return self.count_demonstrations() - before
 
     def _hide_secrets(self, episode: Episode) -> Episode:
         clean = self._database.clean
@@ -118,7 +118,12 @@ class Artifacts(Subject):
         rows = self._database.rows("SELECT episode FROM demonstrations ORDER BY at, rowid")
         return [_episode.decode(encoded) for (encoded,) in rows]
 
-    def _count_demonstrations(self) -> int:
+    def latest_demonstrations(self) -> Iterator[Episode]:
+        # By rowid, the order of import, since nothing has to be sorted for that.
+        for (encoded,) in self._database.each_row("SELECT episode FROM demonstrations ORDER BY rowid DESC"):
+            yield _episode.decode(encoded)
+
+    def count_demonstrations(self) -> int:
         return int(self._database.rows("SELECT count(*) FROM demonstrations")[0][0])
 
 

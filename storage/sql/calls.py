@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec.json import Decoder
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, MissCount, MissFilter, ToolId, Usage
 from foretool.storage.sql.database import Database, Subject
 from foretool.storage.sql.tables import TOOL_IDS, Table
-from foretool.storage.sql.values import Said
+from foretool.storage.sql.values import Said, encode_json
 
 CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments", "handle"))
 MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])}, said=("query", "change"))
@@ -27,6 +27,16 @@ FOLDED = 2000
 LONGEST_CALL_S = 3600.0
 """A call that takes longer, or clocks that differ by more, may be looked for in vain by time."""
 
+_EVENTS_BETWEEN = (
+    "SELECT at, tool, outcome, handle, session, arguments FROM calls WHERE outcome <> 'refused'"
+    " AND id >= ? AND id <= ? ORDER BY id"
+)
+_AT_ONCE = 100_000
+"""Calls that one query goes through for those of rare tools."""
+_OF_TOOLS = """
+SELECT id, tool FROM calls WHERE id >= ? AND id < ? AND outcome = 'ok'
+AND tool IN (SELECT value FROM json_each(?)) ORDER BY id DESC
+"""
 _FOLD_CALLS = """
 INSERT INTO usage (tool, calls, misses, last_at)
 SELECT tool, count(*), 0, max(at) FROM calls
@@ -90,6 +100,30 @@ class Calls(Subject):
         return [
             Event(at, "call", tool, outcome == "ok", handle, session, arguments)
             for at, tool, outcome, handle, session, arguments in reversed(self._database.rows(_GET_EVENTS, (limit,)))
+        ]
+
+    def first_of_latest(self, limit: int) -> int:
+        sql = "SELECT min(id) FROM (SELECT id FROM calls ORDER BY id DESC LIMIT ?) AS latest"
+        return int(self._database.rows(sql, (limit,))[0][0] or 0)
+
+    def latest_of(self, tools: Collection[ToolId], each: int, before: int, most: int) -> list[int]:
+        left, found, last = dict.fromkeys(tools, each), [], before
+        until = max(before - most, 0)
+        while left and last > until:
+            first = max(last - _AT_ONCE, until)
+            for id, tool in self._database.rows(_OF_TOOLS, (first, last, encode_json(list(left)))):
+                if tool in left:
+                    found.append(int(id))
+                    left[tool] -= 1
+                    if not left[tool]:
+                        del left[tool]
+            last = first
+        return found
+
+    def events_between(self, first: int, last: int) -> list[Event]:
+        return [
+            Event(at, "call", tool, outcome == "ok", handle, session, arguments)
+            for at, tool, outcome, handle, session, arguments in self._database.rows(_EVENTS_BETWEEN, (first, last))
         ]
 
     def failing(self, limit: int) -> set[ToolId]:

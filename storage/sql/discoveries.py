@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 from msgspec.json import Decoder
 
@@ -51,6 +52,10 @@ _NEEDS = """
     UNION ALL SELECT at, 'call', tool, handle, session FROM calls
     WHERE id >= ? AND at >= ? AND hidden = 1 AND discovery = 0 AND outcome <> 'refused'
 """
+_EVENTS = """
+SELECT at, task, handle, session FROM discoveries WHERE at >= ? AND at <= ? AND task != ''
+ORDER BY at DESC, id DESC LIMIT ?
+"""
 LATEST = 250
 """Discoveries, and prompts, among which the latest tasks are looked for; reading them takes under a millisecond."""
 
@@ -74,8 +79,8 @@ class Discoveries(Subject):
         rest = "WHERE session = ? AND at >= ? AND at <= ? ORDER BY id"
         return _DISCOVERIES.find_all(self._database, rest, (session, since, until))
 
-    def events(self) -> list[Event]:
-        rows = self._database.rows("SELECT at, task, handle, session FROM discoveries WHERE task != '' ORDER BY id")
+    def events(self, since: float = 0.0, until: float = inf, limit: int = -1) -> list[Event]:
+        rows = self._database.rows(_EVENTS, (since, until, limit))[::-1]
         return [Event(at, "task", task, handle=handle, session=session) for at, task, handle, session in rows]
 
     def answered(self, limit: int) -> list[Discovery]:
@@ -110,8 +115,9 @@ class Tasks(Subject):
             return int(same[0])
         return self._database.insert(_PROMPTS.insert, _PROMPTS.row(prompt))
 
-    def prompts(self, since: float = 0.0, limit: int = -1) -> list[Prompt]:
-        return _PROMPTS.find_all(self._database, "WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?", (since, limit))
+    def prompts(self, since: float = 0.0, limit: int = -1, until: float = inf) -> list[Prompt]:
+        rest = "WHERE at >= ? AND at <= ? ORDER BY at DESC, id DESC LIMIT ?"
+        return _PROMPTS.find_all(self._database, rest, (since, until, limit))
 
     def add_step(self, step: StepRecord) -> int:
         return self._database.insert(_STEPS.insert, _STEPS.row(step))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from msgspec.json import Decoder
@@ -84,8 +84,9 @@ class Sessions(Subject):
     def recent(self, limit: int = -1) -> list[SessionRecord]:
         return _SESSIONS.find_all(self._database, "ORDER BY started_at DESC, rowid DESC LIMIT ?", (limit,))
 
-    def ended(self) -> set[str]:
-        return {key for (key,) in self._database.rows("SELECT key FROM sessions WHERE ended_at IS NOT NULL")}
+    def ended(self, keys: Collection[str]) -> set[str]:
+        sql = "SELECT key FROM sessions WHERE key IN (SELECT value FROM json_each(?)) AND ended_at IS NOT NULL"
+        return {key for (key,) in self._database.rows(sql, (encode_json(list(keys)),))}
 
     def first_at(self) -> float | None:
         first: float | None = self._database.rows("SELECT min(started_at) FROM sessions")[0][0]

@@ -15,7 +15,7 @@ def test_a_promoted_model_serves_and_of_a_kept_one_the_report_stays() -> None:
         skipped = results.begin("dtdr").skip("too few")
         assert [each.outcome for each in (promoted, kept, skipped)] == ["promoted", "kept", "skipped"]
         assert (promoted.number, kept.number, skipped.number) == (1, 2, 0)
-        assert promoted.report == {"episodes": 7, "encoders": "minilm", "steps": 2, "took_s": 0.0}
+        assert promoted.report == {"episodes": 7, "encoders": "minilm", "steps": 2, "took_s": 0.0, "reason": "better"}
         served = artifacts.active("dtdr")
         assert served is not None
         assert (served.number, served.created_at, served.report) == (1, 5.0, promoted.report)

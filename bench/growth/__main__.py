@@ -1,0 +1,83 @@
+"""Makes the tables of growth again, in slices: `python -m bench.growth OUT [--data DATA] [--only learning]`.
+
+Each size of each subject is one slice, and what it found is kept in OUT. No slice begins after `--minutes`; the same
+command goes on with those that are missing, and prints the tables of what there is.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench.datasets import Json
+from bench.growth import learning, ledger, tables
+from bench.options import make_parser, split_names
+
+SIZES: Final = {"ledger": (10_000, 100_000, 1_000_000), "learning": (100, 1_000, 10_000, 100_000)}
+HEADS: Final = {"ledger": "calls", "learning": "tasks"}
+
+
+class Slice(NamedTuple):
+    """One size of one subject."""
+
+    subject: str
+    size: int
+    measure: Callable[[], Iterator[tuple[int, Json]]]
+
+
+def slices(only: Sequence[str], data: Path | None) -> Iterator[Slice]:
+    """Yield what can be measured here, the small sizes of each subject first."""
+    for subject in only:
+        for size in SIZES[subject]:
+            if subject == "ledger":
+                yield Slice(subject, size, lambda size=size: ledger.rows([size], (), tables.say))  # type: ignore[misc]
+            elif data is not None:
+                yield Slice(subject, size, lambda size=size: learning.rows(data / "ultratool", [size]))  # type: ignore[misc]
+
+
+def read(folder: Path, subject: str) -> dict[int, Json]:
+    """Return what earlier slices of a subject found, by size."""
+    path = folder / f"{subject}.jsonl"
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return {int(row["size"]): row["found"] for row in map(json.loads, lines)}
+
+
+def run(folder: Path, found: Sequence[Slice], minutes: float) -> int:
+    """Run the slices that are missing until the time is over; return how many are left."""
+    folder.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + 60 * minutes
+    missing = [each for each in found if each.size not in read(folder, each.subject)]
+    for place, each in enumerate(missing):
+        if time.monotonic() >= until:
+            return len(missing) - place
+        tables.say(f"{each.subject} at {each.size:,}")
+        for size, row in each.measure():
+            with (folder / f"{each.subject}.jsonl").open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"size": size, "found": row}) + "\n")
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the arguments, measure what is missing, and print what there is."""
+    parser = make_parser("bench.growth", __doc__)
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder that keeps what the slices found")
+    parser.add_argument("--data", type=Path, help="folder of the data sets; without it learning is left out")
+    parser.add_argument("--only", default=",".join(SIZES), help="comma-separated subjects; default %(default)s")
+    parser.add_argument("--minutes", type=float, default=5.0, help="no slice begins later; default %(default)s")
+    arguments = parser.parse_args(argv)
+    only = split_names(parser, "--only", arguments.only, SIZES)
+    left = run(arguments.out, list(slices(only, arguments.data)), arguments.minutes)
+    for subject in only:
+        if rows := sorted(read(arguments.out, subject).items()):
+            print(tables.table(HEADS[subject], rows), end="\n\n")
+    if left:
+        tables.say(f"{left} slices are left; run the same command again")
+    sys.exit(1 if left else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Chooses the tasks that learning reads, so that a run costs the same however long the log is.
+
+Most of them are the latest tasks. Beside these stand older tasks of the tools that the latest ones hardly use, so that
+a rare tool is not forgotten. The same log gives the same choice, so most tasks are the same from run to run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Final
+
+from msgspec import Struct
+
+from foretool.storage.episodes import read_episodes, read_episodes_between
+from foretool.storage.records import Episode, ToolId
+from foretool.storage.stores import Store
+
+AROUND: Final = 60
+"""Calls before and after one of a rare tool that are read for its task."""
+
+
+class Limits(Struct, frozen=True):
+    """How much is read and chosen."""
+
+    tasks: int = 2_400
+    """The latest tasks at most."""
+    calls: int = 9_000
+    """Calls of the latest tasks at most; a task has at most 64."""
+    rare: int = 600
+    """Older tasks at most."""
+    of_tool: int = 8
+    """Tasks of each tool that are wanted."""
+    read: int = 24_000
+    """Latest calls that are read."""
+    searched: int = 2_000_000
+    """Calls before them among which those of rare tools are looked for."""
+
+
+LIMITS: Final = Limits()
+
+
+def read_sample(
+    store: Store, now: float, tools: Mapping[ToolId, object], limits: Limits = LIMITS
+) -> tuple[list[Episode], list[Episode]]:
+    """Return the chosen imported episodes and the chosen ones of the log, each the oldest first. Calls of other than
+    these `tools` do not make a tool rare."""
+    latest = read_episodes(store, now, limits.read)
+    older = read_rare(store, now, latest, tools, limits)
+    log = [*reversed(latest), *reversed(older)]
+    chosen = choose_tasks(chain(log, store.artifacts.latest_demonstrations()), limits)
+    chosen.reverse()
+    return [each for each in chosen if each.source == "import"], [each for each in chosen if each.source != "import"]
+
+
+def choose_tasks(episodes: Iterable[Episode], limits: Limits = LIMITS) -> list[Episode]:
+    """Choose among episodes that come the newest first; they are never held all at once."""
+    chosen: list[Episode] = []
+    counts: Counter[ToolId] = Counter()
+    calls = rare = 0
+    for each in episodes:
+        is_recent = len(chosen) - rare < limits.tasks and (calls + len(each.calls) <= limits.calls or not chosen)
+        if not is_recent:
+            if rare >= limits.rare or all(counts[tool] >= limits.of_tool for tool in each.calls):
+                continue
+            rare += 1
+        else:
+            calls += len(each.calls)
+        counts.update(set(each.calls))
+        chosen.append(each)
+    return chosen
+
+
+def read_rare(
+    store: Store, now: float, latest: Iterable[Episode], tools: Mapping[ToolId, object], limits: Limits
+) -> list[Episode]:
+    """Return older tasks of the tools that the latest tasks hardly use, the oldest first."""
+    before = store.calls.first_of_latest(limits.read)
+    if before <= 1:
+        return []
+    counts = Counter(tool for each in latest for tool in set(each.calls))
+    called = {each.tool: each.calls for each in store.calls.usage() if each.tool in tools}
+    rare = [tool for tool, calls in called.items() if counts[tool] < min(limits.of_tool, calls)]
+    found = store.calls.latest_of(rare, limits.of_tool, before, limits.searched)[: limits.rare]
+    wanted = set(rare)
+    episodes = [
+        each
+        for first, last in _ranges(sorted(found), before)
+        for each in read_episodes_between(store, now, first, last)
+        if not wanted.isdisjoint(each.calls)
+    ]
+    return sorted(episodes, key=lambda each: each.at)
+
+
+def _ranges(places: Iterable[int], before: int) -> Iterator[tuple[int, int]]:
+    """Yield what to read around these ids, in rising order and none twice."""
+    start = end = 0
+    for place in places:
+        if end and place - AROUND <= end:
+            end = place + AROUND
+            continue
+        if end:
+            yield start, min(end, before - 1)
+        start, end = max(place - AROUND, 1), place + AROUND
+    if end:
+        yield start, min(end, before - 1)

@@ -1,0 +1,32 @@
+"""The tables of growth are made in slices, and each slice once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bench.growth.__main__ import Slice, read, run, slices
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def slice_of(size: int) -> Slice:
+        def measure() -> object:
+            asked.append(size)
+            return iter([(size, {"CPU s": size / 10})])
+
+        return Slice("learning", size, measure)  # type: ignore[arg-type]
+
+    found = [slice_of(size) for size in (10, 20, 30)]
+    (tmp_path / "learning.jsonl").write_text(json.dumps({"size": 20, "found": {"CPU s": 9}}) + "\n")
+    assert run(tmp_path, found, minutes=0.0) == 2
+    assert asked == []
+    assert run(tmp_path, found, minutes=5.0) == 0
+    assert asked == [10, 30]
+    assert read(tmp_path, "learning") == {20: {"CPU s": 9}, 10: {"CPU s": 1.0}, 30: {"CPU s": 3.0}}
+
+
+def test_without_data_learning_is_left_out(tmp_path: Path) -> None:
+    assert {each.subject for each in slices(["ledger", "learning"], None)} == {"ledger"}
+    assert [each.size for each in slices(["learning"], tmp_path)] == [100, 1_000, 10_000, 100_000]
