@@ -274,7 +274,7 @@ class _Finder:
             (("servers", tool.upstream, "deny"), entry.deny, {tool.name})
         ]
         if profile.name:
-            places.append((("foretool", "profiles", profile.name, "deny"), profile.deny, {tool.id}))
+            places.append((("foretool", "profiles", profile.name, "deny"), reach.own_denials, {tool.id}))
         changes = []
         for keys, patterns, names in places:
             # A class of tools is more than this one, so it is not taken away for it.

@@ -12,6 +12,7 @@ from msgspec import Struct
 from starlette.requests import Request
 
 from foretool.server.config.loader import Config
+from foretool.server.trust.policy import Reach
 
 VIEWER: Final = "foretool.viewer"
 """The key in the ASGI scope."""
@@ -43,4 +44,4 @@ def admits(config: Config, viewer: Viewer, server: str) -> bool:
     if viewer.profile is None:
         return True
     profile = config.profiles.get(viewer.profile)
-    return profile is not None and profile.admits(server)
+    return profile is not None and Reach(profile, config.servers, config.settings).admits(server)

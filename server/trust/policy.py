@@ -111,6 +111,11 @@ class Reach:
         return server in self._denying
 
     @property
+    def own_denials(self) -> tuple[str, ...]:
+        """The patterns of the profile's `deny`, for whoever edits them."""
+        return self.profile.deny
+
+    @property
     def trusts_some(self) -> bool:
         """Whether a rule may allow `call_tool` to run what is not read-only."""
         return bool(self.profile.allow) or any(
