@@ -19,6 +19,7 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parent))
 
 import answers
+import client_tables
 
 from foretool.server.commands.group import root
 from foretool.server.config.settings import (
@@ -31,7 +32,7 @@ from foretool.server.config.settings import (
     ToolEntry,
 )
 
-PAGES = tuple(Path(__file__).with_name(name) for name in ("configuration.md", "cli.md", "json.md"))
+PAGES = tuple(Path(__file__).with_name(name) for name in ("configuration.md", "cli.md", "json.md", "client-files.md"))
 HELP_WIDTH = 100
 HELP_NAMES = ["-h", "--help"]
 STRUCTS: dict[str, type[msgspec.Struct]] = {
@@ -69,7 +70,13 @@ _TYPES = {str: "string", int: "integer", float: "number", bool: "true or false",
 def render(page: str) -> str:
     """Replace what follows each `<!-- table: STRUCT -->`, `<!-- help: foretool ... -->`, `<!-- answers -->` and
     `<!-- types -->` of a page."""
-    for mark, write in (("answers", answers.write_answers), ("types", answers.write_types)):
+    marks = (
+        ("answers", answers.write_answers),
+        ("types", answers.write_types),
+        ("files", client_tables.write_files),
+        ("entries", client_tables.write_entries),
+    )
+    for mark, write in marks:
         start, begun, rest = page.partition(f"<!-- {mark} -->\n")
         page = start + begun + write() + rest[rest.index("<!-- end -->") :] if begun else page
     return re.sub(

@@ -22,8 +22,8 @@ from foretool.server.config.variables import Secrets
 from foretool.server.diagnosis import Diagnosis
 from foretool.server.setup import changes, prompt_hooks
 from foretool.server.setup.changes import Change, ChangeError
-from foretool.server.setup.clients import Machine, client_files, this_machine
-from foretool.server.setup.documents import DocumentError
+from foretool.server.setup.clients import KINDS, Machine, client_files, proxy_file, this_machine
+from foretool.server.setup.documents import DocumentError, open_document
 from foretool.server.setup.merge import Choice, Conflict, Merged, merge
 from foretool.server.setup.own_servers import read_own_servers
 from foretool.server.setup.plan import plan, secrets_of
@@ -38,6 +38,10 @@ SHOWN: Final = 6
 @click.option(
     "--client", "clients", multiple=True, metavar="NAME", help="Only this client; may be given several times."
 )
+@click.option(
+    "--from", "sources", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    help="Also read the servers of another proxy's config, and leave that file as it is.",
+)  # fmt: skip
 @click.option("--project", "with_project", is_flag=True, help="Also read the servers of the working folder's project.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 @click.option("--yes", "-y", "agreed", is_flag=True, help="Ask nothing; of two servers of one name keep both.")
@@ -56,6 +60,7 @@ def command(
     path: Path | None,
     as_json: bool,
     clients: tuple[str, ...],
+    sources: tuple[Path, ...],
     with_project: bool,
     dry_run: bool,
     agreed: bool,
@@ -78,7 +83,7 @@ def command(
     if not (agreed or dry_run or can_ask):
         raise UsageError("there is nobody to ask: add --yes to change the files, or --dry-run to see what would change")
     _require_keyring(place)
-    files = _find(this_machine(), clients, with_project)
+    files = [*_find(this_machine(), clients, with_project), *_read_sources(sources)]
     try:
         own = read_own_servers(own_path)
         merged = merge(files, own.servers(), str(own_path), _ask if can_ask and not agreed else _keep_both)
@@ -173,6 +178,21 @@ def _find(machine: Machine, clients: Sequence[str], with_project: bool) -> list[
         raise UsageError(f"no client is called {unknown[0]!r}; the clients are {', '.join(names)}")
     chosen = [each for each in files if not clients or each.client in clients]
     return scan(each for each in chosen if with_project or each.scope == "user")
+
+
+def _read_sources(sources: Sequence[Path]) -> list[FoundFile]:
+    """Read the configs of other proxies. Raises `ClickException` for one that holds no servers."""
+    files = []
+    for path in sources:
+        try:
+            kind = KINDS.get(path.suffix, "json")
+            file = proxy_file(path.absolute(), open_document(path.read_text("utf-8-sig"), kind).data())
+        except (OSError, UnicodeDecodeError, DocumentError) as error:
+            raise ClickException(f"{path}: cannot be read: {error}") from None
+        if file is None:
+            raise ClickException(f'{path}: expected servers under "mcpServers" or "servers", found none')
+        files.append(file)
+    return scan(files)
 
 
 def _launch(config: Path) -> list[str]:

@@ -6,13 +6,13 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
 from foretool.server.setup import dialects
 from foretool.server.setup.dialects import Dialect
-from foretool.server.setup.documents import Keys, Kind
+from foretool.server.setup.documents import Keys, Kind, value_at
 
 System = Literal["linux", "darwin", "win32"]
 Scope = Literal["user", "project"]
@@ -133,6 +133,17 @@ def _terminals(machine: Machine) -> Iterator[ClientFile]:
     yield _file("copilot", "Copilot CLI", home / ".copilot" / "mcp-config.json", dialect=dialects.COPILOT)
 
 
+def proxy_file(path: Path, data: Any) -> ClientFile | None:
+    """Return the config of another proxy, which is only read; None if it holds no servers. `data`: what it says."""
+    places: tuple[Keys, ...] = (("mcpServers",), ("servers",), ("mcp", "servers"))
+    keys = next((each for each in places if value_at(data, each)), None)
+    if keys is None:
+        return None
+    more: dict[str, object] = {"keys": keys, "dialect": dialects.PROXY, "scope": "project", "registers": False}
+    return _file("file", path.name, path, kind=KINDS.get(path.suffix, "json"), **more)
+
+
+KINDS: Final[dict[str, Kind]] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 _PROJECT_FILES: Final[tuple[tuple[str, str, str, str, Dialect], ...]] = (
     ("claude-code", "Claude Code, this project", ".mcp.json", "mcpServers", dialects.STDIO),
     ("cursor", "Cursor, this project", ".cursor/mcp.json", "mcpServers", dialects.PLAIN),

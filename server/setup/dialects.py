@@ -45,6 +45,7 @@ _IDLE: Final = frozenset({
 """Keys that say nothing of how a server is reached; approvals are given anew, in the client or with `allow`."""
 _TYPES: Final = {"local": "stdio", "remote": "http", "streamable_http": "http", "streamableHttp": "http",
                  "streamable-http": "http", "custom": "", "ws": "ws", "websocket": "ws"}  # fmt: skip
+_OF_PROXIES: Final = frozenset({"protocol", "working_dir", "bearerToken", "quarantined", "created", "updated", "tags"})
 _OTHER_VARIABLE: Final = re.compile(r"(?<!\$)\{env:([A-Za-z_]\w*)\}|(?<![$\\])\$([A-Za-z_]\w*)\b(?!\{)")
 _INPUT: Final = re.compile(r"\$\{input:([^}]*)\}")
 
@@ -158,6 +159,28 @@ def _read_codex(written: Mapping[str, Any]) -> tuple[Entry, list[str]]:
     return _ordered(entry), notes
 
 
+def _read_proxy(written: Mapping[str, Any]) -> tuple[Entry, list[str]]:
+    """Other proxies: mcpproxy-go has `protocol` and `working_dir`, MetaMCP capitals in `type` and `bearerToken`."""
+    rest = {key: value for key, value in written.items() if key not in _OF_PROXIES}
+    if "cwd" not in rest and (folder := written.get("working_dir")):
+        rest["cwd"] = folder
+    kind = written.get("type") or written.get("transport") or written.get("protocol")
+    rest.pop("transport", None)
+    rest["type"] = kind.lower() if isinstance(kind, str) else ""
+    if written.get("command") and written.get("url"):
+        # mcpproxy-go starts the program and then reaches the address, unless the protocol is stdio.
+        rest.pop("url" if rest["type"] in ("", "auto", "stdio") else "command")
+    entry, notes = _read(rest)
+    if token := written.get("bearerToken"):
+        entry["headers"] = {"Authorization": f"Bearer {token}", **entry.get("headers", {})}
+    if written.get("quarantined") is True:
+        entry["disabled"] = True
+        notes.append("it was quarantined, so it is switched off: foretool enable switches it on")
+    if written.get("command") and written.get("url") and "command" not in entry:
+        notes.append("its program has to be started by hand, because foretool starts none for an address")
+    return _ordered(entry), notes
+
+
 def _read_goose(written: Mapping[str, Any]) -> tuple[Entry, list[str]]:
     """goose: extensions of other kinds are part of goose; `env_keys` name secrets in its own keyring."""
     inner = written.get("config")
@@ -213,6 +236,7 @@ GEMINI: Final = Dialect(_read_gemini, _plain)
 CODEX: Final = Dialect(_read_codex, _plain)
 COPILOT: Final = Dialect(_read, _copilot)
 OPENCODE: Final = Dialect(_read, _opencode)
+PROXY: Final = Dialect(_read_proxy, _plain)
 GOOSE: Final = Dialect(_read_goose, _goose)
 ZED: Final = Dialect(_read, _zed)
 CONTINUE: Final = Dialect(_read_continue, _plain)

@@ -11,6 +11,7 @@ from command_fakes import write_config
 
 from foretool import __version__
 from foretool.server.commands.group import COMMANDS, root, run
+from foretool.server.setup.clients import client_files, this_machine
 
 DOCS = Path(__file__).parents[3] / "docs"
 WIDEST_LINE = 64
@@ -20,6 +21,12 @@ WIDEST_LINE = 64
 def test_the_page_of_the_commands_is_up_to_date(generate: ModuleType) -> None:
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
     assert generate.render(page) == page, "stale; run `python docs/generate.py`"
+
+
+def test_the_page_of_the_clients_files_is_up_to_date_and_names_each_client(generate: ModuleType) -> None:
+    page = (DOCS / "client-files.md").read_text(encoding="utf-8")
+    assert generate.render(page) == page, "stale; run `python docs/generate.py`"
+    assert [each.client for each in client_files(this_machine()) if f"`{each.client}`" not in page] == []
 
 
 def test_every_command_is_on_the_page() -> None:

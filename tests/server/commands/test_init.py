@@ -230,3 +230,48 @@ def test_without_a_keyring_nothing_is_changed_and_it_is_said(
         "foretool: --secrets keyring: FORETOOL_KEYRING is off; leave it out, or write --secrets env\n"
     )
     assert contents(home) == before
+
+
+MCPPROXY = {
+    "listen": "127.0.0.1:8080",
+    "mcpServers": [
+        {"name": "files", "protocol": "stdio", "command": "npx", "args": ["-y", "files"], "working_dir": "/srv",
+         "env": {"FILES_TOKEN": SECRET}, "enabled": True, "quarantined": False, "created": "2026-01-01T00:00:00Z"},
+        {"name": "remote", "protocol": "streamable-http", "url": "https://h/mcp", "enabled": False},
+        {"name": "new", "protocol": "http", "url": "https://n/mcp", "quarantined": True},
+    ],
+}  # fmt: skip
+METAMCP = {"mcpServers": {
+    "hn": {"type": "STDIO", "command": "uvx", "args": ["mcp-hn"]},
+    "api": {"type": "STREAMABLE_HTTP", "url": "https://a/mcp", "bearerToken": SECRET},
+    "old": {"type": "SSE", "url": "https://s/sse"},
+}}  # fmt: skip
+
+
+def test_the_config_of_another_proxy_is_taken_over_and_stays_as_it_is(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sources = [home / "mcp_config.json", home / "meta.json"]
+    for source, document in zip(sources, (MCPPROXY, METAMCP), strict=True):
+        source.write_text(json.dumps(document))
+    before = [source.read_bytes() for source in sources]
+    named = [word for source in sources for word in ("--from", str(source))]
+    assert run(["init", *named, "--yes", "--no-start"]) == 0
+    out = capsys.readouterr().out
+    ours = json.loads((home / ".config/foretool/mcp.json").read_text())["mcpServers"]
+    assert ours == {
+        "files": {"command": "npx", "args": ["-y", "files"], "env": {"FILES_TOKEN": SECRET}, "cwd": "/srv"},
+        "remote": {"url": "https://h/mcp", "type": "http", "disabled": True},
+        "new": {"url": "https://n/mcp", "type": "http", "disabled": True},
+        "hn": {"command": "uvx", "args": ["mcp-hn"]},
+        "api": {"url": "https://a/mcp", "headers": {"Authorization": f"Bearer {SECRET}"}, "type": "http"},
+        "old": {"url": "https://s/sse", "type": "sse"},
+    }
+    assert [source.read_bytes() for source in sources] == before
+    assert SECRET not in out and "it was quarantined, so it is switched off" in out
+
+
+def test_a_file_without_servers_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "a.json").write_text('{"servers": {}}')
+    assert run(["init", "--from", str(home / "a.json"), "--yes"]) == 1
+    assert 'expected servers under "mcpServers" or "servers", found none' in capsys.readouterr().err
