@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # Node from `make node` comes first, if it is installed.
 export PATH := $(CURDIR)/.tools/bin:$(PATH)
 
-.PHONY: help demo test check lint format servers node bench links clean
+.PHONY: help demo test check lint format servers node pictures bench links clean
 
 help:
 	@echo "make demo     run foretool over real servers, with a real client"
@@ -18,6 +18,7 @@ help:
 	@echo "make format   format the code and generate the docs"
 	@echo "make servers  install the demo's servers into .demo"
 	@echo "make node     install Node into .tools, unless Node 22 or newer is there"
+	@echo "make pictures renew the pictures of the page, with the system's Chromium"
 	@echo "make bench    the benchmarks (minutes)"
 	@echo "make clean    remove everything that make created"
 
@@ -47,6 +48,9 @@ format: .venv/tools
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/python docs/generate.py
+
+pictures: .venv/tools
+	FORETOOL_SCREENSHOTS=1 $(BIN)/python -m pytest tests/server/page/test_in_a_browser.py
 
 bench: .venv/tools
 	$(BIN)/python -m bench bench-out

@@ -93,8 +93,10 @@ class Calls(Subject):
         return CALLS.find_all(self._database, "ORDER BY id DESC LIMIT ?", (limit,))
 
     def of_session(self, session: str, since: float, until: float) -> list[Call]:
-        rest = "WHERE session = ? AND at >= ? AND at <= ? ORDER BY id"
-        return CALLS.find_all(self._database, rest, (session, since, until))
+        # A call is written when it ends, so those that began until then have ids up to some time later.
+        first, last = first_call(self._database, since), first_call(self._database, until + 2 * LONGEST_CALL_S)
+        rest = "WHERE id >= ? AND id <= ? AND session = ? AND at >= ? AND at <= ? ORDER BY id"
+        return CALLS.find_all(self._database, rest, (first, last, session, since, until))
 
     def events(self, limit: int) -> list[Event]:
         return [
