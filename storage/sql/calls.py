@@ -210,15 +210,17 @@ def first_call(database: Database, since: float) -> int:
     Calls have no index on their time, so their ids are halved some twenty times. They do not lie exactly in the order
     of their times: a call is written when it ends, by one of several processes.
     """
-    (low, high), *_ = database.rows("SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM calls")
+    # Two questions: SQLite answers one of both by going through all calls.
+    found = database.rows("SELECT (SELECT min(id) FROM calls), (SELECT max(id) FROM calls)")[0]
+    low, high = found[0] or 0, found[1] or 0
     before = since - LONGEST_CALL_S
     while low < high:
         middle = (low + high) // 2
-        found = database.row("SELECT id, at FROM calls WHERE id >= ? ORDER BY id LIMIT 1", (middle,))
-        if found is None or found[1] >= before:
+        call = database.row("SELECT id, at FROM calls WHERE id >= ? ORDER BY id LIMIT 1", (middle,))
+        if call is None or call[1] >= before:
             high = middle
         else:
-            low = found[0] + 1
+            low = call[0] + 1
     return int(low)
 
 
