@@ -6,7 +6,9 @@ The same functions do it as for `foretool misses fix` and `foretool misses fix -
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -16,7 +18,7 @@ from rich.text import Text
 from foretool.server import offline
 from foretool.server.config.loader import Config
 from foretool.server.ledger.diffs import diff_lines
-from foretool.server.ledger.fixes import Fix, FixProblem, MeasuredFix, diagnose, edit_config
+from foretool.server.ledger.fixes import Diagnosis, Fix, FixProblem, MeasuredFix, diagnose, edit_config
 from foretool.server.page.background import Work
 from foretool.server.page.forms import FormError
 from foretool.server.setup.changes import ChangeError
@@ -24,6 +26,8 @@ from foretool.server.setup.masking import mask_text
 from foretool.server.setup.own_servers import OwnServers, save_edit, undo_edit
 
 KEY_LENGTH: Final = 16
+KEPT: Final = 50
+KEPT_S: Final = 30.0
 
 
 class ShownFix(Struct, frozen=True):
@@ -66,13 +70,37 @@ def try_fixes(config: Config, id: int) -> tuple[str, ...]:
     return ("misses", "show", str(id), "--json", f"--config={config.path}")
 
 
-def read_fixes(config: Config, id: int, work: Work | None) -> FixPage | None:
-    """Return what can be done about a miss; None if there is no such miss. Raises `StorageError`."""
+class Diagnoses:
+    """Keeps what was found about the latest misses for `KEPT_S`: finding it takes some tenths of a second, and a page
+    that waits for the trial of its changes asks each second."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[tuple[object, int], tuple[float, Diagnosis | None]] = OrderedDict()
+
+    def read(self, config: Config, id: int) -> Diagnosis | None:
+        """Return why a tool was missed and what would have shown it; None if there is no such miss. Raises
+        `StorageError`."""
+        key, now = (config.stamp, id), self._clock()
+        kept = self._kept.get(key)
+        if kept is None or now - kept[0] > KEPT_S:
+            kept = self._kept[key] = now, _diagnose(config, id)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return kept[1]
+
+
+def _diagnose(config: Config, id: int) -> Diagnosis | None:
     with offline.read(config) as app:
         miss = app.store.calls.miss(id)
-        if miss is None:
-            return None
-        found = diagnose(app, miss)
+        return diagnose(app, miss) if miss is not None else None
+
+
+def read_fixes(config: Config, id: int, work: Work | None, diagnoses: Diagnoses) -> FixPage | None:
+    """Return what can be done about a miss; None if there is no such miss. Raises `StorageError`."""
+    found = diagnoses.read(config, id)
+    if found is None:
+        return None
     tried = msgspec.json.decode(work.answer, type=_Answer).fixes if work is not None and work.answer else ()
     measured = {key_of(each.fix): each for each in tried}
     order = list(measured)
@@ -102,7 +130,7 @@ def _changed_lines(own: OwnServers) -> list[Text]:
 
 def make_fix(config: Config, id: int, key: str) -> str:
     """Make the change that a form names; return it in words. Raises `FormError`, and `StorageError`."""
-    page = read_fixes(config, id, None)
+    page = read_fixes(config, id, None, Diagnoses())
     chosen = next((each.fix for each in page.fixes if each.key == key), None) if page is not None else None
     if chosen is None:
         raise FormError("This change does not apply any more; open the miss again.")

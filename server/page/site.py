@@ -86,6 +86,7 @@ class Site:
         self._graphs = one_tool.Graphs()
         self._background = Background()
         self._notes = Notes()
+        self._diagnoses = fixing.Diagnoses()
         self._changes = events.Changes(self._files)
         self.app = Starlette(
             routes=[
@@ -190,7 +191,7 @@ class Site:
             return self._missing(request, f"There is no miss {id}.")
         number, work = self._work(request)
         work = work if work is not None and work.what == fixing.try_fixes(self._config, id) else None
-        fixes = fixing.read_fixes(self._config, id, work) if viewer.sees_all else None
+        fixes = fixing.read_fixes(self._config, id, work, self._diagnoses) if viewer.sees_all else None
         said = self._notes.get(request.query_params.get("note", ""))
         return self._renderer.show(
             "miss.html", "..", viewer, page=page, miss=page.miss, fixes=fixes, number=number, said=said

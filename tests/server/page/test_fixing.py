@@ -39,18 +39,18 @@ def path(tmp_path: Path) -> Path:
 def test_each_change_shows_what_it_writes_and_no_secret(tmp_path: Path) -> None:
     secret = "sk-live-0123456789abcdef"
     path = write_config(tmp_path, {"calc": {"command": "calc", "env": {"TOKEN": secret}}, "sky": {"command": "sky"}})
-    page = fixing.read_fixes(load(record(path)), 2, None)
+    page = fixing.read_fixes(load(record(path)), 2, None, fixing.Diagnoses())
     assert page is not None and not page.is_trying and page.listed_now is False
     pin = next(each for each in page.fixes if each.fix.kind == "pin")
     assert any(MOON in line.plain for line in pin.lines) and pin.measured is None
     assert secret not in repr([line.plain for each in page.fixes for line in each.lines])
     assert len({each.key for each in page.fixes}) == len(page.fixes)
-    assert fixing.read_fixes(load(path), 9, None) is None
+    assert fixing.read_fixes(load(path), 9, None, fixing.Diagnoses()) is None
 
 
 def test_the_change_is_made_in_the_users_file_and_taken_back(path: Path) -> None:
     before = path.read_text()
-    page = fixing.read_fixes(load(path), 2, None)
+    page = fixing.read_fixes(load(path), 2, None, fixing.Diagnoses())
     assert page is not None
     pin = next(each for each in page.fixes if each.fix.kind == "pin")
     assert fixing.make_fix(load(path), 2, pin.key) == pin.fix.what
@@ -61,6 +61,19 @@ def test_the_change_is_made_in_the_users_file_and_taken_back(path: Path) -> None
     assert path.read_text() == before
     with pytest.raises(FormError, match="nothing to take back"):
         fixing.take_back(load(path))
+
+
+def test_what_was_found_is_kept_for_a_while_and_not_after_a_change_of_the_config(path: Path) -> None:
+    now = [0.0]
+    diagnoses = fixing.Diagnoses(lambda: now[0])
+    first = diagnoses.read(load(path), 2)
+    assert first is not None and diagnoses.read(load(path), 2) is first
+    now[0] = fixing.KEPT_S + 1
+    again = diagnoses.read(load(path), 2)
+    assert again == first and again is not first
+    path.write_text(path.read_text().replace('"foretool": {', '"foretool": {"pin": ["sky__moon"], ', 1))
+    changed = diagnoses.read(load(path), 2)
+    assert changed is not None and changed.listed_now and not first.listed_now
 
 
 def test_a_form_names_a_change_of_this_miss_alone(path: Path) -> None:
