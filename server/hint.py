@@ -17,11 +17,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections import namedtuple
 
-if TYPE_CHECKING:
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing and pathlib take half as long to import as everything else that the way to a proxy needs
+    from collections.abc import Sequence
+    from typing import Final
+
     from foretool.server.catalog.hint_text import Hint
     from foretool.server.config.loader import Config
     from foretool.storage.records import ToolId
@@ -34,6 +36,7 @@ DEADLINE_MS: Final = 145.0
 """Longest life of the process, unless the variable FORETOOL_HINT_MS sets another limit."""
 ASK_PART: Final = 0.6
 """A proxy may use this part of what is left: ranking by words alone takes the rest."""
+STATUS: Final = "/proc/self/stat"
 MOST_STDIN: Final = 4 * 1024 * 1024
 MOST_TEXT: Final = 20_000
 """Characters of a prompt that are stored; pasted text can be megabytes."""
@@ -56,22 +59,16 @@ EVENTS: Final = {"codex": "UserPromptSubmit", "gemini": "BeforeAgent", "qwen": "
 """By client: the event that its hook's answer names; "" where the answer has no such member."""
 
 
-class HintOptions(NamedTuple):
-    """The options of `foretool hint` as a hook runs it."""
+class HintOptions(namedtuple("HintOptions", ("config", "profile", "client"), defaults=(None, "", "claude-code"))):
+    """The options of `foretool hint` as a hook runs it; `config` is a path or None."""
 
-    config: Path | None = None
-    profile: str = ""
-    client: str = "claude-code"
+    __slots__ = ()
 
 
-class Asked(NamedTuple):
-    """A prompt as the client's hook told it."""
+class Asked(namedtuple("Asked", ("text", "session", "folder", "at"))):
+    """A prompt as the client's hook told it. `session`: the client's own id of its conversation."""
 
-    text: str
-    session: str
-    """The client's own id of its conversation."""
-    folder: str
-    at: float
+    __slots__ = ()
 
 
 def plain_hint(arguments: Sequence[str]) -> HintOptions | None:
@@ -87,7 +84,7 @@ def plain_hint(arguments: Sequence[str]) -> HintOptions | None:
     client = found.get("--client", "claude-code")
     if client not in PLAIN and client not in EVENTS:
         return None
-    return HintOptions(Path(config) if config else None, found.get("--profile", ""), client)
+    return HintOptions(config or None, found.get("--profile", ""), client)
 
 
 def main(options: HintOptions) -> int:
@@ -127,7 +124,8 @@ def age_s() -> float:
     used = time.process_time()
     try:
         # proc(5), field 22: ticks from the start of the machine to ours; the name in brackets may have spaces.
-        fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+        with open(STATUS, "rb") as file:  # noqa: PTH123 -- quicker to import
+            fields = file.read().rpartition(b")")[2].split()
         started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - started
     except (OSError, ValueError, IndexError, AttributeError):
@@ -168,22 +166,26 @@ def ask_proxy(asked: Asked, options: HintOptions, patience_s: float) -> str | No
     return said if isinstance(said, str) else None
 
 
-def _config_path(given: Path | None) -> Path:
-    if given is not None and given.is_absolute():
+def _config_path(given: str | os.PathLike[str] | None) -> str | os.PathLike[str]:
+    if given is not None and os.path.isabs(given):  # noqa: PTH117 -- quicker to import
         return given
+    from pathlib import Path
+
     from foretool.server.config.places import find_place
 
-    return find_place(given, os.environ).path
+    return find_place(Path(given) if given is not None else None, os.environ).path
 
 
 def answer_by_words(asked: Asked, options: HintOptions) -> str:
     """Store the prompt and name its tools without a proxy."""
+    from pathlib import Path
+
     from foretool.server.config.loader import load
     from foretool.storage.opening import open_store
     from foretool.storage.records import Exposure, Prompt
     from foretool.storage.stores import StorageError
 
-    config = load(options.config)
+    config = load(Path(options.config) if options.config is not None else None)
     config.require_profile(options.profile)
     with open_store(config.storage, busy_ms=50) as store:
         if config.settings.record != "off":

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Final
 
 from foretool.server.local.frames import FORM, MOST_BYTES, decode, encode, refuse_greeting
 from foretool.server.local.places import Identity, choose, project_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
 
 if TYPE_CHECKING or os.name == "posix":
     from foretool.server.local.unix import Place, Stream

@@ -16,9 +16,12 @@ A prompt hook imports this file, so it imports nothing that takes time.
 from __future__ import annotations
 
 import json
-from typing import Any, Final
 
 from foretool.server.local.places import FORM as FORM
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 MOST_GREETING: Final = 64 * 1024
 """Bytes of a greeting. That of a window names every variable of its environment."""

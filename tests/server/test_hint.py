@@ -148,16 +148,15 @@ def test_where_the_system_says_nothing_processor_time_stands_in(monkeypatch: pyt
     monkeypatch.setattr(time, "process_time", lambda: 0.03)
     monkeypatch.setattr(os, "sysconf", lambda name: 1)  # a clock that says nonsense
     assert hint.age_s() == 0.03
-    monkeypatch.setattr(hint, "Path", lambda name: Path("/nowhere"))
+    monkeypatch.setattr(hint, "STATUS", "/nowhere")
     assert hint.age_s() == 0.03
 
 
 def test_the_command_line_of_a_hook_is_read_without_click() -> None:
-    config = Path("a.json")
     for rest, options in (
         ([], HintOptions()),
-        (["--config", "a.json"], HintOptions(config)),
-        (["--config=a.json", "--profile", "docs"], HintOptions(config, "docs")),
+        (["--config", "a.json"], HintOptions("a.json")),
+        (["--config=a.json", "--profile", "docs"], HintOptions("a.json", "docs")),
     ):
         assert plain_hint(["hint", *rest]) == options
     for rest in (["--help"], ["--install"], ["--config"], ["a.json"]):
@@ -252,3 +251,12 @@ def test_a_running_proxy_is_asked_and_records_the_prompt(tmp_path: Path, monkeyp
         (session,) = [each for each in store.sessions.recent() if each.client == "test"]
         (hint_shown,) = [each for each in store.sessions.exposures(session.key) if each.reason == "prompt"]
         assert hint_shown.tools[0] == "sky__forecast"
+
+
+def test_the_way_to_a_proxy_imports_neither_typing_nor_pathlib() -> None:
+    code = (
+        "import sys;"
+        "sys.modules.update(dict.fromkeys(('typing', 'pathlib', 'msgspec', 'click', 'asyncio')));"  # an import fails
+        "import foretool.server.hint, foretool.server.local.caller"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
