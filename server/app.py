@@ -284,7 +284,7 @@ class App:
         await self._launcher.stop()
         self.outbox.flush()
         self.store_watch.write_last()
-        self._names.save()
+        self._names.save_all()
         self.memory.close()
         self.store_watch.close()
 

@@ -75,6 +75,9 @@ class Catalog:
         """The version whose names are all fixed."""
         self._tools: dict[ToolId, Tool] = {}
         """The tools as clients see them."""
+        self._sorted: list[ToolId] = []
+        """Their names in order, as they were in the version `_sorted_at`."""
+        self._sorted_at = -1
         self._by_upstream: dict[str, list[Tool]] = {}
         """The tools as their upstreams list them."""
         self._shown: dict[str, list[Tool]] = {}
@@ -115,7 +118,9 @@ class Catalog:
 
     def tools(self) -> list[Tool]:
         """Return all tools, ordered by exposed name."""
-        return [self._tools[tool] for tool in sorted(self._tools)]
+        if self._sorted_at != self.version:
+            self._sorted, self._sorted_at = sorted(self._tools), self.version
+        return [self._tools[tool] for tool in self._sorted]
 
     def upstreams(self) -> dict[str, int]:
         """Return the upstreams in config order, each with the number of its tools."""

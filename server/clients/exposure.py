@@ -153,6 +153,8 @@ class Exposures:
         self._first = FirstTools(catalog)
         self._views: dict[tuple[str, Policy], View] = {}
         self._version = -1
+        self._digests: dict[str, tuple[int, bytes]] = {}
+        """By profile: the version of the catalog and the digest of its tools."""
         self._movable: set[tuple[str, Policy]] = set()
         """Lists that are made again when they are next wanted, if what was used has changed."""
         self._epochs = Epochs(recorder, config)
@@ -202,6 +204,7 @@ class Exposures:
     def forget(self) -> None:
         """Check every list again, because settings or models have changed."""
         self._views.clear()
+        self._digests.clear()
 
     def advance(self) -> bool:
         """Begin a new epoch for lists older than `epoch_s` and for those that nobody uses; return whether there is
@@ -382,11 +385,20 @@ class Exposures:
             digest.update(b"learned %d" % learned)
         for _, definition in self._own(profile):
             digest.update(bytes(definition))
-        pinned, reach = self._pinned(profile), self._policy.reach(profile)
-        for tool in self._catalog.tools():
-            if reach.finds(tool):
-                digest.update(f"{tool.id} {tool.schema_hash} {tool.id in pinned}\n".encode())
+        digest.update(self._digest_tools(profile))
         return digest.hexdigest()
+
+    def _digest_tools(self, profile: Profile) -> bytes:
+        """Return a digest of the tools that a profile finds; made once while none of them changes."""
+        version, known = self._digests.get(profile.name, (-1, b""))
+        if version == self._catalog.version:
+            return known
+        pinned, reach = frozenset(self._pinned(profile)), self._policy.reach(profile)
+        found = filter(reach.finds, self._catalog.tools())
+        lines = "".join([f"{tool.id} {tool.schema_hash} {tool.id in pinned}\n" for tool in found])
+        known = hashlib.sha256(lines.encode()).digest()
+        self._digests[profile.name] = (self._catalog.version, known)
+        return known
 
     def _pinned(self, profile: Profile) -> list[ToolId]:
         pins = self._catalog.pins((*self._config.settings.pin, *profile.pin))

@@ -83,7 +83,9 @@ class Server(Struct, frozen=True, kw_only=True):
         entry = self.entry
         if (own := entry.tools.get(tool)) is not None and own.hidden:
             return False
-        return (not entry.include or matches(tool, entry.include)) and not matches(tool, entry.exclude)
+        if entry.exclude and matches(tool, entry.exclude):
+            return False
+        return not entry.include or matches(tool, entry.include)
 
     def result_tokens(self, tool: str) -> int | None:
         """Return the tokens that a result of an upstream tool may have, None if the entry does not say."""

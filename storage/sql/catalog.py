@@ -32,6 +32,16 @@ _NAMED_TOOLS = """
         FROM tools JOIN upstreams ON upstreams.id = tools.upstream JOIN definitions ON definitions.id = tools.definition
         WHERE tools.exposed = ? AND upstreams.name = ? AND upstreams.fingerprint = ?
 """
+_OWNER = "SELECT upstream, name FROM exposed_names WHERE exposed = ?"
+KEPT_VERSIONS = 20
+"""Definitions that are kept of each tool, the latest, so that a server which changes its list all the time fills no
+disk; the present one stays in any case."""
+_DROP_VERSIONS = f"""
+    DELETE FROM tool_versions WHERE upstream = :upstream AND name = :name
+        AND first_seen < (SELECT min(first_seen) FROM (SELECT first_seen FROM tool_versions
+            WHERE upstream = :upstream AND name = :name ORDER BY first_seen DESC LIMIT {KEPT_VERSIONS}) AS latest)
+        AND definition NOT IN (SELECT definition FROM tools WHERE upstream = :id AND name = :name)
+"""  # noqa: S608  # constants of this file
 _CURRENT = (
     "SELECT tools.name, definitions.schema_hash, tools.exposed, length(definitions.definition) FROM tools"
     " JOIN definitions ON definitions.id = tools.definition WHERE tools.upstream = ? ORDER BY tools.position"
@@ -70,6 +80,10 @@ class Catalog(Subject):
             before = [tuple(row) for row in self._database.rows(_CURRENT, (id,))]
             if before != [(tool.name, tool.schema_hash, tool.id, len(tool.definition)) for tool in tools]:
                 self._replace_tools(id, upstream, tools)
+                hashes = {name: schema_hash for name, schema_hash, *_ in before}
+                changed = [tool.name for tool in tools if hashes.get(tool.name, tool.schema_hash) != tool.schema_hash]
+                for name in changed:
+                    self._database.run(_DROP_VERSIONS, {"upstream": upstream.name, "name": name, "id": id})
             self._save_token_counts({tool.schema_hash: tool.tokens for tool in tools if tool.tokens is not None})
 
     def _replace_tools(self, id: int, upstream: UpstreamRecord, tools: Sequence[Tool]) -> None:
@@ -115,7 +129,8 @@ class Catalog(Subject):
 
     def save_exposed_names(self, names: Mapping[ToolId, tuple[str, str]]) -> dict[ToolId, tuple[str, str]]:
         with self._database.atomic():
-            known = self.exposed_names()
+            rows = ((name, self._database.row(_OWNER, (name,))) for name in names)
+            known = {name: (row[0], row[1]) for name, row in rows if row is not None}
             self._database.run_all(
                 "INSERT INTO exposed_names (exposed, upstream, name) VALUES (?, ?, ?)",
                 ((exposed, *tool) for exposed, tool in names.items() if exposed not in known),

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from stored_records import UPSTREAM, tool
 
 from foretool.storage.records import ToolId, ToolVersion
+from foretool.storage.sql.catalog import KEPT_VERSIONS
 from foretool.storage.stores import StorageError, Store
 
 
@@ -45,6 +46,20 @@ def test_every_version_of_a_tool_is_kept(store: Store) -> None:
         ToolVersion("h2", new.definition, None, 2.0),
     ]
     assert store.catalog.versions("git", "blame") == []
+
+
+def test_of_a_tool_that_changes_all_the_time_the_latest_definitions_are_kept(store: Store) -> None:
+    other = tool("blame", "same")
+    for at in range(KEPT_VERSIONS + 15):
+        listed = [tool("log", f"h{at}"), other]
+        store.catalog.save_upstream(replace(UPSTREAM, listed_at=float(at)), listed)
+    kept = [version.schema_hash for version in store.catalog.versions("git", "log")]
+    assert kept == [f"h{at}" for at in range(15, KEPT_VERSIONS + 15)]
+    assert len(store.catalog.versions("git", "blame")) == 1
+    # A definition that comes back after a long time is the present one, and stays.
+    store.catalog.save_upstream(replace(UPSTREAM, listed_at=100.0), [tool("log", "h15"), other])
+    store.catalog.save_upstream(replace(UPSTREAM, listed_at=101.0), [tool("log", "h15"), tool("blame", "new")])
+    assert store.catalog.versions("git", "log")[0].schema_hash == "h15"
 
 
 def test_token_counts_belong_to_the_definition(store: Store) -> None:
