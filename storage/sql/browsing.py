@@ -25,12 +25,12 @@ called AS (
     SELECT session, count(*) AS calls, sum(hidden) AS hidden, max(at) AS last_at FROM (
         SELECT session, hidden, at FROM calls
         WHERE id >= (SELECT min(first_call) FROM wanted) AND outcome <> 'refused' ORDER BY id LIMIT 40000
-    ) GROUP BY session
+    ) AS some_calls GROUP BY session
 ),
 missed AS (
     SELECT session, count(*) AS misses FROM (
         SELECT session FROM misses WHERE at >= (SELECT min(started_at) FROM wanted) ORDER BY at LIMIT 10000
-    ) GROUP BY session
+    ) AS some_misses GROUP BY session
 )
 SELECT {columns}, coalesce(called.calls, 0), coalesce(called.hidden, 0), coalesce(missed.misses, 0),
     coalesce(called.last_at, 0.0)
@@ -49,27 +49,28 @@ ORDER BY id LIMIT :most
 """
 _LATEST: Final = "SELECT session, tool FROM calls WHERE outcome <> 'refused' ORDER BY id DESC LIMIT ?"
 _CLIENTS: Final = """
-SELECT key, client FROM sessions WHERE key IN (SELECT value FROM json_each(?)) AND (? IS NULL OR profile = ?)
+SELECT key, client FROM sessions WHERE key IN ({}) AND (? IS NULL OR profile = ?)
 """
 _USAGE: Final = """
 SELECT tool, sum(called), sum(missed), max(at) FROM (
     SELECT session, tool, 1 AS called, 0 AS missed, at FROM (
         SELECT session, tool, at FROM calls WHERE outcome <> 'refused' ORDER BY id DESC LIMIT ?
-    )
+    ) AS latest
     UNION ALL SELECT session, tool, 0, 1, 0.0 FROM misses WHERE noticed NOT IN ('unknown_name', 'nothing_found')
-) WHERE session IN (SELECT key FROM sessions WHERE profile = ?) GROUP BY tool
+) AS used WHERE session IN (SELECT key FROM sessions WHERE profile = ?) GROUP BY tool
 """
 _COUNTS: Final = """
 WITH own AS MATERIALIZED (SELECT key, client FROM sessions WHERE profile = :profile)
 SELECT 3600.0 * hour, client, sum(called), sum(hidden), sum(missed), sum(searched) FROM (
     SELECT session, CAST(at AS INTEGER) / 3600 AS hour, count(*) AS called, sum(hidden) AS hidden, 0 AS missed,
         0 AS searched
-    FROM (SELECT session, at, hidden FROM calls WHERE outcome <> 'refused' ORDER BY id DESC LIMIT :latest)
+    FROM (SELECT session, at, hidden FROM calls WHERE outcome <> 'refused' ORDER BY id DESC LIMIT :latest) AS latest
     WHERE at >= :since GROUP BY session, hour
     UNION ALL SELECT session, CAST(at AS INTEGER) / 3600 AS hour, 0, 0, count(*), 0
-    FROM (SELECT session, at FROM misses WHERE at >= :since ORDER BY at DESC LIMIT :latest / 5) GROUP BY session, hour
+    FROM (SELECT session, at FROM misses WHERE at >= :since ORDER BY at DESC LIMIT :fewer) AS latest
+    GROUP BY session, hour
     UNION ALL SELECT session, CAST(at AS INTEGER) / 3600 AS hour, 0, 0, 0, count(*)
-    FROM (SELECT session, at FROM discoveries WHERE at >= :since ORDER BY at DESC LIMIT :latest / 5)
+    FROM (SELECT session, at FROM discoveries WHERE at >= :since ORDER BY at DESC LIMIT :fewer) AS latest
     GROUP BY session, hour
 ) AS done JOIN own ON own.key = done.session GROUP BY hour, client
 """
@@ -99,7 +100,9 @@ class Browsing(Subject):
             chains.setdefault(session, [""]).append(called)
         found: Counter[tuple[str, str, bool]] = Counter()
         keys = [session for session, chain in chains.items() if tool in chain]
-        for session, client in self._database.rows(_CLIENTS, (encode_json(keys), profile, profile)):
+        for session, client in self._database.rows(
+            _CLIENTS.format(self._database.json_strings), (encode_json(keys), profile, profile)
+        ):
             # The latest call comes first, so each is followed by the one before it.
             for after, called, before in zip(chain := chains[session], chain[1:], [*chain[2:], ""], strict=False):
                 if called == tool:
@@ -109,7 +112,9 @@ class Browsing(Subject):
         return [Neighbour(client, ToolId(other), is_before, times) for (client, other, is_before), times in counted]
 
     def counts(self, profile: str, since: float, latest: int) -> list[ProfileCount]:
-        rows = self._database.rows(_COUNTS, {"profile": profile, "since": since, "latest": latest})
+        rows = self._database.rows(
+            _COUNTS, {"profile": profile, "since": since, "latest": latest, "fewer": latest // 5}
+        )
         return [ProfileCount(*row) for row in rows]
 
     def usage(self, profile: str, latest: int) -> list[Usage]:

@@ -129,7 +129,7 @@ class CostSums(Subject):
         return int(row[0]) if row else 0
 
     def clients(self, sessions: Iterable[str]) -> dict[str, str]:
-        query = "SELECT key, client FROM sessions WHERE key IN (SELECT value FROM json_each(?))"
+        query = f"SELECT key, client FROM sessions WHERE key IN ({self._database.json_strings})"  # noqa: S608  # a constant
         return dict(self._database.rows(query, (encode_json(list(sessions)),)))
 
     def take_turn(self, now: float, until: int) -> bool:
@@ -220,4 +220,4 @@ def mend_marks(database: Database) -> None:
     """Let no mark stand behind the last record: ids of an emptied table begin again at 1."""
     for table in _TURNS:
         (last,) = database.rows(f"SELECT coalesce(max(id), 0) FROM {table}")[0]  # noqa: S608  # a constant
-        database.run("UPDATE costs_marks SET done = min(done, ?) WHERE name = ?", (last, table))
+        database.run("UPDATE costs_marks SET done = ? WHERE name = ? AND done > ?", (last, table, last))

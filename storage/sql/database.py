@@ -123,6 +123,11 @@ class Database(ABC):
     def as_text(self, column: str) -> str:
         """Return the SQL that reads a column of bytes as text."""
 
+    @property
+    @abstractmethod
+    def json_strings(self) -> str:
+        """The query, with one value, for the strings of a JSON array."""
+
     @abstractmethod
     def size(self) -> int:
         """Return the bytes that the database takes."""

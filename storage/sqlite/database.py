@@ -260,6 +260,10 @@ class SqliteDatabase(Database):
     def as_text(self, column: str) -> str:
         return f"CAST({column} AS TEXT)"
 
+    @property
+    def json_strings(self) -> str:
+        return "SELECT value FROM json_each(?)"
+
     def size(self) -> int:
         return int(self.rows("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")[0][0])
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
-from typing import Literal
 
 from foretool.storage.stores import StorageError
 
-Location = Path | Literal[":memory:"]
+Location = Path | str
 
 _OTHER_SCHEMA = ("no such table", "no such column", "has no column", "schema has changed")
 

@@ -1,0 +1,292 @@
+"""Connects to PostgreSQL and runs statements; a server that cannot be reached makes a proxy wait, not end.
+
+The connection is in autocommit mode, so every transaction is one that this file begins. An `atomic` block takes an
+advisory lock, as SQLite takes the lock of its file: what one process reads in it stays true until its end. A single
+call is written without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import psycopg
+from psycopg.adapt import Loader
+
+from foretool.storage.postgres import schema
+from foretool.storage.postgres.errors import explain_error
+from foretool.storage.postgres.translation import read_text, regular_expression, translate, write_values
+from foretool.storage.sql.database import Database
+from foretool.storage.sql.values import Values
+from foretool.storage.stores import StorageError
+
+OPENING_S: Final = 10
+SERVING_S: Final = 2
+"""How long connecting may take: when a command opens the store, and when a proxy does."""
+_OWN_BUSY_MS: Final = 5000
+_LOCK: Final = f"SELECT pg_advisory_xact_lock({schema.LOCK}, hashtext(current_schema()))"
+
+
+class PostgresDatabase(Database):
+    """One open connection."""
+
+    def __init__(self, address: str, busy_ms: int, *, serves: bool = False) -> None:
+        """`address`: `postgresql://user:password@host/database`; `serves`: see `SqliteDatabase`."""
+        super().__init__(without_password(address))
+        self.address = address
+        self._busy_ms = busy_ms
+        self._serves = serves
+        self._held: psycopg.Connection[Any] | None = None
+        self._depth = 0
+
+    @classmethod
+    def open(cls, address: str, busy_ms: int) -> PostgresDatabase:
+        """Connect; create and migrate the tables if needed. Raises `StorageError`."""
+        database = cls(address, busy_ms)
+        database._held = database._connect(OPENING_S)
+        return database
+
+    @classmethod
+    def open_to_serve(cls, address: str, busy_ms: int) -> PostgresDatabase:
+        """Connect if the server can be had at once; otherwise wait for it as `reopen` does. Never raises."""
+        database = cls(address, busy_ms, serves=True)
+        database.reopen()
+        return database
+
+    def _connect(self, patience_s: int) -> psycopg.Connection[Any]:
+        connection = None
+        try:
+            connection = psycopg.connect(
+                self.address, autocommit=True, connect_timeout=patience_s, application_name="foretool",
+                cursor_factory=psycopg.ClientCursor,
+            )  # fmt: skip
+            for type in ("text", "varchar"):
+                connection.adapters.register_loader(type, _TextLoader)
+            connection.adapters.register_loader("numeric", _NumberLoader)
+            run = psycopg.Cursor(connection).execute
+            self._refuse_newer(schema.version(run))
+            if schema.version(run) < len(schema.STEPS):
+                with connection.transaction():
+                    run(_LOCK)
+                    schema.migrate(run)
+            run(f"SET lock_timeout = {int(self._busy_ms)}")
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, psycopg.Error | OSError | UnicodeError):
+                raise explain_error(error, str(self.path), is_closed=True) from error
+            raise
+        return connection
+
+    def _refuse_newer(self, version: int) -> None:
+        if version > len(schema.STEPS):
+            raise StorageError(
+                f"{self.path}: written by a newer foretool (schema {version}, this one knows {len(schema.STEPS)});"
+                " upgrade foretool, or set another storage address"
+            )
+
+    def close(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            held.close()
+
+    # A server that cannot be reached
+
+    @property
+    def _connection(self) -> psycopg.Connection[Any]:
+        if self._held is None:
+            raise StorageError(self.trouble or f"{self.path}: closed", temporary=True)
+        return self._held
+
+    def _explain(self, error: Exception) -> StorageError:
+        """Return what to raise for an error of psycopg; let go of a connection that cannot be used any more."""
+        held = self._held
+        found = explain_error(error, str(self.path), is_closed=held is None or held.closed or held.broken)
+        if not (found.lost and self._serves):
+            return found
+        self._let_go(str(found))
+        return StorageError(str(found), temporary=True)
+
+    def _let_go(self, trouble: str) -> None:
+        self.trouble, self.notice = trouble, ""
+        self.close()
+
+    def check(self) -> None:
+        if self._held is None or not self._serves:
+            return
+        with suppress(StorageError):
+            found = int(self.rows("SELECT coalesce(max(number), 0) FROM migrations")[0][0])
+            newer = f"{self.path}: changed by a newer foretool (schema {found}); restart this proxy with that version"
+            self.notice = newer if found > len(schema.STEPS) else ""
+
+    def reopen(self) -> bool:
+        if self._held is not None:
+            return True
+        try:
+            found = self._connect(SERVING_S)
+        except StorageError as error:
+            self.trouble = str(error)
+            return False
+        self.trouble, self._held = "", found
+        return True
+
+    # Transactions
+
+    @contextmanager
+    def atomic(self) -> Iterator[None]:
+        is_outermost = not self._depth
+        with self._block("BEGIN"):
+            if is_outermost:
+                self._execute(_LOCK, ())
+            yield
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        with self._block("BEGIN ISOLATION LEVEL REPEATABLE READ"):
+            yield
+
+    def settle_writes(self, *tables: str) -> None:
+        # Ids are given before rows are committed, so a lesser one may come later.
+        self._execute(f"LOCK TABLE {', '.join(tables)} IN SHARE ROW EXCLUSIVE MODE", ())
+
+    @contextmanager
+    def _block(self, begin: str) -> Iterator[None]:
+        name = f"block_{self._depth}"
+        is_inner = self._depth > 0
+        self._execute(f"SAVEPOINT {name}" if is_inner else begin, ())
+        self._depth += 1
+        try:
+            yield
+            self._execute(f"RELEASE {name}" if is_inner else "COMMIT", ())
+        except BaseException:
+            with suppress(StorageError):
+                if self._held is not None:
+                    self._execute(f"ROLLBACK TO {name}" if is_inner else "ROLLBACK", ())
+            raise
+        finally:
+            self._depth -= 1
+
+    # Statements
+
+    def commit(self, sql: str, values: Sequence[Any]) -> None:
+        try:
+            # Parsed and planned by the server once.
+            psycopg.Cursor(self._connection).execute(translate(sql), write_values(values), prepare=True)
+        except (psycopg.Error, OSError) as error:
+            raise self._explain(error) from error
+
+    def run(self, sql: str, values: Values = ()) -> int:
+        return self._execute(translate(sql), self._clean(values)).rowcount
+
+    def _execute(self, sql: str, values: Values) -> psycopg.Cursor[Any]:
+        try:
+            return self._connection.execute(sql, write_values(values))
+        except (psycopg.Error, OSError) as error:
+            raise self._explain(error) from error
+
+    def run_all(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._run_many(sql, [self._clean(row) for row in rows])
+
+    def _run_many(self, sql: str, rows: list[Any], *, returning: bool = False) -> psycopg.Cursor[Any]:
+        try:
+            cursor = psycopg.Cursor(self._connection)
+            cursor.executemany(translate(sql), [write_values(row) for row in rows], returning=returning)
+        except (psycopg.Error, OSError) as error:
+            raise self._explain(error) from error
+        return cursor
+
+    def insert(self, sql: str, row: Sequence[Any]) -> int:
+        (id,) = self._execute(translate(f"{sql} RETURNING id"), self._clean(row)).fetchall()[0]
+        return int(id)
+
+    def insert_all(self, sql: str, rows: Sequence[Sequence[Any]]) -> list[int]:
+        if not rows:
+            return []
+        cursor = self._run_many(f"{sql} RETURNING id", [self._clean(row) for row in rows], returning=True)
+        ids = []
+        while True:
+            ids += [int(id) for (id,) in cursor.fetchall()]
+            if not cursor.nextset():
+                return ids
+
+    def rows(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        return self._execute(translate(sql), self._clean(values)).fetchall()
+
+    def each_row(self, sql: str, values: Values = ()) -> Iterator[tuple[Any, ...]]:
+        # A connection sends one result at a time, and the caller may ask for something else meanwhile.
+        with self.own() as own:
+            assert isinstance(own, PostgresDatabase)
+            try:
+                yield from psycopg.ClientCursor(own._connection).stream(
+                    translate(sql), write_values(self._clean(values))
+                )
+            except (psycopg.Error, OSError) as error:
+                raise own._explain(error) from error
+
+    # Where engines differ
+
+    def match_tool(self, column: str, written: str) -> tuple[str, str]:
+        if any(mark in written for mark in "*?["):
+            return f"{column} ~ ?", regular_expression(written)
+        return f"position(lower(?) in lower({column})) > 0", written
+
+    def as_text(self, column: str) -> str:
+        return f"convert_from({column}, 'UTF8')"
+
+    @property
+    def json_strings(self) -> str:
+        return "SELECT jsonb_array_elements_text(?::jsonb)"
+
+    def size(self) -> int:
+        sql = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class WHERE relkind = 'r'"
+        return int(self.rows(f"{sql} AND relnamespace = current_schema()::regnamespace")[0][0])
+
+    @contextmanager
+    def own(self) -> Iterator[Database]:
+        own = PostgresDatabase.open(self.address, _OWN_BUSY_MS)
+        own.hide_like(self)
+        try:
+            yield own
+        finally:
+            own.close()
+
+    # Upkeep: the server does its own
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        return False
+
+    def checkpoint(self) -> int:
+        return 0
+
+    def give_back_room(self) -> None:
+        pass
+
+    def compact(self) -> bool:
+        for (table,) in self.rows("SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace ="
+                                  " current_schema()::regnamespace"):  # fmt: skip
+            self.run(f"VACUUM {table}")
+        return True
+
+
+class _TextLoader(Loader):
+    def load(self, data: Any) -> str:
+        return read_text(bytes(data).decode(errors="replace"))
+
+
+class _NumberLoader(Loader):
+    """Sums of whole numbers are `numeric`."""
+
+    def load(self, data: Any) -> int | float:
+        text = bytes(data).decode()
+        return float(text) if "." in text else int(text)
+
+
+def without_password(address: str) -> str:
+    """Return an address as it may be shown."""
+    parts = urlsplit(address)
+    user = f"{parts.username}@" if parts.username else ""
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{user}{host}{parts.path}"

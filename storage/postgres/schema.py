@@ -1,0 +1,127 @@
+"""The tables in PostgreSQL: numbered steps like those of SQLite, whose tables have the same columns.
+
+Text is compared byte by byte (`COLLATE "C"`), as SQLite does. Where a table has no id, `rowid` counts its rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+Run = Callable[..., Any]
+"""Runs one statement, with its values if there are any."""
+
+_TYPES: Final = {"int": "bigint", "float": "double precision", "str": 'text COLLATE "C"', "bytes": "bytea"}
+LOCK: Final = 0x666F7265
+"""`fore` in ASCII: the class of the advisory locks of foretool."""
+
+_TABLES: Final = {
+    "counters": "*name str, value int",
+    "upstreams": "*id int, name str, fingerprint str, era str?, server_info str, instructions str, capabilities str,"
+    "lacks str?, listed_at float",
+    "definitions": "*id int, schema_hash str, definition bytes, tokens int?",
+    "tools": "*upstream int>upstreams, *name str, position int, exposed str, definition int>definitions",
+    "tool_versions": "*upstream str, *name str, *definition int>definitions, first_seen float",
+    "exposed_names": "*exposed str, upstream str, name str",
+    "sessions": "*key str, client str, version str, era str, transport str, profile str, started_at float,"
+    "ended_at float?, first_call int",
+    "lists": "*id int, hash bytes, tools str",
+    "exposures": "*id int, session str, at float, policy str, epoch int, list int, tokens int, reason str",
+    "discoveries": "*id int, session str, at float, task str, names str, sufficiency float?, level str, matches str,"
+    "tokens int, took_ms float, handle str, probability float?",
+    "calls": "*id int, session str, at float, tool str, upstream str, via str, hidden int, outcome str, took_ms float,"
+    "sent int, arguments str, discovery int, handle str",
+    "misses": "*id int, session str, at float, tool str, noticed str, cause str, rank int, of int, query str,"
+    "history str, exposure int, discovery int, change str, recovered str, turns int, tokens int, parts str, call int",
+    "clients": "*client str, *version str, *era str, announced int, relisted int, delays str, last_seen float,"
+    "recent str, tries int, late int, whole_tokens int",
+    "usage": "*tool str, calls int, misses int, last_at float",
+    "usage_folded": "*id int, call int, miss int",
+    "working_sets": "*key str, epoch int, tools str, listing bytes, created_at float, inputs str, named str",
+    "upstream_states": "*pid int, started_at float, *upstream str, state str, since float, era str?, tools int,"
+    "restarts int, skipped_lines int, last_error str, stderr str",
+    "vectors": "*encoder str, *digest bytes, data bytes, used_at float",
+    "artifacts": "*id int, kind str, number int, created_at float, sha256 str, data bytes, active int, previous int,"
+    "promoted_at float, report str",
+    "demonstrations": "*digest bytes, episode str, at float",
+    "prompts": "*id int, at float, session str, cwd str, text str",
+    "steps": "*id int, session str, at float, task str, tools str, fragments str, tokens int, budget int,"
+    "probability float, sufficiency float?, fallback str, cached int, error str, took_ms float",
+    "flows": "*before str, *after str, *field str, *parameter str, times int, last_at float",
+    "costs": "*period int, *client str, tasks int, calls int, hidden int, misses int, discoveries int,"
+    "list_tokens int, said_tokens int, read_tokens int",
+    "costs_marks": "*name str, done int, count int",
+    "costs_open": "*session str, since float, calls int, discoveries int, exposures int, misses int",
+    "approvals": "*server str, *kind str, *name str, *hash str, state str, seen_at float, exposed str,"
+    "fingerprint str, version str, effect str, decision int, value bytes",
+}
+"""The columns of each table, as in the first steps of SQLite: a star marks the key, a question mark what may be NULL,
+and `>` the table whose ids a column holds."""
+_DEFAULTS: Final = {
+    ("discoveries", "handle"): "''", ("calls", "handle"): "''", ("clients", "recent"): "''", ("clients", "tries"): "0",
+    ("clients", "late"): "0", ("clients", "whole_tokens"): "0", ("working_sets", "named"): "'[]'",
+}  # fmt: skip
+_INDEXES: Final = (
+    "CREATE UNIQUE INDEX ON upstreams (name, fingerprint)",
+    "CREATE UNIQUE INDEX ON definitions (schema_hash)",
+    "CREATE UNIQUE INDEX ON lists (hash)",
+    "CREATE INDEX ON sessions (started_at)",
+    *(f"CREATE INDEX ON {table} (at)" for table in ("exposures", "discoveries", "misses", "prompts", "steps")),
+    "CREATE INDEX ON misses (tool, cause, at, recovered, turns, tokens, session)",
+    "CREATE INDEX ON exposures (session)",
+    "CREATE INDEX ON exposures (list)",
+    "CREATE INDEX ON artifacts (kind, active)",
+    "CREATE INDEX ON approvals (server, kind) WHERE state != 'approved'",
+)
+
+
+def _create_tables(run: Run) -> None:
+    for table, spec in _TABLES.items():
+        run(create_table(table, spec))
+    for index in _INDEXES:
+        run(index)
+
+
+STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (("tables", _create_tables),)
+"""The history of the schema. What a released step creates never changes."""
+
+
+def create_table(table: str, spec: str) -> str:
+    """Return the statement that creates a table with these columns."""
+    columns, keys = [], []
+    for column, kind in (each.split() for each in spec.split(",")):
+        name = column.lstrip("*")
+        if column.startswith("*"):
+            keys.append(name)
+        type, _, target = kind.partition(">")
+        parts = [f'"{name}"', _TYPES[type.rstrip("?")]]
+        if name == "id" and table != "usage_folded":
+            parts.append("GENERATED BY DEFAULT AS IDENTITY")
+        elif not type.endswith("?"):
+            parts.append("NOT NULL")
+        if (table, name) in _DEFAULTS:
+            parts.append(f"DEFAULT {_DEFAULTS[table, name]}")
+        if target:
+            parts.append(f"REFERENCES {target} (id)")
+        columns.append(" ".join(parts))
+    if "id" not in keys:
+        columns.append("rowid bigint GENERATED ALWAYS AS IDENTITY UNIQUE")
+    quoted = ", ".join(f'"{key}"' for key in keys)
+    return f"CREATE TABLE {table} ({', '.join(columns)}, PRIMARY KEY ({quoted}))"
+
+
+def migrate(run: Run, steps: Sequence[tuple[str, Callable[[Run], None]]] = STEPS) -> None:
+    """Apply every missing step; call it inside a transaction that holds `LOCK`, so that one process does it."""
+    run("CREATE TABLE IF NOT EXISTS migrations (number bigint PRIMARY KEY, name text, applied_at double precision)")
+    done = version(run)
+    for number, (name, step) in enumerate(steps[done:], start=done + 1):
+        step(run)
+        run("INSERT INTO migrations (number, name, applied_at) VALUES (%s, %s, %s)", (number, name, time.time()))
+
+
+def version(run: Run) -> int:
+    """Return the number of the last step applied, 0 for an empty schema."""
+    if run("SELECT to_regclass('migrations')").fetchone()[0] is None:
+        return 0
+    return int(run("SELECT coalesce(max(number), 0) FROM migrations").fetchone()[0])
