@@ -38,6 +38,12 @@ class Corpus:
     def __len__(self) -> int:
         return len(self.slot_of)
 
+    @property
+    def servers(self) -> list[tuple[int, ...]]:
+        """The slots of each server; a tool without a server is alone."""
+        alone = ((slot,) for slot in self.slots_of.get("", ()))
+        return [*(slots for upstream, slots in self.slots_of.items() if upstream), *alone]
+
     def replace(self, upstream: str, tools: Sequence[Tool], server_text: str = "") -> None:
         """Make `tools` all that this upstream has, none included; unchanged tools are not read again."""
         for _ in self.replacing(upstream, tools, server_text):

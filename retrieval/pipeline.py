@@ -107,5 +107,5 @@ class Pipeline:
         """Return the encoders, if they know nearly all tools as they are now."""
         dense = self.dense if not self.is_filling else None
         if dense is not None and dense.version != self.corpus.version:
-            dense.align(self.corpus.digests, self.corpus.version)
+            dense.align(self.corpus.digests, self.corpus.version, self.corpus.servers)
         return dense if dense is not None and dense.is_ready else None

@@ -29,6 +29,11 @@ class ScoreSum(Struct, frozen=True):
     features: ListFeatures | None = None
     """What the list looks like to `confidence`; None where no encoder took part."""
 
+    @property
+    def live(self) -> NDArray[np.bool_]:
+        """(slots,): which hold a tool."""
+        return np.isfinite(self.total)
+
     def plus(self, parts: Mapping[str, Floats]) -> ScoreSum:
         """Add more parts. A dropped tool stays dropped, and the features stay those of the list without the parts."""
         return ScoreSum(self.total + total_of(parts), {**self.parts, **parts}, self.features) if parts else self
@@ -69,6 +74,12 @@ def sum_words(hits: Mapping[int, float], live: NDArray[np.bool_]) -> ScoreSum:
     """Return the sum of the words alone; `live` (slots,) says which slots hold a tool."""
     words = z_scores(by_slot(hits, len(live)), live)
     return ScoreSum(total_of({"lexical": words}, live), {"lexical": words})
+
+
+def best_of(sums: Sequence[ScoreSum]) -> Floats:
+    """Return the best score of each slot in any sum, 0 where none is above the average; (slots,)."""
+    found: Floats = np.maximum(np.max([each.total for each in sums], axis=0), np.float32(0))
+    return found
 
 
 def softmax(logits: Floats) -> Floats:

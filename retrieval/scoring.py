@@ -1,7 +1,7 @@
 """The scores of one request: what words, names, usage, encoders and learned models give to every tool, and the reasons.
 
 Each line of a task is a need of its own and is scored alone; several lines are then fused with all of them read as one
-text. Where words alone rank, scores are kept by slot for the tools that have any. With encoders or learned models the
+text. A paragraph is scored as a whole, and each of its clauses adds to the tools that it asks for (`clauses`). Where words alone rank, scores are kept by slot for the tools that have any. With encoders or learned models the
 scores are arrays over all slots (`score_sum`), which this module imports only then.
 """
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from foretool.retrieval.clauses import SHARE, clauses
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.rankers.bm25 import Lexical, idf, weigh_terms
 from foretool.retrieval.rankers.names import EXACT
@@ -101,13 +102,16 @@ class Request:
         self.learned = learned
         self._read_texts = read_texts
         self.lines = [Line(corpus, text) for text in needs(query.lines)]
+        alone = self.lines[0].text if len(self.lines) == 1 else ""
+        self.clauses = [Line(corpus, text) for text in clauses(alone)]
+        """The parts of a task that is one paragraph."""
         self.raised: dict[ToolId, Raised] = {}
         """The tools that stand higher because a better one needs them."""
         self._needed: list[float | None] = []
         """By line, how likely it needs a tool at all; None where no model knows."""
         self._line_sums = self._sum_lines()
         """A sum for each line and, of several lines, one for all of them; [] where words alone rank."""
-        self.sum = self._raise_needed(self._line_sums[-1]) if self._line_sums else None
+        self.sum = self._raise_needed(self._add_clauses(self._line_sums[-1])) if self._line_sums else None
         """The sum of all parts; None where words alone rank."""
         self.words = self._score_words() if self.sum is None else {}
         self.named = corpus.names.asked(query.names)
@@ -198,10 +202,19 @@ class Request:
 
     def _score_words(self) -> dict[int, float]:
         if len(self.lines) < 2:
-            return self.lines[0].hits if self.lines else {}
+            return self._add_hits_of_clauses(self.lines[0].hits) if self.lines else {}
         hits = [line.hits for line in self.lines]
         size = max(self.corpus.lexical.live, 1)
         return fuse_lines(hits, self._whole().hits, size, lambda slot: str(self.corpus.ids[slot]))
+
+    def _add_hits_of_clauses(self, hits: dict[int, float]) -> dict[int, float]:
+        if not self.clauses:
+            return hits
+        best: dict[int, float] = {}
+        for clause in self.clauses:
+            for slot, score in clause.hits.items():
+                best[slot] = max(score, best.get(slot, 0.0))
+        return {slot: hits.get(slot, 0.0) + SHARE * best.get(slot, 0.0) for slot in hits.keys() | best.keys()}
 
     def _whole(self) -> Line:
         """Return all lines as one text."""
@@ -209,7 +222,7 @@ class Request:
 
     def _best_by_words(self, limit: int) -> tuple[list[tuple[int, float]], int]:
         total = self._total_by_words()
-        if total is self.words and len(self.lines) == 1 and limit <= ENTROPY_DEPTH:
+        if len(self.lines) == 1 and total is self.lines[0].hits and limit <= ENTROPY_DEPTH:
             best = self.lines[0].best[:limit]
         else:
             best = nlargest(limit, total.values())
@@ -283,6 +296,19 @@ class Request:
             self._lift_newcomers(learned, base, base.plus(parts).scaled(factors))
             for base, parts in zip(sums, added, strict=True)
         ]
+
+    def _add_clauses(self, summed: ScoreSum) -> ScoreSum:
+        """Add what the best clause of each tool says, by words and encoders."""
+        if not self.clauses:
+            return summed
+        from foretool.retrieval.score_sum import best_of, sum_words
+
+        if self.dense is not None:
+            readings = self._read_texts(self.dense, [clause.text for clause in self.clauses])
+            sums = self._sum_with_encoders(self.dense, self.clauses, readings)
+        else:
+            sums = [sum_words(clause.hits, summed.live) for clause in self.clauses]
+        return summed.plus({"clauses": SHARE * best_of(sums)})
 
     def _lift_newcomers(self, learned: LearnedModels, base: ScoreSum, summed: ScoreSum) -> ScoreSum:
         """Put tools that no training has seen among the first where words and encoders alone would have them there."""

@@ -55,7 +55,7 @@ class Pool:
         dense = DenseEnsemble(list(chosen))
         for head, encoder in zip(dense.heads, chosen, strict=True):
             head.add(encoder.rows(list(self.said.values())))
-        dense.align(self.corpus.digests, self.corpus.version)
+        dense.align(self.corpus.digests, self.corpus.version, self.corpus.servers)
         return Pipeline(self.corpus, dense, learned)
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.encoders import Encoder
 from foretool.retrieval.model_format import Floats
+from foretool.retrieval.rankers.siblings import Siblings
 from foretool.retrieval.rankers.vector_index import VectorIndex
 from foretool.retrieval.ranking import ListFeatures
 from foretool.retrieval.score_sum import ScoreSum, best_slots, by_slot, softmax, total_of, z_scores
@@ -109,10 +110,12 @@ class DenseEnsemble:
         """(slots,): which hold a tool."""
         self.version = -1
         """The version of the corpus that `align` saw last."""
+        self._siblings = Siblings()
 
-    def align(self, digests: Sequence[bytes], version: int) -> None:
-        """Follow a corpus, given as the hash by slot."""
+    def align(self, digests: Sequence[bytes], version: int, servers: Sequence[Sequence[int]] = ()) -> None:
+        """Follow a corpus, given as the hash by slot and the slots of each server."""
         self.version = version
+        self._siblings = Siblings(servers)
         self.live = np.asarray([bool(digest) for digest in digests], np.bool_)
         for head in self.heads:
             head.align(digests)
@@ -147,6 +150,8 @@ class DenseEnsemble:
         for head, values in zip(self.heads, cosines, strict=True):
             # A tool without a vector counts as an average one.
             parts[head.name] = weight * z_scores(values, self.live & head.known)
+        if (lifts := self._siblings.lifts(total_of(parts, self.live))) is not None:
+            parts["siblings"] = lifts
         total = total_of(parts, self.live)
         return ScoreSum(total, parts, self._features(total, words, cosines))
 

@@ -237,7 +237,7 @@ def _serve(ensemble: DenseEnsemble, weights: Sequence[Weights], search: Search, 
     for head, each in zip(ensemble.heads, weights, strict=True):
         if missing := head.missing({digest for digest in corpus.digests if digest}):
             head.add(store.vectors.load(each.key, missing))
-    ensemble.align(corpus.digests, corpus.version)
+    ensemble.align(corpus.digests, corpus.version, corpus.servers)
     search.install_encoders(ensemble, [head.encoder for head in ensemble.heads if isinstance(head.encoder, Ahead)])
 
 
@@ -266,7 +266,7 @@ def serve_encoders(
             part = known[start : start + SAVED_AT_ONCE]
             rows = head.encoder.documents([texts[each] for each in part])
             head.add({each: row.tobytes() for each, row in zip(part, rows, strict=True)})
-    ensemble.align(corpus.digests, corpus.version)
+    ensemble.align(corpus.digests, corpus.version, corpus.servers)
 
 
 def install_encoders(settings: Settings, search: Search, store: Store) -> None:

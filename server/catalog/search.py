@@ -250,8 +250,9 @@ class Search(BackgroundWork):
         return self.rank(query, finds, limit)
 
     def _ask_slow(self, query: Query) -> None:
-        texts = needs(query.lines)
-        asked = texts if len(texts) < 2 else [*texts, "\n".join(texts)]
+        from foretool.retrieval.clauses import read_texts
+
+        asked = read_texts(needs(query.lines)) if self._slow else []
         for encoder in self._slow if asked else ():
             try:
                 encoder.fetch(asked)

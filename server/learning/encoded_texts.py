@@ -79,5 +79,5 @@ class EncodedTexts:
         for head, weights, encoder in zip(meaning.heads, self._weights, self._encoders, strict=True):
             rows = self._vectors(weights.key, texts, encoder.documents)
             head.add({digest(text): row.tobytes() for text, row in zip(texts, rows, strict=True)})
-        meaning.align(corpus.digests, corpus.version)
+        meaning.align(corpus.digests, corpus.version, corpus.servers)
         return meaning

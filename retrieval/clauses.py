@@ -1,0 +1,49 @@
+"""Splits a long task into its needs: a paragraph asks for several things, and a tool meets one of them.
+
+The paragraph as a whole says what it is about, and each clause what is needed there. Both are read, because nobody tells
+which paragraph is one story and which is a list of wishes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from foretool.retrieval.ranking import MAX_NEED_WORDS
+from foretool.retrieval.words import terms
+
+MOST = 8
+"""The budget of a task: with more clauses, the shortest neighbours are joined."""
+READ = 64
+"""So many clauses are told apart; what stands behind them belongs to the last one."""
+LEAST_TERMS = 4
+"""A clause with fewer different terms names no need of its own."""
+SHARE = 0.6
+"""What the best clause of a tool counts beside the task as a whole."""
+
+_END = re.compile(
+    r"(?<=[.!?;:]) | [\u2013\u2014-] |(?<=[\u3002\uff01\uff1f\uff1b])"
+    r"|, (?=(?:and|then|but|also|plus|so)\b)| (?=(?:and then|and also|after that|as well as)\b)",
+    re.IGNORECASE,
+)
+
+
+def clauses(need: str) -> list[str]:
+    """Return the clauses of a need that is a paragraph, at most `MOST`; [] for a short need and for one clause."""
+    lines = [" ".join(line.split()) for line in need.splitlines()]
+    if sum(line.count(" ") + 1 for line in lines if line) <= MAX_NEED_WORDS:
+        return []
+    pieces = [piece.strip() for line in lines for piece in _END.split(line) if piece.strip()]
+    pieces = [*pieces[: READ - 1], " ".join(pieces[READ - 1 :])]
+    found = [piece for piece in pieces if len(set(terms(piece))) >= LEAST_TERMS]
+    while len(found) > MOST:
+        sizes = [len(piece) for piece in found]
+        at = min(range(len(found) - 1), key=lambda place: sizes[place] + sizes[place + 1])
+        found[at : at + 2] = [f"{found[at]} {found[at + 1]}"]
+    return found if len(found) > 1 else []
+
+
+def read_texts(needs: Sequence[str]) -> list[str]:
+    """Return every text of a task that an encoder is asked for: its needs, all of them as one, and clauses."""
+    whole = ["\n".join(needs)] if len(needs) > 1 else []
+    return [*needs, *whole, *(clauses(needs[0]) if len(needs) == 1 else ())]
