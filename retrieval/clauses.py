@@ -1,7 +1,7 @@
 """Splits a long task into its needs: a paragraph asks for several things, and a tool meets one of them.
 
-The paragraph as a whole says what it is about, and each clause what is needed there. Both are read, because nobody tells
-which paragraph is one story and which is a list of wishes.
+The paragraph as a whole says what it is about, and each clause what is needed there. Both are read, because nobody
+tells which paragraph is one story and which is a list of wishes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The scores of one request: what words, names, usage, encoders and learned models give to every tool, and the reasons.
 
 Each line of a task is a need of its own and is scored alone; several lines are then fused with all of them read as one
-text. A paragraph is scored as a whole, and each of its clauses adds to the tools that it asks for (`clauses`). Where words alone rank, scores are kept by slot for the tools that have any. With encoders or learned models the
-scores are arrays over all slots (`score_sum`), which this module imports only then.
+text. A paragraph is scored as a whole, and each of its clauses adds to the tools that it asks for (`clauses`). Where
+words alone rank, scores are kept by slot for the tools that have any. With encoders or learned models the scores are
+arrays over all slots (`score_sum`), which this module imports only then.
 """
 
 from __future__ import annotations

@@ -371,7 +371,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "discovery:shared": Promise("design: the two tools", "definitions that schemas of an answer share are said once"),
     "discovery:alike": Promise(
         "design: the two tools",
-        "tools alike are a group, described by the one whose server is in use; none is left out",
+        "of tools that do the same the pinned, the one in use, then the used one leads; all are named",
     ),
     "discovery:budget": Promise("design: the two tools", "schemas are given while the budget lasts"),
     "discovery:nothing": Promise("design: the two tools", "nothing found shows the servers in 200 tokens, and no tool"),

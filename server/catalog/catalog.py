@@ -300,13 +300,15 @@ class Catalog:
         for them, and those that match `patterns` by exposed name."""
         if not patterns and not self.overrides.pins_some and not any(each.entry.pin for each in self._entries.values()):
             return []
-        return [
-            tool.id
-            for tool in self.tools()
-            if matches(tool.name, self._entries[tool.upstream].entry.pin)
+        return [tool.id for tool in self.tools() if self.is_pinned(tool, patterns)]
+
+    def is_pinned(self, tool: Tool, patterns: Sequence[str] = ()) -> bool:
+        """Tell whether a tool is one of the `pins`."""
+        return (
+            matches(tool.name, self._entries[tool.upstream].entry.pin)
             or matches(tool.id, patterns)
             or self.overrides.pins(tool)
-        ]
+        )
 
     def definition(self, tool: Tool, extra_meta: Mapping[str, Any] | None = None, era: Era = "legacy") -> Raw:
         """Return the tool as a client of an era sees it: under its exposed name, and otherwise as the upstream or the

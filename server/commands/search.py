@@ -126,6 +126,8 @@ def search(app: App, task: str, profile: Profile, limit: int | None) -> SearchRe
     answer, _ = app.answers.write(arguments, query, ranking, visible.__contains__, reach)
     took_ms = (time.perf_counter() - started) * 1000
     cards = {card["name"]: card for card in answer.structured["matches"]}
+    for card in answer.structured["matches"]:
+        cards |= {name: {"why": card["why"], "description": f"as {card['name']}"} for name in card.get("same", ())}
     hits = tuple(
         _describe_hit(match, cards[match.tool], reach.verdict(tool).bridge)
         for match in answer.matches

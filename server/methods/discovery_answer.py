@@ -21,7 +21,7 @@ from foretool.server.catalog.signatures import signature
 from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.answer_shape import Shape, shape
 from foretool.server.methods.discovery_arguments import MATCHES, Arguments
-from foretool.server.methods.match_groups import group, thin
+from foretool.server.methods.match_groups import Known, fold, group, thin
 from foretool.server.methods.schemas import Schemas
 from foretool.server.methods.server_map import Away, describe_absent, map_servers, matter
 from foretool.server.methods.tool_lines import CLAUSE, summarize
@@ -38,6 +38,10 @@ MAP_TOKENS: Final = 135
 """At most this many tokens go to the map of servers where no tool is shown: such an answer has 200 in all."""
 WIDE_MAP: Final = 200
 """The same beside the names of tools."""
+SPARE: Final = 8
+"""So many matches more are looked through for tools that do the same, because these leave room in the answer."""
+MOST_SAME: Final = 5
+"""So many tools that do the same are named; the rest are counted."""
 FOR_PEOPLE: Final = ("name", "similar name", "words", "meaning")
 """Reasons that explain a ranking to people. A model can do nothing with them, so its text leaves them out."""
 MARKS: Final = {"listed": "listed", "read": CALL, "write": CALL_WRITE, "down": "server down"}
@@ -86,7 +90,7 @@ def answer(
     """
     asked, unknown = _asked(arguments.names, catalog, reach)
     level = "high" if asked and not unknown else level if ranking.ranked or asked else "none"
-    known, like, found = _choose(arguments, ranking, level, catalog, asked, k)
+    known, like, folded, found = _choose(arguments, ranking, level, catalog, asked, k, reach)
     ready, lined, has_map = (
         len(asked) + found.ready,
         len(asked) + found.ready + found.lined,
@@ -97,6 +101,9 @@ def answer(
         _card(tool, each, listed=visible(tool.id), down=tool.upstream in down, like=like.get(tool.id), ready=at < ready)
         for at, (tool, each) in enumerate(known)
     ]
+    for card in cards:
+        if others := folded.get(card["name"]):
+            card["same"] = [other.id for other, _ in others]
     structured: dict[str, Any] = {"confidence": level, "matches": cards}
     calling = _mark_bridges([tool for tool, _ in known], cards, reach)
     ending: dict[str, Any] = {}
@@ -118,7 +125,8 @@ def answer(
         structured["$defs"] = shared
     structured |= ending
     text = _text(structured, lined, fragments)
-    matches = tuple(Match(each.tool, rank, each.score, each.parts) for rank, (_, each) in enumerate(known, 1))
+    told = [*known, *(each for tool, _ in known for each in folded.get(tool.id, ()))]
+    matches = tuple(Match(each.tool, rank, each.score, each.parts) for rank, (_, each) in enumerate(told, 1))
     return Answer(level, text, structured, matches, estimate(text))
 
 
@@ -151,21 +159,27 @@ class AnswerWriter:
         return written, judged.among(len(written.matches))
 
 
-Chosen = tuple[Tool, Ranked]
-
-
 def _choose(
-    arguments: Arguments, ranking: Ranking, level: Level, catalog: Catalog, asked: Sequence[Ranked], k: int
-) -> tuple[list[Chosen], dict[ToolId, ToolId], Shape]:
-    """Return the matches that are shown, those that are like another one with that one, and how the matches after
-    those that were asked for by name are shown."""
+    arguments: Arguments, ranking: Ranking, level: Level, catalog: Catalog, asked: Sequence[Ranked], k: int,
+    reach: Reach,
+) -> tuple[list[Known], dict[ToolId, ToolId], dict[ToolId, list[Known]], Shape]:  # fmt: skip
+    """Return the matches that are shown, those that are like another one with that one, those that are only named
+    beside the one that does the same, and how the matches after those that were asked for by name are shown."""
     named = {each.tool for each in asked}
     # Who asks by name alone wants these tools and no others.
     others = [each for each in ranking.ranked if each.tool not in named] if arguments.lines or not asked else []
     known = [(tool, each) for each in (*asked, *others) if (tool := catalog.get(each.tool)) is not None]
     most = arguments.wanted if arguments.limit is not None else max(arguments.wanted, k)
-    known = thin(known, len(asked), max(most, len(asked)))
-    known, like = group(known, len(asked), catalog.namespaces.count_older)
+    insists = arguments.limit is not None or arguments.widens
+    known = thin(known, len(asked), max(most, len(asked)) + (0 if insists else SPARE))
+    pins = {tool.id for tool, _ in known if catalog.is_pinned(tool, reach.pins)}
+    known, like = group(
+        known, len(asked), catalog.namespaces.count_older, pins, lambda tool: reach.verdict(tool).bridge == CALL
+    )
+    folded: dict[ToolId, list[Known]] = {}
+    if not insists:  # who asks for more sees every tool in its place
+        known, folded = fold(known, like)
+        known = known[: max(most, len(asked))]
     found = shape(
         level, len(known) - len(asked), k, needs=max(len(arguments.lines), 1), limit=arguments.limit,
         widens=arguments.widens,
@@ -173,7 +187,7 @@ def _choose(
     known = known[: len(asked) + found.shown]
     shown = {tool.id for tool, _ in known}
     like = {one: other for one, other in like.items() if one in shown and other in shown}
-    return known, like, found
+    return known, like, {tool: each for tool, each in folded.items() if tool in shown}, found
 
 
 def _asked(names: Sequence[str], catalog: Catalog, reach: Reach) -> tuple[list[Ranked], list[str]]:
@@ -265,6 +279,7 @@ def _text(structured: Mapping[str, Any], lined: int, fragments: Sequence[Fragmen
             lines.append("   " + bytes(card["inputSchema"]).decode())
         if "trimmed" in card:
             lines.append(f"   trimmed: {card['trimmed']}")
+    lines += _same(structured["matches"])
     lines += _further(structured["matches"][lined:])
     if "$defs" in structured:
         lines.append("$defs of all of them: " + jsonrpc.encode(structured["$defs"]).decode())
@@ -282,6 +297,17 @@ def _further(cards: Sequence[Mapping[str, Any]]) -> list[str]:
     for card in cards:
         found.setdefault("; ".join(_marks(card)), []).append(card["name"])
     return [f"further matches{marks and f' [{marks}]'}: {', '.join(names)}" for marks, names in found.items()]
+
+
+def _same(cards: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the tools that do the same as a match, in one line for each match that has some."""
+    found = []
+    for card in cards:
+        if others := card.get("same"):
+            rest = f" and {len(others) - MOST_SAME} more" if len(others) > MOST_SAME else ""
+            count = f"{len(others)} others do" if len(others) > 1 else "1 other does"
+            found.append(f"{count} the same as {card['name']}: {', '.join(others[:MOST_SAME])}{rest}")
+    return found
 
 
 def _marks(card: Mapping[str, Any]) -> list[str]:

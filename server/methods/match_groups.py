@@ -1,10 +1,13 @@
-"""Orders matches that say much the same: copies never push other tools, or the original, out of an answer."""
+"""Orders and groups matches that do the same: copies never push other tools, or the original, out of an answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
+
+from msgspec import DecodeError, Raw, Struct
+from msgspec.json import decode
 
 from foretool.retrieval.ranking import Ranked
 from foretool.server.methods.tool_lines import summarize
@@ -17,7 +20,9 @@ ALIKE_OF_ONE: Final = 4
 MUCH_ALIKE: Final = 0.5
 """Tools of one server that share this part of their words say much the same; figures in names do not count."""
 IN_USE: Final = "server in use"
-"""The reason in a ranking (`retrieval.explanations`) that marks the tools of servers called lately."""
+"""The reason in a ranking (`retrieval.scoring`) that marks the tools of servers called lately."""
+USED: Final = "used before"
+"""The reason that marks a tool that was called before."""
 
 
 def thin(known: Sequence[tuple[Tool, Ranked]], asked: int, wanted: int) -> list[tuple[Tool, Ranked]]:
@@ -40,34 +45,88 @@ def thin(known: Sequence[tuple[Tool, Ranked]], asked: int, wanted: int) -> list[
     return [*kept, *surplus][:wanted]
 
 
-def group(
-    known: Sequence[tuple[Tool, Ranked]], asked: int, count_older: Callable[[ToolId], int]
-) -> tuple[list[tuple[Tool, Ranked]], dict[ToolId, ToolId]]:
-    """Group tools of several servers that say nearly the same. Return the new order, and for each tool that need not be
-    described the one that it is like. The first `asked` tools are not grouped.
+Known = tuple[Tool, Ranked]
 
-    The tool that was there first is described and stands first: a newer one may be a copy made to take its place. Only
-    where the newer one's server is in use does that one stand first, and then both are described.
+
+def group(
+    known: Sequence[Known], asked: int, count_older: Callable[[ToolId], int], pins: Collection[ToolId] = (),
+    reads: Callable[[Tool], bool] = lambda tool: False,
+) -> tuple[list[Known], dict[ToolId, ToolId]]:  # fmt: skip
+    """Group tools that do the same: those of several servers that say nearly the same, and one server's two names of a
+    tool. Return the new order, and for each tool that need not be described the one that it is like. The first `asked`
+    tools are not grouped.
+
+    The tool that the user has chosen stands first: a pin, then the one whose server is in use, then the one that was
+    used before. Where nobody has chosen, it is the one that was there first: a newer one of another server may be a
+    copy made to take its place. Only where a newer one was chosen are both described. Of two names of one server the
+    one that only reads (`reads`) stands first.
     """
     order = list(known)
     like: dict[ToolId, ToolId] = {}
     words = {tool.id: _words(tool.definition, tool.name, tool.upstream) for tool, _ in order}
+
+    def chosen(tool: Tool, ranked: Ranked) -> tuple[bool, bool, bool]:
+        return tool.id in pins, IN_USE in ranked.reasons, USED in ranked.reasons
+
     for place in range(asked, len(order)):
         tool, ranked = order[place]
         alike = (one for one in range(asked, place) if _are_alike(words[order[one][0].id], words[tool.id]))
-        first = next(alike, None)
-        if first is None or order[first][0].id in like or order[first][0].upstream == tool.upstream:
+        first = next((one for one in alike if _do_the_same(order[one][0], tool)), None)
+        if first is None or order[first][0].id in like:
             continue
         other, other_ranked = order[first]
-        is_older = count_older(tool.id) < count_older(other.id)
-        in_use = (IN_USE in ranked.reasons) - (IN_USE in other_ranked.reasons)
-        if in_use > 0 or (is_older and in_use == 0):
+        is_own = other.upstream == tool.upstream
+        is_older = reads(tool) > reads(other) if is_own else count_older(tool.id) < count_older(other.id)
+        ours, theirs = chosen(tool, ranked), chosen(other, other_ranked)
+        if ours > theirs or (is_older and ours == theirs):
             order[first], order[place] = order[place], order[first]
-        older, newer = (tool, other) if is_older else (other, tool)
-        if order[first][0] is older:
-            like = {one: older.id if its == newer.id else its for one, its in like.items()}
-            like[newer.id] = older.id
+        leader, older, newer = order[first][0], *((tool, other) if is_older else (other, tool))
+        # What a newer server says never stands for what an older one does.
+        if is_own or leader is older:
+            newer = (other if leader is tool else tool) if is_own else newer
+            like = {one: leader.id if its == newer.id else its for one, its in like.items()}
+            like[newer.id] = leader.id
     return order, like
+
+
+def fold(known: Sequence[Known], like: Mapping[ToolId, ToolId]) -> tuple[list[Known], dict[ToolId, list[Known]]]:
+    """Return the tools that are shown for themselves, and by the tool that is described those that are only named
+    beside it. The best tool of another server stays for itself: a server that was there first must not fold away the
+    one tool that the user means."""
+    upstreams = {tool.id: tool.upstream for tool, _ in known}
+    rivalled: set[ToolId] = set()
+    shown: list[Known] = []
+    folded: dict[ToolId, list[Known]] = {}
+    for tool, ranked in known:
+        leader = like.get(tool.id)
+        is_rival = leader is not None and leader not in rivalled and upstreams[leader] != tool.upstream
+        if leader is None or is_rival:
+            shown.append((tool, ranked))
+        else:
+            folded.setdefault(leader, []).append((tool, ranked))
+        if leader is not None and is_rival:
+            rivalled.add(leader)
+    return shown, folded
+
+
+def _do_the_same(one: Tool, other: Tool) -> bool:
+    """Tell whether two tools that say the same also do: tools of one server only if everything but the name is alike,
+    because a server has tools that differ in one word."""
+    return one.upstream != other.upstream or _body(one.definition) == _body(other.definition)
+
+
+class _Body(Struct, frozen=True):
+    description: str = ""
+    inputSchema: Raw = Raw(b"{}")
+
+
+@lru_cache(maxsize=1024)
+def _body(definition: bytes) -> tuple[str, bytes]:
+    try:
+        found = decode(definition, type=_Body)
+    except (DecodeError, UnicodeDecodeError):
+        return "", definition  # like no other tool
+    return found.description, bytes(found.inputSchema)
 
 
 def _are_alike(one: frozenset[str], other: frozenset[str], part: float = ALIKE) -> bool:

@@ -106,6 +106,11 @@ class Reach:
         """Whether every tool of every server is found."""
         return self.profile.servers == ("*",) and not self._denying
 
+    @property
+    def pins(self) -> tuple[str, ...]:
+        """The patterns of tools that are always in the list."""
+        return *self._settings.pin, *self.profile.pin
+
     def denies_some(self, server: str) -> bool:
         """Tell whether a rule may deny a tool of this server."""
         return server in self._denying

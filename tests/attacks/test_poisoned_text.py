@@ -195,11 +195,13 @@ async def test_neither_a_copied_nor_a_stuffed_tool_takes_the_place_of_others(era
         for _ in range(100):  # until its list has been read
             await asyncio.sleep(0)
         answers = [await client.discover(f"{deed} a {thing}", limit=10) for deed in deeds[:4] for thing in things[:3]]
+        narrow = await client.discover("read an invoice")
     assert first["matches"][0]["name"] == "office__read_invoice"
     found = {match["name"]: match["description"] for match in answers[2]["matches"]}
     assert answers[2]["matches"][0]["name"] == "office__read_invoice"
     assert found["office__read_invoice"] == "Lets you read a invoice."
     assert found["a__read_invoice"] == "as office__read_invoice"
+    assert narrow["matches"][0]["name"] == "office__read_invoice"
     stuffed_name = next(iter(stage.app.catalog.of("a"))).id
     assert [match["name"] for answer in answers for match in answer["matches"] if match["name"] == stuffed_name] == []
 

@@ -271,6 +271,27 @@ def test_tools_of_several_servers_that_say_the_same_are_one_group_and_all_there(
 
 
 @requirement("discovery:alike")
+def test_of_many_tools_that_do_the_same_some_are_named_and_all_counted() -> None:
+    text = "Click an element of the page that is open in the window of the browser"
+    made = catalog(tool("click", text))
+    made.replace("mail", [raw(tool(f"click_{number}", text)) for number in range(1, 9)])
+    made.fix_names()
+    ranking = Ranking(tuple(Ranked(tool.id, 9.0 - at) for at, tool in enumerate(made.tools())))
+
+    def answered(**more: int) -> discovery_answer.Answer:
+        arguments = discovery_arguments.Arguments(task="click", **more)
+        return discovery_answer.answer(arguments, ranking, "high", made, lambda _: False, REACH, 1500, 300)
+
+    answer = answered()
+    best, rival = answer.structured["matches"]
+    assert (best["name"], rival["name"], rival["description"]) == ("calc__click", "mail__click_1", "as calc__click")
+    said = "7 others do the same as calc__click: mail__click_2, mail__click_3, mail__click_4, mail__click_5,"
+    assert f"{said} mail__click_6 and 2 more" in answer.text.splitlines()
+    assert len(answer.matches) == 9, "all were shown"
+    assert len(answered(limit=20).structured["matches"]) == 9, "who asks for more sees every tool in its place"
+
+
+@requirement("discovery:alike")
 def test_of_tools_that_are_alike_the_one_of_a_server_in_use_comes_first_and_the_older_stays_described() -> None:
     made = catalog(tool("click", "Click an element of the page"), "paint")
     made.replace("mail", [raw(tool("click", "Click an element of the page"))])

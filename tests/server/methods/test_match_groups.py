@@ -5,7 +5,7 @@ from __future__ import annotations
 from fakes import tool
 
 from foretool.retrieval.ranking import Ranked
-from foretool.server.methods.match_groups import ALIKE_OF_ONE, group, thin
+from foretool.server.methods.match_groups import ALIKE_OF_ONE, IN_USE, USED, fold, group, thin
 from foretool.server.protocol.jsonrpc import encode
 from foretool.storage.records import Tool, ToolId
 
@@ -28,3 +28,47 @@ def test_tools_of_two_servers_that_say_the_same_are_like_the_older_one() -> None
     order, like = group([new, old], 0, lambda each: 0 if each == old[0].id else 1)
     assert [tool.id for tool, _ in order] == [old[0].id, new[0].id]
     assert like == {new[0].id: old[0].id}
+
+
+def reasoned(server: str, *reasons: str) -> tuple[Tool, Ranked]:
+    tool, ranked = known(server, "click", "Click an element")
+    return tool, Ranked(ranked.tool, ranked.score, {}, reasons)
+
+
+def test_a_pin_goes_before_a_server_in_use_and_that_before_what_was_used() -> None:
+    plain, used, in_use = reasoned("a"), reasoned("b", USED), reasoned("c", IN_USE)
+
+    def first(*matches: tuple[Tool, Ranked], pins: tuple[str, ...] = ()) -> str:
+        order, _ = group(list(matches), 0, lambda each: "abcd".index(each[0]), pins)
+        return order[0][0].id
+
+    assert first(plain, used) == first(used, plain) == "b__click"
+    assert first(plain, used, in_use) == first(in_use, used, plain) == "c__click"
+    assert first(plain, used, in_use, pins=("a__click",)) == "a__click"
+
+
+def test_where_a_newer_one_was_chosen_both_are_described() -> None:
+    _, like = group([reasoned("a"), reasoned("b", USED)], 0, lambda each: "ab".index(each[0]))
+    assert like == {}, "the text of a newer server never stands for that of an older one"
+
+
+def test_two_names_of_one_server_are_one_tool_and_the_one_that_reads_leads() -> None:
+    one, other = known("wiki", "get_summary", "Get a summary"), known("wiki", "wiki_get_summary", "Get a summary")
+    order, like = group([one, other], 0, lambda each: 0)
+    assert [tool.id for tool, _ in order] == [one[0].id, other[0].id] and like == {other[0].id: one[0].id}
+    order, like = group([one, other], 0, lambda each: 0, (), lambda tool: tool is other[0])
+    assert order[0] == other and like == {one[0].id: other[0].id}
+    assert fold(order, like) == ([other], {other[0].id: [one]})
+
+
+def test_the_best_tool_of_another_server_is_never_folded_away() -> None:
+    tools = [reasoned(server) for server in "aab"]
+    own, other, rival = tools[0], (known("a", "press", "Click an element")), tools[2]
+    like = {other[0].id: own[0].id, rival[0].id: own[0].id}
+    assert fold([own, other, rival], like) == ([own, rival], {own[0].id: [other]})
+
+
+def test_tools_of_one_server_that_differ_in_a_word_of_their_text_are_two() -> None:
+    text = "Move the selected rows of the open sheet one place {} in the table"
+    up, down = known("sheet", "move", text.format("up")), known("sheet", "move_rows", text.format("down"))
+    assert group([up, down], 0, lambda each: 0)[1] == {}

@@ -1,0 +1,64 @@
+"""How a paragraph becomes needs, what short tasks keep, and what a hostile text costs."""
+
+from __future__ import annotations
+
+from tools import catalog, tool
+
+from foretool.retrieval.clauses import MOST, clauses, read_texts
+from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.ranking import MAX_NEED_WORDS, Query
+
+STORY = (
+    "Our team lead asked me on Monday to look after the old customer portal until she is back from her holidays."
+    " Please list all open issues of the portal repository; then find out who registered the domain of the portal,"
+    " and convert the time of the release meeting from Berlin to the zone of our colleagues in Lima."
+)
+
+
+def test_a_paragraph_is_split_at_sentences_and_joining_words() -> None:
+    assert clauses(STORY) == [
+        "Our team lead asked me on Monday to look after the old customer portal until she is back from her holidays.",
+        "Please list all open issues of the portal repository;",
+        "then find out who registered the domain of the portal",
+        "and convert the time of the release meeting from Berlin to the zone of our colleagues in Lima.",
+    ]
+
+
+def test_a_short_need_and_a_single_sentence_stay_whole() -> None:
+    assert clauses("List issues. Then convert a time. Then find the owner of a domain.") == []
+    assert clauses("word " * (MAX_NEED_WORDS + 1)) == []
+    assert read_texts(["a", "b"]) == ["a", "b", "a\nb"]
+    assert read_texts([STORY]) == [STORY, *clauses(STORY)]
+
+
+def test_with_more_clauses_than_the_budget_neighbours_are_joined_and_none_is_lost() -> None:
+    sentences = [f"Number{at} alpha{at} beta{at} gamma{at}." for at in range(100)]
+    found = clauses(" ".join(sentences))
+    assert len(found) == MOST
+    assert " ".join(found) == " ".join(sentences)
+
+
+def test_every_need_of_a_paragraph_has_its_tool_among_the_first() -> None:
+    ranking = Pipeline(Corpus(catalog())).rank(Query((STORY,)))
+    first = {each.tool for each in ranking.ranked[:4]}
+    assert {"github__list_issues", "domains__whois_domain", "time__convert_time"} <= first
+    assert len(ranking.evidence) == 1, "one paragraph is judged as one need"
+
+
+def test_the_parts_of_a_paragraph_by_words_make_up_its_scores() -> None:
+    for each in Pipeline(Corpus([*catalog(), tool("a", "b", "portal")])).rank(Query((STORY,))).ranked:
+        assert abs(sum(each.parts.values()) - each.score) < 1e-3
+
+
+def test_hostile_texts_have_no_more_clauses_than_others() -> None:
+    # A quadratic split of these would take minutes.
+    for text in (
+        " " * 200_000,
+        "a " * 100_000,
+        ". " * 100_000,
+        ", and" * 50_000,
+        "-" * 200_000,
+        "one two three four. " * 20_000,
+    ):
+        assert len(clauses(text)) <= MOST
