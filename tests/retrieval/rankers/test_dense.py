@@ -18,6 +18,7 @@ from foretool.retrieval.encoders import Encoder  # noqa: E402
 from foretool.retrieval.pipeline import Pipeline  # noqa: E402
 from foretool.retrieval.rankers.bm25 import Field, Lexical, idf  # noqa: E402
 from foretool.retrieval.rankers.dense import Dense, DenseEnsemble  # noqa: E402
+from foretool.retrieval.rankers.siblings import MOST  # noqa: E402
 from foretool.retrieval.ranking import ListFeatures, Query  # noqa: E402
 from foretool.retrieval.score_sum import ScoreSum, fuse_sums, z_scores  # noqa: E402
 from foretool.storage.records import Tool, Usage  # noqa: E402
@@ -34,7 +35,7 @@ def meant(corpus: Corpus, tools: list[Tool], *encoders: Encoder) -> DenseEnsembl
     meaning = DenseEnsemble(encoders or (HashEncoder(alike=ALIKE),))
     for head in meaning.heads:
         head.add(embed(head.encoder, tools))
-    meaning.align(corpus.digests, corpus.version)
+    meaning.align(corpus.digests, corpus.version, corpus.servers)
     return meaning
 
 
@@ -123,6 +124,25 @@ def test_what_each_ranker_added_makes_up_the_score() -> None:
         assert {"lexical", "one", "two"} <= ranking.ranked[0].parts.keys()
 
 
+STORY = (
+    "Our lead asked me to look after the old portal until she is back from her holidays at the end of the next month."
+    " Please find out who owns the domain of the portal; then merge the pull request of our colleagues in Lima,"
+    " and find web pages about the release."
+)
+
+
+def test_a_paragraph_gains_by_its_clauses_and_servers_by_their_tools() -> None:
+    ranking = pipeline().rank(Query((STORY,)))
+    parts = {name for each in ranking.ranked for name in each.parts}
+    assert {"clauses", "siblings", "lexical", "hash"} <= parts
+    for each in ranking.ranked:
+        assert sum(each.parts.values()) == pytest.approx(each.score, abs=1e-3)
+        assert 0.0 <= each.parts.get("siblings", 0.0) <= MOST + 1e-6
+    assert {each.tool for each in ranking.ranked[:4]} >= set(
+        ids("domains__whois_domain", "github__merge_pull_request", "web__search")
+    )
+
+
 def test_every_line_has_its_best_tool_among_the_first() -> None:
     found = pipeline().rank(Query(("who owns this domain", "merge a pull request", "find web pages")))
     assert {each.tool for each in found.ranked[:3]} == set(
@@ -170,10 +190,10 @@ def test_vectors_follow_tools_that_come_and_go() -> None:
     late = [tool("tracker", "new_bug", "Report a bug")]
     corpus.replace("tracker", late)
     assert ranker.dense is not None
-    ranker.dense.align(corpus.digests, corpus.version)
+    ranker.dense.align(corpus.digests, corpus.version, corpus.servers)
     assert ranker.dense.heads[0].missing(filter(None, corpus.digests)) == set(embed(encoder, late))
     ranker.dense.heads[0].add(embed(encoder, late))
-    ranker.dense.align(corpus.digests, corpus.version)
+    ranker.dense.align(corpus.digests, corpus.version, corpus.servers)
     assert ranker.dense.heads[0].missing(filter(None, corpus.digests)) == set()
     assert ranker.rank(Query(("issue",))).ranked[0].tool == "tracker__new_bug"
 
