@@ -66,6 +66,7 @@ from foretool.server.trust.gatekeeper import Gatekeeper, Listing
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.launcher import Launcher, link_opener, make_bearer, message_limit
 from foretool.server.upstreams.memory import UpstreamMemory
+from foretool.server.upstreams.refresh import Refresher
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.tool_list import ListLimit
 from foretool.server.upstreams.upstream import OpenLink, Upstream
@@ -193,6 +194,7 @@ class App:
         self.store_watch = StoreWatch(
             store, self.recorder, self.clients.warn, self._follow_store, self.memory.started_at
         )
+        self.refresher = Refresher(self.upstreams, self.memory, live, store, self.announcements.soon)
         self.reloader = Reloader(
             live, self._launcher, self.catalog, self.clients, self.announcements,
             (self.clients.follow_config, self.exposures.forget, lambda: self.embedding.configure(live.settings)),
@@ -281,6 +283,7 @@ class App:
         for part in (*work, self._arguments, self.links):
             await part.stop()
         await self.recalibrator.finish()
+        self.refresher.stop()
         await self._launcher.stop()
         self.outbox.flush()
         self.store_watch.write_last()
@@ -309,7 +312,7 @@ class App:
                 self.retention.tick,
                 self.costs.tick,
                 self.reloader.look,
-                lambda: housekeeping.refresh_stale(self.upstreams, self.clients, self.memory),
+                lambda: self.refresher.tick(next((each.era for each in self.clients), None)),
                 lambda: housekeeping.follow_sign_ins(self.upstreams, self.clients),
                 memory.tick,
                 lambda: housekeeping.fold_usage(self.store),

@@ -11,15 +11,10 @@ from typing import Final
 
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.recording.data_flow import FlowWatch
-from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
-from foretool.server.upstreams.upstream import State
 from foretool.storage.stores import FlowStore, StorageError, Store
 
 TICK_S: Final = 1.0
-REFRESH_AFTER_S: Final = 2.0
-"""Upstreams are refreshed this long after the start: not while the first client waits for its first answers."""
-
 TRIM_S: Final = 10.0
 """Pause between two returns of unused memory to the system; one takes a few milliseconds."""
 
@@ -63,16 +58,6 @@ def follow_sign_ins(upstreams: UpstreamRegistry, clients: ClientRegistry) -> Non
             upstream.relist_all()
         elif len(clients):
             upstream.start(next(iter(clients)).era)
-
-
-def refresh_stale(upstreams: UpstreamRegistry, clients: ClientRegistry, memory: UpstreamMemory) -> None:
-    """Start upstreams whose tools were listed too long ago, while a client is there."""
-    if not len(clients) or time.time() - memory.started_at < REFRESH_AFTER_S:
-        return
-    era = next(iter(clients)).era
-    for upstream in upstreams:
-        if upstream.state is State.KNOWN and memory.is_stale(upstream.name):
-            upstream.start(era)
 
 
 def fold_usage(store: Store) -> None:

@@ -291,6 +291,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "start:offline-cause": Promise("design: misses", "a tool unknown at the list has the cause offline"),
     "start:era-remembered": Promise("design: upstreams", "an upstream's era is remembered across runs"),
     "start:idle": Promise("design: upstreams", "an idle upstream can be stopped and comes back when called"),
+    "start:refresh": Promise(
+        "docs/configuration.md", "one proxy lists old tools again, and what was started only for that ends again"
+    ),
     "start:imports": Promise("README: what a client sees", "serving a list from a warm store imports nothing heavy"),
     # Calls
     "call:verbatim": Promise("design: calls", "results arrive value for value"),

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from foretool.server.config.settings import Settings
+from foretool.server.system.leads import Lead
 from foretool.server.system.processes import WORKER_FOLDER, worker_environment
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.stores import StorageError, Store
@@ -33,6 +34,11 @@ SAVED_AT_ONCE: Final = 128
 
 CHOICE: Final = ("encoder", "encoder_url", "encoder_key")
 """The settings that choose encoders."""
+
+EMBEDDING: Final = "embedding"
+"""The work whose lead one proxy of a store has."""
+WAIT_S: Final = 1.0
+"""Pause between two looks whether another proxy still embeds."""
 
 log = logging.getLogger("foretool.embedding")
 
@@ -122,13 +128,22 @@ class Embedder(BackgroundWork):
             log.warning("%s; words alone rank", error)
 
     async def _embed(self, weights: Weights, settings: Settings) -> None:
-        """Compute and keep the missing vectors."""
+        """Compute and keep the missing vectors; one proxy of a store at a time."""
         vectors = self._store.vectors
         digests = {digest for digest in self._search.update_corpus().digests if digest}
         missing = digests - vectors.known(weights.key)
         if not missing:
             return
-        log.info("embedding %d of %d tools with %s", len(missing), len(digests), weights.name)
+        with Lead(self._store.path, EMBEDDING) as lead:
+            while not _may_lead(lead):
+                await asyncio.sleep(WAIT_S)
+            # Another proxy has kept meanwhile what it had to embed.
+            if missing := missing - vectors.known(weights.key):
+                log.info("embedding %d of %d tools with %s", len(missing), len(digests), weights.name)
+                await self._compute(weights, missing, settings)
+
+    async def _compute(self, weights: Weights, missing: set[bytes], settings: Settings) -> None:
+        vectors = self._store.vectors
         texts = await self._read_texts(missing)
         new: dict[bytes, bytes] = {}
         async for digest, data in embed_texts(weights, texts, find_cache_folder(self._store), settings):
@@ -162,6 +177,13 @@ class Embedder(BackgroundWork):
         if settings is self._settings:
             self._ensemble = ensemble
             _serve(ensemble, weights, self._search, self._store)
+
+
+def _may_lead(lead: Lead) -> bool:
+    try:
+        return lead.take()
+    except OSError:
+        return True  # where no file can be written, each proxy looks after itself
 
 
 def find_weights(settings: Settings) -> tuple[Weights, ...]:

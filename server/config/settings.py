@@ -307,7 +307,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long the log is kept; older records are deleted about once an hour while a proxy runs. `0` means for ever.
     Numbers of calls and misses, names of tools, models and imported demonstrations stay."""
     idle_stop_s: Seconds = 0
-    """Stops a local server that was not called for this long; `0` means never."""
+    """Stops a local server that was not called for this long; `0` means never. One that was started only because its
+    list was older than a day is stopped as soon as it has listed its tools."""
     share: bool = True
     """Lets the windows of your clients share one proxy and one process of each server; `foretool serve --alone` leaves
     one window out. A window with another environment, profile or version gets a proxy of its own. On Windows every

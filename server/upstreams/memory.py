@@ -73,6 +73,21 @@ class UpstreamMemory:
             self._catalog.load(record.name, tools, record.instructions)
         self._catalog.settle()
 
+    def take_up_listed(self) -> list[str]:
+        """Take into the catalog what other proxies have listed since; return the names of these servers. May raise
+        `StorageError`."""
+        stale = [name for name in self._fingerprints if self.is_stale(name)]
+        found = []
+        for record, tools in self._store.catalog.load([(name, self._fingerprints[name]) for name in stale]):
+            if record.listed_at > self._listed_at.get(record.name, 0.0):
+                self._catalog.load(record.name, tools, record.instructions)
+                self._listed_at[record.name] = record.listed_at
+                self._records[record.name] = record
+                found.append(record.name)
+        if found:
+            self._catalog.settle()
+        return found
+
     def is_stale(self, name: str) -> bool:
         """Tell whether the tools of an upstream were listed too long ago."""
         now = time.time()

@@ -19,12 +19,14 @@ pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 
 from foretool.retrieval.encoders import find, weights
 from foretool.retrieval.ranking import Query, Ranking
+from foretool.server.catalog import embedding as embedding_module
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedder, install_encoders
 from foretool.server.catalog.search import Search
 from foretool.server.config.settings import ServerEntry, Settings
 from foretool.server.config.variables import Secrets
 from foretool.server.protocol.jsonrpc import raw
+from foretool.server.system.leads import Lead
 from foretool.storage.opening import open_store
 from foretool.storage.stores import Store
 
@@ -98,6 +100,29 @@ async def test_tools_are_embedded_at_once_and_the_encoder_comes_after_a_search(t
         assert "tiny" not in find_in(search, "open an issue").ranked[0].parts
         await settled(one)
         assert "tiny" in find_in(search, "open an issue").ranked[0].parts
+
+
+async def test_one_proxy_embeds_and_the_others_take_its_vectors(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(write_model(tmp_path / "tiny"))
+    key = find(folder)[0].key
+    with open_store(tmp_path / "other.sqlite3") as other:
+        async with embedding(folder, catalog(), other) as first:
+            await settled(first)
+        made = other.vectors.load(key, other.vectors.known(key))
+    monkeypatch.setattr(embedding_module, "embed_texts", None)  # whoever calls it fails
+    monkeypatch.setattr(embedding_module, "WAIT_S", 0.01)
+    async with embedding(folder, catalog(), store) as one:
+        with Lead(store.path, embedding_module.EMBEDDING) as lead:
+            assert lead.take()
+            one.tick()
+            await one.finish(0.1)
+            assert one.is_working
+            store.vectors.save(key, made)
+        await settled(one)
+    assert not one.problem
+    assert len(made) == 5
 
 
 async def test_the_first_search_waits_for_encoders_that_can_open_and_later_ones_do_not(
