@@ -33,7 +33,7 @@ from foretool.server.learning.list_names import ListNames
 from foretool.server.learning.list_prior import ListPrior
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.schedule import LEARNING
-from foretool.server.learning.timeline import KnownModels, Timeline, trusted_tools
+from foretool.server.learning.timeline import KnownModels, Timeline, rename_calls, trusted_tools
 from foretool.server.learning.whole_lists import WholeLists
 from foretool.server.system.leads import Holder, Lead
 from foretool.storage.episodes import PROMPT_S
@@ -162,10 +162,12 @@ class Learner:
         self._catalog = catalog
         self._store = store
         self._say = say
-        self._tools = trusted_tools(store, catalog.tools())
+        self._tools = trusted_tools(store, catalog.tools(), catalog.overrides.apply)
         self._upstream_of = {tool.id: tool.upstream for tool in self._tools}
         artifacts = store.artifacts
         imported, logged = read_sample(store, now, self._upstream_of, limits)
+        # They were called by the names of their time; the user may have given other ones since.
+        imported, logged = (rename_calls(each, catalog.find) for each in (imported, logged))
         self.timeline = Timeline(imported, logged, self._upstream_of, artifacts.count_demonstrations())
         self._missed = read_missed(store, self._upstream_of)
         self._texts = EncodedTexts.open(config.settings, store)

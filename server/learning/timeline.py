@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -158,16 +158,29 @@ def usage_of(calls: Sequence[tuple[ToolId, ...]]) -> dict[ToolId, Usage]:
     return {tool: Usage(tool, count, 0, 0.0) for tool, count in counts.items()}
 
 
-def trusted_tools(store: Store, tools: Sequence[Tool]) -> list[Tool]:
-    """Return the tools with the text that each had at first: a text that changed later may not enter training."""
+def trusted_tools(
+    store: Store, tools: Sequence[Tool], override: Callable[[Tool], Tool] = lambda tool: tool
+) -> list[Tool]:
+    """Return the tools with the text that each had at first: a text that changed later may not enter training.
+    `override` puts the user's words in place of the server's, which may always enter."""
     changed = store.catalog.changed_tools()
     found = []
     for tool in tools:
         if (tool.upstream, tool.name) in changed:
             first = store.catalog.versions(tool.upstream, tool.name)[0]
             tool = replace(tool, definition=first.definition, schema_hash=first.schema_hash, tokens=first.tokens)
+            tool = override(tool)
         found.append(tool)
     return found
+
+
+def rename_calls(episodes: Iterable[Episode], find: Callable[[str], Tool | None]) -> list[Episode]:
+    """Return the episodes with the present names of their tools: the user may have given a tool another name since."""
+
+    def rename(calls: tuple[ToolId, ...]) -> tuple[ToolId, ...]:
+        return tuple(tool.id if (tool := find(each)) is not None else each for each in calls)
+
+    return [replace(each, calls=rename(each.calls), failed=rename(each.failed)) for each in episodes]
 
 
 def names_of(tools: Sequence[Tool]) -> dict[str, ToolId]:

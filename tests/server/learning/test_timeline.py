@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
 from requirements import requirement
 
-from foretool.server.learning.timeline import MOST_REPLAYED, KnownModels, Timeline, names_of, trusted_tools
+from foretool.server.learning.timeline import (
+    MOST_REPLAYED,
+    KnownModels,
+    Timeline,
+    names_of,
+    rename_calls,
+    trusted_tools,
+)
 from foretool.storage.records import Artifact, Episode, Tool, ToolId
 
 if TYPE_CHECKING:
@@ -75,3 +83,21 @@ def test_a_tool_whose_text_changed_is_read_as_it_was_at_first(setting: Setting) 
     now, first = change_rain(setting)
     assert now != first
     assert trusted_tools(setting.store, now) == first
+
+
+@requirement("learn:trusted")
+def test_the_users_own_words_are_read_whatever_the_server_said_later(setting: Setting) -> None:
+    from learning_setting import change_rain  # needs numpy
+
+    now, first = change_rain(setting)
+    told = trusted_tools(setting.store, now, lambda tool: replace(tool, definition=tool.definition + b" mine"))
+    assert [tool.definition for tool in told if tool.name == "rain"] == [
+        tool.definition + b" mine" for tool in first if tool.name == "rain"
+    ]
+
+
+def test_calls_by_an_earlier_name_are_those_of_the_tool() -> None:
+    tool = Tool(ToolId("sky__wet"), "sky", "rain", b"{}", "")
+    known = {"sky__rain": tool, "sky__wet": tool}
+    told = [Episode((ToolId("sky__rain"), ToolId("gone__x")), failed=(ToolId("sky__rain"),))]
+    assert rename_calls(told, known.get) == [Episode((ToolId("sky__wet"), ToolId("gone__x")), failed=(tool.id,))]
