@@ -8,6 +8,7 @@ Repeated calls of one tool in a row count as one step.
 
 from __future__ import annotations
 
+import heapq
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,6 +32,10 @@ MOST_CALLS: Final = 200_000
 LONGEST: Final = 64
 """Calls kept of one episode, from its start; a longer episode is a program rather than a task."""
 
+_LOOKED_AT: Final = 2000
+"""Events after which `each_episode` looks for conversations that are over."""
+_MOST_HELD: Final = 20_000
+"""Events of one session that are held; a session that never pauses is cut there."""
 _WORD = re.compile(r"\w+")
 
 
@@ -57,6 +62,40 @@ def _episodes(store: Store, now: float, calls: Sequence[Event], since: float, un
     prompts = [each for each in reversed(store.tasks.prompts(since, most, until)) if each.text]
     events = [*calls, *store.discoveries.events(since, until, most)]
     return cut_log(events, prompts, store.sessions.ended({each.session for each in events}), now)
+
+
+def each_episode(store: Store, since: float, until: float, now: float) -> Iterator[Episode]:
+    """Yield the episodes with calls that began from a time on and before another, about in the order of their ends.
+
+    Holds only the events of conversations that may still go on, so a log of millions of calls fits. Times of records
+    may lie up to `GAP_S` out of order.
+    """
+    pending: dict[str, list[Event]] = {}
+    streams = (store.exporting.call_events(since, until), store.exporting.task_events(since, until))
+    for number, event in enumerate(heapq.merge(*streams, key=lambda each: each.at), 1):
+        pending.setdefault(event.session, []).append(event)
+        if number % _LOOKED_AT == 0:
+            quiet = [key for key, own in pending.items() if own[-1].at < event.at - 2 * GAP_S or len(own) > _MOST_HELD]
+            yield from _cut_some(store, pending, quiet, now)
+    yield from _cut_some(store, pending, list(pending), now)
+
+
+def _cut_some(store: Store, pending: dict[str, list[Event]], sessions: Sequence[str], now: float) -> list[Episode]:
+    """Return the episodes of some sessions, and take these out of `pending`."""
+    moments = [event.at for key in sessions for event in pending[key]]
+    if not moments:
+        return []
+    known = [event for own in pending.values() for event in own]
+    prompts = store.exporting.prompts(min(moments) - PROMPT_S, max(moments))
+    ended = {key for key in sessions if now - pending[key][-1].at > GAP_S}
+    wanted = set(sessions)
+    for key in sessions:
+        del pending[key]
+    return [
+        each
+        for each in cut_log(known, prompts, ended, now)
+        if each.calls and each.key.partition("/")[0].partition(":")[0] in wanted
+    ]
 
 
 def cut_log(events: list[Event], prompts: Sequence[Prompt], ended: Collection[str], now: float) -> list[Episode]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foretool.storage.sql.store import SqlStore
+from foretool.storage.sqlite.copying import copy_file
 from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.sqlite.files import find_exposure, find_open_files
 from foretool.storage.sqlite.health import examine
@@ -75,3 +76,8 @@ def open_files(path: Path) -> tuple[tuple[Path, int], ...]:
 def exposure(path: Path) -> tuple[str, ...]:
     """Return one line for each way in which another user of the machine could read or change a store."""
     return find_exposure(path)
+
+
+def copy_store(path: Path, target: Path) -> None:
+    """Write a copy of the store as it is now into a new file that only its owner can read. Raises `StorageError`."""
+    copy_file(path, target)

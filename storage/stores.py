@@ -195,6 +195,26 @@ class CostStore(Protocol):
         """Reserve adding up for one process until then; return False if another process has reserved it."""
 
 
+class ExportStore(Protocol):
+    """Whole kinds of records, from a time on and before another, in the order in which they were written.
+
+    They are read a thousand at a time, so there may be millions.
+    """
+
+    def calls(self, since: float, until: float) -> Iterator[Call]: ...
+    def misses(self, since: float, until: float) -> Iterator[Miss]: ...
+    def exposures(self, since: float, until: float) -> Iterator[Exposure]: ...
+
+    def call_events(self, since: float, until: float) -> Iterator[Event]:
+        """Yield the calls as events, without those that were refused."""
+
+    def task_events(self, since: float, until: float) -> Iterator[Event]:
+        """Yield the discoveries that have a task as events."""
+
+    def prompts(self, since: float, until: float) -> list[Prompt]:
+        """Return the prompts that have a text, the oldest first."""
+
+
 class ClientLedger(Protocol):
     """What each client, by name and version, does after a list has changed."""
 
@@ -490,6 +510,7 @@ class Store(AbstractContextManager["Store"], Protocol):
     clients: ClientLedger
     costs: CostStore
     discoveries: DiscoveryStore
+    exporting: ExportStore
     flows: FlowStore
     forgetting: ForgetStore
     retention: RetentionStore

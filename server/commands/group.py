@@ -45,6 +45,8 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "replay": "Say what other settings would have done to the tasks on record.",
         "page": "Show misses, tools and sessions in a browser; review changes.",
         "stats": "Show misses, discovery turns and tokens, by day and client.",
+        "export": "Write your records as JSON lines, CSV or Parquet.",
+        "open": "Open a copy of your records in Datasette, to query them.",
         "graph": "Show which tools need the results of other tools.",
         "clients": "Show each client's capabilities and how foretool treats it.",
     },

@@ -13,6 +13,7 @@ from typing import Any, Final
 from foretool.storage.records import PERIOD_S, CostSum, Event, LogPart, Prompt, Turn
 from foretool.storage.sql.calls import first_call
 from foretool.storage.sql.database import Database, Subject
+from foretool.storage.sql.discoveries import PROMPTS
 from foretool.storage.sql.tables import SET_COUNTER, Table, insert_into
 from foretool.storage.sql.values import encode_json
 
@@ -21,7 +22,6 @@ _PROMPT_S: Final = 300.0
 _OTHERS: Final = 4
 """Records of the other tables that a part holds at most, for each call that it may hold."""
 _SUMS = Table("costs", CostSum)
-_PROMPTS = Table("prompts", Prompt)
 _TURNS: Final = {
     "exposures": "CASE WHEN reason IN ('hint', 'prompt', 'named') THEN 'hint' ELSE 'list' END, tokens, 0",
     "discoveries": "'discovery', tokens, 0",
@@ -178,7 +178,7 @@ class CostSums(Subject):
         if not turns:
             return []
         times = (min(turn.at for turn in turns) - _PROMPT_S, max(turn.at for turn in turns))
-        return _PROMPTS.find_all(self._database, "WHERE at >= ? AND at <= ? AND text <> '' ORDER BY at, id", times)
+        return PROMPTS.find_all(self._database, "WHERE at >= ? AND at <= ? AND text <> '' ORDER BY at, id", times)
 
 
 def _next_day(period: int) -> int:

@@ -19,7 +19,7 @@ _DISCOVERIES = Table(
     {"names": STRINGS, "matches": Decoder(tuple[Match, ...])},
     said=("task", "names", "handle"),
 )
-_PROMPTS = Table("prompts", Prompt, said=("text", "session", "cwd"))
+PROMPTS = Table("prompts", Prompt, said=("text", "session", "cwd"))
 _STEPS = Table(
     "steps",
     StepRecord,
@@ -113,11 +113,11 @@ class Tasks(Subject):
         )
         if same is not None:
             return int(same[0])
-        return self._database.insert(_PROMPTS.insert, _PROMPTS.row(prompt))
+        return self._database.insert(PROMPTS.insert, PROMPTS.row(prompt))
 
     def prompts(self, since: float = 0.0, limit: int = -1, until: float = inf) -> list[Prompt]:
         rest = "WHERE at >= ? AND at <= ? ORDER BY at DESC, id DESC LIMIT ?"
-        return _PROMPTS.find_all(self._database, rest, (since, until, limit))
+        return PROMPTS.find_all(self._database, rest, (since, until, limit))
 
     def add_step(self, step: StepRecord) -> int:
         return self._database.insert(_STEPS.insert, _STEPS.row(step))

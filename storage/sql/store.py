@@ -11,6 +11,7 @@ from foretool.storage.sql.catalog import Catalog
 from foretool.storage.sql.costs import CostSums
 from foretool.storage.sql.database import Database
 from foretool.storage.sql.discoveries import Discoveries, Tasks
+from foretool.storage.sql.exporting import Exporting
 from foretool.storage.sql.forgetting import Forgetting
 from foretool.storage.sql.retention import Retention
 from foretool.storage.sql.serving import Serving
@@ -49,6 +50,7 @@ class SqlStore(Store):
         self.clients = Clients(database)
         self.costs = CostSums(database)
         self.discoveries = Discoveries(database)
+        self.exporting = Exporting(database)
         self.flows = Flows(database)
         self.forgetting = Forgetting(database)
         self.retention = Retention(database)

@@ -65,6 +65,7 @@ class Table(Generic[R]):
         fields = record.__struct_fields__
         columns = [field for field in fields if field != "id"]
         self.columns = columns
+        self.fields = fields
         self.insert = insert_into(name, columns)
         self.select = f"SELECT {quote_columns(fields)} FROM {name}"  # noqa: S608  # a constant of this folder
         self.said = frozenset(said)

@@ -103,6 +103,7 @@ def test_a_wrong_command_line_is_one_line_and_status_2(
             "token",
             "service",
             "completion",
+            "export",
             "add",
             "remove",
             "enable",

@@ -70,7 +70,7 @@ EXACT: dict[str, set[str]] = {
 
 def test_every_text_column_is_cleaned_or_is_known_to_be_exact(path: Path) -> None:
     tables: list[Any] = [calls.CALLS, calls.MISSES, calls._USAGE, calls._FLOWS, catalog._UPSTREAMS]
-    tables += [discoveries._DISCOVERIES, discoveries._PROMPTS, discoveries._STEPS]
+    tables += [discoveries._DISCOVERIES, discoveries.PROMPTS, discoveries._STEPS]
     tables += [serving._WORKING_SETS, serving._STATES, sessions._SESSIONS]
     with open_store(path):
         for table in tables:

@@ -1,0 +1,178 @@
+"""`foretool export`: writes records as JSON lines, CSV or Parquet, a few at a time."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Any, Final
+
+import click
+import msgspec
+from msgspec import Struct
+
+from foretool.server.commands.exit import USAGE, complain
+from foretool.server.commands.misses import read_duration
+from foretool.server.commands.options import config_option
+from foretool.server.config.loader import load
+from foretool.server.setup.install_hints import install_command
+from foretool.storage.episodes import each_episode
+from foretool.storage.opening import open_existing_store
+from foretool.storage.records import Call, Episode, Exposure, Miss
+from foretool.storage.stores import Store
+
+Times = tuple[float, float]
+Rows = Iterable[Mapping[str, Any]]
+
+ROW_GROUP: Final = 5000
+"""Records that are in memory at once while Parquet is written."""
+_FORMULA: Final = re.compile(r"^\s*[=+\-@]|^[\t\r\n|%]")
+"""A cell that a spreadsheet would compute instead of showing it."""
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+KINDS: Final[Mapping[str, tuple[type[Struct], Callable[[Store, Times], Iterator[Struct]]]]] = {
+    "misses": (Miss, lambda store, times: store.exporting.misses(*times)),
+    "episodes": (Episode, lambda store, times: each_episode(store, *times, time.time())),
+    "calls": (Call, lambda store, times: store.exporting.calls(*times)),
+    "exposures": (Exposure, lambda store, times: store.exporting.exposures(*times)),
+}
+
+
+@click.command("export")
+@click.argument("kind", type=click.Choice(tuple(KINDS)))
+@click.option(
+    "--format", "form", type=click.Choice(("jsonl", "csv", "parquet")), default="jsonl", show_default=True,
+    help="JSON lines, CSV for spreadsheets, or Parquet (needs pyarrow).",
+)  # fmt: skip
+@click.option("--since", type=read_duration, metavar="TIME", help="Only records of the last 7d, 12h, 30min, ...")
+@click.option("--until", type=read_duration, metavar="TIME", help="Only records before the last 7d, 12h, 30min, ...")
+@click.option(
+    "--output", "-o", "target", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Write to this file, which must not exist.  [default: stdout]",
+)  # fmt: skip
+@config_option
+def command(
+    path: Path | None, kind: str, form: str, since: float | None, until: float | None, target: Path | None
+) -> int:
+    """Write your records as JSON lines, CSV or Parquet.
+
+    An episode is one task with its calls; an exposure is a list of tools that a client received. Records come as they
+    were recorded, the oldest first: without the secrets and arguments that were never written. docs/data.md describes
+    every column.
+
+    \b
+    foretool export misses --since 30d > misses.jsonl
+    foretool export calls --format csv -o calls.csv
+    """
+    if form == "parquet":
+        if not _has_pyarrow():
+            return complain(f"--format parquet needs pyarrow: {install_command('parquet')}")
+        if target is None and sys.stdout.isatty():
+            return complain("--format parquet writes no text: name a file with --output")
+    now = time.time()
+    times = (now - since if since is not None else 0.0, now - until if until is not None else now + 1e9)
+    record, read = KINDS[kind]
+    try:
+        with open_existing_store(load(path).storage) as store, _opened(target) as out:
+            write = {"jsonl": _write_lines, "csv": _write_csv, "parquet": _write_parquet}[form]
+            write(out, record, read(store, times))
+    except FileExistsError:
+        return complain(f"--output: {target} exists; name another file, or remove it first")
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read has seen enough; nothing is wrong
+        return 0
+    except OSError as error:
+        return complain(f"--output: {target or 'stdout'}: {error.strerror}", USAGE)
+    return 0
+
+
+@contextmanager
+def _opened(target: Path | None) -> Iterator[IO[bytes]]:
+    """Open a new file that only its owner can read, or stdout. Raises `OSError`; a file that exists stays as it is."""
+    if target is None:
+        out = sys.stdout.buffer
+        yield out
+        out.flush()
+        return
+    with target.open("xb") as file:
+        target.chmod(0o600)
+        yield file
+
+
+def _write_lines(out: IO[bytes], _: type[Struct], records: Iterator[Struct]) -> None:
+    encoder = msgspec.json.Encoder()
+    for each in records:
+        out.write(encoder.encode(each) + b"\n")
+
+
+def _write_csv(out: IO[bytes], record: type[Struct], records: Iterator[Struct]) -> None:
+    fields = record.__struct_fields__
+    text = io.TextIOWrapper(out, "utf-8", errors="replace", newline="", write_through=True)
+    try:
+        writer = csv.writer(text)
+        writer.writerow(fields)
+        for each in records:
+            writer.writerow([safe_cell(getattr(each, field)) for field in fields])
+        text.flush()
+    finally:
+        text.detach()
+
+
+def safe_cell(value: object) -> object:
+    """Return a value as a CSV cell: lists and objects as JSON, and no text that a spreadsheet would run as a formula.
+
+    Such a text gets an apostrophe before it (OWASP, "CSV Injection"). Control characters become spaces.
+    """
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    text = _CONTROL.sub(" ", text)
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def _has_pyarrow() -> bool:
+    try:
+        import_module("pyarrow.parquet")
+    except ImportError:
+        return False
+    return True
+
+
+def _write_parquet(out: IO[bytes], record: type[Struct], records: Iterator[Struct]) -> None:
+    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    schema = _schema(record, arrow)
+    with parquet.ParquetWriter(out, schema) as writer:
+        for first in records:
+            part = [_columns(each) for each in chain((first,), islice(records, ROW_GROUP - 1))]
+            writer.write_table(arrow.Table.from_pylist(part, schema=schema))
+
+
+def _columns(record: Struct) -> dict[str, Any]:
+    """Return a record as Parquet holds it: lists of names as lists, what has no fixed form as JSON."""
+    found: dict[str, Any] = {}
+    for name in record.__struct_fields__:
+        value = getattr(record, name)
+        is_list = isinstance(value, tuple) and all(isinstance(each, str) for each in value)
+        is_json = not is_list and isinstance(value, dict | tuple)
+        found[name] = msgspec.json.encode(value).decode() if is_json else list(value) if is_list else value
+    return found
+
+
+def _schema(record: type[Struct], pa: Any) -> Any:
+    kinds: dict[Any, Any] = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+    columns = []
+    for field in msgspec.structs.fields(record):
+        said = str(field.type)
+        if said.startswith("tuple[") and "tuple[int" not in said:
+            kind = pa.list_(pa.string())
+        else:
+            kind = kinds.get(field.type, pa.string())
+        columns.append(pa.field(field.name, kind))
+    return pa.schema(columns)
