@@ -31,8 +31,8 @@ def written(tmp_path: Path) -> Path:
     with fill(path) as store:
         store.discoveries.add(Discovery("s9", now - 61, "pay the bill", (), None, "high", (), 9, 1.0))
         missed = Miss(
-            "s9", now - 50, FORMULA, "unknown_name", "unknown", 0, 3, "\x1b]0;x\x07@SUM(A1)", (CALC,), 0, 0, "", "no", 1,
-            2, {"words": -1.5}, call=2,
+            "s9", now - 50, FORMULA, "unknown_name", "unknown", 0, 3, "\x1b]0;x\x07@SUM(A1)", (CALC,), 0, 0, "", "no",
+            1, 2, {"words": -1.5}, call=2,
         )  # fmt: skip
         store.calls.record([replace(CALLED, session="s9", at=now - 60 + place) for place in range(2)], [missed])
     return path
