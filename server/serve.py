@@ -99,7 +99,9 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
         raise BindError(problem)
     with _open(config) as store:
         app = App(config, store)
-        transport = HttpServer(app.router, read_rules(config, address), address, app.annotated_schema, page)
+        transport = HttpServer(
+            app.router, read_rules(config, address), address, app.annotated_schema, page, lambda: not store.trouble
+        )
 
         def follow_config() -> None:
             for problem in list_problems(app.config.settings, address):

@@ -27,7 +27,10 @@ from bench.processes import installed, load_average
 from bench.reports import Row, print_row
 from foretool.server.commands import group
 from foretool.server.config.loader import Config, load
-from foretool.server.page import content
+from foretool.server.page.misses import read_misses
+from foretool.server.page.overview import read_overview
+from foretool.server.page.tools import read_tools
+from foretool.server.page.viewer import Viewer
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import MissFilter
 
@@ -62,9 +65,9 @@ def run_inside(words: Sequence[str]) -> None:
 
 def views(config: Config) -> Iterator[tuple[str, Callable[[], object]]]:
     """Yield what the page reads, by the view that shows it."""
-    yield "page: overview", lambda: content.read_overview(config)
-    yield "page: misses", lambda: content.read_misses(config, MissFilter())
-    yield "page: tools", lambda: content.read_tools(config, "", "")
+    yield "page: overview", lambda: read_overview(config, Viewer(""))
+    yield "page: misses", lambda: read_misses(config, MissFilter())
+    yield "page: tools", lambda: read_tools(config, Viewer(""), "", "", "")
 
 
 def time_runs(name: str, work: Callable[[], object], repeat: int) -> Row:

@@ -317,6 +317,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long a shared proxy and its servers stay after the last window has gone."""
     log_level: LogLevel = "info"
     """The least severe messages to write to stderr."""
+    log_format: Literal["text", "json"] = "text"
+    """`json` writes each message as an object with `time` (UTC), `level`, `logger` and `message`, one to a line."""
     project_config: bool = False
     """Lets `mcp.json` of the folder in which foretool starts be used in place of this file. Such a file starts
     programs: a repository that you cloned may hold one. Only your own file (`~/.config/foretool/mcp.json`) may say

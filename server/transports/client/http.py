@@ -58,7 +58,9 @@ class HttpServer:
         address: Address = ANY_PORT,
         input_schema: InputSchema | None = None,
         page: Page | None = None,
+        is_ready: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`is_ready`: whether everything works that a client needs; `/readyz` tells it to whoever supervises."""
         self.address = address
         """Once `ready` is set, with the actual port."""
         self.rules = rules
@@ -70,6 +72,7 @@ class HttpServer:
         self.connections = Connections(rules.limits, rules.access.shares)
         self._bodies = Bodies(rules.limits.max_bodies)
         self._page = page
+        self._is_ready = is_ready
         self._server: _Server | None = None
         self._is_stopping = False
         self._stopped = asyncio.Event()
@@ -178,8 +181,12 @@ class HttpServer:
 
     async def _route(self, request: HttpRequest) -> None:
         self.rules.guards.check(request.headers)
-        if request.path == "/health":
+        if request.path in ("/health", "/healthz"):
             await request.reply(200, b'{"status":"ok"}')
+            return
+        if request.path == "/readyz":
+            ready = self._is_ready() and not self._is_stopping
+            await request.reply(200 if ready else 503, b'{"status":"ok"}' if ready else b'{"status":"not ready"}')
             return
         # Nobody without a token learns which paths exist.
         principal = self.rules.access.identify(request.headers.get("authorization") or "")

@@ -22,9 +22,10 @@ def logging_as_before() -> Iterator[None]:
     ours.setLevel(levels[1])
 
 
-def config(secret: str, level: str = "info") -> Config:
+def config(secret: str, level: str = "info", form: str = "text") -> Config:
     servers = {"one": {"command": "x", "env": {"TOKEN": secret}}}
-    return parse(json.dumps({"mcpServers": servers, "foretool": {"log_level": level}}).encode(), Path("mcp.json"), {})
+    own = {"log_level": level, "log_format": form}
+    return parse(json.dumps({"mcpServers": servers, "foretool": own}).encode(), Path("mcp.json"), {})
 
 
 def test_a_secret_is_scrubbed_from_messages_and_tracebacks() -> None:
@@ -61,3 +62,21 @@ def test_a_reload_leaves_the_logging_of_others_alone() -> None:
     logging.getLogger("foretool").setLevel(logging.DEBUG)
     logs.reload_logging(config("hush-hush", "error"))
     assert logging.getLogger("foretool").level == logging.DEBUG
+
+
+def test_lines_for_programs_are_json_without_secrets_or_control_characters() -> None:
+    said = io.StringIO()
+    logs.start_logging(config("hush-hush", form="json"), said)
+    try:
+        int("hush-hush")
+    except ValueError:
+        logging.getLogger("foretool.app").exception('upstream said "%s"\x1b[2J\nforetool: ERROR', "hush-hush")
+    (line,) = said.getvalue().splitlines()
+    told = json.loads(line)
+    assert set(told) == {"time", "level", "logger", "message"}
+    assert (told["level"], told["logger"]) == ("error", "foretool.app") and told["time"].endswith("Z")
+    assert told["message"].startswith('upstream said "[TOKEN]" [2J | foretool: ERROR | Traceback')
+    assert "hush-hush" not in line and "\x1b" not in line
+    logs.reload_logging(config("other-secret"))
+    logging.getLogger("foretool.app").info("now plain")
+    assert said.getvalue().splitlines()[-1] == "foretool: INFO: now plain"

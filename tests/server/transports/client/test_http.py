@@ -52,6 +52,20 @@ async def test_a_token_is_asked_for_and_binds_a_session_to_it() -> None:
         assert (await caller.http.get("/health")).json() == {"status": "ok"}
 
 
+async def test_a_supervisor_learns_whether_the_proxy_lives_and_is_ready_without_a_token() -> None:
+    async with http_server(tokens={"s3cret": ["*"]}) as caller:
+        states = [True]
+        caller.server._is_ready = lambda: states[0]
+        for path in ("/healthz", "/readyz"):
+            response = await caller.http.get(path)
+            assert (response.status_code, response.json()) == (200, {"status": "ok"})
+            assert (await caller.http.get(path, headers={"host": "evil.example"})).status_code == 421
+        states[0] = False
+        response = await caller.http.get("/readyz")
+        assert (response.status_code, response.json()) == (503, {"status": "not ready"})
+        assert (await caller.http.get("/healthz")).status_code == 200
+
+
 async def test_small_writes_are_sent_at_once() -> None:
     async with http_server() as caller:
         await caller.initialize()
