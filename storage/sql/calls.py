@@ -35,7 +35,7 @@ _AT_ONCE = 100_000
 """Calls that one query goes through for those of rare tools."""
 _OF_TOOLS = """
 SELECT id, tool FROM calls WHERE id >= ? AND id < ? AND outcome = 'ok'
-AND tool IN (SELECT value FROM json_each(?)) ORDER BY id DESC
+AND tool IN ({}) ORDER BY id DESC
 """
 _FOLD_CALLS = """
 INSERT INTO usage (tool, calls, misses, last_at)
@@ -111,9 +111,10 @@ class Calls(Subject):
     def latest_of(self, tools: Collection[ToolId], each: int, before: int, most: int) -> list[int]:
         left, found, last = dict.fromkeys(tools, each), [], before
         until = max(before - most, 0)
+        wanted = _OF_TOOLS.format(self._database.json_strings)
         while left and last > until:
             first = max(last - _AT_ONCE, until)
-            for id, tool in self._database.rows(_OF_TOOLS, (first, last, encode_json(list(left)))):
+            for id, tool in self._database.rows(wanted, (first, last, encode_json(list(left)))):
                 if tool in left:
                     found.append(int(id))
                     left[tool] -= 1

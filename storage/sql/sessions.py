@@ -85,7 +85,8 @@ class Sessions(Subject):
         return _SESSIONS.find_all(self._database, "ORDER BY started_at DESC, rowid DESC LIMIT ?", (limit,))
 
     def ended(self, keys: Collection[str]) -> set[str]:
-        sql = "SELECT key FROM sessions WHERE key IN (SELECT value FROM json_each(?)) AND ended_at IS NOT NULL"
+        strings = self._database.json_strings
+        sql = f"SELECT key FROM sessions WHERE key IN ({strings}) AND ended_at IS NOT NULL"  # noqa: S608
         return {key for (key,) in self._database.rows(sql, (encode_json(list(keys)),))}
 
     def first_at(self) -> float | None:
