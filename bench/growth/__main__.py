@@ -13,12 +13,22 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from bench import processes
 from bench.datasets import Json
-from bench.growth import learning, ledger, tables
+from bench.growth import learning, ledger, payloads, prediction, tables
 from bench.options import make_parser, split_names
 
-SIZES: Final = {"ledger": (10_000, 100_000, 1_000_000), "learning": (100, 1_000, 10_000, 100_000)}
-HEADS: Final = {"ledger": "calls", "learning": "tasks"}
+SIZES: Final = {
+    "ledger": (10_000, 100_000, 1_000_000),
+    "payloads": (1, 10, 50, 100),
+    "prediction": (100, 1_000, 4_000),
+    "learning": (100, 1_000, 10_000, 100_000),
+}
+HEADS: Final = {"ledger": "calls", "payloads": "MB", "prediction": "tasks", "learning": "tasks"}
+MOST_MIB: Final = 256.0
+"""The setting `max_message_mib` of the proxy that passes payloads on."""
+CALLS: Final = 1_000
+"""Calls of each kind with a model and without."""
 
 
 class Slice(NamedTuple):
@@ -35,8 +45,16 @@ def slices(only: Sequence[str], data: Path | None) -> Iterator[Slice]:
         for size in SIZES[subject]:
             if subject == "ledger":
                 yield Slice(subject, size, lambda size=size: ledger.rows([size], (), tables.say))  # type: ignore[misc]
+            elif subject == "payloads":
+                yield Slice(subject, size, lambda size=size: payloads.rows([size], MOST_MIB, ()))  # type: ignore[misc]
+            elif subject == "prediction":
+                yield Slice(subject, size, lambda size=size: _predict(size))  # type: ignore[misc]
             elif data is not None:
                 yield Slice(subject, size, lambda size=size: learning.rows(data / "ultratool", [size]))  # type: ignore[misc]
+
+
+def _predict(size: int) -> Iterator[tuple[int, Json]]:
+    return prediction.rows([size], processes.installed(None), CALLS, "frozen")
 
 
 def read(folder: Path, subject: str) -> dict[int, Json]:

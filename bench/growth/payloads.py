@@ -20,6 +20,7 @@ from typing import Final
 
 from bench import processes
 from bench.clients.messages import IDENTITY, LEGACY
+from bench.datasets import Json
 from bench.growth import tables
 from bench.options import add_foretool, make_parser
 
@@ -76,7 +77,7 @@ def peak_mib(pid: int) -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
-async def measure(command: Sequence[str], folder: Path, mb: int, limit: float) -> tables.Row:
+async def measure(command: Sequence[str], folder: Path, mb: int, limit: float) -> Json:
     """Return the figures of one answer."""
     steps = folder / f"steps-{mb}"
     upstream = {"command": sys.executable, "args": ["-S", "-E", LARGE]}
@@ -108,7 +109,7 @@ async def measure(command: Sequence[str], folder: Path, mb: int, limit: float) -
     }
 
 
-def rows(sizes: Sequence[int], limit: float, command: Sequence[str]) -> Iterator[tuple[int, tables.Row]]:
+def rows(sizes: Sequence[int], limit: float, command: Sequence[str]) -> Iterator[tuple[int, Json]]:
     """Yield the row of each size."""
     for mb in sizes:
         with tempfile.TemporaryDirectory(prefix="bench-payloads-") as place:

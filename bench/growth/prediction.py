@@ -23,6 +23,7 @@ import numpy as np
 
 from bench import processes
 from bench.clients.stdio import StdioClient
+from bench.datasets import Json
 from bench.growth import tables
 from bench.metrics import quantile
 from bench.options import add_foretool, make_parser
@@ -93,7 +94,7 @@ class Served:
         self.cpu += loop_s(self.client.pid) - cpu
 
 
-async def measure(command: Sequence[str], tasks: int, calls: int, policy: str) -> tables.Row:
+async def measure(command: Sequence[str], tasks: int, calls: int, policy: str) -> Json:
     """Return the figures of one size of model."""
     found: dict[str, float | str] = {}
     with tempfile.TemporaryDirectory(prefix="bench-prediction-") as place:
@@ -142,7 +143,7 @@ async def measure(command: Sequence[str], tasks: int, calls: int, policy: str) -
     return found
 
 
-def rows(sizes: Sequence[int], command: Sequence[str], calls: int, policy: str) -> Iterator[tuple[int, tables.Row]]:
+def rows(sizes: Sequence[int], command: Sequence[str], calls: int, policy: str) -> Iterator[tuple[int, Json]]:
     """Yield the row of each size."""
     for tasks in sizes:
         yield tasks, asyncio.run(measure(command, tasks, calls, policy))
