@@ -1,7 +1,7 @@
 """What would have shown a missed tool: the changes that apply, what each does to the tasks on record, and making one.
 
-`foretool misses show`, `foretool misses fix` and the page use these functions. Each change is tried: it is offered only
-if the list made with it has the tool, the search with it finds the tool, or a call of the tool goes through.
+`foretool misses show`, `foretool misses fix` and the page use these functions. `budget`, `policy` and `fill` are tried:
+each is offered only if the list made with it has the tool. The others follow from the cause of the miss.
 """
 
 from __future__ import annotations
