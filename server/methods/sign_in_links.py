@@ -7,15 +7,16 @@ cannot show links, get the text that names `foretool login`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.server_requests import ServerRequests, refusal
 from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import Message
+from foretool.server.protocol.jsonrpc import UNSET, Message
 from foretool.server.upstreams.connection import Lost
 from foretool.server.upstreams.upstream import Upstream
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from foretool.server.signin.worker import LinkSignIn
 
 METHOD: Final = "elicitation/create"
+SETTLED_S: Final = 5.0
+"""How long an answer waits for the sign-in, after the user has agreed to open the link."""
 SHOWN: Final = "The user was shown a link to sign in: if they have done it, call again now."
 
 
@@ -54,7 +57,10 @@ class SignInLinks:
 
     def _offer_soon(self, exchange: Exchange, upstream: Upstream, then: Callable[[Exchange], None]) -> None:
         """Show the link, and call `then` once the user has seen it, or if there is none."""
-        task = asyncio.create_task(self._offer(exchange, upstream, then))
+        self._keep(self._offer(exchange, upstream, then))
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 
@@ -78,11 +84,24 @@ class SignInLinks:
         }
 
         def on_answer(at: Exchange, answer: Message) -> None:
-            if not at.done:
-                at.params, at.chat = exchange.params, exchange.chat
+            if at.done:
+                return
+            at.params, at.chat = exchange.params, exchange.chat
+            said = jsonrpc.plain_object(answer.result) if answer.result is not UNSET else None
+            if (said or {}).get("action") == "accept":
+                self._keep(self._answer_later(running, at, then))
+            else:
                 at.attempt(then, at)
 
         exchange.attempt(self._server_requests.ask_client, exchange, METHOD, jsonrpc.raw(question), on_answer)
+
+    async def _answer_later(self, running: LinkSignIn, at: Exchange, then: Callable[[Exchange], None]) -> None:
+        """Answer when the sign-in is over: a call that came before would only show its link again."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLED_S):
+                await running.finished()
+        if not at.done:
+            at.attempt(then, at)
 
     async def stop(self) -> None:
         """End the processes that wait for users."""

@@ -5,8 +5,9 @@ import pytest
 
 from foretool.server.commands.group import COMMANDS, root
 
-TALKING = ("serve", "hint", "completion", "login", "page")
-"""Commands that have no one answer: they serve, talk with a user, or print a script."""
+TALKING = ("serve", "hint", "completion", "login", "page", "export", "open")
+"""Commands that have no one answer: they serve, talk with a user, or write what is not
+an answer."""
 
 
 @pytest.mark.parametrize("name", [each for each in COMMANDS if each not in TALKING])
