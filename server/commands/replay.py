@@ -83,7 +83,10 @@ def command(
         changed = change_config(config, own, asked)
     with open_replays(config, now - since, now, most) as replays:
         if not replays.tasks:
-            return complain("replay: no task of this time is on record; try a longer one: --since 30d", WRONG)
+            return complain(
+                "replay: no task of this time is on record; give a longer --since, or let a client call tools first",
+                WRONG,
+            )
         with output.waiting(f"playing {output.plural(len(replays.tasks), 'task')}, twice"):
             effect = replays.effect(changed) if asked else replays.effect_of_nothing()
         recorded = replays.recorded

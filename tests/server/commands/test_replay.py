@@ -71,4 +71,4 @@ def test_a_wrong_change_is_a_wrong_command_line(
 
 def test_an_empty_log_says_what_to_do(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["replay", "--since", "1d", "--config", str(path)]) == 1
-    assert "no task of this time is on record; try a longer one: --since 30d" in capsys.readouterr().err
+    assert "no task of this time is on record; give a longer --since, or let a client" in capsys.readouterr().err
