@@ -33,11 +33,10 @@ class PostgresDatabase(Database):
     """One open connection."""
 
     def __init__(self, address: str, busy_ms: int, *, serves: bool = False) -> None:
-        """`address`: `postgresql://user:password@host/database`; `serves`: see `SqliteDatabase`."""
-        super().__init__(without_password(address))
+        """`address`: `postgresql://user:password@host/database`."""
+        super().__init__(without_password(address), serves=serves)
         self.address = address
         self._busy_ms = busy_ms
-        self._serves = serves
         self._held: psycopg.Connection[Any] | None = None
         self._depth = 0
 
@@ -66,8 +65,9 @@ class PostgresDatabase(Database):
                 connection.adapters.register_loader(type, _TextLoader)
             connection.adapters.register_loader("numeric", _NumberLoader)
             run = psycopg.Cursor(connection).execute
-            self._refuse_newer(schema.version(run))
-            if schema.version(run) < len(schema.STEPS):
+            found = schema.version(run)
+            self._refuse_newer(found)
+            if found < len(schema.STEPS):
                 with connection.transaction():
                     run(_LOCK)
                     schema.migrate(run)
@@ -87,31 +87,18 @@ class PostgresDatabase(Database):
                 " upgrade foretool, or set another storage address"
             )
 
-    def close(self) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            held.close()
-
     # A server that cannot be reached
 
     @property
     def _connection(self) -> psycopg.Connection[Any]:
         if self._held is None:
-            raise StorageError(self.trouble or f"{self.path}: closed", temporary=True)
+            raise self._missing()
         return self._held
 
     def _explain(self, error: Exception) -> StorageError:
         """Return what to raise for an error of psycopg; let go of a connection that cannot be used any more."""
         held = self._held
-        found = explain_error(error, str(self.path), is_closed=held is None or held.closed or held.broken)
-        if not (found.lost and self._serves):
-            return found
-        self._let_go(str(found))
-        return StorageError(str(found), temporary=True)
-
-    def _let_go(self, trouble: str) -> None:
-        self.trouble, self.notice = trouble, ""
-        self.close()
+        return self._take(explain_error(error, str(self.path), is_closed=held is None or held.closed or held.broken))
 
     def check(self) -> None:
         if self._held is None or not self._serves:
@@ -243,14 +230,8 @@ class PostgresDatabase(Database):
         sql = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class WHERE relkind = 'r'"
         return int(self.rows(f"{sql} AND relnamespace = current_schema()::regnamespace")[0][0])
 
-    @contextmanager
-    def own(self) -> Iterator[Database]:
-        own = PostgresDatabase.open(self.address, _OWN_BUSY_MS)
-        own.hide_like(self)
-        try:
-            yield own
-        finally:
-            own.close()
+    def _open_own(self) -> PostgresDatabase:
+        return PostgresDatabase.open(self.address, _OWN_BUSY_MS)
 
     # Upkeep: the server does its own
 

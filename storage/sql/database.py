@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from foretool.storage.redaction import Known, Redaction
 from foretool.storage.sql.values import Said, Values
+from foretool.storage.stores import StorageError
 
 
 class Database(ABC):
@@ -23,10 +24,31 @@ class Database(ABC):
     """Why the database cannot be used now; see `Store.trouble`."""
     notice: str = ""
 
-    def __init__(self, path: Path | str) -> None:
-        """`path`: where the database is, as a file or an address without a password."""
+    def __init__(self, path: Path | str, *, serves: bool) -> None:
+        """`path`: where the database is, as a file or an address without a password. `serves`: let go of a database
+        that cannot be used, and wait until `reopen` can use it again."""
         self.path = path
+        self._serves = serves
+        self._held: Any = None
+        """The connection; None where there is none."""
         self._redaction = Redaction()
+
+    # A database that cannot be used
+
+    def _missing(self) -> StorageError:
+        """Return what to raise where there is no connection."""
+        return StorageError(self.trouble or f"{self.path}: closed", temporary=True)
+
+    def _take(self, found: StorageError) -> StorageError:
+        """Return what to raise for an error; let go of a database that cannot be used any more."""
+        if not (found.lost and self._serves):
+            return found
+        self._let_go(str(found))
+        return StorageError(str(found), temporary=True)
+
+    def _let_go(self, trouble: str) -> None:
+        self.trouble, self.notice = trouble, ""
+        self.close()
 
     # Secrets
 
@@ -132,9 +154,22 @@ class Database(ABC):
     def size(self) -> int:
         """Return the bytes that the database takes."""
 
-    @abstractmethod
-    def own(self) -> AbstractContextManager[Database]:
+    @contextmanager
+    def own(self) -> Iterator[Database]:
         """Open a connection for the thread that asks, for upkeep that may wait longer for other writers."""
+        own = self._open_own()
+        if own is None:
+            yield self
+            return
+        own.hide_like(self)
+        try:
+            yield own
+        finally:
+            own.close()
+
+    @abstractmethod
+    def _open_own(self) -> Database | None:
+        """Open another connection to the same database, None if there can be only one."""
 
     # Upkeep
 
@@ -163,9 +198,11 @@ class Database(ABC):
     def reopen(self) -> bool:
         """Try to use the database again, from any thread; see `Store.reopen`."""
 
-    @abstractmethod
     def close(self) -> None:
         """Close the connection."""
+        held, self._held = self._held, None
+        if held is not None:
+            held.close()
 
 
 class Subject:

@@ -55,14 +55,9 @@ class SqliteDatabase(Database):
     def __init__(
         self, connection: sqlite3.Connection | None, path: Location, busy_ms: int = 250, *, serves: bool = False
     ) -> None:
-        """Wrap an open, migrated connection in autocommit mode; use `Database.open` for a path.
-
-        `serves`: let go of a file that cannot be used, and wait until `reopen` can use it again.
-        """
-        super().__init__(path)
-        self.path: Location = path
-        self._held = connection
-        self._serves = serves
+        """Wrap an open, migrated connection in autocommit mode; use `SqliteDatabase.open` for a path."""
+        super().__init__(path, serves=serves)
+        self._held: sqlite3.Connection | None = connection
         self._busy_ms = busy_ms
         self._file = identify(path)
         # 0 outside every `atomic`; the connection's own `in_transaction` may outlive it if a rollback failed.
@@ -85,31 +80,17 @@ class SqliteDatabase(Database):
             waiting.trouble = str(error)
             return waiting
 
-    def close(self) -> None:
-        """Close the connection; the last process to close the file also empties the log (up to some 10 ms)."""
-        held, self._held = self._held, None
-        if held is not None:
-            held.close()
-
     # A file that cannot be used
 
     @property
     def _connection(self) -> sqlite3.Connection:
         if self._held is None:
-            raise StorageError(self.trouble or f"{self.path}: closed", temporary=True)
+            raise self._missing()
         return self._held
 
     def _explain(self, error: Exception) -> StorageError:
         """Return what to raise for an error of SQLite; let go of the file if it cannot be used any more."""
-        found = explain_error(error, self.path, self._busy_ms)
-        if not (found.lost and self._serves):
-            return found
-        self._let_go(str(found))
-        return StorageError(str(found), temporary=True)
-
-    def _let_go(self, trouble: str) -> None:
-        self.trouble, self.notice = trouble, ""
-        self.close()
+        return self._take(explain_error(error, self.path, self._busy_ms))
 
     def check(self) -> None:
         """Let go of a file that was removed or replaced, which would take writes into nothing."""
@@ -267,17 +248,8 @@ class SqliteDatabase(Database):
     def size(self) -> int:
         return int(self.rows("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")[0][0])
 
-    @contextmanager
-    def own(self) -> Iterator[Database]:
-        if not isinstance(self.path, Path):
-            yield self
-            return
-        own = SqliteDatabase.open(self.path, _OWN_BUSY_MS)
-        own.hide_like(self)
-        try:
-            yield own
-        finally:
-            own.close()
+    def _open_own(self) -> SqliteDatabase | None:
+        return SqliteDatabase.open(self.path, _OWN_BUSY_MS) if isinstance(self.path, Path) else None
 
     # The write-ahead log
 
