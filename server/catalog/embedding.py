@@ -2,8 +2,8 @@
 
 A short-lived process (`workers.py`) computes the vectors, and the store keeps them, so that a
 text is embedded once for all proxies. This process opens an encoder only for the first search in words, in a thread,
-and imports nothing heavy before that. That search waits a moment for it. Until every tool is embedded, and wherever no
-weights are installed, words alone rank.
+and imports nothing heavy before that. That search waits a moment for it, also where a few tools are still to be
+embedded. Until every tool is embedded, and wherever no weights are installed, words alone rank.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 SAVED_AT_ONCE: Final = 128
 """Vectors of one transaction; a killed worker loses at most as many."""
+
+SOON: Final = 100
+"""So many tools are embedded within the time that a first search waits; on the first day it may wait for more in
+vain."""
 
 CHOICE: Final = ("encoder", "encoder_url", "encoder_key")
 """The settings that choose encoders."""
@@ -87,23 +91,25 @@ class Embedder(BackgroundWork):
 
     def open_now(self) -> asyncio.Task[None] | None:
         """Embed what is missing and install the encoders, for a search that wants them; returns the task that does so,
-        None if no encoder can take part or tools are still to be embedded, which takes longer than a search may wait.
+        None if no encoder can take part or many tools are still to be embedded, which takes longer than a search may
+        wait.
         """
         if self._settings.encoder == "none" or self.problem or self._ensemble is not None or not len(self._catalog):
             return None
         self._search.is_wanted = True
         if not self.is_working:
             self.begin(self._work())
-        return self._task if self._is_embedded() else None
+        return self._task if self._is_ready_soon() else None
 
-    def _is_embedded(self) -> bool:
-        """Tell whether the store has the vectors of every tool for every encoder."""
+    def _is_ready_soon(self) -> bool:
+        """Tell whether the store lacks the vectors of a few tools at most."""
         from foretool.retrieval.encoders import EncoderError
 
         try:
             weights = self._weights = self._weights or find_weights(self._settings)
             digests = {digest for digest in self._search.update_corpus().digests if digest}
-            return bool(weights) and all(digests <= self._store.vectors.known(each.key) for each in weights)
+            missing = sum(len(digests - self._store.vectors.known(each.key)) for each in weights)
+            return bool(weights) and missing <= SOON
         except (EncoderError, OSError, StorageError):
             return False
 

@@ -141,7 +141,22 @@ async def test_the_first_search_waits_for_encoders_that_can_open_and_later_ones_
     assert ["tiny" in each.ranked[0].parts for each in found] == [True, True]
 
 
-async def test_a_first_search_does_not_wait_until_new_tools_are_embedded(tmp_path: Path, store: Store) -> None:
+async def test_a_first_search_waits_until_a_few_new_tools_are_embedded(tmp_path: Path, store: Store) -> None:
+    tools, folder = catalog(), str(write_model(tmp_path / "tiny"))
+    search = search_over(tools)
+    found: list[Ranking] = []
+    async with embedding(folder, tools, store, search) as one, asyncio.timeout(60):
+        search.find(Query(("open an issue",)), lambda upstream: True, 50, found.append)
+        assert found == []
+        await one.finish(60)
+        await end_of_searches(search)
+    assert "tiny" in found[0].ranked[0].parts
+
+
+async def test_a_first_search_does_not_wait_until_many_new_tools_are_embedded(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding_module, "SOON", 4)
     tools, folder = catalog(), str(write_model(tmp_path / "tiny"))
     search = search_over(tools)
     found: list[Ranking] = []
