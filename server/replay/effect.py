@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from statistics import fmean
 from typing import Final, Literal
@@ -19,7 +19,7 @@ from foretool.retrieval.evaluation import paired_difference
 from foretool.server.config.loader import Config
 from foretool.server.replay.encoders import OpenedEncoders
 from foretool.server.replay.player import PlayedTask, Player
-from foretool.server.replay.tasks import MOST, RecordedTask, read_tasks
+from foretool.server.replay.tasks import MOST, RecordedTask, read_tasks, searched_texts
 from foretool.storage.opening import open_existing_store
 from foretool.storage.stores import Store
 
@@ -121,12 +121,15 @@ class Replays:
         self._config = config
         self._store = store
         self.tasks: Sequence[RecordedTask] = read_tasks(store, since, now, most)
-        self._encoders = OpenedEncoders()
+        self._encoders = OpenedEncoders(list(searched_texts(self.tasks)))
+        self._now: list[PlayedTask] | None = None
 
-    @cached_property
+    @property
     def now(self) -> list[PlayedTask]:
         """The tasks under the config in force."""
-        return self.play(self._config)
+        if self._now is None:
+            self._now = self.play(self._config)
+        return self._now
 
     @cached_property
     def recorded(self) -> Recorded:
@@ -143,29 +146,40 @@ class Replays:
 
     def play(self, config: Config, progress: Progress = lambda share: None) -> list[PlayedTask]:
         """Return what each task takes under a config."""
-        player = Player(config, self._store, self.tasks, self._encoders)
-        try:
-            found = []
+        return self._play([config], progress)[0]
+
+    def _play(self, configs: Sequence[Config], progress: Progress) -> list[list[PlayedTask]]:
+        """Return what each task takes under each config. All of them play a task before any plays the next one, so that
+        the encoder has as much to do for the tasks ahead as they have with this one."""
+        found: list[list[PlayedTask]] = [[] for _ in configs]
+        with ExitStack() as opened:
+            opened.callback(self._encoders.close)
+            players = [Player(config, self._store, self.tasks, self._encoders) for config in configs]
+            for player in players:
+                opened.callback(player.close)
             for number, task in enumerate(self.tasks, 1):
-                found.append(player.play(task))
+                for player, played in zip(players, found, strict=True):
+                    played.append(player.play(task))
                 progress(number / len(self.tasks))
-            return found
-        finally:
-            player.close()
+        return found
 
     def effect(self, config: Config, progress: Progress = lambda share: None) -> Effect:
         """Return what the same tasks take now and under another config."""
-        return self._compare(lambda: self.play(config, progress))
+        started = time.perf_counter()
+        if self._now is None:
+            self._now, then = self._play([self._config, config], progress)
+        else:
+            then = self.play(config, progress)
+        return self._compare(then, started)
 
     def effect_of_nothing(self) -> Effect:
         """Return what the tasks take now, as an effect without any difference."""
-        return self._compare(lambda: self.now)
-
-    def _compare(self, play: Callable[[], Sequence[PlayedTask]]) -> Effect:
         started = time.perf_counter()
-        now, then = self.now, play()
+        return self._compare(self.now, started)
+
+    def _compare(self, then: Sequence[PlayedTask], started: float) -> Effect:
         sessions = len({each.session.key for each in self.tasks})
-        return compare(now, then, sessions=sessions, took_s=round(time.perf_counter() - started, 1))
+        return compare(self.now, then, sessions=sessions, took_s=round(time.perf_counter() - started, 1))
 
 
 @contextmanager

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
 
+from foretool.retrieval.clauses import read_texts
+from foretool.retrieval.ranking import needs
+from foretool.server.methods.discovery_arguments import Arguments
+from foretool.server.methods.prompt_hook import searched_lines
 from foretool.storage.episodes import read_episodes
-from foretool.storage.records import Episode, SessionRecord
+from foretool.storage.records import Episode, Prompt, SessionRecord
 from foretool.storage.stores import Store
 
 MOST: Final = 1000
@@ -60,6 +64,14 @@ def _read_task(episode: Episode, session: SessionRecord, prompts: set[str], *, i
 
 def _session_of(episode: Episode) -> str:
     return episode.key.partition("/")[0].partition(":")[0]
+
+
+def searched_texts(tasks: Sequence[RecordedTask]) -> Iterator[str]:
+    """Yield what an encoder reads of the recorded prompts and searches, in the order of the tasks."""
+    for task in tasks:
+        prompt = searched_lines(Prompt(task.episode.at, task.prompt)) if task.prompt else ()
+        for lines in (prompt, *(Arguments(task=text).lines for text in task.searches)):
+            yield from read_texts(needs(lines))
 
 
 def last_tasks(tasks: Sequence[RecordedTask]) -> dict[str, float]:

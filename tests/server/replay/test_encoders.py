@@ -1,5 +1,6 @@
 """Encoders are opened once for all configs that choose the same ones, and embed each text once."""
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from foretool.retrieval.encoders import EncoderError
 from foretool.server.catalog import embedding, encoders
 from foretool.server.config import loader
 from foretool.server.replay.effect import Replays
+from foretool.server.replay.encoders import AHEAD, Remembering
 from foretool.storage.opening import open_store
 
 TASKS = [("add two numbers", ["calc__add"]), ("the phase of the moon", ["sky__moon"])]
@@ -37,6 +39,7 @@ class Counting:
 
 class Weights:
     key = query_key = name = "counting"
+    is_slow = False
 
 
 def test_a_text_is_embedded_once_for_both_configs_and_nothing_is_kept(
@@ -67,3 +70,63 @@ def test_words_alone_rank_where_no_encoder_can_be_opened(tmp_path: Path, monkeyp
     with open_store(config.storage) as store:
         found = Replays(config, store, START, START + 9 * HOUR).now
     assert [task.discoveries for task in found] == [1, 1]
+
+
+TEXTS = [f"text {number}" for number in range(3 * AHEAD)]
+
+
+def test_the_texts_that_come_next_are_embedded_many_at_once_and_no_further_ahead_than_they_are_wanted() -> None:
+    came = threading.Event()
+
+    class Twice(Counting):
+        def queries(self, texts: Sequence[str]) -> Any:
+            found = super().queries(texts)
+            if len(self.queried) == 2 * AHEAD:
+                came.set()
+            return found
+
+    counting = Twice()
+    encoder = Remembering(counting, TEXTS)
+    encoder.queries(TEXTS[:2])
+    assert came.wait(5.0)
+    encoder.queries(TEXTS[2:4])
+    encoder.close()
+    assert counting.queried == TEXTS[: 2 * AHEAD]
+
+
+def test_a_search_that_nobody_foresaw_is_embedded_by_itself_and_begins_nothing_more() -> None:
+    counting = Counting()
+    encoder = Remembering(counting, TEXTS)
+    found = encoder.queries(["another text"])
+    encoder.close()
+    assert counting.queried == [*TEXTS[:AHEAD], "another text"]
+    np.testing.assert_array_equal(found, Counting().queries(["another text"]))
+
+
+def test_an_error_ahead_is_met_again_by_the_search_that_needs_the_text() -> None:
+    class Failing(Counting):
+        def queries(self, texts: Sequence[str]) -> Any:
+            raise EncoderError("it is away")
+
+    encoder = Remembering(Failing(), TEXTS)
+    with pytest.raises(EncoderError, match="away"):
+        encoder.queries(TEXTS[:1])
+    encoder.close()
+
+
+def test_each_text_gets_the_vector_that_it_gets_alone_whatever_is_embedded_with_it(tmp_path: Path) -> None:
+    """Else a replay would rank other tools than a proxy."""
+    pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed")
+    from foretool.retrieval.encoders import MANIFEST, locate, open_encoder
+
+    weights = next((each for each in MANIFEST if each.package and locate(each) is not None), None)
+    if weights is None:
+        pytest.skip("no encoder is installed")
+    texts = [" ".join(["send", "a", "message", "about", "invoices"][: 1 + number % 5] * (1 + number % 7)) + f" {number}"
+             for number in range(40)]  # fmt: skip
+    served = open_encoder(weights, tmp_path)
+    ahead = Remembering(served, texts)
+    try:
+        np.testing.assert_array_equal(ahead.queries(texts), np.concatenate([served.queries([each]) for each in texts]))
+    finally:
+        ahead.close()
