@@ -23,7 +23,9 @@ import client_tables
 
 from foretool.server.commands.group import root
 from foretool.server.config.settings import (
+    AccessEntry,
     DomainEntry,
+    GrantEntry,
     OAuthEntry,
     ProfileEntry,
     ServerEntry,
@@ -43,8 +45,10 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
     "profile": ProfileEntry,
     "domain": DomainEntry,
     "token": TokenEntry,
+    "access": AccessEntry,
+    "grant": GrantEntry,
 }
-NAMED = {ProfileEntry: "profile", DomainEntry: "domain", TokenEntry: "token", ToolEntry: "tool"}
+NAMED = {ProfileEntry: "profile", DomainEntry: "domain", TokenEntry: "token", ToolEntry: "tool", GrantEntry: "grant"}
 DEFAULTS = {
     "type": "`stdio` with `command`, `http` with `url`",
     "prefix": "the server's name",
@@ -55,6 +59,10 @@ DEFAULTS = {
     "encoder_key": "none",
     "token": "none",
     "oauth": "none",
+    "access": "none",
+    "resource": "none",
+    "jwks_url": "none",
+    "name_claim": "the first of four",
     "client_cert": "none",
     "client_key": "none",
     "client_id": "none",
@@ -159,7 +167,7 @@ def type_in_words(annotation: Any) -> str:
         return f"object of {NAMED.get(inner) or type_in_words(inner)}s"
     if arguments:
         return type_in_words(arguments[0])
-    if annotation is OAuthEntry:
+    if annotation in (OAuthEntry, AccessEntry):
         return "object"
     return _TYPES[annotation]
 

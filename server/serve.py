@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from foretool.server import reload
 from foretool.server.app import App
@@ -27,6 +27,9 @@ from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.upstreams.launcher import message_limit
 from foretool.storage.opening import exposure, open_serving_store
 from foretool.storage.stores import StorageError, Store
+
+if TYPE_CHECKING:
+    from foretool.server.identity.issuer import Issuer
 
 GRACE_S: Final = 2.0
 """A client that closes our input still gets the answers that come within this time."""
@@ -94,19 +97,26 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
     from foretool.server.transports.client.http import HttpServer
     from foretool.server.transports.client.http_rules import BindError, list_problems, read_rules
 
+    issuers = _Issuers()
+
     address = parse_address(written or config.settings.bind)
     for problem in list_problems(config.settings, address):
         raise BindError(problem)
     with _open(config) as store:
         app = App(config, store)
         transport = HttpServer(
-            app.router, read_rules(config, address), address, app.annotated_schema, page, lambda: not store.trouble
+            app.router,
+            read_rules(config, address, issuers.follow(config)),
+            address,
+            app.annotated_schema,
+            page,
+            lambda: not store.trouble,
         )
 
         def follow_config() -> None:
             for problem in list_problems(app.config.settings, address):
                 log.error("%s", problem)
-            transport.follow(read_rules(app.config, address))
+            transport.follow(read_rules(app.config, address, issuers.follow(app.config)))
 
         app.reloader.add_follower(follow_config)
         ended = _stop_on_signals()
@@ -121,10 +131,39 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
                 await _wait_for_first(ended, serving)
             await transport.stop()
             await asyncio.wait([serving])
+            await issuers.close()
             if page is not None:
                 await page.close()
         # Only here: the task group inside `running` would wrap the error.
         serving.result()
+
+
+class _Issuers:
+    """Keeps the keys of the authorization server while other settings of the config change."""
+
+    def __init__(self) -> None:
+        self._now: Issuer | None = None
+        self._closing: list[Issuer] = []
+
+    def follow(self, config: Config) -> Issuer | None:
+        """Return what checks the tokens of the authorization server of a config, None if it has none."""
+        entry, before = config.settings.access, self._now
+        if entry is None:
+            self._now = None
+        else:
+            from foretool.server.identity.issuer import Issuer  # only who has one waits for its imports
+
+            same = before is not None and (before.entry.issuer, before.entry.jwks_url) == (entry.issuer, entry.jwks_url)
+            self._now = Issuer(entry, config.profiles, before.keys if before is not None and same else None)
+            self._now.keys.warm()
+        if before is not None and (self._now is None or self._now.keys is not before.keys):
+            self._closing.append(before)
+        return self._now
+
+    async def close(self) -> None:
+        """Stop reading keys."""
+        for issuer in [*self._closing, *([self._now] if self._now is not None else [])]:
+            await issuer.close()
 
 
 def _open(config: Config) -> Store:

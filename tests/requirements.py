@@ -492,6 +492,12 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md", "connections are limited; who shows a token is never shut out by those who show none"
     ),
     "trust:http:headers-deadline": Promise("SECURITY.md", "nobody is waited for who does not finish header lines"),
+    "trust:http:issuer": Promise(
+        "SECURITY.md", "a token of an authorization server counts only if signed, unexpired, of its issuer and for us"
+    ),
+    "trust:http:people": Promise(
+        "SECURITY.md", "two people of one issuer never share a session, a stream, a handle or what a profile hides"
+    ),
     "trust:http:smuggling": Promise("SECURITY.md", "every request shows its own token, in its header lines alone"),
     "trust:http:slow-readers": Promise("SECURITY.md", "what clients do not read is bounded, over all of them"),
     "trust:http:bodies": Promise(

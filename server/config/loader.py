@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.config import jsonc
+from foretool.server.config.access import read_access, unmatched_grants
 from foretool.server.config.addresses import parse_address
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import (
@@ -44,7 +45,9 @@ from foretool.server.config.servers import Server, check_rules, matches, read_pr
 from foretool.server.config.settings import (
     REMOVED,
     REMOVED_ENCODERS,
+    AccessEntry,
     DomainEntry,
+    GrantEntry,
     PolicyChoice,
     ProfileEntry,
     Settings,
@@ -363,6 +366,9 @@ def _read_settings(source: Source, path: Path, environ: Mapping[str, str], warni
     for at, pattern in unmatched_patterns(settings):
         nothing = Invalid((*here, "tokens", at, "profiles"), f"{pattern!r} matches no profile")
         warnings.append(Coded(str(source.error(nothing)), Code.PROFILE_UNKNOWN))
+    for at, pattern in unmatched_grants(settings):
+        nothing = Invalid((*here, "access", "grants", at, "profiles"), f"{pattern!r} matches no profile")
+        warnings.append(Coded(str(source.error(nothing)), Code.PROFILE_UNKNOWN))
     return settings
 
 
@@ -379,6 +385,12 @@ def _refuse_unknown_settings(block: Any, here: jsonc.Path) -> None:
     tokens = block.get("tokens") if isinstance(block, dict) else None
     for at, entry in enumerate(tokens if isinstance(tokens, list) else ()):
         refuse_unknown(entry, TokenEntry, (*here, "tokens", at))
+    access = block.get("access") if isinstance(block, dict) else None
+    if isinstance(access, dict):
+        refuse_unknown(access, AccessEntry, (*here, "access"))
+        grants = access.get("grants")
+        for at, entry in enumerate(grants if isinstance(grants, list) else ()):
+            refuse_unknown(entry, GrantEntry, (*here, "access", "grants", at))
 
 
 def _expand_settings(settings: Settings, here: jsonc.Path, path: Path, environ: Mapping[str, str]) -> Settings:
@@ -392,7 +404,12 @@ def _expand_settings(settings: Settings, here: jsonc.Path, path: Path, environ: 
     if settings.encoder.startswith((".", "~")) and not expanded["encoder_url"]:
         folder = path.parent / expand_tilde(settings.encoder, home_folder(environ))
         expanded["encoder"] = str(absolute(folder))
-    return msgspec.structs.replace(settings, tokens=read_tokens(settings, here, environ), **expanded)
+    return msgspec.structs.replace(
+        settings,
+        tokens=read_tokens(settings, here, environ),
+        access=read_access(settings, here, environ),
+        **expanded,
+    )
 
 
 def _storage_path(written: str, path: Path, environ: Mapping[str, str]) -> str:

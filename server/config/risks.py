@@ -62,16 +62,20 @@ def _risks_of_serving(settings: Settings) -> Iterator[Risk]:
     for _, problem in find_problems(settings):
         what, _, do = problem.partition("; ")
         yield Risk("warning", f"foretool: {what}; serve --http does not accept it", do, Code.TOKEN_WEAK)
-    if settings.insecure_loopback and not all_tokens(settings):
+    if settings.insecure_loopback and not _needs_token(settings):
         what = "insecure_loopback: with serve --http, every program and user of this machine can call every tool"
         yield Risk("note", what, f"delete it, and {WAY_OUT}", Code.SERVED_OPENLY)
     address = parse_address(settings.bind)
     if not address.path and not is_loopback(address.host):
         what = f"bind {address}: serve --http does not encrypt, so tokens and answers can be read on the way"
         yield Risk("warning", what, "bind 127.0.0.1 behind a proxy with TLS, or use a tunnel", Code.SERVED_OPENLY)
-        if not all_tokens(settings):
+        if not _needs_token(settings):
             what = f"bind {address}: open to other machines, and no token is set; serve --http does not start like this"
             yield Risk("warning", what, WAY_OUT, Code.SERVED_OPENLY)
+
+
+def _needs_token(settings: Settings) -> bool:
+    return bool(all_tokens(settings)) or settings.access is not None
 
 
 def _risks_of_file(path: Path) -> Iterator[Risk]:

@@ -200,6 +200,51 @@ class TokenEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return f"TokenEntry({self.name!r}, profiles={self.profiles!r})"
 
 
+class GrantEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of `access.grants`: what tokens that say this may use. All entries that fit count together."""
+
+    claim: str = ""
+    """A claim of the token, such as `groups`, `scope` or `sub`; `realm_access.roles` is a claim within a claim."""
+    values: tuple[str, ...] = ()
+    """Patterns of the claim's value, or of one of its values; `*` fits whatever it is."""
+    profiles: tuple[str, ...] = ()
+    """Patterns of the profiles that it opens, as in `tokens`."""
+    may_decide: bool = False
+    """Lets the holder approve, block and fix on the page at `/ui`, if all entries together open every profile. Agents
+    hold tokens of their users, so name a scope here that only a person asks for."""
+
+
+class AccessEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`access`: clients show tokens of your authorization server, which foretool checks as an OAuth resource server."""
+
+    issuer: str = ""
+    """The authorization server, letter by letter as its metadata and its tokens (`iss`) name it. `${VAR}` is
+    expanded."""
+    resource: str = ""
+    """The address of `/mcp` as clients reach it, such as `https://tools.example.com/mcp`. Clients ask for tokens for
+    it. `${VAR}` is expanded."""
+    audience: tuple[str, ...] = ()
+    """What a token's `aud` has to name, one of these; without it, `resource`. `${VAR}` is expanded."""
+    jwks_url: str = ""
+    """Where the public keys of the issuer are; without it, the address in its metadata. `${VAR}` is expanded."""
+    algorithms: tuple[
+        Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"], ...
+    ] = ("RS256", "PS256", "ES256", "EdDSA")
+    """How tokens may be signed."""
+    leeway_s: Annotated[float, Meta(ge=0, le=300, extra={"unit": "s"})] = 30
+    """How far the clocks of issuer and proxy may differ."""
+    scopes: tuple[str, ...] = ()
+    """Scopes that every token needs. Clients are told of them."""
+    name_claim: str = ""
+    """The claim that names a person in logs and in `foretool audit`; without it, `preferred_username`, `email`,
+    `client_id` or `sub`. Rights never depend on it."""
+    grants: tuple[GrantEntry, ...] = ()
+    """Which claims open which profiles. A token that no entry fits opens nothing."""
+
+    def __repr__(self) -> str:
+        return f"AccessEntry({self.issuer!r})"
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `foretool` block. After `load`, variables are expanded and `storage` is an absolute path."""
 
@@ -252,6 +297,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     token: str = ""
     """One bearer token that opens every profile. It is a secret, so write `${FORETOOL_TOKEN}`. With `tokens` each
     client gets its own."""
+    access: AccessEntry | None = None
+    """People show tokens of your own authorization server (OAuth), beside `tokens`; see
+    [below](#people-of-an-authorization-server)."""
+    requests_per_minute: Annotated[int, Meta(ge=0, le=1_000_000, extra={"unit": "requests"})] = 0
+    """How many HTTP requests one token, or one person of an authorization server, may send; `0` means no limit. More
+    get the status 429 and are told when to come back."""
     insecure_loopback: bool = False
     """Serves HTTP on this machine without a token: every program and every user of the machine can then call every
     tool."""

@@ -25,7 +25,7 @@ from foretool.server.page.origin import is_from_here
 from foretool.server.page.page_rules import HEADERS, refusal_of
 from foretool.server.page.process import PageProcess, ProcessFailed
 from foretool.server.protocol.headers import Headers
-from foretool.server.transports.client.access import WITHOUT_TOKEN, Access
+from foretool.server.transports.client.access import WITHOUT_TOKEN, Access, Identity
 from foretool.server.transports.client.http_request import CONNECTION, Receive, Send
 from foretool.server.transports.client.http_rules import HttpRules
 from foretool.server.transports.client.security import Refused
@@ -46,7 +46,7 @@ Scope = dict[str, Any]
 class Visit(Struct, frozen=True):
     """One browser that has shown a token."""
 
-    principal: str
+    identity: Identity
     form_key: str
     until: float
 
@@ -94,32 +94,33 @@ class Gate:
         method, path = scope["method"], scope["path"]
         if path == f"{ROOT}/open" and method == "POST":
             raise await self._open(rules.access, headers, receive)
-        principal, form_key = self._identify(rules.access, headers)
-        scope["extensions"][CONNECTION][CONNECTION].recognise(principal)
+        identity, form_key = await self._identify(rules.access, headers)
+        scope["extensions"][CONNECTION][CONNECTION].recognise(identity.principal)
         if path in (ROOT, f"{ROOT}/"):
-            raise self._choose(rules.access, principal)
-        profile, inner = self._find(rules.access, principal, path)
+            raise self._choose(rules.access, identity)
+        profile, inner = self._find(rules.access, identity, path)
         viewer = {
             "form_key": form_key,
             "profile": profile,
-            "may_decide": profile is None and rules.access.may_decide(principal),
+            "may_decide": profile is None and identity.may_decide,
         }
         body = await _read(receive) if method == "POST" else b""
         await self._page.forward(method, inner, scope["query_string"], headers, viewer, body, receive, send)
 
     # Who it is
 
-    def _identify(self, access: Access, headers: Headers) -> tuple[str, str]:
-        """Return the principal of a request and the key of its forms. Raises `Answer` with the form for a token."""
+    async def _identify(self, access: Access, headers: Headers) -> tuple[Identity, str]:
+        """Return who sends a request and the key of its forms. Raises `Answer` with the form for a token."""
         if authorization := headers.get("authorization"):
-            principal = access.identify(authorization)
-            return principal, self._key_of(principal)
+            found = await access.identify(authorization)
+            return found, self._key_of(found.principal)
         if access.is_open:
-            return WITHOUT_TOKEN, self._key_of(WITHOUT_TOKEN)
+            return await access.identify(""), self._key_of(WITHOUT_TOKEN)
         visit = self._visits.get(_cookie_of(headers))
-        if visit is None or visit.until < time.monotonic() or not access.opened_by(visit.principal):
+        now = access.again(visit.identity) if visit is not None and visit.until >= time.monotonic() else None
+        if visit is None or now is None or not now.profiles:
             raise _form(401, CLOSED)
-        return visit.principal, visit.form_key
+        return now, visit.form_key
 
     def _key_of(self, principal: str) -> str:
         return hmac.digest(self._secret, principal.encode(), "sha256").hex()
@@ -130,11 +131,12 @@ class Gate:
             return Answer(403, "Only this page may send this form.\n")
         sent = parse_qs((await _read(receive)).decode("latin-1"), keep_blank_values=True)
         try:
-            principal = access.identify(f"Bearer {sent.get('token', [''])[0]}")
-        except Refused:
-            return _form(401, "The config has no such token.")
+            identity = await access.identify(f"Bearer {sent.get('token', [''])[0]}")
+        except Refused as error:
+            said = "The config has no such token." if access.issuer is None else f"{error}."
+            return _form(401, said[:1].upper() + said[1:])
         name = secrets.token_urlsafe(32)
-        self._visits[name] = Visit(principal, secrets.token_urlsafe(32), time.monotonic() + VISIT_S)
+        self._visits[name] = Visit(identity, secrets.token_urlsafe(32), time.monotonic() + VISIT_S)
         while len(self._visits) > MOST_VISITS:
             self._visits.popitem(last=False)
         secure = "; Secure" if urlsplit(headers.get("origin") or "").scheme == "https" else ""
@@ -143,24 +145,24 @@ class Gate:
 
     # Where it goes
 
-    def _choose(self, access: Access, principal: str) -> Answer:
+    def _choose(self, access: Access, identity: Identity) -> Answer:
         """Lead to what the token opens, or let choose among several profiles."""
-        if access.opens_all(principal):
+        if identity.profiles == access.profiles:
             return Answer(303, "", {"location": f"{ROOT}/all/"})
-        links = [f"{ROOT}/profile/{quote(name or DEFAULT, safe='')}/" for name in sorted(access.opened_by(principal))]
+        links = [f"{ROOT}/profile/{quote(name or DEFAULT, safe='')}/" for name in sorted(identity.profiles)]
         if len(links) == 1:
             return Answer(303, "", {"location": links[0]})
         names = [f'<li><a href="{escape(link)}">{escape(link.split("/")[3])}</a></li>' for link in links]
         return _html(200, f"<h1>Profiles that this token opens</h1><ul>{''.join(names)}</ul>")
 
-    def _find(self, access: Access, principal: str, path: str) -> tuple[str | None, str]:
+    def _find(self, access: Access, identity: Identity, path: str) -> tuple[str | None, str]:
         """Return the profile that an address is of, None for everything, and the address within the page."""
         _, _, kind, *rest = path.split("/")
-        if kind == "all" and rest and access.opens_all(principal):
+        if kind == "all" and rest and identity.profiles == access.profiles:
             return None, "/" + "/".join(rest)
         if kind == "profile" and len(rest) > 1:
             name = "" if rest[0] == DEFAULT and DEFAULT not in access.profiles else rest[0]
-            if rest[0] and access.opens(principal, name):
+            if rest[0] and name in identity.profiles:
                 return name, "/" + "/".join(rest[1:])
         # What this token does not open looks like what does not exist.
         raise Answer(404, f"Nothing is served here; the page begins at {ROOT}.\n")

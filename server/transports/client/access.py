@@ -1,70 +1,136 @@
-"""Who may open what over HTTP: bearer tokens, and the profiles that each of them opens."""
+"""Who may open what over HTTP: bearer tokens of the config, people of an authorization server, and their profiles."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+import math
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, Protocol
 
-from foretool.server.config.settings import TokenEntry
+from msgspec import Struct
+
+from foretool.server.config.settings import AccessEntry, TokenEntry
 from foretool.server.config.tokens import opens_profile
 from foretool.server.transports.client.security import Refused
+from foretool.server.transports.client.well_known import challenge
 
 WITHOUT_TOKEN = ""
 """The principal of everybody where no token is needed."""
+PEOPLE: Final = 10
+"""For how many people of an authorization server room is kept: each may take this part of sessions and connections."""
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """Who has sent a request, and what they may use."""
+
+    principal: str
+    """Stands for one token of the config, or for one person of one issuer. Sessions and everything else that belongs to
+    somebody hangs on it."""
+    profiles: frozenset[str]
+    may_decide: bool = False
+    name: str = ""
+    """Who it is, in words for people; others may have the same."""
+    expires_at: float = math.inf
+    """When the token ends, in seconds of the system clock."""
+    claims: Mapping[str, Any] = {}
+    """What the authorization server says of the person; never shown or passed on as a whole."""
+
+    def __repr__(self) -> str:
+        return f"Identity({self.principal!r}, {sorted(self.profiles)!r})"
+
+
+class Issuer(Protocol):
+    """Knows the tokens of an authorization server."""
+
+    @property
+    def entry(self) -> AccessEntry: ...
+
+    async def identify(self, token: str) -> Identity:
+        """Return who a token stands for. Raises `Refused`."""
+        ...
+
+    def again(self, identity: Identity) -> Identity | None:
+        """Return what somebody may do by the config in force, None if the token is not believed any more."""
+        ...
+
+    def lacking(self, profile: str) -> Refused | None:
+        """Return the refusal that names the scopes which would open a profile, None if no scope does."""
+        ...
 
 
 class Access:
     """The tokens in force. With `is_open`, no token is needed and every profile is open."""
 
-    def __init__(self, tokens: Iterable[TokenEntry], profiles: Collection[str], *, is_open: bool = False) -> None:
+    def __init__(
+        self,
+        tokens: Iterable[TokenEntry],
+        profiles: Collection[str],
+        *,
+        is_open: bool = False,
+        issuer: Issuer | None = None,
+    ) -> None:
         # Keyed by digest: the time of a look-up tells nothing about a token, because nobody can steer a digest.
-        self._by_digest: dict[bytes, str] = {}
-        self._open: set[tuple[str, str]] = {(WITHOUT_TOKEN, profile) for profile in profiles} if is_open else set()
-        self._is_open = is_open
-        self._deciding: set[str] = set()
+        self._by_digest: dict[bytes, Identity] = {}
+        self._by_principal: dict[str, Identity] = {}
         self.profiles = frozenset(profiles)
+        self._anybody = Identity(principal=WITHOUT_TOKEN, profiles=self.profiles) if is_open else None
+        self.issuer = issuer
         for entry in tokens:
-            digest = bytes.fromhex(entry.sha256)
-            self._by_digest[digest] = principal = "bearer:" + entry.sha256[:32]
-            if entry.may_decide:
-                self._deciding.add(principal)
-            opened = (profile for profile in profiles if opens_profile(entry.profiles, profile, profiles))
-            self._open.update((principal, profile) for profile in opened)
+            found = Identity(
+                principal="bearer:" + entry.sha256[:32],
+                profiles=frozenset(name for name in profiles if opens_profile(entry.profiles, name, profiles)),
+                may_decide=entry.may_decide,
+                name=entry.name,
+            )
+            self._by_digest[bytes.fromhex(entry.sha256)] = self._by_principal[found.principal] = found
 
     @property
     def shares(self) -> int:
         """How many principals share the server."""
-        return max(1, len(self._by_digest))
+        return max(1, len(self._by_digest)) + (PEOPLE if self.issuer is not None else 0)
 
-    def identify(self, authorization: str) -> str:
-        """Return the principal, which stands for the token that was sent. Raises `Refused`."""
-        if self._is_open:
-            return WITHOUT_TOKEN
+    async def identify(self, authorization: str) -> Identity:
+        """Return who has sent the value of an `Authorization`. Raises `Refused`."""
+        if self._anybody is not None:
+            return self._anybody
         scheme, _, token = authorization.partition(" ")
-        digest = hashlib.sha256(token.strip().encode("latin-1", "replace")).digest()
-        principal = self._by_digest.get(digest)
-        if principal is None or scheme.lower() != "bearer":
+        token = token.strip() if scheme.lower() == "bearer" else ""
+        digest = hashlib.sha256(token.encode("latin-1", "replace")).digest()
+        if token and (found := self._by_digest.get(digest)) is not None:
+            return found
+        if self.issuer is None:
             reason = "send a token of foretool's config as `Authorization: Bearer ...`"
             raise Refused(401, reason, www_authenticate='Bearer realm="foretool"')
-        return principal
+        if token:
+            return await self.issuer.identify(token)
+        entry = self.issuer.entry
+        reason = "sign in at the authorization server, and send its token as `Authorization: Bearer ...`"
+        raise Refused(401, reason, www_authenticate=challenge(entry, scopes=entry.scopes))
 
-    def opens(self, principal: str, profile: str) -> bool:
-        """Tell whether the profile exists and this principal may use it."""
-        return (principal, profile) in self._open
+    def again(self, identity: Identity) -> Identity | None:
+        """Return what somebody may do by the rules in force, None for a token that is no longer valid."""
+        if self._anybody is not None or identity.principal == WITHOUT_TOKEN:
+            return self._anybody if identity.principal == WITHOUT_TOKEN else None
+        if identity.claims:
+            return self.issuer.again(identity) if self.issuer is not None else None
+        return self._by_principal.get(identity.principal)
+
+    def opens(self, identity: Identity, profile: str) -> bool:
+        """Tell whether the profile exists and this person may use it by the rules in force."""
+        now = self.again(identity)
+        return now is not None and profile in now.profiles
+
+    def refusal(self, identity: Identity, profile: str) -> Refused | None:
+        """Return how to get into a profile that this identity does not open; None if it is to look like no profile."""
+        if not identity.claims or self.issuer is None:
+            return None
+        if (lacking := self.issuer.lacking(profile)) is not None:
+            return lacking
+        if not identity.profiles:
+            return Refused(403, 'no entry of "grants" fits this token; ask who runs this proxy for one')
+        return None
 
     @property
     def is_open(self) -> bool:
         """Whether no token is needed."""
-        return self._is_open
-
-    def opened_by(self, principal: str) -> frozenset[str]:
-        """Return the profiles that this principal may use; none for a token that is no longer valid."""
-        return frozenset(profile for profile in self.profiles if (principal, profile) in self._open)
-
-    def opens_all(self, principal: str) -> bool:
-        """Tell whether this principal may use every profile."""
-        return self.opened_by(principal) == self.profiles
-
-    def may_decide(self, principal: str) -> bool:
-        """Tell whether this principal may change something on the page."""
-        return principal in self._deciding
+        return self._anybody is not None

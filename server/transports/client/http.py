@@ -7,6 +7,7 @@ other version belongs to the modern era, which accepts or refuses it.
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import time
 from collections.abc import Awaitable, Callable, Generator
@@ -19,6 +20,8 @@ from foretool.server.config.addresses import Address
 from foretool.server.protocol import headers as http_headers
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import BadMessage
+from foretool.server.transports.client import well_known
+from foretool.server.transports.client.access import Identity
 from foretool.server.transports.client.base import Fronts
 from foretool.server.transports.client.connections import Connections
 from foretool.server.transports.client.event_store import EventStore, Memory, Stream
@@ -27,10 +30,12 @@ from foretool.server.transports.client.http_modern import InputSchema, ModernCli
 from foretool.server.transports.client.http_request import Bodies, HttpRequest, Receive, Send
 from foretool.server.transports.client.http_rules import HttpRules
 from foretool.server.transports.client.listener import BACKLOG, Listener
+from foretool.server.transports.client.rates import Rates
 from foretool.server.transports.client.security import Refused
 
 ROOT: Final = "/mcp"
 PAGE_ROOT: Final = "/ui/"
+LISTEN: Final = "subscriptions/listen"
 SWEEP_S: Final = 1.0
 """Pause between two looks for idle sessions and for connections that waste our time."""
 ACCEPTS: Final = 16
@@ -71,6 +76,9 @@ class HttpServer:
         self.modern = ModernClients(fronts, self._admit, input_schema, self.memory)
         self.connections = Connections(rules.limits, rules.access.shares)
         self._bodies = Bodies(rules.limits.max_bodies)
+        self._rates = Rates(rules.limits.requests_per_minute)
+        self._streams: dict[HttpRequest, float] = {}
+        """Streams that carry no answer, each with when the token ends that began it."""
         self._page = page
         self._is_ready = is_ready
         self._server: _Server | None = None
@@ -83,6 +91,7 @@ class HttpServer:
         self.legacy.set_limits(rules.limits, rules.access.shares)
         self.connections.set_limits(rules.limits, rules.access.shares)
         self._bodies.most = rules.limits.max_bodies
+        self._rates.most = rules.limits.requests_per_minute
         self.legacy.close_refused(rules.access.opens)
         self.modern.close_refused(rules.access.opens)
 
@@ -138,7 +147,11 @@ class HttpServer:
             limits = self.rules.limits
             await asyncio.sleep(min(SWEEP_S, limits.session_idle_s or SWEEP_S, limits.header_s / 4))
             self.connections.sweep(loop.time())
-            self.legacy.expire(time.monotonic())
+            now = time.monotonic()
+            self.legacy.expire(now)
+            self.modern.expire(now, limits.session_idle_s)
+            self._rates.forget(now)
+            self._end_streams(time.time())
             self.memory.forget_read()
 
     def _make_room(self) -> None:
@@ -188,28 +201,52 @@ class HttpServer:
             ready = self._is_ready() and not self._is_stopping
             await request.reply(200 if ready else 503, b'{"status":"ok"}' if ready else b'{"status":"not ready"}')
             return
+        if (request.path + "/").startswith(well_known.ROOT + "/") and self.rules.access.issuer is not None:
+            # Also below profiles, and the same for each: who has no token learns of none.
+            entry = self.rules.access.issuer.entry
+            await request.reply(200, well_known.metadata(entry), {"cache-control": "max-age=300"})
+            return
         # Nobody without a token learns which paths exist.
-        principal = self.rules.access.identify(request.headers.get("authorization") or "")
-        request.connection.recognise(principal)
-        profile = self._profile(request.path, principal)
+        identity = await self.rules.access.identify(request.headers.get("authorization") or "")
+        request.connection.recognise(identity.principal)
+        self._rates.take(identity.principal, time.monotonic())
+        profile = self._profile(request.path, identity)
         version = request.headers.get(http_headers.VERSION)
         if version is None or version in versions.LEGACY_VERSIONS:
-            await self.legacy.serve(request, profile, principal)
+            await self._while_valid(request, identity, self.legacy.serve(request, profile, identity))
         elif request.method != "POST":
             raise Refused(405, f"{version} knows POST only", allow="POST")
         else:
-            await self.modern.serve(request, profile, principal)
+            await self._while_valid(request, identity, self.modern.serve(request, profile, identity))
 
-    def _profile(self, path: str, principal: str) -> str:
+    async def _while_valid(self, request: HttpRequest, identity: Identity, answer: Awaitable[None]) -> None:
+        """Answer a request. A stream that only listens ends with its token; the answer to a call is still sent."""
+        listens = request.method == "GET" or request.headers.get("mcp-method") == LISTEN
+        if listens and identity.expires_at != math.inf:
+            self._streams[request] = identity.expires_at
+        try:
+            await answer
+        finally:
+            self._streams.pop(request, None)
+
+    def _end_streams(self, now: float) -> None:
+        """End the streams whose tokens have ended. `now`: seconds of the system clock."""
+        for request in [each for each, ends_at in self._streams.items() if ends_at < now]:
+            request.abort()
+
+    def _profile(self, path: str, identity: Identity) -> str:
         root, _, name = path.removesuffix("/").removeprefix(ROOT).partition("/")
+        is_endpoint = not root and path.startswith(ROOT)
+        if is_endpoint and name not in identity.profiles and (refusal := self.rules.access.refusal(identity, name)):
+            raise refusal
         # A profile that this token does not open gets the same answer as one that does not exist.
-        if root or not path.startswith(ROOT) or not self.rules.access.opens(principal, name):
+        if not is_endpoint or name not in identity.profiles:
             raise Refused(404, f"nothing is served here; MCP endpoints are {ROOT} and {ROOT}/<profile>")
         return name
 
-    def _admit(self, principal: str, profile: str) -> None:
+    def _admit(self, identity: Identity, profile: str) -> None:
         """Raise `Refused` if the rules have changed since a request came in, while its body was on the way."""
-        if not self.rules.access.opens(principal, profile):
+        if not self.rules.access.opens(identity, profile):
             raise Refused(
                 401, "the token of this request is no longer valid", www_authenticate='Bearer realm="foretool"'
             )

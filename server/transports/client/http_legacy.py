@@ -17,13 +17,14 @@ from foretool.server.protocol import headers as http_headers
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message
 from foretool.server.transports.client import http_request
+from foretool.server.transports.client.access import Identity
 from foretool.server.transports.client.base import Front, Fronts
 from foretool.server.transports.client.event_store import EventStore, Memory, Stream
 from foretool.server.transports.client.http_request import HttpRequest
 from foretool.server.transports.client.http_rules import HttpLimits
 from foretool.server.transports.client.security import Refused
 
-Admit = Callable[[str, str], None]
+Admit = Callable[[Identity, str], None]
 
 MOST_REQUESTS: Final = 256
 """Requests of one session that may wait for their answers; a client that goes away has cancelled none of them."""
@@ -34,12 +35,14 @@ RETRY_MS: Final = 1000
 class LegacySession:
     """One client between `initialize` and `DELETE`."""
 
-    def __init__(self, fronts: Fronts, profile: str, principal: str, memory: Memory) -> None:
+    def __init__(self, fronts: Fronts, profile: str, identity: Identity, memory: Memory) -> None:
         self.id = secrets.token_hex(16)
         self.profile = profile
-        self.principal = principal
+        self.principal = identity.principal
+        self.identity = identity
+        """Who sent the latest request."""
         self.events = EventStore(memory=memory)
-        self.front: Front = fronts.open("legacy", "http", self.events.standalone, profile, principal)
+        self.front: Front = fronts.open("legacy", "http", self.events.standalone, profile, identity.principal)
         self.responses = 0
         """Responses that are being sent; a session in use is not idle."""
         self.used_at = time.monotonic()
@@ -48,7 +51,7 @@ class LegacySession:
 class LegacyClients:
     """Serves the legacy era. A session that is unused for too long is closed.
 
-    `admit(principal, profile)` raises `Refused` for who may not come in any more. `shares`: how many principals there
+    `admit(identity, profile)` raises `Refused` for who may not come in any more. `shares`: how many principals there
     are; each may have an equal part of the sessions, so that none keeps the others out.
     """
 
@@ -64,36 +67,37 @@ class LegacyClients:
         self._share = max(1, limits.max_sessions // shares)
         self._idle_s = limits.session_idle_s
 
-    async def serve(self, request: HttpRequest, profile: str, principal: str) -> None:
+    async def serve(self, request: HttpRequest, profile: str, identity: Identity) -> None:
         """Answer one HTTP request. Raises as `HttpRequest.message` does."""
         if request.method == "POST":
-            await self._post(request, profile, principal)
+            await self._post(request, profile, identity)
         elif request.method == "GET":
-            await self._get(request, profile, principal)
+            await self._get(request, profile, identity)
         elif request.method == "DELETE":
-            self._drop(self._session(request, profile, principal))
+            self._drop(self._session(request, profile, identity))
             await request.reply(200)
         else:
             raise Refused(405, f"{request.method} means nothing here", allow="GET, POST, DELETE")
 
-    def _session(self, request: HttpRequest, profile: str, principal: str) -> LegacySession:
+    def _session(self, request: HttpRequest, profile: str, identity: Identity) -> LegacySession:
         ident = request.headers.get(http_headers.SESSION)
         if ident is None:
             raise Refused(400, "Mcp-Session-Id is missing; send initialize first")
         session = self.sessions.get(ident)
         # The session of another credential gets the same answer as one that does not exist.
-        if session is None or session.principal != principal or session.profile != profile:
+        if session is None or session.principal != identity.principal or session.profile != profile:
             raise Refused(404, "Session not found; send initialize again")
         session.used_at = time.monotonic()
+        session.identity = identity
         return session
 
-    async def _post(self, request: HttpRequest, profile: str, principal: str) -> None:
+    async def _post(self, request: HttpRequest, profile: str, identity: Identity) -> None:
         message = await request.message()
         is_new = request.headers.get(http_headers.SESSION) is None
         if is_new and message.method == "initialize" and message.id is not UNSET:
-            await self._initialize(request, message, self._begin(profile, principal))
+            await self._initialize(request, message, self._begin(profile, identity))
             return
-        session = self._session(request, profile, principal)
+        session = self._session(request, profile, identity)
         if message.method is UNSET or message.id is UNSET:
             session.front.receive(message, session.events.standalone)
             await request.reply(202)
@@ -108,13 +112,13 @@ class LegacyClients:
             raise
         await self._send(request, session, stream)
 
-    def _begin(self, profile: str, principal: str) -> LegacySession:
-        self._admit(principal, profile)
-        own = sum(session.principal == principal for session in self.sessions.values())
+    def _begin(self, profile: str, identity: Identity) -> LegacySession:
+        self._admit(identity, profile)
+        own = sum(session.principal == identity.principal for session in self.sessions.values())
         if own >= self._share or len(self.sessions) >= self._most:
             reason = f"all {self._share} sessions are taken; end some with DELETE, or try again later"
             raise Refused(503, reason, retry_after="60")
-        session = LegacySession(self._fronts, profile, principal, self._memory)
+        session = LegacySession(self._fronts, profile, identity, self._memory)
         self.sessions[session.id] = session
         return session
 
@@ -139,10 +143,10 @@ class LegacyClients:
         if not request.is_gone:
             await self._send(request, session, stream, named=agreed)
 
-    async def _get(self, request: HttpRequest, profile: str, principal: str) -> None:
+    async def _get(self, request: HttpRequest, profile: str, identity: Identity) -> None:
         if not request.accepts(http_request.EVENTS_KIND):
             raise Refused(406, f"Accept must list {http_headers.EVENTS}")
-        session = self._session(request, profile, principal)
+        session = self._session(request, profile, identity)
         last = request.headers.get("last-event-id")
         stream = session.events.standalone if last is None else session.events.resume(last)
         if stream is None:
@@ -172,10 +176,10 @@ class LegacyClients:
             session.front.close()
             session.events.close()
 
-    def close_refused(self, opens: Callable[[str, str], bool]) -> None:
+    def close_refused(self, opens: Callable[[Identity, str], bool]) -> None:
         """Close the sessions of those who may not come in any more."""
         for session in list(self.sessions.values()):
-            if not opens(session.principal, session.profile):
+            if not opens(session.identity, session.profile):
                 self._drop(session)
 
     def close(self) -> None:

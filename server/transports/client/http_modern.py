@@ -6,6 +6,7 @@ stream of events, and is cancelled when its client goes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import Headers
 from foretool.server.protocol.jsonrpc import Message, RpcError
 from foretool.server.transports.client import http_request
+from foretool.server.transports.client.access import Identity
 from foretool.server.transports.client.base import Front, Fronts
 from foretool.server.transports.client.event_store import Memory, Stream
 from foretool.server.transports.client.http_request import HttpRequest
@@ -32,8 +34,20 @@ STATUSES: Final[Mapping[int, int]] = {
 }
 """HTTP status of a reply by its error code; 200 for any other."""
 
-Admit = Callable[[str, str], None]
+Admit = Callable[[Identity, str], None]
 InputSchema = Callable[[str, str], Any]
+
+
+class _Caller:
+    """One principal in one profile."""
+
+    def __init__(self, front: Front, identity: Identity) -> None:
+        self.front = front
+        self.identity = identity
+        """Who sent the latest request."""
+        self.open = 0
+        """Requests that are not answered yet."""
+        self.used_at = time.monotonic()
 
 
 class ModernClients:
@@ -47,9 +61,9 @@ class ModernClients:
         self._fronts = fronts
         self._admit = admit
         self._input_schema = input_schema
-        self._by_caller: dict[tuple[str, str], Front] = {}
+        self._by_caller: dict[tuple[str, str], _Caller] = {}
 
-    async def serve(self, request: HttpRequest, profile: str, principal: str) -> None:
+    async def serve(self, request: HttpRequest, profile: str, identity: Identity) -> None:
         """Answer one POST. Raises as `HttpRequest.message` does."""
         message = await request.message()
         if message.method is UNSET:
@@ -67,7 +81,7 @@ class ModernClients:
             data = jsonrpc.error_object(error.code, str(error), error.data)
             await request.reply(STATUSES.get(error.code, 200), jsonrpc.failure(ident, data))
             return
-        await self._answer(request, message, self._front(profile, principal), principal)
+        await self._answer(request, message, self._caller(profile, identity))
 
     def _check_arguments(self, message: Message, headers: Headers, profile: str) -> None:
         if message.method != "tools/call" or self._input_schema is None:
@@ -78,20 +92,24 @@ class ModernClients:
             arguments = jsonrpc.plain(params["arguments"]) if "arguments" in params else {}
             http_headers.check_params(schema, arguments, headers)
 
-    def _front(self, profile: str, principal: str) -> Front:
-        self._admit(principal, profile)
-        key = (principal, profile)
-        if key not in self._by_caller:
+    def _caller(self, profile: str, identity: Identity) -> _Caller:
+        self._admit(identity, profile)
+        key = (identity.principal, profile)
+        caller = self._by_caller.get(key)
+        if caller is None:
             # What belongs to no request goes nowhere: clients ask for it with `subscriptions/listen`.
             nowhere = Stream("")
             nowhere.end()
-            self._by_caller[key] = self._fronts.open("modern", "http", nowhere, profile, principal)
-        return self._by_caller[key]
+            front = self._fronts.open("modern", "http", nowhere, profile, identity.principal)
+            caller = self._by_caller[key] = _Caller(front, identity)
+        caller.identity = identity
+        return caller
 
-    async def _answer(self, request: HttpRequest, message: Message, front: Front, principal: str) -> None:
-        stream = Stream("", memory=self._memory)
+    async def _answer(self, request: HttpRequest, message: Message, caller: _Caller) -> None:
+        stream, front = Stream("", memory=self._memory), caller.front
         reader = stream.attach(request.abort)
-        self.open[stream] = principal
+        self.open[stream] = caller.identity.principal
+        caller.open += 1
         try:
             front.receive(message, stream)
             if not stream.is_finished and stream.is_read:
@@ -104,20 +122,29 @@ class ModernClients:
                 await request.send_events(reader)
         finally:
             self.open.pop(stream, None)
+            caller.open -= 1
+            caller.used_at = time.monotonic()
             if not stream.is_finished:
                 front.cancel(stream, "the client closed the stream of the request")
                 stream.end()
             stream.detach(reader)
             stream.release()
 
-    def close_refused(self, opens: Callable[[str, str], bool]) -> None:
+    def close_refused(self, opens: Callable[[Identity, str], bool]) -> None:
         """Close the fronts of those who may not come in any more: their requests are cancelled, their streams end."""
-        for caller in [caller for caller in self._by_caller if not opens(*caller)]:
-            self._by_caller.pop(caller).close()
+        for key, caller in list(self._by_caller.items()):
+            if not opens(caller.identity, key[1]):
+                self._by_caller.pop(key).front.close()
+
+    def expire(self, now: float, idle_s: float) -> None:
+        """Forget the callers whom nobody has heard for too long. `now`: monotonic seconds."""
+        for key, caller in list(self._by_caller.items()):
+            if idle_s and not caller.open and now - caller.used_at > idle_s:
+                self._by_caller.pop(key).front.close()
 
     def close(self) -> None:
-        fronts, self._by_caller = list(self._by_caller.values()), {}
-        for front in fronts:
-            front.close()
+        callers, self._by_caller = list(self._by_caller.values()), {}
+        for caller in callers:
+            caller.front.close()
         for stream in list(self.open):
             stream.end()

@@ -9,7 +9,7 @@ from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config
 from foretool.server.config.settings import Settings
 from foretool.server.config.tokens import WAY_OUT, all_tokens, find_problems
-from foretool.server.transports.client.access import Access
+from foretool.server.transports.client.access import Access, Issuer
 from foretool.server.transports.client.security import Guards
 
 MIB = 1024 * 1024
@@ -33,6 +33,8 @@ class HttpLimits:
     max_connections: int = 512
     max_bodies: int = 64 * MIB
     """Bytes of all messages that are being received or answered."""
+    requests_per_minute: int = 0
+    """Of one principal; 0 for any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +46,14 @@ class HttpRules:
     limits: HttpLimits = field(default_factory=HttpLimits)
 
 
-def read_rules(config: Config, address: Address) -> HttpRules:
-    """Return the rules of a config. Tokens with problems open nothing; `list_problems` says which these are."""
+def read_rules(config: Config, address: Address, issuer: Issuer | None = None) -> HttpRules:
+    """Return the rules of a config. Tokens with problems open nothing; `list_problems` says which these are. `issuer`:
+    knows the tokens of the authorization server of `access`."""
     settings = config.settings
     weak = [entry for entry, _ in find_problems(settings)]
     tokens = [entry for entry in all_tokens(settings) if entry not in weak]
     return HttpRules(
-        Access(tokens, config.profiles, is_open=_is_open(settings, address)),
+        Access(tokens, config.profiles, is_open=_is_open(settings, address), issuer=issuer),
         Guards([*settings.allowed_hosts, address.host], settings.allowed_origins),
         HttpLimits(
             max_body=int(settings.max_message_mib * MIB),
@@ -58,14 +61,19 @@ def read_rules(config: Config, address: Address) -> HttpRules:
             session_idle_s=settings.session_idle_s,
             header_s=settings.header_s,
             max_connections=settings.max_connections,
+            requests_per_minute=settings.requests_per_minute,
             max_bodies=int(max(settings.max_bodies_mib, settings.max_message_mib) * MIB),
         ),
     )
 
 
+def _needs_token(settings: Settings) -> bool:
+    return bool(all_tokens(settings)) or settings.access is not None
+
+
 def _is_open(settings: Settings, address: Address) -> bool:
     """Tell whether requests need no token: none is set, and only this user, or this machine, can connect."""
-    if all_tokens(settings):
+    if _needs_token(settings):
         return False
     return bool(address.path) or (settings.insecure_loopback and is_loopback(address.host))
 
@@ -73,7 +81,7 @@ def _is_open(settings: Settings, address: Address) -> bool:
 def list_problems(settings: Settings, address: Address) -> list[str]:
     """Say what is wrong with the way in, each in one line with the way out; these tokens open nothing."""
     problems = [problem for _, problem in find_problems(settings)]
-    if not problems and not all_tokens(settings) and not _is_open(settings, address):
+    if not problems and not _needs_token(settings) and not _is_open(settings, address):
         problems.append(_need_of_token(address))
     return problems
 

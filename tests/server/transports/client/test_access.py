@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from issuer_fakes import access_entry, key_set, token
 
 from foretool.server.config.settings import TokenEntry
 from foretool.server.config.tokens import digest
+from foretool.server.identity.claims import principal_of
+from foretool.server.identity.issuer import Issuer
 from foretool.server.transports.client.access import Access
 from foretool.server.transports.client.security import Refused
+
+pytestmark = pytest.mark.anyio
+PROFILES = ("", "work", "home")
 
 
 def access(**tokens: list[str]) -> Access:
@@ -17,41 +23,82 @@ def access(**tokens: list[str]) -> Access:
     return Access(entries, ["", "work", "play"])
 
 
-def test_a_token_is_compared_whole_and_its_principal_does_not_tell_it() -> None:
+async def test_a_token_is_compared_whole_and_its_principal_does_not_tell_it() -> None:
     found = access(s3cret=["*"])
-    assert "s3cret" not in found.identify("bearer s3cret")
+    assert "s3cret" not in (await found.identify("bearer s3cret")).principal
     for wrong in ("", "Bearer", "Bearer ", "Bearer s3cre", "Bearer s3cret2", "Basic s3cret", "s3cret", "Bearer \u0439"):
         with pytest.raises(Refused) as refused:
-            found.identify(wrong)
+            await found.identify(wrong)
         assert refused.value.status == 401
 
 
-def test_each_token_opens_its_profiles_alone() -> None:
+async def test_each_token_opens_its_profiles_alone() -> None:
     found = access(one=["work"], all=["*"], plain=["default"])
-    principals = {token: found.identify(f"Bearer {token}") for token in ("one", "all", "plain")}
+    people = {token: await found.identify(f"Bearer {token}") for token in ("one", "all", "plain")}
     opened = {
-        token: [name for name in ("", "work", "play", "no") if found.opens(at, name)]
-        for token, at in principals.items()
+        token: [name for name in ("", "work", "play", "no") if found.opens(at, name)] for token, at in people.items()
     }
     assert opened == {"one": ["work"], "all": ["", "work", "play"], "plain": [""]}
     assert found.shares == 3
 
 
-def test_without_tokens_nothing_is_open_unless_everything_is() -> None:
-    assert Access([], ["", "work"], is_open=True).identify("") == ""
-    assert Access([], ["", "work"], is_open=True).opens("", "work")
-    assert not Access([], ["", "work"]).opens("", "work")
+async def test_without_tokens_nothing_is_open_unless_everything_is() -> None:
+    anybody = await Access([], ["", "work"], is_open=True).identify("")
+    assert anybody.principal == "" and Access([], ["", "work"], is_open=True).opens(anybody, "work")
+    assert not Access([], ["", "work"]).opens(anybody, "work")
     with pytest.raises(Refused):
-        Access([], [""]).identify("")
+        await Access([], [""]).identify("")
 
 
-def test_what_a_token_opens_and_whether_it_decides() -> None:
+async def test_what_a_token_opens_and_whether_it_decides() -> None:
     entries = [
-        TokenEntry(name="owner", sha256="a" * 64, profiles=("*",), may_decide=True),
-        TokenEntry(name="clerk", sha256="b" * 64, profiles=("work",)),
+        TokenEntry(name="owner", sha256=digest("owner"), profiles=("*",), may_decide=True),
+        TokenEntry(name="clerk", sha256=digest("clerk"), profiles=("work",)),
     ]
     access = Access(entries, ("", "work"))
-    owner, clerk = "bearer:" + "a" * 32, "bearer:" + "b" * 32
-    assert access.opened_by(owner) == {"", "work"} and access.opens_all(owner) and access.may_decide(owner)
-    assert access.opened_by(clerk) == {"work"} and not access.opens_all(clerk) and not access.may_decide(clerk)
-    assert access.opened_by("bearer:none") == frozenset() and not access.is_open
+    owner, clerk = await access.identify("Bearer owner"), await access.identify("Bearer clerk")
+    assert (owner.name, owner.profiles, owner.may_decide) == ("owner", {"", "work"}, True)
+    assert (clerk.name, clerk.profiles, clerk.may_decide) == ("clerk", {"work"}, False)
+    assert Access(entries[:1], ("", "work")).again(clerk) is None and not access.is_open
+
+
+async def test_tokens_of_the_config_go_on_beside_those_of_an_authorization_server() -> None:
+    entry = TokenEntry(name="robot", sha256=digest("robot"), profiles=("work",))
+    found = Access([entry], PROFILES, issuer=Issuer(access_entry(), PROFILES, key_set()))
+    robot, ann = await found.identify("Bearer robot"), await found.identify(f"Bearer {token(groups=['developers'])}")
+    assert robot.profiles == ann.profiles == {"work"} and robot.principal != ann.principal
+    for identity in (robot, ann):
+        assert found.opens(identity, "work") and not found.opens(identity, "home")
+        assert not Access([], PROFILES).opens(identity, "work"), "what the config no longer names opens nothing"
+
+
+async def test_one_subject_of_two_issuers_is_two_people() -> None:
+    pairs = [
+        ("https://a.example", "1"),
+        ("https://b.example", "1"),
+        ("https://a.example1", ""),
+        ("https://a.exampl", "e1"),
+    ]
+    assert len({principal_of(*pair) for pair in pairs}) == len(pairs)
+
+
+async def test_who_shows_no_token_is_told_where_to_sign_in() -> None:
+    found = Access([], PROFILES, issuer=Issuer(access_entry(scopes=("mcp",)), PROFILES, key_set()))
+    for nothing in ("", "Bearer", "Basic dTpw", token()):
+        with pytest.raises(Refused) as refused:
+            await found.identify(nothing)
+        assert refused.value.headers == {
+            "www-authenticate": 'Bearer scope="mcp", resource_metadata='
+            '"https://tools.example.com/.well-known/oauth-protected-resource/mcp"'
+        }
+
+
+async def test_a_profile_that_a_scope_opens_is_a_challenge_and_any_other_looks_like_none() -> None:
+    found = Access([], PROFILES, issuer=Issuer(access_entry(scopes=("mcp",)), PROFILES, key_set()))
+    ann = await found.identify(f"Bearer {token(groups=['developers'], scope='mcp')}")
+    asked = found.refusal(ann, "home")
+    assert asked is not None and asked.status == 403 and 'scope="mcp home"' in asked.headers["www-authenticate"]
+    assert found.refusal(ann, "none") is None
+    eve = await found.identify(f"Bearer {token('eve', scope='mcp')}")
+    none = found.refusal(eve, "none")
+    assert none is not None and none.status == 403 and "no entry of" in str(none)

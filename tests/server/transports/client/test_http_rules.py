@@ -9,6 +9,7 @@ from foretool.server.config.addresses import parse_address
 from foretool.server.transports.client.http_rules import list_problems, read_rules
 from foretool.server.transports.client.security import Refused
 
+pytestmark = pytest.mark.anyio
 STRONG = "q8Zr_2LxVn0pTfYw7sKd"
 LOOPBACK, EVERYWHERE, SOCKET = map(parse_address, ("127.0.0.1:0", "0.0.0.0:0", "unix:/run/me/http.sock"))
 
@@ -24,17 +25,26 @@ def test_who_needs_a_token() -> None:
         assert list_problems(settings, SOCKET) == []
 
 
-def test_a_token_that_is_set_is_asked_for_on_every_address() -> None:
+async def test_a_token_that_is_set_is_asked_for_on_every_address() -> None:
     config = config_of(token=STRONG, insecure_loopback=True)
     for address in (LOOPBACK, EVERYWHERE, SOCKET):
         assert list_problems(config.settings, address) == []
         with pytest.raises(Refused):
-            read_rules(config, address).access.identify("")
+            await read_rules(config, address).access.identify("")
 
 
-def test_a_weak_token_opens_nothing_and_does_not_open_the_rest() -> None:
+async def test_a_weak_token_opens_nothing_and_does_not_open_the_rest() -> None:
     config = config_of(token="short", insecure_loopback=True)
     access = read_rules(config, LOOPBACK).access
     for sent in ("", "Bearer short"):
         with pytest.raises(Refused):
-            access.identify(sent)
+            await access.identify(sent)
+
+
+def test_an_authorization_server_is_a_way_in_and_opens_nothing_by_itself() -> None:
+    grants = [{"claim": "sub", "values": ["*"], "profiles": ["*"]}]
+    access = {"issuer": "https://login.example.com", "resource": "https://t.example.com/mcp", "grants": grants}
+    config = config_of(access=access, insecure_loopback=True)
+    for address in (LOOPBACK, EVERYWHERE, SOCKET):
+        assert list_problems(config.settings, address) == []
+        assert not read_rules(config, address).access.is_open

@@ -1,0 +1,158 @@
+"""Checks the access tokens of one authorization server, as an OAuth resource server does (RFC 9068, RFC 8725).
+
+A token is believed only if it is signed by a key that the issuer lists, by an algorithm that the config allows and the
+key is made for, names our issuer and our audience, and has not expired. What it says is never passed on to an upstream.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+import jwt
+
+from foretool.server.config.settings import AccessEntry
+from foretool.server.identity import claims as reading
+from foretool.server.identity.key_sets import KeySet, KeysMissing
+from foretool.server.transports.client.access import Identity
+from foretool.server.transports.client.security import Refused
+from foretool.server.transports.client.well_known import challenge
+
+MOST_TOKEN: Final = 16 * 1024
+"""Characters of a token."""
+MOST_SUBJECT: Final = 1000
+MOST_KEPT: Final = 4096
+"""Checked tokens that are kept, so that a request costs no signature each time."""
+TYPES: Final = ("at+jwt", "application/at+jwt", "jwt", "")
+"""What `typ` of an access token may be. Many issuers write `JWT`; what is meant for something else has another one."""
+_SAID: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (jwt.ExpiredSignatureError, "the token has expired"),
+    (jwt.ImmatureSignatureError, "the token is not valid yet"),
+    (jwt.InvalidAudienceError, "the token is for another audience"),
+    (jwt.InvalidIssuerError, "the token is of another issuer"),
+    (jwt.MissingRequiredClaimError, "the token lacks a claim: it needs iss, sub, aud and exp"),
+    (jwt.InvalidSignatureError, "the signature of the token does not fit"),
+)
+
+
+class Issuer:
+    """The authorization server of a config. `profiles`: those that its grants may open."""
+
+    def __init__(self, entry: AccessEntry, profiles: Collection[str], keys: KeySet | None = None) -> None:
+        self.entry = entry
+        self.keys = keys or KeySet(entry.issuer, entry.jwks_url)
+        self._profiles = frozenset(profiles)
+        self._kept: OrderedDict[bytes, Identity] = OrderedDict()
+        self._version = 0
+        """Of the keys with which the kept tokens were checked."""
+
+    async def identify(self, token: str) -> Identity:
+        """Return who a token stands for. Raises `Refused`: 401 for one that is not believed, 403 for one without the
+        scopes that every token needs, 503 while there are no keys."""
+        digest = hashlib.sha256(token.encode("latin-1", "replace")).digest()
+        if self._version != self.keys.version:
+            self._kept.clear()
+            self._version = self.keys.version
+        found = self._kept.get(digest)
+        if found is None:
+            found = self._read(await self._check(token))
+            self._kept[digest] = found
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        elif found.expires_at + self.entry.leeway_s < time.time():
+            raise self._refused("the token has expired")
+        lacking = [scope for scope in self.entry.scopes if scope not in reading.scopes_of(found.claims)]
+        if lacking:
+            reason = f"the token lacks the scope {' '.join(lacking)}"
+            header = challenge(self.entry, "insufficient_scope", reason, self.entry.scopes)
+            raise Refused(403, reason, www_authenticate=header)
+        return found
+
+    def again(self, identity: Identity) -> Identity | None:
+        """Return what somebody may do by the config in force, None if the token is not believed any more."""
+        said = identity.claims
+        audience = said.get("aud")
+        audiences = audience if isinstance(audience, list) else [audience]
+        if said.get("iss") != self.entry.issuer or not set(self.entry.audience) & set(audiences):
+            return None
+        if identity.expires_at + self.entry.leeway_s < time.time():
+            return None
+        if not set(self.entry.scopes) <= reading.scopes_of(said):
+            return None
+        return self._read(said)
+
+    def lacking(self, profile: str) -> Refused | None:
+        """Return the refusal that names the scopes which would open a profile, None if no scope does."""
+        scopes = reading.scopes_for(self.entry, profile, self._profiles) if profile in self._profiles else ()
+        if not scopes:
+            return None
+        reason = f"this needs the scope {' '.join(scopes)}"
+        header = challenge(self.entry, "insufficient_scope", reason, scopes)
+        return Refused(403, reason, www_authenticate=header)
+
+    async def close(self) -> None:
+        await self.keys.close()
+
+    def _read(self, said: Mapping[str, Any]) -> Identity:
+        grants = [grant for grant in self.entry.grants if reading.fits(grant, said)]
+        return Identity(
+            principal=reading.principal_of(said["iss"], said["sub"]),
+            profiles=reading.opened_by(grants, self._profiles),
+            may_decide=any(grant.may_decide for grant in grants),
+            name=reading.name_of(said, self.entry.name_claim),
+            expires_at=float(said["exp"]),
+            claims=said,
+        )
+
+    async def _check(self, token: str) -> dict[str, Any]:
+        """Return the claims of a token that is believed. Raises `Refused`."""
+        if len(token) > MOST_TOKEN or token.count(".") != 2:
+            raise self._refused("this is no token of the authorization server")
+        try:
+            header = jwt.get_unverified_header(token)
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            raise self._refused("this is no token of the authorization server") from None
+        algorithm, name, kind = header.get("alg"), header.get("kid"), header.get("typ", "")
+        if algorithm not in self.entry.algorithms:
+            raise self._refused(f"the token is not signed by one of: {', '.join(self.entry.algorithms)}")
+        if not (isinstance(kind, str) and kind.lower() in TYPES) or "crit" in header:
+            raise self._refused("this is a token for another purpose")
+        if name is not None and not isinstance(name, str):
+            raise self._refused("the token names no key")
+        try:
+            keys = await self.keys.find(name, algorithm)
+        except KeysMissing as error:
+            raise Refused(503, f"tokens cannot be checked at the moment: {error}", retry_after="10") from None
+        said = "the token is not signed with a key of its issuer"
+        for key in keys:
+            try:
+                return self._decode(token, key.public, algorithm)
+            except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
+                said = next((text for kind, text in _SAID if isinstance(error, kind)), "the token is not well-formed")
+        raise self._refused(said)
+
+    def _decode(self, token: str, key: Any, algorithm: str) -> dict[str, Any]:
+        entry = self.entry
+        said: dict[str, Any] = jwt.decode(
+            token,
+            key,
+            algorithms=[algorithm],
+            audience=entry.audience,
+            issuer=entry.issuer,
+            leeway=entry.leeway_s,
+            options={"require": ["exp", "iss", "aud", "sub"]},
+        )
+        subject = said["sub"]
+        if not isinstance(subject, str) or not 0 < len(subject) <= MOST_SUBJECT:
+            raise jwt.InvalidTokenError("sub")
+        if "cnf" in said:
+            # Whoever shows such a token has to prove that a key is theirs, which a bearer does not.
+            raise jwt.InvalidTokenError("cnf")
+        return said
+
+    def _refused(self, reason: str) -> Refused:
+        header = challenge(self.entry, "invalid_token", reason, self.entry.scopes)
+        return Refused(401, reason, www_authenticate=header)
