@@ -136,7 +136,7 @@ class UpstreamEvents:
         trouble = upstream.error if upstream.is_up or upstream.state is State.RETRYING else ""
         if trouble and trouble != self._trouble.get(upstream.name):
             cause = self._memory.explain(upstream)
-            log.warning("upstream %r: %s%s", upstream.name, trouble, f" [{cause.code}]; {cause.do}" if cause else "")
+            log.warning("upstream %r: %s", upstream.name, cause.line if cause else trouble)
         self._trouble[upstream.name] = trouble
         self._memory.save_state(upstream)
         if upstream.state in (State.RETRYING, State.STOPPED) or upstream.error:

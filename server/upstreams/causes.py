@@ -31,6 +31,11 @@ class Cause(Struct, frozen=True):
     lacks: tuple[str, ...] = ()
     """Variables that are set here, that it asks for, and that it does not get."""
 
+    @property
+    def line(self) -> str:
+        """All of it in one line: what happened, its code, and what to do, once."""
+        return f"{self.what} [{self.code}]; {self.do}"
+
 
 class _Pattern(Struct, frozen=True):
     code: Code

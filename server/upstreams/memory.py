@@ -161,7 +161,7 @@ class UpstreamMemory:
             tools=len(self._catalog.of(upstream.name)),
             restarts=max(upstream.starts - 1, 0),
             skipped_lines=upstream.invalid_lines,
-            last_error=redact(f"{cause.what} [{cause.code}]; {cause.do}" if cause else problems),
+            last_error=redact(cause.line if cause else problems),
             stderr=tuple(redact(line) for line in upstream.stderr),
         )
 

@@ -194,7 +194,7 @@ def test_garbage_and_floods_on_stdout_are_skipped_and_counted(tmp_path: Path, se
 BAD = {
     "exits at once": (unruly("--exit"), "UNRULY_TOKEN is not set"),
     "bad list": (unruly("--bad-list"), "tools could not be listed"),
-    "missing program": ({"command": "no-such-program-at-all"}, "was not found"),
+    "missing program": ({"command": "no-such-program-at-all"}, "no-such-program-at-all"),
     "missing folder": ({**unruly(), "cwd": "/no/such/folder"}, "is not a folder"),
 }
 

@@ -333,8 +333,8 @@ def _spawn(child: Child, mark: str) -> subprocess.Popen[bytes]:
         )
     except FileNotFoundError:
         if cwd is not None and not Path(cwd).is_dir():
-            raise LinkError(f"cwd {cwd!r} is not a folder; correct it in the config") from None
-        raise LinkError(f"command {command!r} was not found; install it or write its full path") from None
+            raise LinkError(f"cwd {cwd!r} is not a folder") from None
+        raise LinkError(f"command {command!r} was not found") from None
     except OSError as error:
         raise LinkError(f"command {command!r} could not be started: {error.strerror}") from None
 

@@ -14,6 +14,8 @@ from foretool.server.commands.group import run
 from foretool.server.config import loader
 from foretool.server.config.codes import Code
 from foretool.server.config.servers import Server
+from foretool.server.transports.upstream.base import LinkError
+from foretool.server.transports.upstream.stdio import Child, _spawn
 from foretool.server.upstreams.failures import explain_failure
 
 
@@ -24,9 +26,9 @@ def server(folder: Path, **entry: object) -> Server:
 @pytest.mark.parametrize(
     ("error", "stderr", "code", "do"),
     [
-        ("command 'npx' was not found; install it", (), Code.PROGRAM_MISSING, "install Node.js"),
-        ("command '/a/b' was not found; install it", (), Code.PROGRAM_MISSING, "correct its command"),
-        ("cwd '/a' is not a folder; correct it in the config", (), Code.FILE_MISSING, 'correct "cwd"'),
+        ("command 'npx' was not found", (), Code.PROGRAM_MISSING, "install Node.js"),
+        ("command '/a/b' was not found", (), Code.PROGRAM_MISSING, "correct its command"),
+        ("cwd '/a' is not a folder", (), Code.FILE_MISSING, 'correct "cwd"'),
         ("exited with code 1", ("GITHUB_TOKEN is not set",), Code.CREDENTIAL_MISSING, "GITHUB_TOKEN is not set here"),
         ("exited with code 1", ("Cannot connect to the Docker daemon",), Code.DOCKER_DOWN, "start Docker"),
         ("exited with code 1", (), Code.SERVER_FAILED, "start '/bin/a' with its args by hand"),
@@ -69,3 +71,28 @@ def test_add_and_doctor_say_the_same_of_an_entry_that_cannot_be_used(
     assert run(["doctor", "--config", str(path), "--json"]) == 1
     (found,) = [each for each in json.loads(capsys.readouterr().out)["findings"] if each["severity"] == "error"]
     assert (found["what"], found["code"], found["do"]) == (f"one: {added.error}", added.code, added.do)
+
+
+@pytest.mark.parametrize(
+    ("entry", "line"),
+    [
+        (
+            {"command": "no-such-program"},
+            "no-such-program is not on PATH [FT201]; install it, or write its full path",
+        ),
+        (
+            {"command": "/no/such/program"},
+            "there is no program /no/such/program [FT201]; correct its command, or install it",
+        ),
+        (
+            {"command": "sh", "cwd": "/no/such"},
+            "cwd '/no/such' is not a folder [FT309]; correct \"cwd\" of its entry, or make the folder",
+        ),
+    ],
+)
+def test_a_failed_start_is_said_with_its_advice_once(entry: dict[str, str], line: str, tmp_path: Path) -> None:
+    one = server(tmp_path, **entry)
+    with pytest.raises(LinkError) as failed:
+        _spawn(Child(one.command, (), {}, entry.get("cwd")), "mark")
+    assert ";" not in str(failed.value)
+    assert explain_failure(one, str(failed.value), ()).line == line
