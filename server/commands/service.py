@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import click
 from click import ClickException
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from foretool.server.checks.clients import needed_variables
 from foretool.server.commands import edits, hint, output, upgrade
@@ -20,12 +20,13 @@ from foretool.server.commands.exit import WRONG
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.addresses import parse_address
 from foretool.server.config.environment import BASIC_NAMES
+from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import find_place
 from foretool.server.setup import changes
 from foretool.server.setup.changes import Change, ChangeError
 from foretool.server.setup.clients import this_machine
-from foretool.server.setup.services import VARIABLES, Service, ServiceError, describe_service
+from foretool.server.setup.services import VARIABLES, Service, ServiceError, describe_service, path_in
 from foretool.server.transports.client.http_rules import list_problems
 
 COPIES: Final = "service"
@@ -43,7 +44,7 @@ class ServiceAnswer(Struct, frozen=True):
     path: str
     """The file that the system reads."""
     state: State
-    """Whether the file is there, and says what `foretool service install` would write."""
+    """Whether the file is there, and says what `foretool service install` would write, but for its PATH."""
     is_running: bool | None
     """null if the system cannot be asked."""
     content: str
@@ -51,6 +52,9 @@ class ServiceAnswer(Struct, frozen=True):
     start: list[list[str]]
     """The commands that start it."""
     stop: list[list[str]]
+    not_on_path: list[str] = []
+    """Programs of servers that this shell finds, and the service does not: its PATH is that of the shell which has
+    installed it."""
 
 
 @click.group("service")
@@ -75,10 +79,10 @@ def install(path: Path | None, as_json: bool, dry_run: bool, agreed: bool, no_st
         raise ClickException(problems[0])
     service = _service(config.path)
     if as_json:
-        output.emit(_describe(service))
+        output.emit(_describe(service, config.path))
         return 0
     _show(service, config)
-    if not dry_run and _state(service) != "current":
+    if not dry_run and _bytes_of(service) != service.content:
         if not agreed and not _confirmed("\nWrite this file?"):
             return WRONG
         _write(service, config.path)
@@ -99,9 +103,9 @@ def uninstall(path: Path | None, as_json: bool, dry_run: bool, agreed: bool, no_
     place = find_place(path, os.environ).path
     service = _service(place)
     if as_json:
-        output.emit(_describe(service))
+        output.emit(_describe(service, place))
         return 0
-    if _state(service) == "absent":
+    if _bytes_of(service) is None:
         output.say(f"There is no service: {edits.short(service.path)} does not exist.")
         return 0
     status = 0
@@ -121,8 +125,9 @@ def uninstall(path: Path | None, as_json: bool, dry_run: bool, agreed: bool, no_
 @json_option
 def status(path: Path | None, as_json: bool) -> int:
     """Say whether the service is installed and runs. Exits with 1 if it does not."""
-    service = _service(find_place(path, os.environ).path)
-    answer = _describe(service)
+    place = find_place(path, os.environ).path
+    service = _service(place)
+    answer = structs.replace(_describe(service, place), not_on_path=_find_missing(_bytes_of(service), place))
     if as_json:
         output.emit(answer)
     else:
@@ -130,28 +135,50 @@ def status(path: Path | None, as_json: bool) -> int:
     return int(answer.state == "absent" or answer.is_running is False)
 
 
-def _service(config: Path) -> Service:
+def _service(config: Path, path: str = "") -> Service:
+    """Return the service, with another PATH than that of this shell if one is given."""
     try:
         launch = [*hint.launcher(), "serve", "--config", str(config.absolute()), "--http"]
-        return describe_service(this_machine(), launch, config.absolute())
+        return describe_service(this_machine(), launch, config.absolute(), path)
     except ServiceError as error:
         raise ClickException(str(error)) from None
 
 
-def _state(service: Service) -> State:
+def _bytes_of(service: Service) -> bytes | None:
+    """Return what the file of the service holds; None if there is none."""
     try:
-        return "current" if service.path.read_bytes() == service.content else "different"
+        return service.path.read_bytes()
     except FileNotFoundError:
-        return "absent"
+        return None
     except OSError as error:
         raise ClickException(f"{service.path}: cannot be read ({error.strerror}); check its permissions") from None
 
 
-def _describe(service: Service) -> ServiceAnswer:
+def _state(service: Service, config: Path) -> State:
+    """Compare the file with what would be written now, but for PATH, which differs from shell to shell."""
+    if (found := _bytes_of(service)) is None:
+        return "absent"
+    return "current" if found in (service.content, _service(config, path_in(found)).content) else "different"
+
+
+def _find_missing(found: bytes | None, config: Path) -> list[str]:
+    """Return the programs of servers that this shell finds, and the service does not."""
+    path = path_in(found or b"")
+    if not path:
+        return []
+    try:
+        servers = load(config).servers.values()
+    except ConfigError:
+        return []  # `foretool doctor` says what is wrong with it
+    programs = dict.fromkeys(each.command for each in servers if each.type == "stdio" and os.sep not in each.command)
+    return [each for each in programs if shutil.which(each) and not shutil.which(each, path=path)]
+
+
+def _describe(service: Service, config: Path) -> ServiceAnswer:
     return ServiceAnswer(
         kind=service.kind,
         path=str(service.path),
-        state=_state(service),
+        state=_state(service, config),
         is_running=_is_running(service),
         content=_text(service),
         start=[list(each) for each in service.start],
@@ -174,11 +201,12 @@ def _is_running(service: Service) -> bool | None:
 
 
 def _show(service: Service, config: Config) -> None:
-    state = _state(service)
-    if state == "current":
+    found = _bytes_of(service)
+    if found == service.content:
         output.say(f"{edits.short(service.path)} is there already and says the same.")
     else:
-        what = "replaces another file" if state == "different" else "is new"
+        only_path = found is not None and _state(service, config.path) == "current"
+        what = "gets the PATH of this shell" if only_path else "is new" if found is None else "replaces another file"
         output.say(f"{edits.short(service.path)} {what}:", "bold")
         output.say_lines(_text(service).rstrip())
     wanted = {name for server in config.servers.values() for name in needed_variables(server)} | config.names
@@ -239,6 +267,11 @@ def _say_status(answer: ServiceAnswer) -> None:
         output.say(f"{where} says something else than this foretool would write: foretool service install", "yellow")
     else:
         output.say(f"{where} is up to date.")
+        if answer.not_on_path:
+            output.say(
+                f"This shell finds {', '.join(answer.not_on_path)}, and the service does not, because its PATH is"
+            )
+            output.say("another one. To give it that of this shell: foretool service install")
     if answer.is_running is None:
         output.say(f"Whether it runs is not known: this system has no working {answer.start[0][0]}.")
     elif answer.is_running:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+from xml.parsers.expat import ExpatError
 from xml.sax.saxutils import escape
 
 from msgspec import Struct
@@ -41,17 +42,30 @@ class Service(Struct, frozen=True):
     """The command that tells whether it runs: its status is 0 then."""
 
 
-def describe_service(machine: Machine, launch: Sequence[str], config: Path) -> Service:
-    """Return the service of this system. `launch`: the program and its arguments. Raises `ServiceError`."""
-    for word in (*launch, str(config)):
+def describe_service(machine: Machine, launch: Sequence[str], config: Path, path: str = "") -> Service:
+    """Return the service of this system. `launch`: the program and its arguments. `path`: its PATH, in place of that of
+    this shell. Raises `ServiceError`."""
+    path = safe_path(path or machine.environ.get("PATH", ""))
+    for word in (*launch, str(config), path):
         if not word.isprintable():
             raise ServiceError(f"{word!r} holds characters that no service file can; move it to another path")
-    path = safe_path(machine.environ.get("PATH", ""))
     if machine.system == "darwin":
         return _launchd(machine, launch, path)
     if machine.system == "win32":
         return _task(machine, launch)
     return _systemd(machine, launch, config, path)
+
+
+def path_in(content: bytes) -> str:
+    """Return the PATH that the file of a service gives foretool, "" if it gives none or cannot be read."""
+    if content.startswith(b"<?xml"):
+        try:
+            return str(plistlib.loads(content)["EnvironmentVariables"]["PATH"])
+        except (ValueError, KeyError, TypeError, ExpatError):
+            return ""
+    found = re.search(rb'(?m)^Environment="PATH=(.*)"$', content)
+    text = found[1].decode("utf-8", "replace") if found else ""
+    return re.sub(r'\\(["\\])', r"\1", text).replace("%%", "%")
 
 
 def _systemd(machine: Machine, launch: Sequence[str], config: Path, path: str) -> Service:

@@ -86,3 +86,39 @@ def test_status_says_whether_it_runs(
     assert said in capsys.readouterr().out
     service(path, "status", "--json")
     assert json.loads(capsys.readouterr().out)["state"] == "current"
+
+
+def test_the_path_of_another_shell_is_no_difference_but_a_program_that_only_this_one_finds_is_named(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    service(path, "install", "--yes", "--no-start")
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    capsys.readouterr()
+    service(path, "status", "--json")
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["state"], answer["not_on_path"]) == ("current", [])
+    (programs / "a").write_text("#!/bin/sh\n")
+    (programs / "a").chmod(0o755)
+    service(path, "status")
+    assert "This shell finds a, and the service does not" in capsys.readouterr().out
+    assert service(path, "install", "--yes", "--no-start") == 0
+    assert "gets the PATH of this shell" in capsys.readouterr().out
+    assert f"PATH={programs}:" in unit(tmp_path).read_text()
+    service(path, "status", "--json")
+    assert json.loads(capsys.readouterr().out)["not_on_path"] == []
+    unit(tmp_path).write_text(unit(tmp_path).read_text().replace("RestartSec=2", "RestartSec=3"))
+    service(path, "status", "--json")
+    assert json.loads(capsys.readouterr().out)["state"] == "different"
+
+
+def test_a_config_that_cannot_be_read_does_not_keep_status_from_answering(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service(path, "install", "--yes", "--no-start")
+    path.write_text("{")
+    capsys.readouterr()
+    service(path, "status", "--json")
+    assert json.loads(capsys.readouterr().out)["state"] == "current"

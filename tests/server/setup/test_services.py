@@ -12,7 +12,7 @@ import pytest
 from requirements import requirement
 
 from foretool.server.setup.clients import Machine, System
-from foretool.server.setup.services import LABEL, Service, ServiceError, describe_service
+from foretool.server.setup.services import LABEL, Service, ServiceError, describe_service, path_in
 
 HOSTILE = '/home/ann/50% "off" $HOME/a\\b/mcp.json'
 LAUNCH = ["/opt/foretool/bin/foretool", "serve", "--config", HOSTILE, "--http"]
@@ -85,3 +85,27 @@ def test_what_systemd_does_not_start_is_said_before_it_is_written(tmp_path: Path
 def test_a_path_cannot_add_a_line(system: System, tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match="holds characters that no service file can"):
         service(system, tmp_path, ["/a\nExecStartPre=/bin/evil", "serve"])
+
+
+@requirement("setup:service")
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+@pytest.mark.parametrize("path", ["/usr/bin:/bin", '/a "b"\\c/50%/$x:/bin'])
+def test_the_path_of_a_written_service_is_read_back(system: System, path: str, tmp_path: Path) -> None:
+    machine = Machine(system, tmp_path, {"PATH": path}, tmp_path)
+    written = describe_service(machine, ["/foretool", "serve"], tmp_path / "mcp.json").content
+    assert path_in(written) == path
+    other = Machine(system, tmp_path, {"PATH": "/elsewhere"}, tmp_path)
+    assert describe_service(other, ["/foretool", "serve"], tmp_path / "mcp.json", path).content == written
+
+
+@pytest.mark.parametrize("content", [b"", b"# mine", b"<?xml broken", b"<?xml version='1.0'?><a/>", b"\xff\xfe<"])
+def test_a_file_of_somebody_else_names_no_path(content: bytes) -> None:
+    assert path_in(content) == ""
+
+
+@requirement("setup:service")
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+def test_the_path_of_a_shell_cannot_add_a_line(system: System, tmp_path: Path) -> None:
+    machine = Machine(system, tmp_path, {"PATH": "/bin:/a\nExecStartPre=/bin/evil"}, tmp_path)
+    with pytest.raises(ServiceError, match="holds characters that no service file can"):
+        describe_service(machine, ["/foretool", "serve"], tmp_path / "mcp.json")
