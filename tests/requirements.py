@@ -291,6 +291,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "start:offline-cause": Promise("design: misses", "a tool unknown at the list has the cause offline"),
     "start:era-remembered": Promise("design: upstreams", "an upstream's era is remembered across runs"),
     "start:idle": Promise("design: upstreams", "an idle upstream can be stopped and comes back when called"),
+    "start:unused": Promise(
+        "docs/configuration.md", "a server whose callers have all gone is stopped after a while, and no other one"
+    ),
     "start:refresh": Promise(
         "docs/configuration.md", "one proxy lists old tools again, and what was started only for that ends again"
     ),

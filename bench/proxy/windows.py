@@ -18,6 +18,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 
@@ -85,12 +86,12 @@ class Window:
         self.tools = [each["name"] for each in self.ask("tools/list", {})["tools"]]
         self.listed_s = time.perf_counter() - started
 
-    def tell(self, message: dict[str, object]) -> None:
+    def tell(self, message: Mapping[str, object]) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(message).encode() + b"\n")
         self.process.stdin.flush()
 
-    def ask(self, method: str, params: dict[str, object]) -> dict[str, list[dict[str, str]]]:
+    def ask(self, method: str, params: Mapping[str, object]) -> dict[str, list[dict[str, str]]]:
         self._ids += 1
         self.tell({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params})
         assert self.process.stdout is not None

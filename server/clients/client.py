@@ -100,6 +100,11 @@ class Client:
     def in_flight(self) -> int:
         return len(self.exchanges)
 
+    @property
+    def says_goodbye(self) -> bool:
+        """Whether we learn that it has gone: callers over HTTP in the modern era have no session that could end."""
+        return not (self.transport == "http" and self.era == "modern")
+
     def cancel(self, channel: Channel, reason: str) -> None:
         if (exchange := self.exchanges.get(channel)) is not None:
             exchange.drop(reason)

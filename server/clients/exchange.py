@@ -40,6 +40,11 @@ class Caller(ListOwner, Protocol):
     log_level: str
     version: str
 
+    @property
+    def says_goodbye(self) -> bool:
+        """Whether we learn that it has gone."""
+        ...
+
     def is_kin(self, other: Caller) -> bool:
         """Tell whether the other client has the same credential and the same profile."""
         ...

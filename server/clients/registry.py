@@ -98,6 +98,8 @@ class ClientRegistry:
             self._clients.remove(client)
         if client.log_level:
             self.set_levels()
+        for upstream in self._upstreams:
+            upstream.users.discard(client)
         client.tools.close()
         client.end_sessions()
 

@@ -137,7 +137,8 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     timeout_s: Seconds = 60
     """Longest wait for one call; `0` means no limit."""
     keep_alive: bool = False
-    """Never stops the server for being idle (`idle_stop_s`): it holds state, such as an open page."""
+    """Never stops the server while the proxy runs (`idle_stop_s`, `unused_stop_s`): it does work, or holds state, that
+    has to outlive the clients that have called it."""
     description: str = ""
     """What the server is for. Search reads this text as well."""
     result_tokens: Tokens | dict[str, Tokens] | None = None
@@ -358,8 +359,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long the log is kept; older records are deleted about once an hour while a proxy runs. `0` means for ever.
     Numbers of calls and misses, names of tools, models and imported demonstrations stay."""
     idle_stop_s: Seconds = 0
-    """Stops a local server that was not called for this long; `0` means never. One that was started only because its
-    list was older than a day is stopped as soon as it has listed its tools."""
+    """Stops a local server that was not called for this long, also while clients that have called it are there; what it
+    keeps in memory is lost. `0` means never. It starts again with the next call."""
+    unused_stop_s: Seconds = 600
+    """Stops a local server this long after its last call if every client that has called it has gone; a caller over
+    HTTP in the era of 2026-07-28 counts as gone after `session_idle_s`. `0` means never. One that was started only
+    because its list was older than a day is stopped as soon as it has listed its tools."""
     share: bool = True
     """Lets the windows of your clients share one proxy and one process of each server; `foretool serve --alone` leaves
     one window out. A window with another environment, profile or version gets a proxy of its own. On Windows every

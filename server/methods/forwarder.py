@@ -66,6 +66,7 @@ class Forwarder:
         request.progress = exchange.progress_token is not None
         request.timeout = upstream.timeout_s
         exchange.request = request
+        upstream.users.add(exchange.client)
         upstream.request(exchange.era, request)
 
     def answer(self, exchange: Exchange, upstream: Upstream, reply: Reply) -> None:

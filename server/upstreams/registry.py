@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -201,12 +202,21 @@ class UpstreamRegistry:
 
     def tick(self, *, expire: bool) -> None:
         """Stop idle upstreams and, with `expire`, give up requests whose time is over; called about once a second."""
-        idle_stop_s = self._config.settings.idle_stop_s
+        now = time.monotonic()
         for upstream in self:
             if expire:
                 upstream.expire()
-            server = self._config.now.servers.get(upstream.name)
-            if server is not None and server.entry.keep_alive:
-                continue
-            if idle_stop_s and upstream.pids and time.monotonic() - upstream.used_at > idle_stop_s:
+            if upstream.pids and now - max(upstream.used_at, upstream.up_at) > self._patience_with(upstream):
                 upstream.rest()
+
+    def _patience_with(self, upstream: Upstream) -> float:
+        """Return for how many seconds an upstream runs on after its last call."""
+        server, settings = self._config.now.servers.get(upstream.name), self._config.settings
+        if server is not None and server.entry.keep_alive:
+            return math.inf
+        idle_s, unused_s = settings.idle_stop_s or math.inf, settings.unused_stop_s or math.inf
+        if any(user.says_goodbye for user in upstream.users):
+            return idle_s
+        if upstream.users:
+            unused_s = max(unused_s, settings.session_idle_s or math.inf)
+        return min(idle_s, unused_s)

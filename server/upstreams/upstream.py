@@ -71,6 +71,15 @@ class Host(Protocol):
         """The upstream asks the client of `request`; None if that request cannot be told."""
 
 
+class User(Protocol):
+    """A client that calls."""
+
+    @property
+    def says_goodbye(self) -> bool:
+        """Whether we learn that it has gone; otherwise it counts as gone when it has not called for a while."""
+        ...
+
+
 OpenLink = Callable[[Receiver, Era], Awaitable[Link]]
 
 
@@ -103,6 +112,10 @@ class Upstream:
         self.starts = 0
         self.used_at = 0.0
         """When the last request was sent, in monotonic seconds."""
+        self.up_at = 0.0
+        """When it last became ready, in monotonic seconds."""
+        self.users: set[User] = set()
+        """The clients that have called it and have not gone. It may keep something for them, such as an open page."""
         self.invalid_lines = 0
         """Stdout lines that were not valid JSON-RPC."""
         self.announced = False
@@ -311,6 +324,7 @@ class Upstream:
         self.speaks[line.era] = True
         self.server_info = connection.server_info
         self.error = ""
+        self.up_at = time.monotonic()
         self._set(State.READY)
         line.send_waiting(connection)
         self.subscriptions.renew(connection)

@@ -133,6 +133,7 @@ async def test_an_upstream_with_subscribers_is_not_put_to_rest() -> None:
         await stage.client.ask(SUBSCRIBE, {"uri": URI})
         for wanted in (True, False):
             stage.app.upstreams["a"].used_at -= 61
+            stage.app.upstreams["a"].up_at -= 61
             stage.app.tick()
             await asyncio.sleep(1)
             assert len(upstream.links) == wanted
