@@ -16,10 +16,10 @@ Severity = Literal["ok", "note", "warning", "error"]
 class Repair:
     """One change that `foretool doctor --fix` can make, and take back."""
 
-    kind: Literal["protect", "command", "inherit", "disable", "unregister"]
+    kind: Literal["protect", "command", "inherit", "disable", "unregister", "register"]
     """protect: let only its user reach a file. command: start servers by the full path of their program. inherit: pass
     variables on to a server. disable: switch a server off. unregister: take a second entry of foretool out of a
-    client's file."""
+    client's file. register: write what starts foretool into an entry of a client that cannot start it."""
     servers: tuple[str, ...] = ()
     path: str = ""
     """The file to change where that is not the config, or the program to start."""

@@ -18,7 +18,7 @@ from foretool.server.config.loader import Config, Profile
 from foretool.server.config.servers import Server
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
-from foretool.server.setup.scan import starts_foretool
+from foretool.server.setup.launches import starts_foretool
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.upstreams.causes import Cause, find_cause
 from foretool.server.upstreams.connection import Request, answer_error

@@ -740,6 +740,9 @@ MANIFEST: Final[dict[str, Promise]] = {
         "docs/architecture.md", "every promise has a test, every named promise stands in the manifest"
     ),
     # Setting up
+    "setup:mended": Promise(
+        "docs/errors.md FT206", "doctor --fix has the broken entry of a client start foretool again, in every format"
+    ),
     "setup:service": Promise(
         "docs/cli.md", "foretool service shows the file, writes it for systemd, launchd or Windows, and takes it back"
     ),

@@ -17,12 +17,12 @@ from msgspec import Struct
 
 from foretool.server.config.codes import Code
 from foretool.server.config.environment import BASIC_NAMES, is_pattern
-from foretool.server.config.errors import one_line
 from foretool.server.config.loader import Config
 from foretool.server.config.places import own_file
 from foretool.server.config.servers import Server
 from foretool.server.config.variables import names_in
 from foretool.server.diagnosis import Finding, Repair, note, warning
+from foretool.server.setup import launches
 from foretool.server.setup.clients import ClientFile, Machine, client_files, this_machine
 from foretool.server.setup.documents import Keys
 from foretool.server.setup.scan import FoundServer, scan
@@ -78,26 +78,20 @@ def _is_of_session(name: str) -> bool:
 
 
 def find_registered(config: Path, machine: Machine | None = None) -> list[Registered]:
-    """Return the entries of all clients that start foretool with this config."""
+    """Return the entries of all clients that start foretool with this config, also those that cannot start it."""
     files = [each for each in client_files(machine or this_machine()) if each.scope == "user"]
     return [
         Registered(found.file, server)
         for found in scan(files)
         for server in found.servers
-        if server.is_foretool and not server.entry.get("disabled") and _config_of(server) == os.path.realpath(config)
+        if server.is_foretool and not server.entry.get("disabled") and _is_of(server, config)
     ]
 
 
-def _config_of(server: FoundServer) -> str:
-    """Return the config that an entry starts foretool with, without links."""
-    words = [str(word) for word in server.entry.get("args") or ()]
-    for place, word in enumerate(words):
-        if word == "--config" and place + 1 < len(words):
-            return os.path.realpath(os.path.expanduser(words[place + 1]))  # noqa: PTH111 -- a text stays a text
-        if word.startswith("--config="):
-            return os.path.realpath(word.partition("=")[2])
-    named = (server.entry.get("env") or {}).get("FORETOOL_CONFIG")
-    return os.path.realpath(str(named) if named else own_file(os.environ))
+def _is_of(server: FoundServer, config: Path) -> bool:
+    """Tell whether an entry starts foretool with this config, or with one that is gone: then your own file is meant."""
+    named, own = launches.config_of(server.entry, os.environ), os.path.realpath(own_file(os.environ))
+    return named == os.path.realpath(config) or (os.path.realpath(config) == own and not os.path.lexists(named))
 
 
 def check_clients(config: Config, registered: Iterable[Registered], environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -106,7 +100,7 @@ def check_clients(config: Config, registered: Iterable[Registered], environ: Map
     by_file: dict[Path, list[Registered]] = {}
     for each in found:
         by_file.setdefault(each.file.path, []).append(each)
-        yield from _check_entry(each)
+        yield from _check_entry(each, environ)
     for path, entries in by_file.items():
         names: dict[Keys, list[str]] = {entry.server.keys[:-1]: [] for entry in entries}
         for entry in entries:
@@ -120,13 +114,12 @@ def check_clients(config: Config, registered: Iterable[Registered], environ: Map
     yield from _check_programs(config, found, environ)
 
 
-def _check_entry(each: Registered) -> Iterator[Finding]:
-    command = str(each.server.entry.get("command", ""))
-    full = command if os.sep in command else shutil.which(command) or ""
-    if not os.access(full, os.X_OK):
-        what = f"{each.file.title} cannot start foretool: {one_line(command)} in {each.file.path} is not a program"
-        do = "remove that entry, then register foretool again: foretool init"
-        yield warning("client", Code.REGISTRATION_BROKEN, what, do)
+def _check_entry(each: Registered, environ: Mapping[str, str]) -> Iterator[Finding]:
+    if fault := launches.find_fault(each.server.entry, environ):
+        what = f"{each.file.title} cannot start foretool: {fault}, in {each.file.path}"
+        do = "run foretool doctor --fix, or remove that entry and run foretool init"
+        repair = Repair("register", path=str(each.file.path), names=each.server.keys)
+        yield warning("client", Code.REGISTRATION_BROKEN, what, do, repair=repair)
 
 
 def needed_variables(server: Server) -> list[str]:

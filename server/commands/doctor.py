@@ -65,7 +65,8 @@ def command(
     anything is wrong.
 
     --fix mends what is safe to mend: permissions of files, programs that clients do not find, servers that cannot start
-    as their entry is, a second entry of foretool. It shows the lines that change, asks, and keeps a copy.
+    as their entry is, entries of clients that start foretool twice or not at all. It shows the lines that change, asks,
+    and keeps a copy.
     """
     if wanted_undo:
         return edits.undo(path, as_json)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,14 +13,15 @@ import click
 from click import ClickException, UsageError
 from msgspec import Struct
 
-from foretool.server.commands import edits, output
+from foretool.server.commands import edits, hint, output
 from foretool.server.diagnosis import Diagnosis, Finding, Repair
-from foretool.server.setup import changes
+from foretool.server.setup import changes, launches
 from foretool.server.setup.changes import Change, ChangeError, Protection
 from foretool.server.setup.clients import client_files, this_machine
+from foretool.server.setup.documents import Document, value_at
 from foretool.server.setup.own_servers import OwnServers, copies_of
 from foretool.server.setup.plan import secrets_of
-from foretool.server.setup.scan import scan
+from foretool.server.setup.scan import FoundFile, scan
 
 NOTHING: Final = "Nothing here can be mended without you: each line above says what to do."
 
@@ -33,6 +36,8 @@ class Planned(Struct):
     """The lines of files that change, without secrets."""
     changes: list[Change] = []
     protections: list[Protection] = []
+    files: dict[str, tuple[FoundFile, Document]] = {}
+    """By path, the files of clients that change."""
 
 
 class Fixed(Struct):
@@ -84,6 +89,7 @@ def _plan(own: OwnServers, findings: Iterable[Finding], *, may_ask: bool) -> Pla
         if repair.kind == "disable":
             disabled |= {*repair.servers}
         _add(planned, own, finding, repair, may_ask=may_ask)
+    _end_edits(planned)
     if change := own.change("mended by foretool doctor --fix"):
         planned.changes.insert(0, change)
         planned.lines[:0] = edits.differing_lines(own)
@@ -109,7 +115,7 @@ def _add(planned: Planned, own: OwnServers, finding: Finding, repair: Repair, *,
         planned.protections.append(Protection(Path(repair.path), repair.mode))
         planned.what.append(f"{edits.short(Path(repair.path))}: let only you reach it (chmod {repair.mode:o})")
     else:
-        _unregister(planned, repair)
+        _edit_client(planned, repair, own.path)
 
 
 def _inherit(planned: Planned, own: OwnServers, repair: Repair, *, may_ask: bool) -> None:
@@ -127,21 +133,39 @@ def _inherit(planned: Planned, own: OwnServers, repair: Repair, *, may_ask: bool
             planned.left.append(f"{server}: asks for {name}; only you can say whether it may have it")
 
 
-def _unregister(planned: Planned, repair: Repair) -> None:
-    """Take a second entry of foretool out of a client's file."""
-    files = [each for each in client_files(this_machine()) if str(each.path) == repair.path]
-    for found in scan(files):
-        document = found.open()
-        document.remove(repair.names)
-        change = Change(found.file.path, found.data, document.text().encode(), "starts foretool once")
-        if change.after == change.before:
-            continue
-        planned.changes.append(change)
-        secrets = secrets_of(server.entry for server in found.servers)
-        lines = changes.difference(change)[2:]
-        planned.lines += [secrets.redact(line) for line in lines if line[:1] in "+-"]
-        planned.what.append(f"{edits.short(found.file.path)}: delete {repair.names[-1]}, a second entry of foretool")
+def _edit_client(planned: Planned, repair: Repair, config: Path) -> None:
+    """Take a second entry of foretool out of a client's file, or have an entry start foretool again."""
+    if (opened := planned.files.get(repair.path)) is None:
+        files = [each for each in client_files(this_machine()) if str(each.path) == repair.path]
+        found = next((each for each in scan(files) if not each.problem), None)
+        if found is None:
+            return
+        opened = planned.files[repair.path] = (found, found.open())
+    file, document = opened
+    where, name = edits.short(file.file.path), repair.names[-1]
+    server = next((each for each in file.servers if each.keys == repair.names), None)
+    written = value_at(document.data(), repair.names)
+    if server is None or not isinstance(written, Mapping):
         return
+    if repair.kind == "unregister":
+        document.remove(repair.names)
+        planned.what.append(f"{where}: delete {name}, a second entry of foretool")
+        return
+    words = launches.mend(server.entry, hint.launcher(), config, os.environ)
+    for keys, value in launches.write_launch(written, words).items():
+        document.set((*repair.names, *keys), value)
+    planned.what.append(f"{where}: have {name} start {' '.join(map(shlex.quote, words))}")
+
+
+def _end_edits(planned: Planned) -> None:
+    """Add the changes of the clients' files, and their lines without secrets."""
+    for file, document in planned.files.values():
+        change = Change(file.file.path, file.data, document.text().encode(), "starts foretool")
+        if change.after != change.before:
+            planned.changes.append(change)
+            secrets = secrets_of(server.entry for server in file.servers)
+            lines = changes.difference(change)[2:]
+            planned.lines += [secrets.redact(line) for line in lines if line[:1] in "+-"]
 
 
 def _apply(own: OwnServers, planned: Planned) -> Path:

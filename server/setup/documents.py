@@ -332,6 +332,9 @@ class _Yaml:
             return
         table = self._data
         for depth, key in enumerate(keys[:-1]):
+            if isinstance(table, list) and (position := _named(table, key)) is not None:
+                table = table[position]
+                continue
             if key not in table or table[key] is None:
                 table[key] = {}
             table = table[key]

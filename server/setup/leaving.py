@@ -9,7 +9,8 @@ from typing import Any
 from foretool.server.setup import changes, dialects
 from foretool.server.setup.changes import Change
 from foretool.server.setup.documents import DocumentError, open_document, value_at
-from foretool.server.setup.scan import FoundFile, starts_foretool
+from foretool.server.setup.launches import starts_foretool
+from foretool.server.setup.scan import FoundFile
 
 
 def plan_leaving(found: Iterable[FoundFile], backups: Path, own: Mapping[str, Any]) -> tuple[list[Change], list[str]]:

@@ -17,9 +17,9 @@ from foretool.server.config import jsonc
 from foretool.server.config.variables import CREDENTIAL
 from foretool.server.setup import dialects
 from foretool.server.setup.dialects import DialectError, Entry
+from foretool.server.setup.launches import starts_foretool
 from foretool.server.setup.masking import is_reference
 from foretool.server.setup.registrations import NAME as OWN_NAME
-from foretool.server.setup.scan import starts_foretool
 
 LONGEST_NAME: Final = 64
 CLIENTS: Final = ("claude", "codex", "gemini", "qwen", "copilot", "opencode", "amp", "droid")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ from msgspec import Struct
 from foretool.server.setup.clients import ClientFile
 from foretool.server.setup.dialects import DialectError, Entry
 from foretool.server.setup.documents import Document, DocumentError, Keys, open_document, value_at
+from foretool.server.setup.launches import starts_foretool
 
 LARGEST: Final = 32 * 1024 * 1024
 """Bytes of a client's file that are read; Claude Code keeps conversations in its own."""
@@ -49,13 +49,6 @@ class FoundFile(Struct, frozen=True):
 def scan(files: Iterable[ClientFile]) -> list[FoundFile]:
     """Read the files of all clients that are installed."""
     return [_read(each) for each in files if each.is_installed and (each.registers or each.path.is_file())]
-
-
-def starts_foretool(entry: Mapping[str, Any]) -> bool:
-    """Tell whether an entry starts foretool."""
-    words = [str(entry.get("command", "")), *map(str, entry.get("args") or [])]
-    programs = (re.split(r"[\\/]", word)[-1].partition("[")[0].removesuffix(".exe") for word in words)
-    return ("foretool", "serve") in zip(programs, words[1:], strict=False)
 
 
 def _read(file: ClientFile) -> FoundFile:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_fakes import echo, write_config
+from homes import write_home
+from requirements import requirement
 
-from foretool.server.commands import repairs
+from foretool.server.checks.clients import check_clients, find_registered
+from foretool.server.commands import hint, repairs
 from foretool.server.commands.group import run
 from foretool.server.config.codes import Code
-from foretool.server.diagnosis import Diagnosis, Repair, Summary, note, warning
-from foretool.server.setup.clients import Machine
+from foretool.server.config.loader import load
+from foretool.server.diagnosis import Diagnosis, Finding, Repair, Summary, note, warning
+from foretool.server.setup.clients import ClientFile, Machine, client_files
+from foretool.server.setup.documents import open_document
+from foretool.server.setup.scan import scan
 
 SUMMARY = Summary(1, 1, 0, 0, None, None)
 GONE = {"command": sys.executable, "args": ["/nowhere/server.py"]}
@@ -112,6 +120,104 @@ def test_a_second_entry_of_foretool_goes_and_comes_back_without_its_secrets_bein
     assert any("again" in line for line in fixed.lines) and "ghp-secret-value" not in str(fixed)
     assert doctor(path, "--undo") == 0
     assert file.read_bytes() == before
+
+
+HOME_CLIENTS = sorted({each.client for each in client_files(Machine("linux", Path("/nowhere"), {}, Path("/nowhere")))
+                       if each.registers})  # fmt: skip
+
+
+def break_entry(home: Path, client: str, words: list[str], **more: Any) -> tuple[ClientFile, bytes]:
+    """Register foretool in a client of a home with such a command; return its file, and what it holds."""
+    write_home(home)
+    file = next(each for each in client_files(Machine("linux", home, {}, home)) if each.client == client)
+    data = file.path.read_bytes() if file.path.is_file() else b""
+    if client == "windsurf":
+        data = b""  # the one of that home is broken
+    document = open_document(data.decode(), file.kind)
+    document.set((*file.keys, "foretool"), {**file.dialect.write(words[0], tuple(words[1:])), **more})
+    file.path.parent.mkdir(parents=True, exist_ok=True)
+    file.path.write_text(document.text())
+    return file, file.path.read_bytes()
+
+
+@requirement("setup:mended")
+@pytest.mark.parametrize("client", HOME_CLIENTS)
+def test_an_entry_whose_program_is_gone_starts_this_one_again_in_every_format(
+    client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    path = write_config(tmp_path, {"echo": echo()})
+    kept = {"envs" if client == "goose" else "environment" if client == "opencode" else "env": {"K": "s3cret-value-x"}}
+    gone = ["/gone/bin/foretool", "serve", "--config", str(path), "--profile", "work"]
+    file, before = break_entry(tmp_path, client, gone, **kept)
+    assert doctor(path, "--fix", "--dry-run") in (0, 1)
+    said = capsys.readouterr().out
+    assert "cannot start foretool: /gone/bin/foretool is not a program" in said and "s3cret" not in said
+    assert file.path.read_bytes() == before
+    doctor(path, "--fix", "--yes")
+    said = capsys.readouterr().out
+    assert "have foretool start" in said and "s3cret" not in said
+    (found,) = [each for each in scan([file])[0].servers if each.is_foretool]
+    words = [found.entry["command"], *found.entry["args"]]
+    assert words == [*hint.launcher(), "serve", "--config", str(path), "--profile", "work"]
+    assert found.entry["env"] == {"K": "s3cret-value-x"}
+    old, new = before.decode().splitlines(), file.path.read_text().splitlines()
+    changed = [line for line in difflib.ndiff(old, new) if line[:1] in "+-" and line[2:].strip()]
+    ours = ("foretool", "serve", "--config", str(path), "--profile", "work", '"-P"', '"-m"')
+    assert all(any(word in line for word in ours) or line[2:].strip() in "[]," for line in changed), changed
+    assert not [each for each in diagnose(path) if each.code is Code.REGISTRATION_BROKEN]
+    assert doctor(path, "--undo") == 0
+    assert file.path.read_bytes() == before
+
+
+def diagnose(path: Path) -> list[Finding]:
+    return list(check_clients(load(path), find_registered(path), os.environ))
+
+
+@requirement("setup:mended")
+def test_old_arguments_and_an_entry_of_one_project_are_mended_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "config" / "foretool").mkdir(parents=True)
+    path = write_config(tmp_path / "config" / "foretool", {"echo": echo()})
+    program = tmp_path / "bin" / "foretool"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    file = tmp_path / ".claude.json"
+    (tmp_path / ".claude").mkdir()
+    projects = {"/shop": {"mcpServers": {"tools": {"command": str(program), "args": []}}}}
+    own = {"command": str(program), "args": ["serve", "--stdio", "--config", "/gone/mcp.json"], "alwaysLoad": True}
+    file.write_text(json.dumps({"mcpServers": {"foretool": own}, "projects": projects}))
+    assert [each.code for each in diagnose(path)].count(Code.REGISTRATION_BROKEN) == 2
+    repairs.fix(path, Diagnosis(tuple(diagnose(path)), (), SUMMARY), agreed=True, dry_run=False, as_json=True)
+    written = json.loads(file.read_text())
+    assert written["mcpServers"]["foretool"] == {**own, "args": ["serve", "--config", str(path)]}
+    assert written["projects"]["/shop"]["mcpServers"]["tools"]["args"] == ["serve"]
+    assert diagnose(path) == []
+
+
+@requirement("setup:mended")
+def test_one_file_with_a_broken_and_a_second_entry_is_changed_once_and_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = write_config(tmp_path, {"echo": echo()})
+    words = ["serve", "--config", str(path)]
+    file, _ = break_entry(tmp_path, "cursor", ["/gone/foretool", *words])
+    document = open_document(file.path.read_text(), "json")
+    document.set(("mcpServers", "again"), {"command": sys.executable, "args": ["-m", "foretool", *words]})
+    file.path.write_text(document.text())
+    before = file.path.read_bytes()
+    found = diagnose(path)
+    assert {each.code for each in found} == {Code.REGISTRATION_BROKEN, Code.REGISTERED_TWICE}
+    fixed = repairs.fix(path, Diagnosis(tuple(found), (), SUMMARY), agreed=True, dry_run=False, as_json=True)
+    assert len(fixed.what) == 2 and diagnose(path) == []
+    assert doctor(path, "--undo") == 0
+    assert file.path.read_bytes() == before
 
 
 def test_a_server_that_is_switched_off_is_not_mended_as_well(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from homes import FILES, NAMES, write_home
 
 from foretool.server.setup import scan as scanning
 from foretool.server.setup.clients import Machine, client_files
-from foretool.server.setup.scan import FoundFile, scan, starts_foretool
+from foretool.server.setup.scan import FoundFile, scan
 
 
 def found(home: Path, folder: Path | None = None) -> list[FoundFile]:
@@ -58,18 +58,6 @@ def test_clients_that_are_not_installed_are_not_listed(tmp_path: Path) -> None:
     assert found(tmp_path) == []
     (tmp_path / ".codex").mkdir()
     assert [(each.file.client, each.data) for each in found(tmp_path)] == [("codex", None)]
-
-
-def test_foretool_itself_is_no_server(tmp_path: Path) -> None:
-    assert starts_foretool({"command": "/opt/bin/foretool", "args": ["serve"]})
-    assert starts_foretool({"command": r"C:\tools\foretool.exe", "args": ["serve"]})
-    assert starts_foretool({"command": "uvx", "args": ["foretool", "serve", "--config", "/a"]})
-    assert starts_foretool({"command": "uvx", "args": ["--from", "foretool[all]", "foretool", "serve"]})
-    assert starts_foretool({"command": "uvx", "args": ["foretool[all]", "serve"]})
-    assert starts_foretool({"command": "uv", "args": ["run", "/opt/bin/foretool", "serve"]})
-    assert not starts_foretool({"command": "docs", "args": ["serve", "--root", "/src/foretool"]})
-    assert not starts_foretool({"command": "foretool", "args": ["hint"]})
-    assert not starts_foretool({"command": "npx", "args": ["foretool-docs", "serve"]})
 
 
 def test_the_files_of_a_home_are_those_of_the_clients(tmp_path: Path) -> None:
