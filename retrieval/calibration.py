@@ -46,9 +46,12 @@ def platt(outcomes: Sequence[Outcome]) -> Platt:
             h12 += weight * x
             h22 += weight
         determinant = h11 * h22 - h12 * h12
+        before = slope, shift
         slope -= (h22 * down - h12 * across) / determinant
         shift -= (h11 * across - h12 * down) / determinant
         slope, shift = max(min(slope, MOST), 0.0), max(min(shift, MOST), -MOST)
+        if (slope, shift) == before:
+            break  # every further step would change nothing
     return Platt(slope, shift)
 
 

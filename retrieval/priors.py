@@ -16,7 +16,7 @@ from functools import cache
 from itertools import islice, zip_longest
 from math import exp, log1p
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -53,6 +53,15 @@ Tokens = Callable[[ToolId], int]
 T = TypeVar("T")
 
 
+class Needs(NamedTuple):
+    """What is known of some tools whatever the budget."""
+
+    shares: dict[ToolId, float]
+    """Each tool's expected share of the calls (`Priors.needs`)."""
+    deletes: frozenset[ToolId]
+    """The tools that delete something."""
+
+
 class Priors(Struct, frozen=True):
     """What `priors.json` holds."""
 
@@ -79,16 +88,18 @@ class Priors(Struct, frozen=True):
             found |= {tool.id: weight * share for tool, weight in zip(each, weights, strict=True)}
         return found
 
-    def order(self, tools: Sequence[Fields], tokens: Tokens, budget: int) -> list[ToolId]:
+    def weigh(self, tools: Sequence[Fields]) -> Needs:
+        """Return what `order` needs to know of some tools; reading 500 takes 10 ms."""
+        return Needs(self.needs(tools), frozenset(tool.id for tool in tools if deed(tool) == "delete"))
+
+    def order(self, tools: Sequence[Fields], tokens: Tokens, budget: int, needs: Needs | None = None) -> list[ToolId]:
         """Sort tools as they compete for `budget` tokens of a list: one of each server first, tools that delete
-        last, and equal tools by name."""
-        value = {
-            tool: need / max(tokens(tool), 1) ** self.size_penalty for tool, need in self.needs(tools).items()
-        }  # fmt: skip
+        last, and equal tools by name. `needs` is what `weigh` returned for these tools."""
+        # A model that has not been asked for it had better not see how to delete things.
+        shares, deletes = needs or self.weigh(tools)
+        value = {tool: need / max(tokens(tool), 1) ** self.size_penalty for tool, need in shares.items()}
         upstreams = {tool.id: tool.upstream for tool in tools}
         most = int(MOST_OF_ONE * budget)
-        # A model that has not been asked for it had better not see how to delete things.
-        deletes = {tool.id for tool in tools if deed(tool) == "delete"}
         ranked = sorted(value, key=lambda tool: (tool in deletes, -value[tool], tool))
         leading = lead((tool for tool in ranked if tool not in deletes), upstreams, tokens, budget)
         return spread([*leading, *(tool for tool in ranked if tool not in leading)], upstreams, tokens, most)

@@ -30,6 +30,9 @@ class FirstTools:
         self._catalog = catalog
         self._read: dict[str, Fields] = {}
         """By hash of the definition; only of tools that competed for the last list."""
+        self._ordered: tuple[list[Fields], priors.Needs | None] = ([], None)
+        """The tools that competed last, and how much each is needed: lists of many budgets are tried one after the
+        other."""
 
     def order(self, competes: Callable[[Tool], bool], budget: int) -> list[ToolId]:
         """Return the tools that compete for `budget` tokens, best first."""
@@ -37,7 +40,9 @@ class FirstTools:
         for tool in filter(competes, self._catalog.tools()):
             servers[tool.upstream].append(tool)
         kept = [self._fields(tool) for tool in priors.take_turns(list(servers.values()), MOST)]
-        return priors.shipped().order(kept, self._catalog.tokens, budget)
+        needs = self._ordered[1] if kept == self._ordered[0] else None
+        self._ordered = kept, needs or priors.shipped().weigh(kept)
+        return priors.shipped().order(kept, self._catalog.tokens, budget, self._ordered[1])
 
     def _fields(self, tool: Tool) -> Fields:
         """Read a definition; tools of two servers may share one."""

@@ -19,7 +19,6 @@ import msgspec
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
-from rich.measure import Measurement
 from rich.padding import Padding
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -103,33 +102,80 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str =
     cells = [[cell if isinstance(cell, Text) else Text(clean(str(cell))) for cell in row] for row in rows]
     if title:
         say(title, "bold")
-    drawn = Table(box=box.SIMPLE_HEAD)
-    for number, name in enumerate(columns):
-        wraps, header = name.endswith("…"), name.rstrip("#…")
-        texts = [Text(header), *(row[number] for row in cells)]
-        width = max(text.cell_len for text in texts)
-        if wraps:
-            word = max(cell_len(word) for text in texts for word in text.plain.split() or [""])
-            width = min(width, max(LEAST_WRAPPED, word))
-        right = name.endswith("#")
-        drawn.add_column(
-            header, justify="right" if right else "left", overflow="fold", no_wrap=not wraps, min_width=width
-        )
-    for row in cells:
-        drawn.add_row(*row)
+    headers = [Text(name.rstrip("#…")) for name in columns]
+    natural = [max(text.cell_len for text in texts) for texts in zip(headers, *cells, strict=True)]
+    least = [
+        _least_width(width, (headers[place], *(row[place] for row in cells))) if name.endswith("…") else width
+        for place, (name, width) in enumerate(zip(columns, natural, strict=True))
+    ]
     target = console()
-    if Measurement.get(target, target.options.update(width=WIDE), drawn).minimum <= target.width:
+    if _width_of(natural) <= target.width:
+        _draw(target, columns, headers, cells, natural)
+    elif _width_of(least) <= target.width:
+        drawn = Table(box=box.SIMPLE_HEAD)
+        for name, header, width in zip(columns, headers, least, strict=True):
+            right, wraps = name.endswith("#"), name.endswith("…")
+            drawn.add_column(
+                header, justify="right" if right else "left", overflow="fold", no_wrap=not wraps, min_width=width
+            )
+        for row in cells:
+            drawn.add_row(*row)
         target.print(drawn)
-        return
-    for row in cells:
-        _print_card(columns, row)
+    else:
+        lines = [line for row in cells for line in _card(target, columns, row)]
+        _print_as_they_are(target, lines)
 
 
-def _print_card(columns: Sequence[str], row: Sequence[Text]) -> None:
-    """Print one row under its first cells, the others side by side as far as they fit; empty ones are left out."""
+def _least_width(width: int, texts: Iterable[Text]) -> int:
+    """Return how narrow a column may be whose texts may wrap."""
+    word = max(cell_len(word) for text in texts for word in text.plain.split() or [""])
+    return min(width, max(LEAST_WRAPPED, word))
+
+
+def _width_of(widths: Sequence[int]) -> int:
+    """Return the width of a table: each column has two spaces more, one stands between two, and two at the ends."""
+    return sum(widths) + 3 * len(widths) + 1
+
+
+def _draw(
+    target: Console, columns: Sequence[str], headers: Sequence[Text], rows: Iterable[Sequence[Text]],
+    widths: Sequence[int],
+) -> None:  # fmt: skip
+    """Print a table in which nothing wraps, as rich would: it takes 1.5 ms for each row, this 0.05."""
+    rights = [name.endswith("#") for name in columns]
+    blank = Text(" " * _width_of(widths))
+    rule = Text(f" {'─' * (_width_of(widths) - 2)} ")
+    for header in headers:
+        header.stylize("bold")
+    lines = [_draw_row(row, widths, rights) for row in (headers, *rows)]
+    _print_as_they_are(target, [blank, lines[0], rule, *lines[1:], blank])
+
+
+def _draw_row(row: Sequence[Text], widths: Sequence[int], rights: Sequence[bool]) -> Text:
+    line = Text("  ")
+    for cell, width, is_right in zip(row, widths, rights, strict=True):
+        gap = " " * (width - cell.cell_len)
+        if is_right:
+            line.append(gap)
+        line.append_text(cell)
+        line.append("   " if is_right else f"{gap}   ")
+    line.right_crop(1)
+    return line
+
+
+def _print_as_they_are(target: Console, lines: Sequence[Text]) -> None:
+    """Print lines that are no longer than the terminal, or for a program."""
+    if lines:
+        target.print(Text("\n").join(lines), no_wrap=True, overflow="ignore", crop=False)
+
+
+def _card(target: Console, columns: Sequence[str], row: Sequence[Text]) -> Iterator[Text]:
+    """Yield the lines of one row: its first cells, then the others side by side as far as they fit; empty ones are left
+    out."""
     heads = 2 if columns[0].endswith("#") and len(columns) > 1 else 1
-    target = console()
-    target.print(Text("  ").join([cell for cell in row[:heads] if cell.plain]), style="bold")
+    head = Text("  ").join([cell for cell in row[:heads] if cell.plain])
+    head.stylize("bold")
+    yield from _wrap(target, head, "")
     line = Text()
     for name, cell in zip(columns[heads:], row[heads:], strict=False):
         if cell.plain in ("", "-"):
@@ -137,11 +183,21 @@ def _print_card(columns: Sequence[str], row: Sequence[Text]) -> None:
         header = name.rstrip("#…")
         part = Text.assemble((f"{header}: " if header else "", "dim"), cell)
         if line and line.cell_len + part.cell_len + 4 > target.width:
-            target.print(Padding(line, (0, 0, 0, 2), expand=False))
+            yield from _wrap(target, line, "  ")
             line = Text()
         line = Text.assemble(line, "; ", part) if line else part
     if line:
-        target.print(Padding(line, (0, 0, 0, 2), expand=False))
+        yield from _wrap(target, line, "  ")
+
+
+def _wrap(target: Console, line: Text, indent: str) -> Iterator[Text]:
+    """Yield a line in as many as it takes; what follows stands below its text."""
+    if line.cell_len + len(indent) <= target.width:
+        yield Text(indent) + line
+        return
+    for each in line.wrap(target, target.width - len(indent), overflow="fold"):
+        each.rstrip()
+        yield Text(indent) + each
 
 
 @contextmanager
@@ -179,6 +235,8 @@ def clean(text: str) -> str:
 
     A text of a server or a client that breaks its line could show a row that is not there.
     """
+    if text.isascii() and text.isprintable():
+        return text
     text = trust_text.clean(text.replace("\x1b", " "))
     return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
 

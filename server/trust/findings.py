@@ -11,18 +11,21 @@ import binascii
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import Struct
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.trust.lookalikes import Names, fold
-from foretool.server.trust.phrases import DIRECTS, Severity, spoken
+from foretool.server.trust.phrases import DIRECTS, Phrase, Severity, spoken
 from foretool.server.trust.text import clean, one_line, visible
 
 READ: Final = 12_000
 """How many characters of one definition are searched for phrases, and of its end a quarter more."""
 EXCERPT: Final = 160
+REPEATED: Final = 200
+"""What was found in a text of at most so many characters is kept in memory for the next tool that has it."""
 DEPTH: Final = 12
 """How deep a schema is read."""
 STRAY: Final = 2
@@ -150,13 +153,19 @@ def _find_in_texts(texts: list[tuple[str, str]], server: str, others: Names) -> 
         left = max(0, left - len(text))
         if len(text) < 8:
             continue
-        for phrase, words in spoken(text):
+        for phrase, words in _spoken_before(text) if len(text) <= REPEATED else spoken(text):
             if phrase.kind == DIRECTS and others.are_own(server, words):
                 continue
             yield _finding(phrase.kind, phrase.severity, where, words)
         yield from _find_mentions(text, where, server, others)
         yield from _find_payloads(text, where)
         yield from _find_stuffing(text, where)
+
+
+@lru_cache(maxsize=2048)
+def _spoken_before(text: str) -> tuple[tuple[Phrase, str], ...]:
+    """Return the phrases in a short text: descriptions of parameters are the same in many tools."""
+    return tuple(spoken(text))
 
 
 def fold_letters(text: str) -> str:

@@ -1,12 +1,17 @@
 """What commands print: times and sizes in words, tables that are never cut, texts that cannot steer a terminal."""
 
 import io
+import re
 import sys
 import threading
 import time
 
 import pytest
+from rich import box
+from rich.console import Console
 from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
 
 from foretool.server.commands import output
 
@@ -85,3 +90,48 @@ def test_texts_cannot_steer_the_terminal_or_be_taken_for_markup(capsys: pytest.C
     output.table(("name",), [("\x1b]0;title\x07x",)])
     out = capsys.readouterr().out
     assert "\x1b" not in out and "\x07" not in out and "[red]" in out
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_table_that_fits_is_drawn_as_rich_draws_it(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+    columns = ("name…", "calls#", "", "last used")
+    rows = [("日本語 and words", 12, "", "never"), ("a", 1_000_000, "x", Text("3 min ago", "green"))]
+    stream = Terminal() if is_terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stdout", stream)
+    output.table(columns, rows)
+    drawn = Table(box=box.SIMPLE_HEAD)
+    for name in columns:
+        drawn.add_column(name.rstrip("#…"), justify="right" if name.endswith("#") else "left")
+    for row in rows:
+        drawn.add_row(*(cell if isinstance(cell, Text) else str(cell) for cell in row))
+    expected = io.StringIO()
+    Console(file=expected, width=80, markup=False, highlight=False).print(drawn)
+    assert re.sub("\x1b\\[[0-9;]*m", "", stream.getvalue()) == expected.getvalue()
+    assert ("\x1b[32m" in stream.getvalue()) == is_terminal
+
+
+def test_a_card_goes_on_below_its_own_text_and_cuts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr(sys, "stdout", stream := Terminal())
+    output.table(
+        ("name", "words…", "n#"), [("tool_with_a_name_of_thirty_chars", "one two three four five six seven", 3)]
+    )
+    lines = re.sub("\x1b\\[[0-9;]*m", "", stream.getvalue()).splitlines()
+    assert lines == [
+        "tool_with_a_name_of_thirty_cha",
+        "rs",
+        "  words: one two three four",
+        "  five six seven",
+        "  n: 3",
+    ]
+
+
+def test_a_table_without_rows_that_does_not_fit_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "10")
+    monkeypatch.setattr(sys, "stdout", stream := Terminal())
+    output.table(("a long name", "another"), [])
+    assert stream.getvalue() == ""
