@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from foretool.retrieval.graph import Edge
+from foretool.server.commands.bench import BenchAnswer
 from foretool.server.commands.explain import Explanation
 from foretool.server.commands.first_start import FirstStart
 from foretool.server.commands.forget import Outcome
@@ -231,6 +232,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "misses show": MissDetails,
     "confusions": list[Confusion],
     "replay": ReplayAnswer,
+    "bench": BenchAnswer,
     "stats": StatsAnswer,
     "graph": list[Edge],
     "graph show": Neighbours,

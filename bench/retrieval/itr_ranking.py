@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import exp
 
-from bench.retrieval.pool import Pool, bm25_scores
+from bench.retrieval.pool import Pool
 from foretool.retrieval.encoders import EncoderError
 from foretool.retrieval.itr import PUBLISHED
 from foretool.retrieval.papers.cross_encoder import CrossEncoder
 from foretool.retrieval.papers.itr import retrieve
+from foretool.retrieval.textbook import bm25_scores
 from foretool.storage.records import ToolId
 
 Scores = Callable[[str], list[tuple[ToolId, float]]]
@@ -22,7 +23,7 @@ class Signals:
     def __init__(self, pool: Pool, *, cross: bool = True) -> None:
         """`cross`: with the cross-encoder, where it is installed."""
         self._pool = pool
-        self._bm25 = bm25_scores(pool)
+        self._bm25 = bm25_scores(pool.tools)
         self.cross_encoder = open_cross_encoder() if cross else None
         meaning = pool.pipeline(1).dense
         self._head = meaning.heads[0] if meaning is not None else None

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import log
-from statistics import fmean
 
 from bench.kept_encoder import KeptEncoder
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
-from foretool.retrieval.words import terms
+from foretool.retrieval.textbook import bm25_scores
 from foretool.storage.records import Tool, ToolId
 
 DEPTH = 50
@@ -61,7 +57,7 @@ class Pool:
 
 def bm25(pool: Pool) -> Search:
     """Textbook BM25 over name and description as one field."""
-    tools, score_all = pool.tools, bm25_scores(pool)
+    tools, score_all = pool.tools, bm25_scores(pool.tools)
 
     def search(text: str) -> list[ToolId]:
         scores = score_all(text)
@@ -69,23 +65,3 @@ def bm25(pool: Pool) -> Search:
         return [tools[slot].id for slot in slots[:DEPTH]]
 
     return search
-
-
-def bm25_scores(pool: Pool, k1: float = 1.2, b: float = 0.75) -> Callable[[str], list[float]]:
-    """Scores every tool of the pool, in the pool's order."""
-    tools = pool.tools
-    rows = [json.loads(tool.definition) for tool in tools]
-    counts = [Counter(terms(f"{row['name']} {row.get('description') or ''}")) for row in rows]
-    frequency = Counter(term for count in counts for term in count)
-    mean = fmean(count.total() for count in counts) or 1.0
-
-    def score(wanted: Sequence[str], count: Counter[str]) -> float:
-        norm = k1 * (1 - b + b * count.total() / mean)
-        idf = {term: log(1 + (len(tools) - frequency[term] + 0.5) / (frequency[term] + 0.5)) for term in wanted}
-        return sum(idf[term] * count[term] * (k1 + 1) / (count[term] + norm) for term in wanted)
-
-    def scores(text: str) -> list[float]:
-        wanted = terms(text)
-        return [score(wanted, count) for count in counts]
-
-    return scores

@@ -181,6 +181,11 @@ class Search(BackgroundWork):
         self._slow = slow
         self._installed += 1
 
+    @property
+    def encoders(self) -> DenseEnsemble | None:
+        """The encoders that rank; None while words alone do."""
+        return self._encoders
+
     def open_encoders_with(self, open_encoders: Callable[[], asyncio.Task[None] | None]) -> None:
         """Call this before the first search in words; that search waits at most `OPEN_S` for the task it returns."""
         self._open_encoders = open_encoders

@@ -43,6 +43,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "misses": "Show the tools that a client needed but could not see, and why.",
         "confusions": "Show tools taken for each other, and what tells them apart.",
         "replay": "Say what other settings would have done to the tasks on record.",
+        "bench": "Measure how well tools are found, beside BM25 and one encoder.",
         "page": "Show misses, tools and sessions in a browser; review changes.",
         "stats": "Show misses, discovery turns and tokens, by day and client.",
         "export": "Write your records as JSON lines, CSV or Parquet.",

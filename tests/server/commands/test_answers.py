@@ -52,6 +52,7 @@ LINES: dict[str, Sequence[str]] = {
     "misses show": ("misses", "show", "1"),
     "confusions": ("confusions",),
     "replay": ("replay", "--since", "4000w", "--set", "list_tokens=100"),
+    "bench": ("bench", "--since", "4000w"),
     "stats": ("stats",),
     "graph": ("graph",),
     "graph show": ("graph", "show", "calc__add"),

@@ -1,0 +1,73 @@
+"""The queries that rankings are measured on: recorded tasks in their own words, or a file of queries.
+
+A recorded task is asked in the words of its first search, else of its prompt, and needs the tools that it called. What
+came after a task began may not rank it: with each query stands what was known by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from foretool.server.learning.timeline import names_of
+from foretool.server.replay.tasks import read_tasks
+from foretool.storage.demonstrations import read_demonstrations
+from foretool.storage.episodes import MOST_CALLS
+from foretool.storage.records import Tool, ToolId, Usage
+from foretool.storage.stores import Store
+
+
+class NeededTools(Struct, frozen=True):
+    """A query and the tools that it needs."""
+
+    text: str
+    tools: frozenset[ToolId]
+    at: float
+    """When it was asked; models that were promoted later may not rank it."""
+    usage: Mapping[ToolId, Usage]
+    """How often each tool had been used by then."""
+
+
+class QuerySet(Struct, frozen=True):
+    """Queries, and how many could not be one."""
+
+    queries: tuple[NeededTools, ...]
+    wordless: int = 0
+    """Tasks whose words are not on record."""
+    unknown: int = 0
+    """Tasks without a tool that is known and may be found."""
+
+
+def read_log(store: Store, tools: Sequence[Tool], since: float, now: float, most: int) -> QuerySet:
+    """Return the latest `most` tasks since a time that called one of `tools`. Raises `StorageError`."""
+    names = names_of(tools)
+    usage: dict[ToolId, Usage] = {}
+    found: list[NeededTools] = []
+    wordless = unknown = 0
+    for task in read_tasks(store, 0.0, now, most=MOST_CALLS):
+        called = [names[each] for each in task.episode.calls if each in names]
+        if (at := task.episode.at) >= since:
+            text = task.searches[0] if task.searches else task.prompt
+            if not text.strip():
+                wordless += 1
+            elif not called:
+                unknown += 1
+            else:
+                found.append(NeededTools(text, frozenset(called), at, dict(usage)))
+        for tool in called:
+            before = usage.get(tool)
+            usage[tool] = Usage(tool, (before.calls if before else 0) + 1, 0, at)
+    return QuerySet(tuple(found[-most:]), wordless, unknown)
+
+
+def read_file(path: Path, tools: Sequence[Tool], usage: Sequence[Usage], now: float) -> QuerySet:
+    """Return the queries of a file as `foretool learn --from` takes it, as if they were asked now. Raises `ValueError`
+    with the line that is wrong, and `OSError`."""
+    read = read_demonstrations(path, names_of(tools))
+    known = {each.tool: each for each in usage}
+    asked = [each for each in read.episodes if each.calls and each.tasks]
+    found = tuple(NeededTools(each.tasks[0], frozenset(each.calls), now, known) for each in asked)
+    wordless = sum(not each.tasks for each in read.episodes)
+    return QuerySet(found, wordless, read.rows - len(read.episodes))
