@@ -197,6 +197,11 @@ def looks_secret(value: str) -> bool:
     return bool(_TOKEN.search(value)) or bool(re.match(r"\w+://[^/?#@\s]*:[^/?#\s]+@", value))
 
 
+def tokens_in(text: str) -> Iterator[tuple[int, str]]:
+    """Yield what looks like a token of a known service, and where it begins."""
+    yield from ((match.start(), match[0]) for match in _TOKEN.finditer(text))
+
+
 _TOKEN = re.compile(
     r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|sk-|sk_live_|sk_test_|rk_live_|pk_live_|AKIA|ASIA|AIza"
     r"|ya29\.|hf_|npm_|pypi-|dop_v1_|shpat_|lin_api_|secret_|ntn_|tvly-|eyJ)[A-Za-z0-9_\-./+=]{12,}"

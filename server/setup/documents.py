@@ -48,10 +48,15 @@ def open_document(text: str, kind: Kind) -> Document:
     return _Yaml(text) if kind == "yaml" else JsonDocument(text)
 
 
-def value_at(data: Any, keys: Keys) -> Any:
-    """Return the value that keys lead to; None if there is none. In a list a key means the item of this name."""
+def value_at(data: Any, keys: jsonc.Path) -> Any:
+    """Return the value that keys lead to; None if there is none. In a list a key means the item of this name, or of
+    this number."""
     for key in keys:
-        if isinstance(data, list) and (position := _named(data, key)) is not None:
+        if isinstance(key, int):
+            if not isinstance(data, list) or key >= len(data):
+                return None
+            data = data[key]
+        elif isinstance(data, list) and (position := _named(data, key)) is not None:
             data = data[position]
         elif isinstance(data, Mapping) and key in data:
             data = data[key]
@@ -80,8 +85,19 @@ class JsonDocument:
     def text(self) -> str:
         return self._bom + self._text
 
-    def set(self, keys: Keys, value: object) -> None:
+    def set(self, keys: jsonc.Path, value: object) -> None:
         data = self.data()
+        places = jsonc.places(self._text)
+        if keys not in places.values:
+            self._add(data, tuple(map(str, keys)), value)
+            return
+        if value_at(data, keys) == value:
+            return
+        indent = self._indent_of(places.keys.get(keys, 0))
+        self._splice(places.values[keys], places.ends[keys], self._write(value, indent))
+
+    def _add(self, data: Any, keys: Keys, value: object) -> None:
+        """Add a value that is not there, and the objects that are missing on the way."""
         for depth in range(len(keys)):
             parent = value_at(data, keys[:depth])
             if not isinstance(parent, Mapping):
@@ -91,11 +107,6 @@ class JsonDocument:
                     value = {key: value}
                 self._insert(keys[:depth], keys[depth], value)
                 return
-        if value_at(data, keys) == value:
-            return
-        places = jsonc.places(self._text)
-        indent = self._indent_of(places.keys.get(keys, 0))
-        self._splice(places.values[keys], places.ends[keys], self._write(value, indent))
 
     def remove(self, keys: Keys) -> None:
         places = jsonc.places(self._text)

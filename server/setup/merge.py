@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from foretool.server.config import jsonc
 from foretool.server.setup.dialects import Entry
 from foretool.server.setup.scan import FoundFile, FoundServer
 
@@ -41,8 +42,8 @@ class Merged(Struct):
     """By name, the titles of the clients that had the server."""
     notes: list[str] = []
     """What the user should know of single servers, in one line each."""
-    rewritten: list[tuple[str, str, str, str]] = []
-    """Values of our file that name a secret from now on: server, `env` or `headers`, key, and what stands there."""
+    rewritten: list[tuple[str, jsonc.Path, str]] = []
+    """Values of our file that name a secret from now on: server, place in its entry, and what stands there."""
     taken: list[tuple[FoundFile, FoundServer]] = []
     """What our file has now, so that the clients need it no more."""
 

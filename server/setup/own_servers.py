@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from foretool.server.config import jsonc
 from foretool.server.config.loader import find_server_key
 from foretool.server.setup import changes
 from foretool.server.setup.changes import Change
@@ -83,8 +84,9 @@ class OwnServers:
         """Remove a pattern from our pins, or from those of a server."""
         self._document.remove_item((self.key, server, "pin") if server else PINS, pattern)
 
-    def set_value(self, keys: Keys, value: object) -> None:
-        """Set any value of the file. Raises `DocumentError` if something on the way is no object."""
+    def set_value(self, keys: jsonc.Path, value: object) -> None:
+        """Set any value of the file, also an item of a list. Raises `DocumentError` if something on the way is no
+        object."""
         self._document.set(keys, value)
 
     def add_item(self, keys: Keys, item: str) -> None:

@@ -13,6 +13,7 @@ from foretool.server.setup.merge import Merged
 from foretool.server.setup.own_servers import OwnServers
 from foretool.server.setup.registrations import NAME
 from foretool.server.setup.scan import FoundFile
+from foretool.server.setup.secrets import find_secrets
 
 
 def plan(
@@ -38,8 +39,8 @@ def plan(
 def _own_change(own: OwnServers, merged: Merged) -> list[Change]:
     if not merged.entries and own.before is not None and not merged.rewritten:
         return []
-    for name, part, key, value in merged.rewritten:
-        own.set_value((own.key, name, part, key), value)
+    for name, position, value in merged.rewritten:
+        own.set_value((own.key, name, *position), value)
     for name, entry in merged.entries.items():
         own.set_server(name, entry)
     count = len(merged.entries)
@@ -67,7 +68,7 @@ def _change(path: Path, before: bytes | None, after: str, why: str) -> list[Chan
 
 
 def secrets_of(entries: Iterable[Entry]) -> Secrets:
-    """Return the values of variables, headers and addresses that no output shows."""
+    """Return the values of variables, headers, arguments and addresses that no output shows."""
     pairs: list[tuple[str, str]] = []
     for entry in entries:
         for key in ("env", "headers"):
@@ -76,4 +77,5 @@ def secrets_of(entries: Iterable[Entry]) -> Secrets:
                     pairs += ((part, name) for part in (value, *value.split()))
         if isinstance(entry.get("url"), str):
             pairs += secrets_in_url(entry["url"])
+        pairs += ((secret.value, secret.name) for secret in find_secrets(entry))
     return collect(pairs)

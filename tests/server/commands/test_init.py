@@ -209,6 +209,54 @@ def test_secrets_go_into_the_keyring_and_come_back(
     assert contents(home) == before and held == {}
 
 
+ARGUED = {
+    "exa": {"command": "npx", "args": ["-y", "exa-mcp", "--api-key", "k3y-of-exa-1234"]},
+    "pg": {"command": "uvx", "args": ["postgres-mcp", "postgresql://ann:s3cr3t-pw@h/db"]},
+    "hosted": {"url": "https://h/mcp?token=t0ken-of-h-1234"},
+}
+HELD = ("k3y-of-exa-1234", "s3cr3t-pw", "t0ken-of-h-1234")
+
+
+@requirement("trust:setup:secrets")
+def test_secrets_of_arguments_and_addresses_move_are_never_shown_and_come_back(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held: dict[tuple[str, str], str] = {}
+    ring = SimpleNamespace(
+        set_password=lambda service, name, value: held.update({(service, name): value}),
+        get_password=lambda service, name: held.get((service, name)),
+        delete_password=lambda service, name: held.pop((service, name)),
+    )
+    monkeypatch.setattr(keyrings, "open_keyring", lambda: ring)
+    (home / ".cursor").mkdir()
+    (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": {"exa": ARGUED["exa"], "pg": ARGUED["pg"]}}))
+    ours = home / ".config/foretool/mcp.json"
+    ours.parent.mkdir(parents=True)
+    ours.write_text(f"""// mine
+{{"mcpServers": {{"hosted": {json.dumps(ARGUED["hosted"])},
+  "old": {{"command": "a", "args": ["--token", /* of ann */ "t0ken-of-h-1234"]}}
+}}}}
+""")
+    ours.chmod(0o600)
+    before = contents(home)
+    assert run(["init", "--dry-run"]) == 0
+    assert run(["init", "--secrets", "keyring", "--dry-run"]) == 0
+    assert contents(home) == before and held == {}
+    assert run(["init", "--secrets", "keyring", "--yes", "--no-start"]) == 0
+    out, error = capsys.readouterr()
+    assert not any(value in out + error + ours.read_text() for value in HELD)
+    assert '"args": ["--token", /* of ann */ "${keyring:old/token}"]' in ours.read_text()
+    servers = load(ours).servers
+    assert [servers[name].args for name in ("exa", "pg")] == [tuple(ARGUED[name]["args"]) for name in ("exa", "pg")]
+    assert servers["hosted"].url == ARGUED["hosted"]["url"]
+    assert not any(value in repr(servers) for value in HELD)
+    after = contents(home)
+    assert run(["init", "--secrets", "keyring", "--yes", "--no-start"]) == 0
+    assert contents(home) == after
+    assert run(["init", "--undo"]) == 0
+    assert contents(home) == before and held == {}
+
+
 def test_secrets_of_a_file_that_is_there_already_move_too(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_home(home)
     assert run(["init", "--yes", "--no-start"]) == 0

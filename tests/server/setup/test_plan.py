@@ -82,4 +82,4 @@ def test_values_of_variables_headers_and_addresses_are_secrets() -> None:
         {"env": {"TOKEN": "abcdef123"}, "headers": {"Authorization": "Bearer zyxwvu987", "K": "${K}"}},
         {"url": "https://a/?key=qwertz55"},
     ])  # fmt: skip
-    assert secrets.redact("abcdef123 zyxwvu987 qwertz55 ${K}") == "[TOKEN] [Authorization] [url] ${K}"
+    assert secrets.redact("abcdef123 zyxwvu987 qwertz55 ${K}") == "[TOKEN] [Authorization] [key] ${K}"
