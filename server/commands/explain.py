@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import click
 from msgspec import Struct
@@ -17,7 +18,11 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option, profile_option
 from foretool.server.commands.search import SearchResult, open_search, search
 from foretool.server.config.loader import Profile
-from foretool.storage.records import Tool
+from foretool.storage.records import Cause, Miss, MissFilter, Tool
+from foretool.storage.stores import Store
+
+LATEST: Final = 1000
+"""Among so many latest misses those of a task are looked for."""
 
 
 class Reason(Struct, frozen=True):
@@ -48,12 +53,23 @@ class ToolExplanation(Struct, frozen=True):
     reasons: tuple[Reason, ...]
 
 
+class MissedBefore(Struct, frozen=True):
+    """The misses on record with one cause: of the tool that was asked for, or of searches for this task in vain."""
+
+    cause: Cause
+    count: int
+    last_at: float
+    last_id: int
+
+
 class Explanation(Struct, frozen=True):
     """What a search shows for a task, and why."""
 
     search: SearchResult
     tool: ToolExplanation | None
     """What was asked with `--tool`."""
+    missed: tuple[MissedBefore, ...]
+    """Misses on record, the cause of the last one first."""
 
 
 @click.command("explain")
@@ -71,15 +87,35 @@ def command(path: Path | None, as_json: bool, profile: str, task: tuple[str, ...
     foretool explain "what time is it in Tokyo"
     foretool explain "what time is it in Tokyo" --tool git__git_log
     """
-    with open_search(path, profile) as (app, shown_to), output.waiting("searching"):
-        found = search(app, " ".join(task), shown_to, None)
+    words = " ".join(task)
+    with open_search(path, profile, may_be_empty=bool(name)) as (app, shown_to), output.waiting("searching"):
+        found = search(app, words, shown_to, None)
         asked: ToolExplanation | None = None
-        if name:
-            tool = app.catalog.find(name)
-            if tool is None:
-                return complain(f"explain: {_say_unknown(app, name)}", WRONG)
+        if not name:
+            missed = read_vain_searches(app.store, shown_to.name, words)
+        elif (tool := app.catalog.find(name)) is not None:
+            missed = read_missed(app.store, shown_to.name, tool.id)
             asked = explain_tool(app, found, tool, shown_to)
-    return output.show(Explanation(found, asked), as_json, _print)
+        else:
+            before = map(_say_missed, read_missed(app.store, shown_to.name, name))
+            return complain(f"explain: {'; '.join([_say_unknown(app, name), *before])}", WRONG)
+    return output.show(Explanation(found, asked, missed), as_json, _print)
+
+
+def read_missed(store: Store, profile: str, name: str) -> tuple[MissedBefore, ...]:
+    """Return the misses of one tool in one profile, by cause, the latest first."""
+    counts = store.calls.count_misses(MissFilter(tool=name, profile=profile))
+    own = [MissedBefore(each.cause, each.count, each.last_at, each.last_id) for each in counts if each.tool == name]
+    return tuple(sorted(own, key=lambda each: -each.last_at))
+
+
+def read_vain_searches(store: Store, profile: str, task: str) -> tuple[MissedBefore, ...]:
+    """Return the misses among the latest ones that are searches for this task in vain, by cause, the latest first."""
+    found: dict[Cause, list[Miss]] = {}
+    for miss in store.calls.find_misses(MissFilter(profile=profile), LATEST):
+        if not miss.tool and miss.query.split() == task.split():
+            found.setdefault(miss.cause, []).append(miss)
+    return tuple(MissedBefore(cause, len(own), own[0].at, own[0].id) for cause, own in found.items())
 
 
 def explain_tool(app: App, found: SearchResult, tool: Tool, profile: Profile) -> ToolExplanation:
@@ -152,6 +188,14 @@ def _say_unknown(app: App, name: str) -> str:
     return f"no tool is called {name!r}{offline.suggest(app, name)}; foretool tools lists them"
 
 
+def _say_missed(missed: MissedBefore) -> str:
+    times = output.plural(missed.count, "miss")
+    return (
+        f"{times} on record, the last one {output.ago(missed.last_at)} ({missed.cause}): {CAUSES[missed.cause]};"
+        f" foretool misses show {missed.last_id} has it in full"
+    )
+
+
 def _print(explained: Explanation) -> None:
     found = explained.search
     if not found.matches:
@@ -166,6 +210,10 @@ def _print(explained: Explanation) -> None:
         output.say(f"{len(found.matches)} of {count} that fit at all; confidence {found.confidence}.")
     if explained.tool is not None:
         _print_tool(explained.tool)
+    for missed in explained.missed:
+        what, _, do = _say_missed(missed).partition("; ")
+        output.say(f"  {what}")
+        output.say(f"    -> {do}")
 
 
 def _print_tool(asked: ToolExplanation) -> None:

@@ -85,16 +85,19 @@ def command(
 
 
 @contextmanager
-def open_search(path: Path | None, profile: str) -> Iterator[tuple[App, Profile]]:
+def open_search(
+    path: Path | None, profile: str, *, may_be_empty: bool = False
+) -> Iterator[tuple[App, Profile]]:  # fmt: skip
     """Build an application that ranks as a proxy does, and the profile it ranks for. `path` is that of `--config`.
 
-    Starts the servers whose tools are not known yet. Raises `ClickException` if no tool is known after that.
+    Starts the servers whose tools are not known yet. Raises `ClickException` if no tool is known after that, unless it
+    `may_be_empty`.
     """
     config = load(path)
     shown_to = config.require_profile(profile)
     unlisted = _list_unknown(config, shown_to)
     with offline.read(config) as app:
-        if not len(app.catalog):
+        if not len(app.catalog) and not may_be_empty:
             raise click.ClickException("no tools are known yet; run `foretool doctor` to see why")
         if unlisted:
             output.warn(f"no tools of {', '.join(unlisted)}; run `foretool doctor` to see why")

@@ -6,8 +6,10 @@ The ledger, `misses show` and `explain` must name that cause for all of them.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,9 +18,10 @@ from requirements import requirement
 
 from foretool.server.commands.causes import CAUSES
 from foretool.server.commands.explain import _say_unknown, explain_tool
+from foretool.server.commands.group import run
 from foretool.server.commands.search import search
 from foretool.server.ledger.fixes import diagnose
-from foretool.storage.records import Cause, Policy
+from foretool.storage.records import Cause, Miss, Policy
 
 pytestmark = pytest.mark.anyio
 
@@ -314,7 +317,9 @@ async def need(missed: Missed, way: str) -> None:
 
 @requirement("miss:seeded")
 @pytest.mark.parametrize(("seed", "policy", "way"), CASES)
-async def test_the_true_cause_is_named(seed: Seed, policy: Policy, way: str) -> None:
+async def test_the_true_cause_is_named(
+    seed: Seed, policy: Policy, way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with seed.make(policy) as missed:
         before = len(missed.stage.misses())
         said = explain(missed) if missed.tool else ""
@@ -330,6 +335,34 @@ async def test_the_true_cause_is_named(seed: Seed, policy: Policy, way: str) -> 
             assert diagnosis.fixes[0].kind == "pin" and diagnosis.fixes[0].list_tokens > 0
         if missed.tool:
             assert (seed.explained or f"({seed.cause})") in said
+        path = keep(missed, tmp_path)
+    # In a thread: `explain` starts servers whose tools are not known, in a loop of its own.
+    await asyncio.to_thread(check_commands, path, missed, found[0], capsys)
+
+
+def keep(missed: Missed, folder: Path) -> Path:
+    """Write what the proxy has on record, and its config, as files; return the config's path."""
+    path = folder / "mcp.json"
+    written = missed.stage.app.written
+    written["foretool"]["storage"] = str(folder / "kept.sqlite3")
+    path.write_text(json.dumps(written))
+    database: Any = missed.stage.store
+    database._database.rows("VACUUM INTO ?", (str(folder / "kept.sqlite3"),))
+    return path
+
+
+def check_commands(path: Path, missed: Missed, miss: Miss, capsys: pytest.CaptureFixture[str]) -> None:
+    """Have both commands name the cause, as a user runs them."""
+    given = ["--config", str(path)]
+    assert run(["misses", "show", str(miss.id), *given]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"cause {miss.cause}: " in shown and "would have helped" in shown
+    profiles = missed.stage.app.written["foretool"].get("profiles", {})
+    profile = ["--profile", *profiles] if profiles else []
+    asked = ["--tool", miss.tool] if miss.tool else []
+    run(["explain", missed.task if miss.tool else miss.query, *asked, *profile, *given])
+    told = capsys.readouterr()
+    assert f"({miss.cause}): {CAUSES[miss.cause]}" in " ".join(f"{told.out} {told.err}".split())
 
 
 def explain(missed: Missed) -> str:

@@ -620,6 +620,8 @@ class FakeApp(App):
 
     start_checker = staticmethod(InlineChecker.start)
     fakes: dict[str, FakeUpstream]
+    written: Json
+    """What its config file says."""
 
     def _link_opener(self, server: Server, bearer: Any) -> OpenLink:
         return self.fakes[server.name].opened
@@ -652,18 +654,21 @@ class Stage(NamedTuple):
 def config_of(*upstreams: FakeUpstream, environ: Mapping[str, str] | None = None, **settings: Any) -> Config:
     """The config with these upstreams; `settings` are keys of the `foretool` block. The few tools of a test would all
     fit the list, so lists are whole only where a test says so."""
-    servers = {upstream.name: {"command": "fake", **upstream.entry} for upstream in upstreams}
-    written = {
-        "mcpServers": servers,
-        "foretool": {
-            "storage": "unused.sqlite3",
-            "list_whole": False,
-            "list_fill": False,
-            "encoder": "none",
-            **settings,
-        },
-    }
+    written = write_entries(*upstreams, **settings)
     return loader.parse(json.dumps(written).encode(), Path("no-such-folder/mcp.json"), environ or {})
+
+
+def write_entries(*upstreams: FakeUpstream, **settings: Any) -> Json:
+    """What the file of `config_of` says."""
+    servers = {upstream.name: {"command": "fake", **upstream.entry} for upstream in upstreams}
+    block = {
+        "storage": "unused.sqlite3",
+        "list_whole": False,
+        "list_fill": False,
+        "encoder": "none",
+        **settings,
+    }
+    return {"mcpServers": servers, "foretool": block}
 
 
 @asynccontextmanager
@@ -678,6 +683,7 @@ async def proxy_over(
     kept = store or open_store(":memory:")
     app = FakeApp.__new__(FakeApp)
     app.fakes = {upstream.name: upstream for upstream in upstreams}
+    app.written = write_entries(*upstreams, **settings)
     FakeApp.__init__(app, config_of(*upstreams, environ=environ, **settings), kept)
     try:
         async with app.running():

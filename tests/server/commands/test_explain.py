@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_fakes import fill, remember, write_config
+from command_fakes import CALC, WEATHER, fill, remember, write_config
 
 from foretool.server.commands.group import run
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
-from foretool.storage.records import Definition
+from foretool.storage.records import Definition, Miss, SessionRecord
 
 TASK = "forecast of the weather for a city"
 
@@ -107,3 +107,26 @@ def test_a_hostile_text_steers_no_terminal(tmp_path: Path, capsys: pytest.Captur
     assert run(["explain", f"{TASK} \x1b[31m", "--tool", "sky__forecast", "--config", str(path)]) == 0
     out, err = capsys.readouterr()
     assert "\x1b" not in out + err and "\x07" not in out + err
+
+
+LATER = 4e9
+"""After everything else on record."""
+
+
+def test_the_misses_on_record_say_what_it_was_then(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = loader.load(path)
+    with open_store(config.storage) as store:
+        store.sessions.begin(SessionRecord("one", "cursor", "1", "legacy", "stdio", "", 1.0))
+        store.calls.record([], [miss(WEATHER, "stale", LATER), miss(WEATHER, "policy", 5.0), miss(CALC, "rank", 20.0)])
+        store.calls.record([], [miss("", "gate", 30.0, "quux  zyzzy"), miss("", "unknown", 31.0, "another")])
+    told = explain(path, capsys, TASK, "--tool", "sky__forecast")
+    assert [(each["cause"], each["count"]) for each in told["missed"]][::2] == [("stale", 1), ("policy", 1)]
+    told = explain(path, capsys, "quux zyzzy")
+    assert [(each["cause"], each["count"]) for each in told["missed"]] == [("gate", 1)]
+    run(["explain", "quux zyzzy", "--config", str(path)])
+    assert "(gate): the search found tools, but was too unsure to show one" in capsys.readouterr().out
+    assert explain(path, capsys, "anything", "--profile", "sums")["missed"] == []
+
+
+def miss(tool: str, cause: Any, at: float, query: str = "") -> Miss:
+    return Miss("one", at, tool, "call", cause, 0, 0, query, (), 0, 0, "", "no", 0, 0)
