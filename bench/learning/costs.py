@@ -44,6 +44,10 @@ class Cost(Struct):
     """Tokens of blocks that foretool appended to results."""
     read_tokens: int = 0
     """Tokens of all of these, counted at each turn in which they stood before the model."""
+    at_first: int = 0
+    """Discoveries before the first call of a task, which no answer to a call can spare."""
+    by_name: int = 0
+    """Discoveries of a tool that was named without its arguments."""
     by_task: list[tuple[int, int, int]] = field(default_factory=list)
     """Discovery turns, tokens and tokens read of each task, as they add up."""
 
@@ -71,6 +75,8 @@ def block_of(cost: Cost, count: int) -> Json:
         "hidden_share": round(cost.hidden / cost.calls, 4),
         "hidden_per_task": round(cost.hidden / count, 3),
         "discoveries_per_task": round(cost.discoveries / count, 3),
+        "at_first_per_task": round(cost.at_first / count, 3),
+        "by_name_per_task": round(cost.by_name / count, 3),
         "not_found_share": round(cost.not_found / cost.discoveries, 3) if cost.discoveries else 0.0,
         "hinted_per_task": round(cost.hinted / count, 3),
         "list_tokens": round(cost.list_tokens / count),

@@ -7,7 +7,7 @@ another with the calls that the set records, each task in its own conversation. 
 agent calls it. If not, the call counts as hidden, and the agent asks `discover_tools` with the task's words: once per
 task, and again only if the wanted tool was not in the answer. It then calls the tool by name if the list has gained it,
 else through `call_tool_write`. A hidden tool that the prompt hook or a block after a result has named is called without
-a discovery, and still counts as hidden.
+a discovery, and still counts as hidden. A tool that was named without its arguments takes a discovery by its name.
 
 With a prompt hook (`frozen+prompts`, `growing+prompts`) `foretool hint` is told of each task before its first call, as
 a client would do. The agent reads what it prints, and waits for a list that may grow as long as a model reads.
@@ -46,6 +46,7 @@ from bench.learning import chart
 from bench.learning.costs import Cost, block_of, compare, comparison_table, summary, table
 from bench.options import add_foretool, make_parser
 from bench.proxy import many_servers
+from bench.retrieval import everyday
 from foretool.retrieval import tokens
 from foretool.storage.opening import open_store
 
@@ -57,7 +58,13 @@ PROMPT_S = 2.0
 """The least time that a model takes to read a prompt; the list may grow meanwhile."""
 PICK_UP_S = 8.0
 """Waited until a running proxy has taken up what was learned; it looks once a second."""
-_NAME = re.compile(r"[\w-]+")
+_NAME = re.compile(r"[\w.-]+")
+_SHARED = re.compile(r"([\w.-]+)\{(?=[\w.-]+[(,}])([^{}]*)\}")
+"""Names that share a prefix: `files__{read(path: string), stat()}`."""
+_MEMBER = re.compile(r"(?:^|, )([\w.-]+)(?=\(|,|$)")
+_CALL = re.compile(r"([\w.-]+)\(")
+_SHOWN = re.compile(r"^\d+\. ([\w.-]+)[^\n]*\n +\{", re.MULTILINE)
+"""A match of `discover_tools` with its schema."""
 
 
 class Task(Struct, frozen=True):
@@ -146,7 +153,9 @@ class Reader:
         self._cost = cost
         self._said = 0
         self.known: set[str] = set()
-        """Tools that any text has named."""
+        """Tools that any text has named with their arguments."""
+        self.bare: set[str] = set()
+        """Tools that were named, with their arguments or without."""
         self.told: set[str] = set()
         """Tools that the list, a prompt hook or an appended block has named."""
 
@@ -156,22 +165,36 @@ class Reader:
 
     def read(self, *texts: str) -> tuple[int, set[str]]:
         """Take in texts of foretool; return their tokens and the tools that they name."""
-        tokens, named = size(*texts), {word for text in texts for word in _NAME.findall(text)} & self._names
+        tokens = size(*texts)
         self._said += tokens
-        self.known |= named
-        return tokens, named
+        return tokens, self._note(texts)
+
+    def _note(self, texts: Sequence[str]) -> set[str]:
+        """Take in the tools that texts name; return those that they name with their arguments."""
+        plain = [_write_out(text) for text in texts]
+        callable_ = {name for text in plain for name in (*_CALL.findall(text), *_SHOWN.findall(text))} & self._names
+        self.known |= callable_
+        self.bare |= {name for text in plain for name in _NAME.findall(text)} & self._names
+        return callable_
 
     def read_list(self, tools: Sequence[Json]) -> None:
         """Read which tools the definitions of foretool's own tools name; their tokens count with the list."""
-        own = [tool.get("description", "") for tool in tools if tool["name"] not in self._names]
-        self.told = {word for text in own for word in _NAME.findall(text)} & self._names
-        self.known |= self.told
+        self.told = self._note([tool.get("description", "") for tool in tools if tool["name"] not in self._names])
 
     def read_appended(self, result: Json) -> None:
         """Read the blocks that foretool appended to a result; the stand-in upstream answers with one block."""
         tokens, named = self.read(*_texts(result)[1:])
         self._cost.hint_tokens += tokens
         self.told |= named
+
+
+def _write_out(text: str) -> str:
+    """Write names that share a prefix one by one."""
+
+    def whole(found: re.Match[str]) -> str:
+        return _MEMBER.sub(lambda member: f", {found[1]}{member[1]}", found[2])
+
+    return _SHARED.sub(whole, text)
 
 
 async def do(
@@ -191,13 +214,14 @@ async def do(
             await agent.read_prompt()
     cost.list_tokens += size(*written(first))
     started_with = {tool["name"] for tool in first}
-    for name in task.calls:
+    for place, name in enumerate(task.calls):
         cost.calls += 1
         if name not in agent.listed:
             cost.hidden += 1
             if name in reader.known:
                 cost.hinted += name in reader.told
             else:
+                cost.at_first += not place
                 await _discover(agent, task, name, reader, cost)
         reader.think()
         arguments = sample(schemas[name])
@@ -225,10 +249,11 @@ def _run_hook(hook: Sequence[str], task: Task) -> str:
 async def _discover(agent: Agent, task: Task, wanted: str, reader: Reader, cost: Cost) -> None:
     reader.think()
     cost.discoveries += 1
-    answer = await agent.call("discover_tools", {"task": task.query})
-    tokens, named = reader.read(*_texts(answer))
-    cost.answer_tokens += tokens
-    cost.not_found += wanted not in named
+    by_name = wanted in reader.bare
+    cost.by_name += by_name
+    answer = await agent.call("discover_tools", {"names": [wanted]} if by_name else {"task": task.query})
+    cost.answer_tokens += reader.read(*_texts(answer))[0]
+    cost.not_found += wanted not in reader.bare
     # Whatever the answer lacks, the agent of a recorded task goes on with the right call.
     reader.known.add(wanted)
 
@@ -255,16 +280,20 @@ class Setup:
             "list_fill": fill, **more,
         }  # fmt: skip
         self.path = processes.write_config(folder, entries, **settings)
+        self.by_meaning = encoder != "none"
         self.names: dict[str, str] = {}
         self.schemas: dict[str, Any] = {}
 
     async def remember(self) -> None:
-        """Let a proxy learn of every tool, so that the first task finds a warm store without any usage."""
+        """Let a proxy learn of every tool, and embed it where an encoder ranks, so that the first task finds a warm
+        store without any usage."""
         wanted = sum(map(len, self.catalogs.values()))
         async with Agent.serve(self.command, self.path) as agent:
             await agent.begin()
             while len(self._known()) < wanted and agent.age_s < many_servers.READY_S:
                 await asyncio.sleep(0.5)
+            if self.by_meaning:
+                await everyday.wait_until_ready(agent, by_meaning=True)
         self.names = self._known()
         for server, tools in self.catalogs.items():
             for tool in tools:
@@ -320,7 +349,7 @@ async def run(
 ) -> list[Json]:
     """Do the tasks of one run and print its blocks; `every`: blocks between two epochs; `fill`: whether lists are
     filled before anything was called."""
-    with tempfile.TemporaryDirectory(prefix="bench-simulation-") as folder:
+    with tempfile.TemporaryDirectory(prefix="bench-simulation-", ignore_cleanup_errors=True) as folder:
         place = Setup(command, Path(folder), data, policy, encoder, fill)
         await place.remember()
         tasks = place.tasks(data, count)

@@ -79,12 +79,17 @@ async def ask_all(command: Sequence[str], config: Path, tasks: Sequence[Json], b
     async with StdioClient.serve(command, config) as client:
         await client.initialize()
         await client.ask("tools/list", {}, CALL_S)
-        async with asyncio.timeout(READY_S):
-            while not is_ready((await client.call("discover_tools", WARM_UP, CALL_S))["structuredContent"], by_meaning):
-                await asyncio.sleep(1.0)
+        await wait_until_ready(client, by_meaning)
         return [
             await client.call("discover_tools", {"task": each["task"], "structured": True}, CALL_S) for each in tasks
         ]
+
+
+async def wait_until_ready(client: StdioClient, by_meaning: bool) -> None:
+    """Ask until every server has listed its tools or failed to, and tools are embedded if they are to be."""
+    async with asyncio.timeout(READY_S):
+        while not is_ready((await client.call("discover_tools", WARM_UP, CALL_S))["structuredContent"], by_meaning):
+            await asyncio.sleep(1.0)
 
 
 def is_ready(answer: Json, by_meaning: bool) -> bool:

@@ -14,12 +14,13 @@ def test_the_figures_of_a_block_are_by_task() -> None:
     cost.end_task()
     cost.calls, cost.hidden, cost.discoveries, cost.hinted = 10, 4, 3, 1
     cost.list_tokens, cost.grown_tokens, cost.answer_tokens = 1000, 200, 300
-    cost.hook_tokens, cost.hint_tokens = 60, 40
+    cost.hook_tokens, cost.hint_tokens, cost.at_first, cost.by_name = 60, 40, 2, 1
     cost.read(600, 500)
     cost.end_task()
     assert block_of(cost, 2) == {
         "tasks": 2, "calls": 10, "hidden": 4, "hidden_share": 0.4, "hidden_per_task": 2.0,
-        "discoveries_per_task": 1.5, "not_found_share": 0.333, "hinted_per_task": 0.5,
+        "discoveries_per_task": 1.5, "at_first_per_task": 1.0, "by_name_per_task": 0.5, "not_found_share": 0.333,
+        "hinted_per_task": 0.5,
         "list_tokens": 500, "listed_tokens": 600, "answer_tokens": 150, "hook_tokens": 30, "hint_tokens": 20,
         "tokens_per_task": 800, "read_per_task": 1000, "each": [[1, 500, 900], [2, 1100, 1100]],
     }  # fmt: skip

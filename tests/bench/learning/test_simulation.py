@@ -37,14 +37,24 @@ def test_the_agent_counts_what_it_reads_at_every_turn_and_learns_the_names_in_it
     assert (reader.known, reader.told) == ({"a__x"}, {"a__x"})
     reader.known, reader.told = set(), set()
     reader.think()
-    told, named = reader.read("1. b__y: does a thing", "not-a-tool")
+    told, named = reader.read("1. b__y(path: string): does a thing\nfurther matches: c__z", "not-a-tool")
     assert (named, reader.known, cost.read_tokens) == ({"b__y"}, {"b__y"}, listed)
+    assert reader.bare == {"a__x", "b__y", "c__z"}
     own = {"type": "text", "text": "c__z came from the server"}
     reader.read_appended({"content": [own, {"type": "text", "text": "Likely next: c__z()"}]})
     reader.read_appended({"content": [own]})
     assert (reader.told, cost.hint_tokens) == ({"c__z"}, size("Likely next: c__z()"))
     reader.think()
     assert cost.read_tokens == 2 * listed + told + cost.hint_tokens
+
+
+def test_names_that_share_a_prefix_are_read_one_by_one() -> None:
+    names = ["files__read", "files__stat", "web__get", "lines"]
+    reader = Reader(Agent.__new__(Agent), names, Cost())
+    _, named = reader.read("also (a__{b, c} means a__b and a__c): files__{read(text: string, lines: integer), stat()}")
+    assert (named, reader.bare) == ({"files__read", "files__stat"}, {"files__read", "files__stat", "lines"})
+    _, named = reader.read('1. web__get: gets\n   {"properties":{"files__{":{}}}\nfurther matches: files__{read, stat}')
+    assert named == {"web__get"}
 
 
 @pytest.mark.slow
