@@ -131,20 +131,44 @@ class Names(Struct, frozen=True):
     """Of the tokens that are left for tools."""
 
 
+class NameCost(NamedTuple):
+    """The tokens of a name in a text that names many tools."""
+
+    group: str = ""
+    """What it shares with others, which is written once."""
+    shared: int = 0
+    """Tokens of that."""
+    own: int = 0
+    """Tokens of the rest; 0 for a tool that cannot be named."""
+
+
+def fill_names(order: Iterable[ToolId], cost: Callable[[ToolId], NameCost], left: int) -> list[ToolId]:
+    """Name tools in their order while `left` tokens last, as `fill_budget` does."""
+    named: list[ToolId] = []
+    begun: set[str] = set()
+    for tool in order:
+        group, shared, own = cost(tool)
+        whole = own + BETWEEN + (shared if group not in begun else 0)
+        if own and whole <= left:
+            named.append(tool)
+            begun.add(group)
+            left -= whole
+    return named
+
+
 def split_list(
-    order: Sequence[ToolId], left: int, share: float, tokens: Tokens, name_tokens: Tokens
+    order: Sequence[ToolId], left: int, share: float, tokens: Tokens, name_cost: Callable[[ToolId], NameCost]
 ) -> tuple[list[ToolId], list[ToolId]]:
     """Fill a list: return the tools that it defines, and those that it names with the tokens that are left.
 
-    `order`: the most needed tool first. A tool without a name of its own (0 tokens) is not named.
+    `order`: the most needed tool first.
     """
     defined = fill_budget(order, tokens, left - int(share * left))
     if not share:
         return defined, []
     left -= sum(map(tokens, defined))
     shown = set(defined)
-    rest = [tool for tool in order if tool not in shown and name_tokens(tool)]
-    return defined, fill_budget(rest, lambda tool: name_tokens(tool) + BETWEEN, left)
+    return defined, fill_names((tool for tool in order if tool not in shown), name_cost, left)
 
 
 def turn_costs(

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from foretool.retrieval.tokens import estimate
-from foretool.server.catalog.signatures import signature
+from foretool.server.catalog.signatures import name_calls, signature
 from foretool.server.trust.text import one_line
 from foretool.storage.records import Tool, ToolId
 
@@ -22,7 +22,7 @@ TOOLS: Final = 6
 """How many tools are described. The others are named with their arguments alone, which takes a third of the tokens."""
 MOST: Final = 24
 """How many tools are named in all."""
-MORE: Final = "- also:"
+MORE: Final = "- also"
 HEAD: Final = (
     "Tools behind foretool that may fit this request. Call a listed one by its name, any other with call_tool(name,"
     " arguments), or with call_tool_write where it says write. Quoted words are those of the servers."
@@ -59,29 +59,29 @@ def write_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hint:
         how, is_described = mark(tool), len(lines) <= TOOLS
         if how.is_listed and not is_described:
             continue
-        for line in describe_tool(tool, how) if is_described else _name_tool(tool, how):
-            cost = _count_tokens(line if is_described or more else f"{MORE} {line}")
-            if cost <= left:
-                (lines if is_described else more).append(line)
+        if is_described:
+            for line in describe_tool(tool, how):
+                if (cost := _count_tokens(line)) <= left:
+                    lines.append(line)
+                    named.append(tool.id)
+                    left -= cost
+                    break
+        elif call := signature(tool):
+            longer = [*more, f"{call}{how}"]
+            if _count_tokens(name_calls(MORE, longer)) <= left:
+                more = longer
                 named.append(tool.id)
-                left -= cost
-                break
         if len(named) == MOST:
             break
     if more:
-        lines.append(f"{MORE} {', '.join(more)}")
+        lines.append(name_calls(MORE, more))
+        left -= _count_tokens(lines[-1])
     return Hint("\n".join(lines), tuple(named), TOKENS - left) if named else Hint()
 
 
 def _count_tokens(line: str) -> int:
     # The estimate is made for definitions of tools, and too low for a text with no letter of English.
     return 1 + (estimate(line) if line.isascii() else max(estimate(line), len(line.encode()) // 2))
-
-
-def _name_tool(tool: Tool, mark: Mark) -> Iterable[str]:
-    """Yield what stands for a tool that is not described; nothing if its name is not plain."""
-    if call := signature(tool):
-        yield f"{call}{mark}"
 
 
 def describe_tool(tool: Tool, mark: Mark) -> Iterable[str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from foretool.server.catalog.names import CALL, CALL_WRITE, DISCOVER
+from foretool.server.catalog.signatures import name_calls
 from foretool.server.config.settings import Bridges
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import Raw
@@ -20,7 +21,7 @@ MOST: Final = 50
 SUMMARY_CHARS: Final = 200
 """Characters of server names in the description of `discover_tools`."""
 
-NAMED: Final = "Often needed:"
+NAMED: Final = "Often needed"
 
 _META = {versions.ALWAYS_LOAD: True}
 
@@ -91,7 +92,7 @@ def name_tools(definition: Raw, calls: Sequence[str]) -> Raw:
     """Return the definition of a bridge that names tools which it runs, each as a `signatures.signature`."""
     members = jsonrpc.fields(definition)
     text = jsonrpc.text(members["description"])
-    return jsonrpc.raw({**members, "description": f"{text} {NAMED} {', '.join(calls)}."})
+    return jsonrpc.raw({**members, "description": f"{text} {name_calls(NAMED, calls)}."})
 
 
 def _description(counts: Mapping[str, int], unlisted: int, *, is_whole: bool) -> str:

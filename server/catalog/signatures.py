@@ -8,11 +8,13 @@ types of JSON Schema are shown; whatever else stands there is left out and marke
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from foretool.retrieval.list_rules import NameCost
 from foretool.retrieval.tokens import estimate
+from foretool.server.catalog.names import SEPARATOR
 from foretool.server.protocol import jsonrpc
 from foretool.storage.records import Tool
 
@@ -21,6 +23,8 @@ MOST_ARGUMENTS: Final = 8
 MOST_NAME: Final = 40
 """Characters of an argument's name."""
 CUT: Final = "…"
+MEANING: Final = "a__{b, c} means a__b and a__c"
+"""Stands before names that share a prefix."""
 _TYPES: Final = frozenset({"string", "integer", "number", "boolean", "object", "array", "null"})
 
 _plain = re.compile(rf"[A-Za-z_$@][\w$.-]{{0,{MOST_NAME - 1}}}", re.ASCII)
@@ -32,10 +36,33 @@ def signature(tool: Tool) -> str:
     return f"{tool.id}({_arguments(tool.definition)})" if _name.fullmatch(tool.id) else ""
 
 
-def signature_tokens(tool: Tool) -> int:
-    """Return the tokens of a signature, estimated; 0 for a tool that has none."""
-    written = signature(tool)
-    return estimate(written) if written else 0
+def name_cost(tool: Tool) -> NameCost:
+    """Return the estimated tokens of a signature among others; nothing for a tool that has none."""
+    if not (written := signature(tool)):
+        return NameCost()
+    prefix, rest = _cut(written)
+    return NameCost(prefix, estimate(f"{prefix}{{}}") if prefix else 0, estimate(rest))
+
+
+def name_calls(head: str, calls: Sequence[str]) -> str:
+    """Return a line that names calls, or tools by name alone, behind a head. Those with the same prefix share it where
+    that makes the line shorter: `Often needed (a__{b, c} means a__b and a__c): files__{read(path: string), stat()}`."""
+    by_prefix: dict[str, list[str]] = {}
+    for prefix, rest in map(_cut, calls):
+        by_prefix.setdefault(prefix, []).append(rest)
+    parts = [
+        f"{prefix}{{{', '.join(rests)}}}" if prefix and len(rests) > 1 else ", ".join(prefix + rest for rest in rests)
+        for prefix, rests in by_prefix.items()
+    ]
+    plain, grouped = f"{head}: {', '.join(calls)}", f"{head} ({MEANING}): {', '.join(parts)}"
+    return min(plain, grouped, key=estimate)
+
+
+def _cut(call: str) -> tuple[str, str]:
+    """Return a call in two: the prefix of its server with the mark that ends it, "" without one, and the rest."""
+    name = call.partition("(")[0]
+    head, mark, rest = name.partition(SEPARATOR)
+    return (head + mark, call[len(head + mark) :]) if head and rest else ("", call)
 
 
 def required_arguments(tool: Tool) -> set[str]:

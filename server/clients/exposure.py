@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.retrieval.list_rules import BASE_SHARE, BETWEEN, HALF_LIFE_S, Prior, order_tools, split_list
+from foretool.retrieval.list_rules import BASE_SHARE, HALF_LIFE_S, Prior, order_tools, split_list
 from foretool.retrieval.tokens import estimate, fill_budget
 from foretool.server.catalog import own_tools
 from foretool.server.catalog.catalog import Catalog
@@ -316,7 +316,7 @@ class Exposures:
         arrays = dict.fromkeys(ERAS, stored.listing)
         for era in ERAS if wide else ():
             arrays[era] = self._write(profile, policy, stored.tools, stored.named, era)
-        own += sum(self._named.tokens(tool) + BETWEEN for tool in stored.named)
+        own += self._named.tokens(stored.named)
         return View(
             policy, stored.epoch, stored.tools, frozenset(stored.tools), arrays["modern"],
             tokens + own, profile.list_tokens, stored.created_at, order, self._unlisted(),
@@ -351,7 +351,7 @@ class Exposures:
             pinned, left = fixed()
             ranked = self._rank_use(profile, usages, listed, pinned)
             share = self._learned.named_share() if policy == "frozen" else 0.0
-            chosen = frozenset(split_list(ranked, left, share, self._catalog.tokens, self._named.tokens)[0])
+            chosen = frozenset(split_list(ranked, left, share, self._catalog.tokens, self._named.cost)[0])
             used, read_at = frozenset(each.tool for each in usages), self._recorder.now()
             return tool in chosen
 
@@ -484,7 +484,7 @@ class Exposures:
             return whole, []
         share = self._learned.named_share() if policy == "frozen" else 0.0
         left = self._left(profile, policy)
-        defined, named = split_list(ranked, left, share, self._catalog.tokens, self._named.tokens)
+        defined, named = split_list(ranked, left, share, self._catalog.tokens, self._named.cost)
         return [*self._pinned(profile), *defined], named
 
     def _write(

@@ -70,7 +70,8 @@ class Conversation:
         self.hinted: set[ToolId] = set()
         """Hidden tools that a hint has named with what their calls need; a call of one is not a miss."""
         self.told: set[ToolId] = set()
-        """Hidden tools that an answer or a hint has named in the present task; no hint repeats them."""
+        """Hidden tools that an answer or a hint has named in the present task with what their calls need; no hint
+        repeats them."""
         self.missed: set[tuple[int, ToolId]] = set()
         """Hidden tools that are on record as missed, with the exposure that lacked them."""
         self.found: dict[ToolId, _Found] = {}
@@ -239,19 +240,20 @@ class Session:
 
     def discovered(
         self, discovery: Discovery, id: int, of: int, chat: Conversation | None = None, starting: Sequence[str] = (),
-        matching: int = 0, left_out: bool = False,
+        matching: int = 0, left_out: bool = False, told: Iterable[ToolId] = (),
     ) -> list[Miss]:  # fmt: skip
         """Take in an answer of `discover_tools`, recorded as `id`, over `of` tools. It is a miss when it found none.
 
         `starting`: servers whose tools were not known yet; `matching`: how many tools the search found before the gate;
-        `left_out`: a rule or the profile leaves out every tool that it found.
+        `left_out`: a rule or the profile leaves out every tool that it found; `told`: the matches whose arguments the
+        answer shows, which no hint has to name.
         """
         chat = chat or self._whole
         chat.task = discovery.task or chat.task
         for match in discovery.matches:
             if match.tool not in chat.hinted & chat.told:  # else a hint came first
                 chat.found[match.tool] = _Found(id, match.rank, of, discovery.task, discovery.tokens, match.parts)
-        chat.told.update(match.tool for match in discovery.matches)
+        chat.told.update(told)
         if discovery.matches:
             return []
         name = discovery.names[0] if discovery.names else ""

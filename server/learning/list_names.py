@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from foretool.retrieval.evaluation import paired_difference
-from foretool.retrieval.list_rules import NAME_SHARES, Names, split_list, turn_costs
+from foretool.retrieval.list_rules import NAME_SHARES, NameCost, Names, split_list, turn_costs
 from foretool.server.catalog import models
 from foretool.server.learning.list_fill import ListSize
 from foretool.server.learning.list_prior import Calls, ListPrior
@@ -35,7 +35,7 @@ class ListNames:
     timeline: Timeline
     prior: ListPrior
     size: ListSize
-    name_tokens: Callable[[ToolId], int]
+    name_cost: Callable[[ToolId], NameCost]
     results: Results
 
     def learn(self, say: Say) -> MethodResult:
@@ -83,5 +83,5 @@ class ListNames:
 
     def _costs(self, share: float, earlier: Calls, later: Sequence[tuple[ToolId, ...]]) -> list[float]:
         order = self.prior.order(earlier)
-        listed = split_list(order, self.size.budget, share, self.size.tokens, self.name_tokens)
+        listed = split_list(order, self.size.budget, share, self.size.tokens, self.name_cost)
         return turn_costs(*listed, later)

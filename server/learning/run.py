@@ -21,10 +21,11 @@ import msgspec
 from msgspec import Struct
 
 from foretool.retrieval import methods as register
+from foretool.retrieval.list_rules import NameCost
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import models, own_tools
 from foretool.server.catalog.first_tools import FirstTools
-from foretool.server.catalog.signatures import signature_tokens
+from foretool.server.catalog.signatures import name_cost
 from foretool.server.config.loader import Config
 from foretool.server.learning.checkpoints import Checkpoints, describe_done
 from foretool.server.learning.encoded_texts import EncodedTexts
@@ -181,7 +182,7 @@ class Learner:
         )
         first = FirstTools(catalog).order(lambda tool: tool.id in self._upstream_of, self._size.whole)
         self._prior = ListPrior(self.timeline, self._size, self._results, first)
-        self._names = ListNames(self.timeline, self._prior, self._size, self._name_tokens, self._results)
+        self._names = ListNames(self.timeline, self._prior, self._size, self._name_cost, self._results)
 
     def results(self, methods: Sequence[str] = ()) -> Iterator[MethodResult]:
         """Yield what comes of lists, of each method, of the weights, and of how lists grow; of `methods` alone if
@@ -228,9 +229,9 @@ class Learner:
             self._promotion.remember(artifact.kind, self.checkpoints.trials(artifact) or ())
         return describe_done(artifact)
 
-    def _name_tokens(self, tool: ToolId) -> int:
+    def _name_cost(self, tool: ToolId) -> NameCost:
         found = self._catalog.get(tool)
-        return signature_tokens(found) if found is not None else 0
+        return name_cost(found) if found is not None else NameCost()
 
     @cached_property
     def _known(self) -> KnownModels:

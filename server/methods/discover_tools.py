@@ -116,7 +116,10 @@ class DiscoverTools:
         kept = replace(kept, id=self._recorder.discovery(kept))
         starting = self._upstreams.absent(client.profile).starting
         left_out = not ranking.ranked and ranking.total > 0
-        for miss in session.discovered(kept, kept.id, len(self._catalog), chat, starting, ranking.total, left_out):
+        misses = session.discovered(
+            kept, kept.id, len(self._catalog), chat, starting, ranking.total, left_out, answer.callable
+        )
+        for miss in misses:
             self._recorder.miss(miss)
         return kept, answer
 

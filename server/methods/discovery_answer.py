@@ -17,7 +17,7 @@ from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.names import CALL, CALL_WRITE
 from foretool.server.catalog.search import Search
-from foretool.server.catalog.signatures import signature
+from foretool.server.catalog.signatures import name_calls, signature
 from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.answer_shape import Shape, shape
 from foretool.server.methods.discovery_arguments import MATCHES, Arguments
@@ -56,6 +56,8 @@ class Answer(Struct, frozen=True):
     structured: dict[str, Any]
     matches: tuple[Match, ...]
     tokens: int
+    callable: tuple[ToolId, ...] = ()
+    """The matches that the text shows with what a call of them needs."""
 
 
 def with_handle(answer: Answer, handle: str) -> Answer:
@@ -127,7 +129,8 @@ def answer(
     text = _text(structured, lined, fragments)
     told = [*known, *(each for tool, _ in known for each in folded.get(tool.id, ()))]
     matches = tuple(Match(each.tool, rank, each.score, each.parts) for rank, (_, each) in enumerate(told, 1))
-    return Answer(level, text, structured, matches, estimate(text))
+    shown = tuple(card["name"] for card in cards[:lined] if "call" in card or "inputSchema" in card)
+    return Answer(level, text, structured, matches, estimate(text), shown)
 
 
 class AnswerWriter:
@@ -296,7 +299,7 @@ def _further(cards: Sequence[Mapping[str, Any]]) -> list[str]:
     found: dict[str, list[str]] = {}
     for card in cards:
         found.setdefault("; ".join(_marks(card)), []).append(card["name"])
-    return [f"further matches{marks and f' [{marks}]'}: {', '.join(names)}" for marks, names in found.items()]
+    return [name_calls(f"further matches{marks and f' [{marks}]'}", names) for marks, names in found.items()]
 
 
 def _same(cards: Sequence[Mapping[str, Any]]) -> list[str]:

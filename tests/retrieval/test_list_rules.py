@@ -14,9 +14,11 @@ from foretool.retrieval.list_rules import (
     NAMED_CALL,
     Fixed,
     Growth,
+    NameCost,
     Prediction,
     Prior,
     coverage,
+    fill_names,
     growth_features,
     loads,
     make_prior,
@@ -141,13 +143,22 @@ def test_a_list_is_split_between_definitions_and_names() -> None:
     order = [ToolId(each) for each in "abcd"]
     sizes = {"a": 50, "b": 40, "c": 60, "d": 10}
 
-    def names(tool: ToolId) -> int:
-        return 0 if tool == "c" else 8
+    def names(tool: ToolId) -> NameCost:
+        return NameCost() if tool == "c" else NameCost("", 0, 8)
 
     assert split_list(order, 100, 0.0, sizes.__getitem__, names) == (["a", "b", "d"], [])
     # Half is for definitions; what they leave goes to names of 8 + 2 tokens, and `c` has none.
     assert split_list(order, 100, 0.5, sizes.__getitem__, names) == (["a"], ["b", "d"])
     assert split_list(order, 15, 1.0, sizes.__getitem__, names) == ([], ["a"])
+
+
+def test_names_of_one_group_pay_for_what_they_share_once() -> None:
+    costs = {"a": NameCost("x", 5, 3), "b": NameCost("y", 5, 3), "c": NameCost("x", 5, 3), "d": NameCost("x", 5, 9)}
+    order = [ToolId(each) for each in costs]
+    # 10 tokens for the first, 5 for another one of its group; 2 of each stand between names.
+    assert fill_names(order, costs.__getitem__, 15) == ["a", "c"]
+    assert fill_names(order, costs.__getitem__, 25) == ["a", "b", "c"]
+    assert fill_names(order, costs.__getitem__, 36) == ["a", "b", "c", "d"]
 
 
 def test_a_discovery_costs_a_turn_and_a_named_call_a_part_of_one() -> None:

@@ -48,7 +48,7 @@ def test_the_text_describes_six_tools_and_names_as_many_more_as_300_tokens_hold(
     hint = write_hint(short, lambda each: HIDDEN)
     *described, more = hint.text.splitlines()[1:]
     assert described == [f'- sky__t{n}(): "Does it."' for n in range(TOOLS)]
-    assert more.startswith("- also: sky__t6(), sky__t7(), ")
+    assert more.startswith("- also (a__{b, c} means a__b and a__c): sky__{t6(), t7(), ")
     assert len(hint.tools) == more.count("()") + TOOLS > 2 * TOOLS and hint.tokens <= TOKENS
     tiny = [tool(f"t{n}") for n in range(60)]
     assert len(write_hint(tiny, lambda each: Mark(False, False)).tools) <= MOST

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from foretool.server.catalog.signatures import signature, signature_tokens
+from foretool.retrieval.list_rules import NameCost
+from foretool.retrieval.tokens import estimate
+from foretool.server.catalog.signatures import name_calls, name_cost, signature
 from foretool.storage.records import Tool, ToolId
 
 
@@ -49,4 +51,23 @@ def test_a_schema_that_is_none_needs_nothing() -> None:
         assert signature(known(odd)) in ("s__x()", "s__x(…)")
     assert signature(Tool(ToolId("s__x"), "s", "x", b"{}", "")) == "s__x()"
     assert signature(known({}, "a b")) == ""
-    assert signature_tokens(known({})) > 0
+    assert name_cost(Tool(ToolId("a b"), "s", "a b", b"{}", "")) == NameCost()
+
+
+def test_calls_share_the_prefix_of_their_server_where_that_is_shorter() -> None:
+    long = [
+        f"company-issue-tracker__{verb}_issue(number: integer)" for verb in ("open", "close", "move", "label", "pin")
+    ]
+    assert name_calls("Likely", [long[0], "read()", *long[1:]]) == (
+        "Likely (a__{b, c} means a__b and a__c): company-issue-tracker__{open_issue(number: integer),"
+        " close_issue(number: integer), move_issue(number: integer), label_issue(number: integer),"
+        " pin_issue(number: integer)}, read()"
+    )
+    for few in ([long[0]], ["s__a()", "s__b()"], ["read()", "stat()"], ["__x()", "x__()"]):
+        assert name_calls("Likely", few) == f"Likely: {', '.join(few)}"
+
+
+def test_a_name_costs_its_prefix_once() -> None:
+    group, shared, own = name_cost(known({}))
+    assert (group, shared > 0, own > 0) == ("s__", True, True)
+    assert name_cost(Tool(ToolId("read"), "s", "read", b"{}", "")) == NameCost("", 0, estimate("read()"))

@@ -35,4 +35,6 @@ def test_each_bridge_names_what_it_runs_and_a_denied_tool_stands_in_none() -> No
     assert told["call_tool"].endswith("Often needed: files__read().")
     assert told["call_tool_write"].endswith("Often needed: files__write().")
     assert bytes(definitions[ToolId("discover_tools")]) == before[ToolId("discover_tools")]
-    assert named.tokens(READ) > 0 and named.tokens(ToolId("files__gone")) == 0
+    one, gone = named.tokens([READ]), ToolId("files__gone")
+    assert one > 0 == named.tokens([gone]) == named.cost(gone).own
+    assert named.tokens([READ, WRITE, gone]) < one + named.tokens([WRITE])

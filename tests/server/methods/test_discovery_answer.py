@@ -134,6 +134,7 @@ def test_matches_behind_the_eighth_are_named_and_say_how_they_are_called() -> No
     assert len(names) == 12 and all(name in answer.text for name in names)
     described = [line for line in answer.text.splitlines() if ": Plots a chart" in line]
     assert len(described) == 8
+    assert list(answer.callable) == names[:8]
     further = [line for line in answer.text.splitlines() if line.startswith("further matches")]
     assert {name for line in further for name in line.split(": ", 1)[1].split(", ")} == set(names[8:])
     assert "discover_tools(names=[...]) shows what the further matches take." in answer.text

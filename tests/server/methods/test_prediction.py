@@ -147,6 +147,27 @@ async def test_a_task_is_told_once_of_a_tool_and_a_hint_after_a_discovery_change
 
 
 @requirement("learn:hint")
+async def test_a_hint_has_the_arguments_of_a_tool_that_an_answer_named_without_them() -> None:
+    need = {"path": {"type": "string"}}
+    charts = [tool(f"plot_{letter}", f"Plots {letter} as a chart of bars.", need) for letter in "abcdefghijklmnop"]
+    for each in charts:
+        each["inputSchema"]["required"] = ["path"]
+    async with proxy_over(FakeUpstream("charts", tools=charts), policy="frozen") as stage:
+        await stage.client.initialize()
+        asked = {"name": "discover_tools", "arguments": {"task": "plot a chart of bars"}}
+        found = (await stage.client.ask("tools/call", asked))["content"][0]["text"]
+        (further,) = [line for line in found.splitlines() if line.startswith("further matches")]
+        names = [f"charts__{each['name']}" for each in charts]
+        bare = next(name for name in names if name in further)
+        first, second = [name for name in names if name not in further and name in found][:2]
+        counts = {START: {first: 1}, first: {bare: 5, second: 4, "END": 1}}
+        stage.app.search.install_models(LearnedModels({"dtdr": Counted(counts)}))
+        called = {"name": first, "arguments": {"path": "x"}}
+        hint = (await stage.client.call_tool("call_tool_write", called))["content"][-1]["text"]
+        assert hint == f"Likely next; needs no search. call_tool_write: {bare}(path: string) 50%", found
+
+
+@requirement("learn:hint")
 async def test_a_listed_tool_answers_verbatim_and_carries_the_hint_in_meta_alone() -> None:
     upstream = files()
     done = {"content": [{"type": "text", "text": "done"}]}
