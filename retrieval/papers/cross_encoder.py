@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretool.retrieval.encoders.base import EncoderError
-from foretool.retrieval.encoders.onnx import in_batches, open_session, tokenizer_of
+from foretool.retrieval.encoders.onnx import VOCABULARY, in_batches, open_session, read_tokenizer
 from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, missing_libraries, verify
 
 Floats = NDArray[np.float32]
@@ -42,7 +42,11 @@ class CrossEncoder:
             raise EncoderError(f"cross_encoder: package {WEIGHTS.package} is not installed; {INSTALL}")
         self._session = open_session(verify(path, WEIGHTS))
         self._inputs = {each.name for each in self._session.get_inputs()}
-        self._tokenizer = tokenizer_of(Path(path).parent)
+        self._tokenizer = read_tokenizer(Path(path).parent)
+        if self._tokenizer is None:
+            from tokenizers import BertWordPieceTokenizer
+
+            self._tokenizer = BertWordPieceTokenizer(str(VOCABULARY), lowercase=True)
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return how well each text answers the query; (texts,)."""

@@ -190,7 +190,7 @@ class ThinEncoder:
         self.model, self._names = open_model(weights, folder)
         self.dimension: int = self.model.get_embedding_dimension()
         self.thin = make_thin(self.model, rank, seed)
-        self._tokenizer: Any = tokenizer_of(Path(weights.file).parent if not weights.package else None)
+        self._tokens_of = tokenizer_of(Path(weights.file).parent if not weights.package else None)
         self._half = half and has_bfloat16()
 
     @property
@@ -200,7 +200,7 @@ class ThinEncoder:
 
     def tokens(self, texts: Sequence[str], limit: int) -> list[list[int]]:
         """Return the tokens of each text, at most `limit` of them."""
-        return [cut(self._tokenizer.encode(text[: limit * 12]).ids, limit) for text in texts]
+        return [cut(self._tokens_of(text[: limit * 12]), limit) for text in texts]
 
     def vectors(self, tokens: Sequence[Sequence[int]]) -> Any:
         """Return vectors of length 1, (texts, dimension), as a tensor that carries gradients."""

@@ -12,13 +12,16 @@ import asyncio
 import contextlib
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from itertools import islice
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from foretool.server.config.settings import Settings
 from foretool.server.system.leads import Lead
+from foretool.server.system.libraries import load_libraries
 from foretool.server.system.processes import WORKER_FOLDER, worker_environment
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.stores import StorageError, Store
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
 SAVED_AT_ONCE: Final = 128
 """Vectors of one transaction; a killed worker loses at most as many."""
 
+ATTACHED_AT_ONCE: Final = 1_000
+"""Vectors that are taken into the index in one step of the loop, a millisecond or two."""
+SLICE_S: Final = 0.002
+"""How long texts are read before other work gets its turn."""
 SOON: Final = 100
 """So many tools are embedded within the time that a first search waits; on the first day it may wait for more in
 vain."""
@@ -55,6 +62,10 @@ class Embedder(BackgroundWork):
         self._store = store
         self._search = search
         self._ensemble: DenseEnsemble | None = None
+        self._opening: asyncio.Future[None] | None = None
+        """What searches wait for."""
+        self._is_long = False
+        """Whether more tools are being embedded than a search may wait for."""
         self._begin(settings)
         search.open_encoders_with(self.open_now)
 
@@ -89,42 +100,46 @@ class Embedder(BackgroundWork):
             if self._done != self._search.update_corpus().version or is_awaited:
                 self.begin(self._work())
 
-    def open_now(self) -> asyncio.Task[None] | None:
-        """Embed what is missing and install the encoders, for a search that wants them; returns the task that does so,
-        None if no encoder can take part or many tools are still to be embedded, which takes longer than a search may
-        wait.
-        """
+    def open_now(self) -> asyncio.Future[None] | None:
+        """Embed what is missing and install the encoders, for a search that wants them. Returns what ends once they
+        are installed or will not be soon: no encoder can take part, or many tools are still to be embedded, which takes
+        longer than a search may wait. None says so at once."""
         if self._settings.encoder == "none" or self.problem or self._ensemble is not None or not len(self._catalog):
             return None
         self._search.is_wanted = True
         if not self.is_working:
+            self._is_long = False
             self.begin(self._work())
-        return self._task if self._is_ready_soon() else None
+        if self._is_long:
+            return None
+        if self._opening is None:
+            self._opening = asyncio.get_running_loop().create_future()
+        return self._opening
 
-    def _is_ready_soon(self) -> bool:
-        """Tell whether the store lacks the vectors of a few tools at most."""
-        from foretool.retrieval.encoders import EncoderError
-
-        try:
-            weights = self._weights = self._weights or find_weights(self._settings)
-            digests = {digest for digest in self._search.update_corpus().digests if digest}
-            missing = sum(len(digests - self._store.vectors.known(each.key)) for each in weights)
-            return bool(weights) and missing <= SOON
-        except (EncoderError, OSError, StorageError):
-            return False
+    def _end_wait(self) -> None:
+        """Let searches go on that wait for the encoders."""
+        opening, self._opening = self._opening, None
+        if opening is not None and not opening.done():
+            opening.set_result(None)
 
     async def _work(self) -> None:
         from foretool.retrieval.encoders import EncoderError
 
         settings = self._settings
         try:
-            weights = self._weights = self._weights or find_weights(settings)
+            weights = self._weights = self._weights or await asyncio.to_thread(find_weights, settings)
             if not weights:
                 self.problem = "no encoder is installed"
                 return
-            version = self._search.update_corpus().version
-            for each in weights:
-                await self._embed(each, settings)
+            corpus = self._search.update_corpus()
+            version, digests = corpus.version, {digest for digest in corpus.digests if digest}
+            missing = [await asyncio.to_thread(self._store.vectors.missing, each.key, digests) for each in weights]
+            self._is_long = sum(map(len, missing)) > SOON
+            if self._is_long:
+                self._end_wait()
+            for each, theirs in zip(weights, missing, strict=True):
+                if theirs:
+                    await self._embed(each, theirs, settings)
             if self._search.is_wanted and settings is self._settings:
                 await self._install(weights, settings)
             if settings is self._settings:
@@ -132,20 +147,18 @@ class Embedder(BackgroundWork):
         except (EncoderError, OSError, StorageError) as error:
             self.problem = str(error)
             log.warning("%s; words alone rank", error)
+        finally:
+            self._is_long = False
+            self._end_wait()
 
-    async def _embed(self, weights: Weights, settings: Settings) -> None:
+    async def _embed(self, weights: Weights, missing: set[bytes], settings: Settings) -> None:
         """Compute and keep the missing vectors; one proxy of a store at a time."""
-        vectors = self._store.vectors
-        digests = {digest for digest in self._search.update_corpus().digests if digest}
-        missing = digests - vectors.known(weights.key)
-        if not missing:
-            return
         with Lead(self._store.path, EMBEDDING) as lead:
             while not _may_lead(lead):
                 await asyncio.sleep(WAIT_S)
             # Another proxy has kept meanwhile what it had to embed.
-            if missing := missing - vectors.known(weights.key):
-                log.info("embedding %d of %d tools with %s", len(missing), len(digests), weights.name)
+            if missing := await asyncio.to_thread(self._store.vectors.missing, weights.key, missing):
+                log.info("embedding %d of %d tools with %s", len(missing), len(self._catalog), weights.name)
                 await self._compute(weights, missing, settings)
 
     async def _compute(self, weights: Weights, missing: set[bytes], settings: Settings) -> None:
@@ -166,23 +179,36 @@ class Embedder(BackgroundWork):
         from foretool.retrieval.document import document, embedded_text
 
         found: dict[bytes, str] = {}
+        until = time.perf_counter() + SLICE_S
         for upstream in self._catalog.upstreams():
             about = self._catalog.server_text(upstream)
-            texts = (embedded_text(document(tool, about)) for tool in self._catalog.of(upstream))
-            found |= {key: text for text in texts if (key := digest(text)) in digests}
-            await asyncio.sleep(0)  # a server of hundreds of tools takes milliseconds
+            for tool in self._catalog.of(upstream):
+                text = embedded_text(document(tool, about))
+                if (key := digest(text)) in digests:
+                    found[key] = text
+                if time.perf_counter() >= until:
+                    await asyncio.sleep(0)
+                    until = time.perf_counter() + SLICE_S
         return dict(sorted(found.items(), key=lambda item: len(item[1])))
 
     async def _install(self, weights: Sequence[Weights], settings: Settings) -> None:
-        from foretool.retrieval.rankers.dense import DenseEnsemble
-
         ensemble = self._ensemble
         if ensemble is None:
-            ensemble = DenseEnsemble(await asyncio.to_thread(open_encoders, weights, self._store, settings.encoder_key))
+            ensemble = await asyncio.to_thread(open_ensemble, weights, self._store, settings.encoder_key)
             log.info("ranking by meaning: %s", "; ".join(each.described for each in weights))
+        await self._attach(ensemble, weights)
         if settings is self._settings:
             self._ensemble = ensemble
-            _serve(ensemble, weights, self._search, self._store)
+            _serve(ensemble, self._search)
+
+    async def _attach(self, ensemble: DenseEnsemble, weights: Sequence[Weights]) -> None:
+        """Give the ensemble the vectors that the store keeps of the indexed tools, some in each turn of the loop."""
+        digests = [digest for digest in self._search.update_corpus().digests if digest]
+        await asyncio.to_thread(_import_index, len(digests))
+        for head, each in zip(ensemble.heads, weights, strict=True):
+            missing = iter(head.missing(digests))
+            while part := list(islice(missing, ATTACHED_AT_ONCE)):
+                head.add(await asyncio.to_thread(self._store.vectors.load, each.key, part))
 
 
 def _may_lead(lead: Lead) -> bool:
@@ -257,14 +283,39 @@ def open_encoders(weights: Sequence[Weights], store: Store, key: str) -> list[En
     return [Ahead(encoder) if each.is_slow else encoder for each, encoder in opened]
 
 
-def _serve(ensemble: DenseEnsemble, weights: Sequence[Weights], search: Search, store: Store) -> None:
-    """Load the vectors that the store keeps of the indexed tools, and have the search rank with the ensemble."""
+def open_ensemble(weights: Sequence[Weights], store: Store, key: str) -> DenseEnsemble:
+    """Open encoders and import all that ranks with them; from any thread. Raises `EncoderError`."""
+    load_libraries()
+    from foretool.retrieval import score_sum
+    from foretool.retrieval.rankers.dense import DenseEnsemble
+
+    assert score_sum  # the first ranking needs it, and would import it on the loop
+    return DenseEnsemble(open_encoders(weights, store, key))
+
+
+def _import_index(size: int) -> None:
+    """Import what holds so many vectors; from any thread."""
+    from foretool.retrieval.rankers.vector_index import MANY
+
+    if size >= MANY:
+        import faiss
+
+        assert faiss
+
+
+def _load_vectors(ensemble: DenseEnsemble, weights: Sequence[Weights], search: Search, store: Store) -> None:
+    """Give the ensemble the vectors that the store keeps of the indexed tools, and rank with it."""
+    digests = {digest for digest in search.update_corpus().digests if digest}
+    for head, each in zip(ensemble.heads, weights, strict=True):
+        head.add(store.vectors.load(each.key, head.missing(digests)))
+    _serve(ensemble, search)
+
+
+def _serve(ensemble: DenseEnsemble, search: Search) -> None:
+    """Have the search rank with the ensemble."""
     from foretool.retrieval.encoders.slow import Ahead
 
     corpus = search.update_corpus()
-    for head, each in zip(ensemble.heads, weights, strict=True):
-        if missing := head.missing({digest for digest in corpus.digests if digest}):
-            head.add(store.vectors.load(each.key, missing))
     ensemble.align(corpus.digests, corpus.version, corpus.servers)
     search.install_encoders(ensemble, [head.encoder for head in ensemble.heads if isinstance(head.encoder, Ahead)])
 
@@ -280,7 +331,7 @@ def serve_encoders(
 
     corpus = search.update_corpus(inf)
     ensemble = DenseEnsemble(encoders)
-    _serve(ensemble, weights, search, store)
+    _load_vectors(ensemble, weights, search, store)
     wanted = {each for each in corpus.digests if each}
     texts: dict[bytes, str] = {}
     for head in ensemble.heads:
@@ -307,4 +358,4 @@ def install_encoders(settings: Settings, search: Search, store: Store) -> None:
 
             search.update_corpus(inf)
             ensemble = DenseEnsemble(open_encoders(weights, store, settings.encoder_key))
-            _serve(ensemble, weights, search, store)
+            _load_vectors(ensemble, weights, search, store)

@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 
 SLICE_S: Final = 0.002
 """How long the index is worked on before other work gets its turn."""
+AT_ONCE: Final = 20
+"""A search indexes up to so many missing tools before it returns, 3 ms; more of them in slices."""
 FEW: Final = 500
-"""A search indexes up to so many missing tools at once; that takes some 70 ms."""
+"""A ranking that nobody can wait for indexes up to so many missing tools at once; that takes some 70 ms."""
 MANY: Final = 5000
 """A new list indexes up to so many missing tools at once, 0.7 s; with more, it ranks those that are there."""
 INDEX_S: Final = 5.0
@@ -143,7 +145,7 @@ class Search(BackgroundWork):
         self.is_wanted = False
         """Whether somebody searches in words here, or will: an encoder is worth its memory from then on."""
         self._is_opening = False
-        self._open_encoders: Callable[[], asyncio.Task[None] | None] = lambda: None
+        self._open_encoders: Callable[[], asyncio.Future[None] | None] = lambda: None
 
     @property
     def version(self) -> tuple[int, int]:
@@ -186,8 +188,8 @@ class Search(BackgroundWork):
         """The encoders that rank; None while words alone do."""
         return self._encoders
 
-    def open_encoders_with(self, open_encoders: Callable[[], asyncio.Task[None] | None]) -> None:
-        """Call this before the first search in words; that search waits at most `OPEN_S` for the task it returns."""
+    def open_encoders_with(self, open_encoders: Callable[[], asyncio.Future[None] | None]) -> None:
+        """Call this before the first search in words; that search waits at most `OPEN_S` for what it returns."""
         self._open_encoders = open_encoders
 
     def want_encoders(self) -> None:
@@ -226,22 +228,24 @@ class Search(BackgroundWork):
         """Rank as `rank` does and call `go`: now, or in a later turn of the loop, once the index is complete, encoders
         are opened and the slow ones have answered. `guard` runs both steps, so that an error reaches the request that
         searched."""
-        patience_s = INDEX_S if self.count_unindexed() > FEW else 0.0
-        opening = self._open_encoders() if query.lines and not self.is_wanted else None
+        is_behind = self.count_unindexed() > AT_ONCE
+        is_first = bool(query.lines) and not self.is_wanted
+        # The encoders open over tools that are indexed.
+        opening = self._open_encoders() if is_first and not is_behind else None
 
         def rank_now() -> None:
             guard(lambda: go(self.rank(query, finds, limit)))
 
         async def rank_later() -> None:
-            if patience_s:
-                await self.index(patience_s)
-            if opening is not None:
-                await asyncio.wait({opening}, timeout=OPEN_S)
-            if self._slow:
+            if is_behind:
+                await self.index(INDEX_S)
+            if (opened := self._open_encoders() if is_first and is_behind else opening) is not None:
+                await asyncio.wait({opened}, timeout=OPEN_S)
+            if self._slow and query.lines:
                 await asyncio.to_thread(self._ask_slow, query)
             rank_now()
 
-        if query.lines and (patience_s or self._slow or opening is not None):
+        if is_behind or opening is not None or (self._slow and query.lines):
             task = asyncio.get_running_loop().create_task(rank_later())
             self._tasks.add(task)  # the loop itself forgets tasks
             task.add_done_callback(self._tasks.discard)
@@ -290,5 +294,14 @@ class Search(BackgroundWork):
         return self._index.is_complete
 
     async def _index_slices(self) -> None:
+        await asyncio.to_thread(_import_ranking)
         while not self._index.advance(SLICE_S):
             await asyncio.sleep(0)
+
+
+def _import_ranking() -> None:
+    """Import what the first search needs, which takes 20 ms; in a thread, so that the loop goes on."""
+    from foretool.retrieval import confidence, pipeline
+
+    assert confidence
+    assert pipeline

@@ -52,7 +52,8 @@ class Retention(BackgroundWork):
             while await asyncio.to_thread(self._store.retention.scrub, PART):
                 pass  # part by part, so that a proxy that ends does not wait for all of them
             # Vectors that are still used count as new once half of their time is over.
-            self._store.retention.touch_vectors(self._used_vectors(), now, (now + before) / 2)
+            used = tuple(self._used_vectors())
+            await asyncio.to_thread(self._store.retention.touch_vectors, used, now, (now + before) / 2)
             deleted = 0
             while part := await asyncio.to_thread(self._store.retention.prune, before, PART):
                 deleted += part

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from itertools import islice
 from typing import Final
 
 from foretool.storage.records import PERIOD_S
@@ -102,10 +103,14 @@ class Retention(Subject):
         return True
 
     def touch_vectors(self, digests: Collection[bytes], now: float, before: float) -> None:
-        self._database.write_all(
-            "UPDATE vectors SET used_at = ? WHERE digest = ? AND used_at < ?",
-            ((now, digest, before) for digest in digests),
-        )
+        used = iter(digests)
+        with self._database.own() as database:
+            # Part by part, so that no other writer waits for all of them.
+            while part := tuple(islice(used, BATCH)):
+                database.write_all(
+                    "UPDATE vectors SET used_at = ? WHERE digest = ? AND used_at < ?",
+                    ((now, digest, before) for digest in part),
+                )
 
     def scrub(self, most: int = 1_000_000) -> int:
         with self._database.own() as database:

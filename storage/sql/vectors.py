@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from itertools import islice
+from typing import Final
 
 from foretool.storage.sql.database import Subject
+
+_AT_ONCE: Final = 500
+"""Vectors that one query reads."""
 
 
 class Vectors(Subject):
@@ -24,9 +29,19 @@ class Vectors(Subject):
         )
 
     def load(self, encoder: str, digests: Collection[bytes]) -> dict[bytes, bytes]:
-        wanted = set(digests)
-        rows = self._database.rows("SELECT digest, data FROM vectors WHERE encoder = ?", (encoder,))
-        return {digest: data for digest, data in rows if digest in wanted}
+        with self._database.own() as database:
+            found: dict[bytes, bytes] = {}
+            wanted = iter(digests)
+            while part := tuple(islice(wanted, _AT_ONCE)):
+                marks = ", ".join("?" * len(part))
+                sql = f"SELECT digest, data FROM vectors WHERE encoder = ? AND digest IN ({marks})"  # noqa: S608
+                found.update(database.rows(sql, (encoder, *part)))
+            return found
+
+    def missing(self, encoder: str, digests: Collection[bytes]) -> set[bytes]:
+        with self._database.own() as database:
+            rows = database.each_row("SELECT digest FROM vectors WHERE encoder = ?", (encoder,))
+            return set(digests).difference(digest for (digest,) in rows)
 
     def forget(self, digests: Collection[bytes]) -> int:
         before = self._count()

@@ -20,8 +20,10 @@ def connect(path: Location, busy_ms: int, patience_s: float, *, writes: bool = F
     try:
         if isinstance(path, Path):
             create_private(path)
-        # A file that comes back is opened in a thread, and used by the thread of the loop from then on.
-        connection = sqlite3.connect(path, timeout=patience_s, isolation_level=None, check_same_thread=not writes)
+        # A file that comes back is opened in a thread, and used by the thread of the loop from then on. A database in
+        # memory has one connection for all threads.
+        is_shared = writes or not isinstance(path, Path)
+        connection = sqlite3.connect(path, timeout=patience_s, isolation_level=None, check_same_thread=not is_shared)
         try:
             _prepare(connection, path, patience_s)
             if writes:

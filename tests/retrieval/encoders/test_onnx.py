@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,10 +22,9 @@ from foretool.retrieval.encoders import (  # noqa: E402
     Weights,
     find,
     locate,
-    onnx,
     open_encoder,
 )
-from foretool.retrieval.encoders.onnx import DROP_EVERY, OnnxEncoder, cut, drop_vocabulary  # noqa: E402
+from foretool.retrieval.encoders.onnx import OnnxEncoder, cut  # noqa: E402
 
 
 def mapped_kib(path: Path) -> int:
@@ -78,22 +79,20 @@ def test_rows_of_the_vocabulary_leave_the_memory_again(tmp_path: Path) -> None:
     encoder = open_encoder(weights, tmp_path / "cache")
     (numbers,) = (tmp_path / "cache").glob("*/numbers.bin")
     before = encoder.queries(["open issue"])
-    full = mapped_kib(numbers)
-    drop_vocabulary(numbers)
-    assert mapped_kib(numbers) < full
+    held = mapped_kib(numbers)
+    for words in ("web page", "bug report", "send the weekly mail", "weather in Paris", "rows of a table"):
+        encoder.queries([words])
+    assert mapped_kib(numbers) <= held
     np.testing.assert_array_equal(encoder.queries(["open issue"]), before)
 
 
-def test_the_vocabulary_is_dropped_every_hundred_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (weights,) = find(str(write_model(tmp_path / "m")))
-    encoder = open_encoder(weights, tmp_path / "cache")
-    dropped: list[Path] = []
-    monkeypatch.setattr(onnx, "drop_vocabulary", dropped.append)
-    for _ in range(2 * DROP_EVERY):
-        encoder.queries(["open issue"])
-    (model,) = (tmp_path / "cache").glob("*/model.onnx")
-    # One more request warmed it up.
-    assert dropped == [model.with_name("numbers.bin")] * 2
+def test_the_package_tokenizers_is_not_imported_for_known_weights(tmp_path: Path) -> None:
+    script = (
+        "import sys; from foretool.retrieval.encoders import find, open_encoder;"
+        "open_encoder(find('minilm')[0]).queries(['open issue']); print('tokenizers' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert told.stdout.strip() == "False"
 
 
 def test_a_file_with_other_numbers_is_not_run(tmp_path: Path) -> None:

@@ -162,7 +162,8 @@ async def test_a_first_search_does_not_wait_until_many_new_tools_are_embedded(
     found: list[Ranking] = []
     async with embedding(folder, tools, store, search) as one:
         search.find(Query(("open an issue",)), lambda upstream: True, 50, found.append)
-        assert len(found) == 1 and "tiny" not in found[0].ranked[0].parts
+        await end_of_searches(search)
+        assert one.is_working and "tiny" not in found[0].ranked[0].parts
         await settled(one)
         assert "tiny" in find_in(search, "open an issue").ranked[0].parts
 

@@ -159,17 +159,18 @@ def test_the_version_changes_with_the_tools_and_with_whatever_is_installed() -> 
 
 @requirement("discovery:index")
 async def test_a_search_waits_for_the_index_while_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foretool.server.catalog.search.FEW", 0)
+    monkeypatch.setattr("foretool.server.catalog.search.AT_ONCE", 0)
     monkeypatch.setattr("foretool.server.catalog.search.SLICE_S", 0.0)
     search, said = search_over(catalog()), []
     search.find(Query(("open",)), everything, 5, lambda ranking: said.append(search.count_unindexed() == 0))
-    search.find(Query(names=("git__open",)), everything, 5, lambda ranking: said.append("a name"))
-    assert (said, search.count_unindexed()) == (["a name"], 2)
+    found: list[str] = []
+    search.find(Query(names=("git__open",)), everything, 5, lambda ranking: found.extend(names(ranking)))
+    assert (said, found, search.count_unindexed()) == ([], [], 2)
     left = []
-    while len(said) < 2:
+    while not (said and found):
         left.append(search.count_unindexed())
         await asyncio.sleep(0)
-    assert said == ["a name", True]
+    assert (said, found) == ([True], ["git__open"])
     assert len(left) > 3  # a turn of the loop for each of the tools at least
     search.find(Query(("open",)), everything, 5, lambda ranking: said.append("at once"))
     assert said[-1] == "at once"

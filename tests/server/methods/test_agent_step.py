@@ -55,6 +55,7 @@ def session(stage: Stage) -> Session:
 
 async def ready(stage: Stage) -> None:
     await stage.client.list_tools()
+    await stage.app.search.index(60.0)
 
 
 @requirement("step:budget")
