@@ -27,7 +27,7 @@ from foretool.server.protocol.output_schemas import is_wide, narrow, without_era
 from foretool.server.trust.approvals import hash_value
 from foretool.server.trust.policy import Reach
 from foretool.server.trust.text import clean, clean_json, is_clean
-from foretool.storage.records import Era, Tool, ToolId
+from foretool.storage.records import Era, Tool, ToolId, Usage
 
 MAX_DEFINITION: Final = 256 * 1024
 """Bytes. A larger tool definition is dropped, because no client could use it."""
@@ -294,6 +294,30 @@ class Catalog:
         if (known := self._estimates.get(found.schema_hash)) is None:
             known = self._estimates[found.schema_hash] = estimate(found.definition.decode())
         return known
+
+    def count_under_new_names(self, usages: Sequence[Usage]) -> list[Usage]:
+        """Return how often each tool was used, under the name that it has now: one that the user renames keeps what is
+        known of its use."""
+        if not any(self._is_old(each.tool) for each in usages):
+            return list(usages)
+        found: dict[ToolId, Usage] = {}
+        for each in usages:
+            tool = self.name_now(each.tool)
+            old = found.get(tool, Usage(tool, 0, 0, 0.0))
+            last_at = max(old.last_at, each.last_at)
+            found[tool] = Usage(tool, old.calls + each.calls, old.misses + each.misses, last_at)
+        return sorted(found.values(), key=lambda each: (-each.calls, -each.last_at, each.tool))
+
+    def name_now(self, tool: ToolId) -> ToolId:
+        """Return the name that a tool has now, whatever it was called when this name was given to it."""
+        if not self._is_old(tool):
+            return tool
+        key = self._given[tool]
+        return next((each.id for each in self.of(key[0]) if each.name == key[1]), tool)
+
+    def _is_old(self, name: ToolId) -> bool:
+        """Tell whether a name was given to a tool and is not in use."""
+        return name not in self._tools and name in self._given
 
     def pins(self, patterns: Sequence[str] = ()) -> list[ToolId]:
         """Return the tools that are always listed: those that match their upstream's own `pin` by the upstream's name

@@ -50,6 +50,10 @@ class Overrides:
         """Return the exposed name that a tool gets unless another tool has it."""
         return plain_name(self._namespaces.prefix(upstream), self.names.get((upstream, tool), tool))
 
+    def exposed(self, upstream: str, name: str) -> str:
+        """Return the exposed name of a tool that the user would call so."""
+        return plain_name(self._namespaces.prefix(upstream), name)
+
     def renames(self, upstream: str) -> bool:
         """Tell whether a tool of this server has a name of the user's."""
         return any(each.name for each in self.of(upstream).values())

@@ -270,7 +270,8 @@ class Search(BackgroundWork):
 
     def _recent_usage(self) -> Mapping[ToolId, Usage]:
         if self._clock() >= self._usage_until:
-            self._usage = {each.tool: each for each in self._read_usage()}
+            usages = self._catalog.count_under_new_names(self._read_usage())
+            self._usage = {each.tool: each for each in usages}
             self._usage_until = self._clock() + USAGE_S
         return self._usage
 

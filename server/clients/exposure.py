@@ -275,7 +275,7 @@ class Exposures:
 
     def _move(self, profile: Profile, policy: Policy, view: View) -> View:
         """Return a list that holds what was used since this one was made; this one, if that changes nothing."""
-        usages = self._recorder.usage()
+        usages = self._read_usage()
         if last_use(usages) <= view.created_at:
             return view
         ranked = self._rank_use(profile, usages, (*view.tools, *view.named), self._pinned(profile))
@@ -290,7 +290,7 @@ class Exposures:
         """Return the tools in the order in which they would compete now. What is listed for its relevance comes after
         what was used: searching again before the first list would cost more than it gains."""
         found = dict.fromkeys([*self._expected(usages), *listed])
-        left_out, finds = {*pinned, *self._recorder.failing()}, self._policy.reach(profile).finds
+        left_out, finds = {*pinned, *self._read_failing()}, self._policy.reach(profile).finds
         return tuple(id for id in found if (tool := self._catalog.get(id)) and id not in left_out and finds(tool))
 
     def _restore(self, profile: Profile, policy: Policy) -> View | None:
@@ -345,7 +345,7 @@ class Exposures:
                 return True
             if tool in used and self._recorder.now() - read_at < FRESH_S:
                 return tool in chosen
-            usages = self._recorder.usage()
+            usages = self._read_usage()
             if all(each.tool != tool for each in usages):
                 return False  # nothing has changed for it
             pinned, left = fixed()
@@ -416,7 +416,7 @@ class Exposures:
     def _ranked(self, profile: Profile) -> tuple[ToolId, ...]:
         """Return the tools in the order in which they compete for the budget: first by what was learned and by usage,
         then by relevance to the profile's description and to recorded tasks, then by what is needed at first."""
-        left_out, finds = {*self._pinned(profile), *self._recorder.failing()}, self._policy.reach(profile).finds
+        left_out, finds = {*self._pinned(profile), *self._read_failing()}, self._policy.reach(profile).finds
 
         def competes(tool: Tool) -> bool:
             return tool.id not in left_out and finds(tool)
@@ -425,12 +425,18 @@ class Exposures:
             found = self._catalog.get(tool)
             return found is not None and competes(found)
 
-        expected = self._expected([each for each in self._recorder.usage() if is_there(each.tool)])
+        expected = self._expected([each for each in self._read_usage() if is_there(each.tool)])
         lines = tuple(line for line in (profile.about, *self._recorder.tasks(5)) if line.strip())
         relevant = self._rank(lines) if lines else ()
         fills = self._config.settings.list_fill and self._prior().fill
         first = self._first.order(competes, profile.list_tokens) if fills else ()
         return tuple(dict.fromkeys((*filter(is_there, (*expected, *relevant)), *first)))
+
+    def _read_usage(self) -> list[Usage]:
+        return self._catalog.count_under_new_names(self._recorder.usage())
+
+    def _read_failing(self) -> set[ToolId]:
+        return set(map(self._catalog.name_now, self._recorder.failing()))
 
     def _prior(self) -> Prior:
         """Return what was learned about lists; what holds without learning if there is nothing, or it is damaged."""

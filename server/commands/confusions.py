@@ -31,24 +31,28 @@ TRIED: Final = 5
     help="Only tasks of the last 7d, 12h, 30min, ...",
 )  # fmt: skip
 @click.option("--fix", "number", type=click.IntRange(1), metavar="NUMBER", help="Make the change of this pair.")
+@click.option(
+    "--as", "kind", type=click.Choice(("alias", "description")), help="Which change to make; by default the first one."
+)
 @click.option("--no-replay", is_flag=True, help="Do not play recorded tasks to see what each change would have done.")
 @edits.dry_run_option
 @edits.undo_option
 @config_option
 @json_option
 def command(
-    path: Path | None, as_json: bool, since: float, number: int | None, no_replay: bool, dry_run: bool,
-    wanted_undo: bool,
+    path: Path | None, as_json: bool, since: float, number: int | None, kind: str | None, no_replay: bool,
+    dry_run: bool, wanted_undo: bool,
 ) -> int:  # fmt: skip
     """Show tools taken for each other, and what tells them apart.
 
     A pair is on record where one tool was called in vain right before the other one succeeded for the same task, or
-    where a search ranked it above the one that was then called. The words of such a task, added to the description of
-    the right tool, are tried on recorded tasks as in foretool replay.
+    where a search ranked it above the one that was then called. The words of such a task in the description of the
+    right tool, and one of them in its name, are tried on recorded tasks as in foretool replay.
 
     \b
     foretool confusions
     foretool confusions --fix 1 --dry-run
+    foretool confusions --fix 1 --as alias
     """
     if wanted_undo:
         return edits.undo(path, as_json)
@@ -63,8 +67,11 @@ def command(
         return output.show(found, as_json, _print)
     if number > len(found):
         return complain(f"confusions: there is no pair {number}; there are {len(found)}", WRONG)
-    fix = found[number - 1].fix
+    fixes = found[number - 1].fixes
+    fix = next((each for each in fixes if kind in (None, each.fix.kind)), None)
     if fix is None:
+        if fixes:
+            return complain(f"confusions: there is no {kind} to suggest for pair {number}, but another change", WRONG)
         return complain("confusions: no words of such a task are on record, so there is nothing to suggest", WRONG)
     own = edits.open_file(path)
     with edits.errors_of(own.path):
@@ -86,10 +93,10 @@ def _print(found: Sequence[Confusion]) -> None:
         output.say(f"   {', '.join(filter(None, counts))}")
         for task in each.tasks[:1]:
             output.say(f'   task: "{task}"', "dim")
-        if each.fix is not None:
-            output.say(f"   {each.fix.fix.what}")
-            if each.fix.effect is not None:
-                output.say(f"   {say_effect(each.fix)}")
+        for place, fix in enumerate(each.fixes):
+            output.say(f"   {'or ' if place else ''}{fix.fix.what}")
+            if fix.effect is not None:
+                output.say(f"     {say_effect(fix)}")
     output.say("To make a change: foretool confusions --fix NUMBER")
 
 

@@ -143,7 +143,7 @@ def take_inventory(
 ) -> Inventory:
     """Return the tools that fit the options, and the size of the catalog and of the lists."""
     catalog, config = app.catalog, app.config
-    usage = {each.tool: each for each in app.store.calls.usage()}
+    usage = {each.tool: each for each in app.catalog.count_under_new_names(app.store.calls.usage())}
     views = {name: offline.view(app, profile) for name, profile in config.profiles.items()}
     pinned, reach = set(catalog.pins(config.settings.pin)), app.policy.reach(config.profiles[""])
 

@@ -2,22 +2,27 @@
 
 Two things on record say so. A client called one tool, which failed, and then another one for the same task, which
 succeeded. Or a search ranked one tool above the one that the client then called with success. The words of those
-searches, given to the right tool as part of its description, are tried as a replay.
+searches, given to the right tool as part of its description, and one of them as part of its name, are tried as replays.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from foretool.retrieval.words import spell_terms, terms
 from foretool.server.app import App
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config
 from foretool.server.ledger.fixes import FOR, Fix, MeasuredFix, describe_for, open_own
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.replay.changes import ConfigChange, change_config
 from foretool.server.replay.effect import Replays, compare
 from foretool.server.setup.documents import DocumentError
@@ -42,6 +47,11 @@ SHOWN_WORDS: Final = 60
 """Characters of a task in the words of a change."""
 TASKS: Final = 3
 """How many tasks of a pair are kept, the latest ones."""
+TRIED_WORDS: Final = 5
+"""So many words of the tasks are looked at for a name."""
+LONGEST_NAME: Final = 40
+_WORD: Final = re.compile(r"[A-Za-z]{3,20}\Z")
+"""A word that can stand in a name."""
 
 
 class Confusion(Struct, frozen=True):
@@ -57,8 +67,9 @@ class Confusion(Struct, frozen=True):
     """How often a search ranked the wrong one above the right one."""
     tasks: tuple[str, ...]
     """Words of the latest tasks, as far as they are on record."""
-    fix: MeasuredFix | None
-    """What would tell them apart, and what it does to recorded tasks; None if nothing is known to suggest."""
+    fixes: tuple[MeasuredFix, ...]
+    """What would tell them apart, and what it does to recorded tasks, the better one first; empty if nothing is known
+    to suggest."""
 
     @property
     def count(self) -> int:
@@ -70,14 +81,18 @@ def find_confusions(store: Store, catalog: Catalog, since: float) -> list[Confus
     `StorageError`."""
     called, ranked = Counter[Pair](), Counter[Pair]()
     tasks: dict[Pair, list[str]] = defaultdict(list)
+
+    def name(pair: Pair) -> Pair:
+        return catalog.name_now(pair[0]), catalog.name_now(pair[1])
+
     for pair, task in _called_before(store, since):
-        called[pair] += 1
-        tasks[pair] += [task] if task else []
+        called[name(pair)] += 1
+        tasks[name(pair)] += [task] if task else []
     for pair, task in _ranked_above(store, since):
-        ranked[pair] += 1
-        tasks[pair].append(task)
+        ranked[name(pair)] += 1
+        tasks[name(pair)].append(task)
     found = [
-        Confusion(*pair, called[pair], ranked[pair], tuple(dict.fromkeys(reversed(tasks[pair])))[:TASKS], None)
+        Confusion(*pair, called[pair], ranked[pair], tuple(dict.fromkeys(reversed(tasks[pair])))[:TASKS], ())
         for pair in {*called, *ranked}
         if called[pair] + ranked[pair] >= LEAST and all(catalog.get(each) is not None for each in pair)
     ]
@@ -118,21 +133,24 @@ def _ranked_above(store: Store, since: float) -> Iterator[tuple[Pair, str]]:
 
 def suggest(app: App, found: Sequence[Confusion], replays: Replays | None) -> list[Confusion]:
     """Return the pairs with what would tell them apart, tried on the tasks of `replays` if there are any."""
-    return [_with_fix(app, each, replays) for each in found]
+    return [replace(each, fixes=_find_fixes(app, each, replays)) for each in found]
 
 
-def _with_fix(app: App, confusion: Confusion, replays: Replays | None) -> Confusion:
-    tool = app.catalog.get(ToolId(confusion.needed))
-    fix = _make_fix(tool, confusion.tasks) if tool is not None else None
-    if fix is None:
-        return confusion
-    return Confusion(
-        confusion.taken, confusion.needed, confusion.called, confusion.ranked, confusion.tasks,
-        _measure(app.config, fix, confusion.needed, replays),
-    )  # fmt: skip
+def _find_fixes(app: App, confusion: Confusion, replays: Replays | None) -> tuple[MeasuredFix, ...]:
+    tool, taken = (app.catalog.get(ToolId(each)) for each in (confusion.needed, confusion.taken))
+    if tool is None or taken is None:
+        return ()
+    made = (_describe(tool, confusion.tasks), _rename(app.catalog, tool, taken, confusion.tasks))
+    fixes = [_measure(app.config, fix, confusion.needed, replays) for fix in made if fix is not None]
+    return tuple(sorted(fixes, key=_cost))
 
 
-def _make_fix(tool: Tool, tasks: Sequence[str]) -> Fix | None:
+def _cost(fix: MeasuredFix) -> tuple[float, ...]:
+    """Return what tasks take with a change; of two that take the same, the one that was tried first stays first."""
+    return () if fix.effect is None else (fix.effect.then.misses, fix.effect.then.discoveries, fix.effect.then.tokens)
+
+
+def _describe(tool: Tool, tasks: Sequence[str]) -> Fix | None:
     """Return the description that has the words of a task that meant this tool."""
     for task in tasks:
         if (text := describe_for(tool, task)) is not None:
@@ -140,6 +158,30 @@ def _make_fix(tool: Tool, tasks: Sequence[str]) -> Fix | None:
             words = one_line(task, SHOWN_WORDS)
             return Fix("description", f'add to the description of {tool.id}: "{FOR} {words}"', (change,))
     return None
+
+
+def _rename(catalog: Catalog, tool: Tool, taken: Tool, tasks: Sequence[str]) -> Fix | None:
+    """Return the name that has the word which most tasks of this tool share, and which neither name has, nor the other
+    tool's description. None for a tool that the user has named."""
+    if (tool.upstream, tool.name) in catalog.overrides.names:
+        return None
+    said = f"{tool.name} {taken.name} {jsonrpc.member(Raw(taken.definition), 'description') or ''}"
+    known = set(terms(said))
+    shared = Counter(
+        word for task in tasks for term, word in spell_terms(task).items() if term not in known and _WORD.match(word)
+    )
+    for word, _ in shared.most_common(TRIED_WORDS):
+        name = f"{tool.name}{'-' if '-' in tool.name and '_' not in tool.name else '_'}{word.lower()}"
+        if len(name) <= LONGEST_NAME and _is_free(catalog, tool, name):
+            change = ConfigChange(("servers", tool.upstream, "tools", tool.name, "name"), name)
+            return Fix("alias", f"call {tool.id} {catalog.overrides.exposed(tool.upstream, name)}", (change,))
+    return None
+
+
+def _is_free(catalog: Catalog, tool: Tool, name: str) -> bool:
+    """Tell whether a server may have a tool of this name, and has none."""
+    is_allowed = catalog.namespaces.refusal(tool.upstream, name) is None
+    return is_allowed and catalog.find(catalog.overrides.exposed(tool.upstream, name)) is None
 
 
 def _measure(config: Config, fix: Fix, tool: str, replays: Replays | None) -> MeasuredFix:

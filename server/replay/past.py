@@ -145,8 +145,14 @@ class _PastCalls(_Others):
         self._before = before
 
     def usage(self) -> list[Usage]:
+        return self._add_before(self._log.calls.usage())
+
+    def counted_usage(self) -> list[Usage]:
+        return self._add_before(self._log.calls.counted_usage())
+
+    def _add_before(self, counted: Sequence[Usage]) -> list[Usage]:
         found = dict(self._before)
-        for each in self._log.calls.usage():
+        for each in counted:
             if (old := found.get(each.tool)) is not None:
                 at = max(old.last_at, each.last_at)
                 found[each.tool] = Usage(each.tool, old.calls + each.calls, old.misses + each.misses, at)

@@ -239,7 +239,8 @@ class _Run:
         self._turn()
         via = "name" if session.sees(tool.id) else "bridge"
         misses, forward = session.call(tool, via, self._app.recorder.now(), self._chat)  # type: ignore[arg-type]
-        self._note_misses([ToolId(each.tool) for each in misses])
+        # By the name that is on record: the same tool may have another one under another config.
+        self._note_misses([name if each.tool == tool.id else ToolId(each.tool) for each in misses])
         self._player._record(
             session, tool.id, "ok", via=via, hidden=forward.hidden, arguments=arguments,
             discovery=forward.discovery, handle=self._chat.handle, misses=misses,

@@ -18,7 +18,7 @@ from foretool.server.config.loader import load
 from foretool.server.config.servers import fingerprint
 from foretool.server.system import logs
 from foretool.storage.opening import open_store
-from foretool.storage.records import Flow, Tool, ToolId, UpstreamRecord
+from foretool.storage.records import Discovery, Flow, Match, Tool, ToolId, UpstreamRecord
 
 EVIL = (
     "x\nfiles__delete  called  never\r\x1b[2J\x1b]8;;https://evil.example\x07click\x1b]8;;\x07"
@@ -28,6 +28,9 @@ COMMANDS = [
     ["misses"], ["misses", "show", "1"], ["tools"], ["tools", "--unused"], ["search", "adds numbers"],
     ["search", "adds numbers", "--text"], ["status"], ["status", "-v"], ["clients"], ["graph"], ["learn", "--report"],
     ["review"], ["doctor"], ["connect"], ["forget", "--all", "--dry-run"],
+    ["stats", "--since", "3000w"], ["explain", "adds numbers", "--tool", "one__add"], ["explain", EVIL, "--tool", EVIL],
+    ["replay", "--since", "3000w", "--set", "list_tokens=20"], ["replay", "--set", EVIL],
+    ["confusions", "--since", "3000w"], ["confusions", "--since", "3000w", "--fix", "1", "--dry-run"],
     ["tools", EVIL], ["graph", EVIL], ["misses", "show", EVIL], ["search", EVIL, "--profile", EVIL],
 ]  # fmt: skip
 
@@ -43,11 +46,19 @@ def config(tmp_path: Path) -> Path:
         known = UpstreamRecord(
             "one", fingerprint(loaded.servers["one"]), "legacy", json.dumps({"name": EVIL}), EVIL, "{}", 5.0
         )
-        store.catalog.save_upstream(known, [evil])
+        good = Tool(ToolId("one__sum"), "one", "sum", definition("sum", f"Sums up {EVIL}"), "hash of sum")
+        store.catalog.save_upstream(known, [evil, good])
         store.calls.record([replace(CALL, tool=ToolId(EVIL), arguments=json.dumps({EVIL: "string"}))])
         store.calls.record([], [replace(MISS, tool=EVIL, query=EVIL, change=EVIL, history=(ToolId(EVIL),), call=0)])
         store.serving.save_state(replace(STATE, upstream=EVIL, last_error=EVIL, stderr=(EVIL, EVIL)))
         store.flows.add({(ToolId("one__add"), ToolId(EVIL), EVIL, EVIL): 9}, 5.0)
+        for number in range(2):  # a pair that is taken for each other, in the words of a client
+            matches = (Match(ToolId("one__add"), 1, 2.0), Match(ToolId("one__sum"), 2, 1.0))
+            found = store.discoveries.add(
+                Discovery(SESSION.key, 10.0 + number, f"numbers {EVIL}", (), None, "high", matches, 90, 1.0)
+            )
+            right = replace(CALL, session=SESSION.key, at=10.5 + number, tool=ToolId("one__sum"), outcome="ok")
+            store.calls.record([replace(right, discovery=found)])
         assert store.flows.all() == [Flow(ToolId("one__add"), ToolId(EVIL), EVIL, EVIL, 9, 5.0)]
     return path
 

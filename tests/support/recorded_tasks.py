@@ -32,6 +32,7 @@ def write_recorded(folder: Path, tasks: Sequence[tuple[str, Sequence[str]]], **s
     with open_store(config.storage) as store:
         for server, tools in TOOLS.items():
             remember(config, store, server, tools)
+            store.catalog.save_exposed_names({ToolId(f"{server}__{name}"): (server, name) for name in tools})
         for number, (words, calls) in enumerate(tasks):
             key, at = f"s{number}", START + number * HOUR
             store.sessions.begin(SessionRecord(key, "claude-code", "2.1", "legacy", "stdio", "", at, at + 60))

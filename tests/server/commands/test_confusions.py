@@ -51,7 +51,20 @@ def test_json_has_the_pairs(path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert run(["confusions", *LONG_AGO, "--json", "--config", str(path)]) == 0
     (told,) = json.loads(capsys.readouterr().out)
     assert (told["taken"], told["needed"], told["ranked"]) == ("mail__send", "mail__find", 2)
-    assert told["fix"]["effect"]["tasks"] >= 3
+    assert {each["fix"]["kind"] for each in told["fixes"]} == {"alias", "description"}
+    assert all(each["effect"]["tasks"] >= 3 for each in told["fixes"])
+
+
+def test_the_change_that_is_wanted_is_made(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["confusions", *LONG_AGO, "--no-replay", "--fix", "1", "--as", "alias", "--config", str(path)]
+    assert run(given) == 0
+    entry = loader.load(path).servers["mail"].entry.tools["find"]
+    assert entry.name.startswith("find_") and not entry.description
+    capsys.readouterr()
+    assert run(given) == 1
+    assert "there is no alias to suggest for pair 1" in capsys.readouterr().err
+    assert run(["confusions", *LONG_AGO, "--no-replay", "--config", str(path)]) == 0
+    assert "mail__send was taken for mail__find_" in capsys.readouterr().out
 
 
 def test_no_pair_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

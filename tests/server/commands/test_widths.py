@@ -16,7 +16,7 @@ from foretool.server.commands import output
 from foretool.server.commands.group import run
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
-from foretool.storage.records import ClientRecord, Definition, Exposure, ToolId, UpstreamState
+from foretool.storage.records import ClientRecord, Definition, Discovery, Exposure, Match, ToolId, UpstreamState
 
 WIDTHS = (60, 80, 100, 140)
 LONG = ToolId("github__list_pull_request_review_comments_of_repo")
@@ -55,6 +55,14 @@ def path(tmp_path: Path) -> Path:
             4, 1.0, "github", "retrying", 9.0, "legacy", 3, 1, 0, "exited with code 1; last stderr line: 'no token'", ()
         )
         store.serving.save_state(state)
+        for number in range(2):
+            matches = (Match(LONG, 1, 2.0), Match(ToolId("calc__add"), 2, 1.0))
+            found = store.discoveries.add(
+                Discovery("s1", 10.0 + number, "collect remarks of the reviewers", (), None, "high", matches, 90, 1.0)
+            )
+            store.calls.record([
+                replace(CALL, session="s1", at=10.5 + number, tool=ToolId("calc__add"), outcome="ok", discovery=found)
+            ])  # fmt: skip
     return path
 
 
@@ -85,6 +93,9 @@ COMMANDS = {
     "stats --since 3000w": ["a-client-with-a-long-name-of-its-own"],
     "learn --report": [],
     "forget --server github --dry-run": ["calls", "misses"],
+    "replay --since 3000w --set list_tokens=900": ["list_tokens=900", "misses", "discovery turns"],
+    "confusions --since 3000w": [f"1 {LONG} was taken for calc__add", "add to the description of calc__add"],
+    "confusions --since 3000w --fix 1 --as alias --dry-run": ["calc__add_collect"],
 }
 """By command line, what has to be on the terminal whole."""
 

@@ -1,5 +1,6 @@
 """Pairs of tools that are taken for each other, read from failed calls and from rankings."""
 
+import json
 from pathlib import Path
 
 from recorded_tasks import HOUR, START, write_recorded
@@ -7,6 +8,8 @@ from recorded_tasks import HOUR, START, write_recorded
 from foretool.server import offline
 from foretool.server.config import loader
 from foretool.server.ledger.confusions import Confusion, find_confusions, suggest
+from foretool.server.ledger.fixes import open_own
+from foretool.server.replay.changes import ConfigChange, change_config
 from foretool.server.replay.effect import Replays
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Match, ToolId
@@ -89,8 +92,55 @@ def test_the_words_of_a_task_are_suggested_and_tried(tmp_path: Path) -> None:
         replays = Replays(config, app.store, START - 10, START + 99 * HOUR)
         (pair,) = suggest(app, pairs, replays)
         (untried,) = suggest(app, pairs, None)
-    assert pair.fix is not None and pair.fix.effect is not None and pair.fix.effect.tasks >= 3
-    (change,) = pair.fix.fix.changes
+    tried = {each.fix.kind: each for each in pair.fixes}
+    assert all(each.effect is not None and each.effect.tasks >= 3 for each in pair.fixes)
+    (change,) = tried["description"].fix.changes
     assert change.keys == ("servers", "mail", "tools", "find", "description")
     assert change.value.endswith("\nUsed for: look up the letter of Ann.")
-    assert untried.fix is not None and untried.fix.effect is None
+    assert [each.fix.kind for each in untried.fixes] == ["description", "alias"]
+    assert [each.effect for each in untried.fixes] == [None, None]
+    (change,) = tried["alias"].fix.changes
+    assert change.keys == ("servers", "mail", "tools", "find", "name") and change.value.startswith("find_")
+
+
+def renamed(tmp_path: Path, tasks: list[str], **entry: str) -> list[str]:
+    """The names that are suggested for the tool that these tasks meant."""
+    path = write_recorded(tmp_path, [])
+    for number, words in enumerate(tasks):
+        at = START + number * HOUR
+        call(path, at + 1, FIND, discovery=search(path, at, words, SEND, FIND))
+    text = json.loads(path.read_text())
+    text["mcpServers"]["mail"]["tools"] = {"find": entry} if entry else {}
+    path.write_text(json.dumps(text))
+    with offline.read(loader.load(path)) as app:
+        pairs = suggest(app, find_confusions(app.store, app.catalog, START - 10), None)
+    return [each.fix.changes[0].value for pair in pairs for each in pair.fixes if each.fix.kind == "alias"]
+
+
+def test_a_name_takes_the_word_that_the_tasks_share_and_the_other_tool_lacks(tmp_path: Path) -> None:
+    assert renamed(tmp_path, ["look up the letter of Ann", "the letter by mail", "a message of Bob"]) == ["find_letter"]
+
+
+def test_a_tool_that_the_user_named_keeps_its_name(tmp_path: Path) -> None:
+    assert renamed(tmp_path, ["the letter of Ann", "the letter of Bob"], name="look") == []
+
+
+def test_words_that_cannot_stand_in_a_name_are_in_none(tmp_path: Path) -> None:
+    assert renamed(tmp_path, ["\u202e\x1b[2J \u0440\u0443\u0441 4711 " + "x" * 80] * 3) == []
+
+
+def test_a_replay_counts_the_misses_of_a_renamed_tool_as_its_own_and_knows_its_use(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, [("look up the letter of Ann", [FIND])] * 6, list_tokens=1)
+    config = loader.load(path)
+    with offline.read(config) as app:
+        replays = Replays(config, app.store, START - 10, START + 99 * HOUR)
+        changed = change_config(
+            config, open_own(config), [ConfigChange(("servers", "mail", "tools", "find", "name"), "find_letter")]
+        )
+        now, then = replays.now, replays.play(changed)
+    assert [each.missed for each in then] == [each.missed for each in now] and now[0].missed == (FIND,)
+    with offline.read(changed) as app:
+        (used,) = app.catalog.count_under_new_names(app.store.calls.usage())
+        assert (used.tool, used.calls) == ("mail__find_letter", 6)
+        assert app.catalog.name_now(ToolId("mail__send")) == "mail__send"
+        assert app.catalog.name_now(ToolId("no__such")) == "no__such"

@@ -16,6 +16,7 @@ def test_usage_is_that_of_the_moment_and_grows_with_what_is_played(tmp_path: Pat
     path = write_recorded(tmp_path, TASKS)
     with open_store(loader.load(path).storage) as kept, PastStore(kept, START + 2 * HOUR) as past:
         (before,) = past.calls.usage()
+        assert past.calls.counted_usage() == [before]  # what lists and searches read
         assert before == Usage(ToolId("calc__add"), 2, 2, START + HOUR + 2)
         call = Call("s9", past.now(), ToolId("sky__moon"), "sky", "name", False, "ok", 1.0, True, "")
         past.calls.record([call, call])
