@@ -9,6 +9,7 @@ import ast
 import inspect
 import re
 import sys
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -33,8 +34,12 @@ from foretool.server.config.settings import (
     TokenEntry,
     ToolEntry,
 )
+from foretool.server.telemetry import conventions
 
-PAGES = tuple(Path(__file__).with_name(name) for name in ("configuration.md", "cli.md", "json.md", "client-files.md"))
+PAGES = tuple(
+    Path(__file__).with_name(name)
+    for name in ("configuration.md", "cli.md", "json.md", "client-files.md", "observability.md")
+)
 HELP_WIDTH = 100
 HELP_NAMES = ["-h", "--help"]
 STRUCTS: dict[str, type[msgspec.Struct]] = {
@@ -77,12 +82,16 @@ _TYPES = {str: "string", int: "integer", float: "number", bool: "true or false",
 
 def render(page: str) -> str:
     """Replace what follows each `<!-- table: STRUCT -->`, `<!-- help: foretool ... -->`, `<!-- answers -->` and
-    `<!-- types -->` of a page."""
+    the other marks of a page."""
     marks = (
         ("answers", answers.write_answers),
         ("types", answers.write_types),
         ("files", client_tables.write_files),
         ("entries", client_tables.write_entries),
+        ("spans", lambda: rows("name", "kind", "what it is", conventions.SPANS)),
+        ("attributes", lambda: rows("attribute", "on", "what it says", conventions.ATTRIBUTES)),
+        ("metrics", lambda: rows("metric", "unit", "what it measures", conventions.METRICS)),
+        ("scraped", lambda: rows("family", "kind; labels", "what it measures", conventions.SCRAPED)),
     )
     for mark, write in marks:
         start, begun, rest = page.partition(f"<!-- {mark} -->\n")
@@ -93,6 +102,13 @@ def render(page: str) -> str:
         page,
         flags=re.DOTALL,
     )
+
+
+def rows(first: str, second: str, third: str, told: Sequence[tuple[str, str, str]]) -> str:
+    """Return the table of names that telemetry uses."""
+    lines = [f"| {first} | {second} | {third} |", "|---|---|---|"]
+    lines += [f"| {name if '`' in name else f'`{name}`'} | {kind} | {meaning} |" for name, kind, meaning in told]
+    return "\n".join([*lines, ""])
 
 
 def help_of(words: str) -> str:

@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from foretool.server import housekeeping
 from foretool.server.catalog.catalog import Catalog
@@ -19,7 +19,7 @@ from foretool.server.catalog.models import LearnedLists, ModelLoader
 from foretool.server.catalog.names import NameKeeper
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.token_counter import TokenCounter
-from foretool.server.clients.exchange import Outbox
+from foretool.server.clients.exchange import Exchange, Outbox
 from foretool.server.clients.exposure import Exposures
 from foretool.server.clients.kept_results import KeptResults
 from foretool.server.clients.registry import Announcements, ClientRegistry
@@ -78,13 +78,27 @@ if TYPE_CHECKING:
     from foretool.server.signin.bearer import Bearer
 
 
+class Parts(NamedTuple):
+    """What makes the parts of a proxy that may be watched. `server/telemetry/` puts others in their place; without them
+    nothing is watched, and nothing is spent on it."""
+
+    recorder: Callable[[Store, LiveConfig, Callable[[], float]], Recorder] = Recorder
+    forwarder: Callable[[Outbox, ServerRequests, LiveConfig], Forwarder] = Forwarder
+    exchange: Callable[..., Exchange] = Exchange
+
+
+UNWATCHED: Final = Parts()
+
+
 class App:
     """One proxy over one store: the parts, and what runs them."""
 
     start_checker = staticmethod(Checker.start)
     """Starts the process that checks arguments."""
 
-    def __init__(self, config: Config, store: Store, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, config: Config, store: Store, clock: Callable[[], float] = time.time, parts: Parts = UNWATCHED
+    ) -> None:
         """`clock` says what time it is, in seconds since 1970; a replay gives the time of what it replays."""
         self.live = live = LiveConfig(config)
         self.store = store
@@ -95,7 +109,7 @@ class App:
         self._instructions: Instructions | None = None
 
         # Recording, the catalog, and what ranks it
-        self.recorder = Recorder(store, live, clock)
+        self.recorder = parts.recorder(store, live, clock)
         self.flows = FlowWatch(live)
         self._names = NameKeeper(store.catalog)
         self.gatekeeper = Gatekeeper(lambda: self.store.approvals, live, lambda: asyncio.get_running_loop().time())
@@ -119,13 +133,13 @@ class App:
         self.outbox = Outbox(self.recorder.commit, self.turn.at_end)
         kept = KeptResults()
         self.clients = ClientRegistry(
-            live, self.upstreams, self.exposures, self.recorder, self.flows, self.outbox, kept
+            live, self.upstreams, self.exposures, self.recorder, self.flows, self.outbox, kept, parts.exchange
         )
         self.announcements = Announcements(self.clients)
 
         # What answers requests
         self.server_requests = ServerRequests(self.clients.only_client, self.upstreams.admits, self.clients.folders)
-        forwarder = Forwarder(self.outbox, self.server_requests, live)
+        forwarder = parts.forwarder(self.outbox, self.server_requests, live)
         self.links = SignInLinks(live, self.server_requests)
         results = LongResults(live, self.policy, kept)
         self._arguments = ArgumentCheck(live, self.start_checker)

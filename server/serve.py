@@ -11,7 +11,8 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from foretool.server import reload
@@ -42,8 +43,8 @@ log = logging.getLogger("foretool.app")
 
 async def serve_stdio(config: Config, profile: str = "") -> None:
     """Serve the client that started this process, until it closes our input or we are asked to end."""
-    with _open(config) as store:
-        app = App(config, store)
+    with _watching(config) as watch, _open(config) as store:
+        app = watch.make(config, store)
         transport = StdioServer(app.router, profile, message_limit(config), app.turn)
         app.yield_to(transport.has_unread_output)
         ended = _stop_on_signals()
@@ -58,8 +59,8 @@ async def serve_stdio(config: Config, profile: str = "") -> None:
 async def serve_windows(config: Config, profile: str, first: socket.socket, when_ready: Callable[[], None]) -> None:
     """Serve the window that started this process and all that join it, until `linger_s` after the last one has gone, or
     until we are asked to end. `when_ready` is called as soon as windows find us."""
-    with _open(config) as store:
-        app = App(config, store)
+    with _watching(config) as watch, _open(config) as store:
+        app = watch.make(config, store)
         app.clients.are_windows = True
         identity = Identity.own(config.path, profile, is_project=config.named_by == "project_config")
         sharing = Sharing(app.live, identity.folder, lambda: sorted(app.server_requests.working_in_roots))
@@ -102,8 +103,8 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
     address = parse_address(written or config.settings.bind)
     for problem in list_problems(config.settings, address):
         raise BindError(problem)
-    with _open(config) as store:
-        app = App(config, store)
+    with _watching(config, http=True) as watch, _open(config) as store:
+        app = watch.make(config, store)
         transport = HttpServer(
             app.router,
             read_rules(config, address, issuers.follow(config)),
@@ -111,6 +112,7 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
             app.annotated_schema,
             page,
             lambda: not store.trouble,
+            **watch.http,
         )
 
         def follow_config() -> None:
@@ -164,6 +166,48 @@ class _Issuers:
         """Stop reading keys."""
         for issuer in [*self._closing, *([self._now] if self._now is not None else [])]:
             await issuer.close()
+
+
+class Watcher(Protocol):
+    """Watches a proxy for traces and metrics (`server/telemetry/`)."""
+
+    @property
+    def http(self) -> Mapping[str, Any]:
+        """What an `HttpServer` gets in addition."""
+        ...
+
+    def make(self, config: Config, store: Store) -> App:
+        """Make the proxy that is watched."""
+        ...
+
+    def end(self) -> None:
+        """Send what is left."""
+
+
+class Unwatched:
+    """Watches nothing."""
+
+    http: Mapping[str, Any] = MappingProxyType({})
+
+    def make(self, config: Config, store: Store) -> App:
+        return App(config, store)
+
+    def end(self) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def _watching(config: Config, *, http: bool = False) -> Iterator[Watcher]:
+    """Watch a proxy as its config asks. Where it does not, nothing of that is imported."""
+    watch: Watcher = Unwatched()
+    if config.settings.telemetry != "off" or (config.settings.metrics and http):
+        from foretool.server.telemetry.watching import Watch
+
+        watch = Watch(config, http=http)
+    try:
+        yield watch
+    finally:
+        watch.end()
 
 
 def _open(config: Config) -> Store:

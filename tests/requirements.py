@@ -26,6 +26,13 @@ DTDR = "DTDR (dynamic tool dependency retrieval)"
 ITR = "ITR (dynamic system instructions and tool exposure), section 4"
 
 MANIFEST: Final[dict[str, Promise]] = {
+    # Traces and metrics
+    "telemetry:trace": Promise("docs/observability.md", "a call is one trace from the client to the upstream"),
+    "telemetry:off": Promise("docs/observability.md", "off, nothing is imported, and a trace context passes unchanged"),
+    "telemetry:content": Promise("docs/observability.md", "arguments and results leave only with `full`"),
+    "telemetry:bounded": Promise("docs/observability.md", "no client and no server can add series without end"),
+    "telemetry:collector": Promise("docs/observability.md", "a collector that is away or silent holds nothing up"),
+    "telemetry:metrics": Promise("docs/observability.md", "/metrics is read by Prometheus, under the rules of /mcp"),
     # Long results
     "result:cut": Promise(
         "docs/configuration.md", "a text over `result_tokens` is cut, and its parts together are the whole text"

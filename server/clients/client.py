@@ -31,6 +31,8 @@ log = logging.getLogger("foretool.client")
 class Registry(Protocol):
     """Gives a client its list of tools and its sessions."""
 
+    make_exchange: Callable[..., Exchange]
+
     def tool_list(self, client: Client) -> ToolList: ...
 
     def begin_session(self, client: Client, era: Era) -> Session: ...
@@ -78,6 +80,7 @@ class Client:
         """What it was last told about foretool itself."""
         self._outbox = outbox
         self._registry = registry
+        self._make_exchange = registry.make_exchange
         self._router = router
         self._sessions: dict[bytes, Session] = {}
         self._questions: dict[Id, Callable[[Message], None]] = {}
@@ -164,7 +167,7 @@ class Client:
             self._refuse(ident, channel, jsonrpc.INVALID_PARAMS, f"{method}: params must be an object")
             return
         era = self._era_of(method, meta)
-        exchange = Exchange(self, channel, self._outbox, ident, method, era, params, meta, self._forget)
+        exchange = self._make_exchange(self, channel, self._outbox, ident, method, era, params, meta, self._forget)
         key = self._key(ident, channel)
         if key in self.exchanges:
             self._refuse(ident, channel, jsonrpc.INVALID_REQUEST, f"request id {ident!r} is already in use")

@@ -34,6 +34,7 @@ class Caller(ListOwner, Protocol):
 
     era: Era
     transport: str
+    folder: str
     principal: str
     info: dict[str, Any]
     capabilities: dict[str, Any]

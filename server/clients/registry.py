@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from foretool.server.clients.client import LEVELS, Client, Router
@@ -44,8 +44,9 @@ class ClientRegistry:
 
     def __init__(
         self, config: LiveConfig, upstreams: UpstreamRegistry, exposures: Exposures, recorder: Recorder,
-        flows: FlowWatch, outbox: Outbox, kept: KeptResults,
+        flows: FlowWatch, outbox: Outbox, kept: KeptResults, make_exchange: Callable[..., Exchange] = Exchange,
     ) -> None:  # fmt: skip
+        self.make_exchange = make_exchange
         self._config = config
         self._upstreams = upstreams
         self._exposures = exposures

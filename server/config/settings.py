@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 PolicyChoice = Literal["auto", "frozen", "growing", "full"]
 Trust = Literal["pin", "auto"]
 Record = Literal["off", "shape", "full"]
+Telemetry = Literal["off", "on", "full"]
 Bridges = Literal["by_risk", "one"]
 Confirm = Literal["never", "destructive", "write", "all"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -375,6 +376,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The least severe messages to write to stderr."""
     log_format: Literal["text", "json"] = "text"
     """`json` writes each message as an object with `time` (UTC), `level`, `logger` and `message`, one to a line."""
+    telemetry: Telemetry = "off"
+    """Sends traces and metrics to an OpenTelemetry collector: `on` without what calls are given and return, `full` with
+    it, less the secrets. The standard `OTEL_...` variables say where to. Needs `pip install 'foretool[otel]'`; see
+    [observability](observability.md). A change takes effect at the next start."""
+    metrics: bool = False
+    """Answers `/metrics` of `serve --http` for Prometheus, to tokens that open every profile. Needs `pip install
+    'foretool[metrics]'`. A change takes effect at the next start."""
     project_config: bool = False
     """Lets `mcp.json` of the folder in which foretool starts be used in place of this file. Such a file starts
     programs: a repository that you cloned may hold one. Only your own file (`~/.config/foretool/mcp.json`) may say

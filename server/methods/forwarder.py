@@ -67,6 +67,10 @@ class Forwarder:
         request.timeout = upstream.timeout_s
         exchange.request = request
         upstream.users.add(exchange.client)
+        self.send(exchange, upstream, request)
+
+    def send(self, exchange: Exchange, upstream: Upstream, request: Request) -> None:
+        """Hand a finished request to its upstream."""
         upstream.request(exchange.era, request)
 
     def answer(self, exchange: Exchange, upstream: Upstream, reply: Reply) -> None:

@@ -96,8 +96,9 @@ class ListTools:
         session, tools = exchange.own_session, exchange.client.tools
         self._catalog.fix_names()
         self._notices.attach(exchange)
-        exchange.result(list_result(tools.array(session), exchange.era, self._ttl_ms(tools.view(session))))
+        answer = list_result(tools.array(session), exchange.era, self._ttl_ms(tools.view(session)))
         tools.record(session, "list")
+        exchange.result(answer)
         tools.mark_listed()
 
     def _ttl_ms(self, view: View) -> int:

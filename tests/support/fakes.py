@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from foretool.server.app import App
+from foretool.server.app import UNWATCHED, App, Parts
 from foretool.server.catalog import workers
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
@@ -677,6 +677,7 @@ async def proxy_over(
     store: Store | None = None,
     profile: str = "",
     environ: Mapping[str, str] | None = None,
+    parts: Parts = UNWATCHED,
     **settings: Any,
 ) -> AsyncIterator[Stage]:
     """The real proxy over these upstreams, with one client; `settings` are keys of the `foretool` block."""
@@ -684,7 +685,7 @@ async def proxy_over(
     app = FakeApp.__new__(FakeApp)
     app.fakes = {upstream.name: upstream for upstream in upstreams}
     app.written = write_entries(*upstreams, **settings)
-    FakeApp.__init__(app, config_of(*upstreams, environ=environ, **settings), kept)
+    FakeApp.__init__(app, config_of(*upstreams, environ=environ, **settings), kept, parts=parts)
     try:
         async with app.running():
             client = FakeClient(app, profile)

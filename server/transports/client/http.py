@@ -64,8 +64,11 @@ class HttpServer:
         input_schema: InputSchema | None = None,
         page: Page | None = None,
         is_ready: Callable[[], bool] = lambda: True,
+        metrics: Callable[[str], tuple[bytes, str]] | None = None,
+        request_type: type[HttpRequest] = HttpRequest,
     ) -> None:
-        """`is_ready`: whether everything works that a client needs; `/readyz` tells it to whoever supervises."""
+        """`is_ready`: whether everything works that a client needs; `/readyz` tells it to whoever supervises.
+        `metrics`: writes the answer to `/metrics` and its Content-Type, for an Accept header."""
         self.address = address
         """Once `ready` is set, with the actual port."""
         self.rules = rules
@@ -81,6 +84,8 @@ class HttpServer:
         """Streams that carry no answer, each with when the token ends that began it."""
         self._page = page
         self._is_ready = is_ready
+        self._metrics = metrics
+        self._request_type = request_type
         self._server: _Server | None = None
         self._is_stopping = False
         self._stopped = asyncio.Event()
@@ -174,7 +179,7 @@ class HttpServer:
             await self._page(self.rules, scope, receive, send)
             return
         largest = self.rules.limits.max_body
-        request = HttpRequest(scope, receive, send, largest, self._bodies, self.connections.check_unread)
+        request = self._request_type(scope, receive, send, largest, self._bodies, self.connections.check_unread)
         try:
             await self._route(request)
         except Refused as error:
@@ -210,6 +215,9 @@ class HttpServer:
         identity = await self.rules.access.identify(request.headers.get("authorization") or "")
         request.connection.recognise(identity.principal)
         self._rates.take(identity.principal, time.monotonic())
+        if request.path == "/metrics" and self._metrics is not None:
+            await self._tell_metrics(request, identity, self._metrics)
+            return
         profile = self._profile(request.path, identity)
         version = request.headers.get(http_headers.VERSION)
         if version is None or version in versions.LEGACY_VERSIONS:
@@ -233,6 +241,17 @@ class HttpServer:
         """End the streams whose tokens have ended. `now`: seconds of the system clock."""
         for request in [each for each, ends_at in self._streams.items() if ends_at < now]:
             request.abort()
+
+    async def _tell_metrics(
+        self, request: HttpRequest, identity: Identity, write: Callable[[str], tuple[bytes, str]]
+    ) -> None:
+        """Answer `/metrics`. It tells of every server, so the token has to open every profile."""
+        if request.method != "GET":
+            raise Refused(405, "/metrics knows GET only", allow="GET")
+        if identity.profiles < self.rules.access.profiles:
+            raise Refused(403, "/metrics tells of every server: use a token that opens every profile")
+        body, kind = write(request.headers.get("accept") or "")
+        await request.reply(200, body, {"content-type": kind})
 
     def _profile(self, path: str, identity: Identity) -> str:
         root, _, name = path.removesuffix("/").removeprefix(ROOT).partition("/")

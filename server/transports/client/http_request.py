@@ -196,8 +196,9 @@ class HttpRequest:
     # -- what the client gets
 
     async def reply(self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
+        """Answer with a body, which is JSON unless `headers` has a `content-type`."""
         lines = [(b"content-length", str(len(body)).encode())]
-        if body:
+        if body and "content-type" not in (headers or {}):
             lines.append((b"content-type", JSON.encode()))
         lines += [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
         await self._send({"type": "http.response.start", "status": status, "headers": lines})

@@ -35,6 +35,17 @@ def test_an_encoder_that_is_not_installed_comes_with_a_command_that_works_here(
     assert (code, do) == (Code.ENCODER_WRONG, "uv tool install 'foretool[models]'")
 
 
+@pytest.mark.parametrize(("setting", "extra"), [({"telemetry": "on"}, "otel"), ({"metrics": True}, "metrics")], ids=str)
+def test_telemetry_without_its_packages_is_a_warning(
+    setting: dict[str, object], extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert wrong(tmp_path, {}, encoder="none", **setting) == []
+    monkeypatch.setattr("foretool.server.checks.programs.find_spec", lambda module: None)
+    ((code, what, do),) = wrong(tmp_path, {}, encoder="none", **setting)
+    assert code is Code.TELEMETRY_MISSING and what.startswith(f"foretool.{next(iter(setting))} is on")
+    assert f"[{extra}]" in do
+
+
 def test_an_old_node_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = tmp_path / "bin" / "node"
     node.parent.mkdir()

@@ -1,0 +1,1 @@
+"""What does an operator see from outside, in traces and metrics? Imported only where the config asks for it."""
