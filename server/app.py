@@ -314,6 +314,7 @@ class App:
             (self._count_tokens,),
             (
                 self.store_watch.tick,
+                self.memory.beat,
                 self.follow_decisions,
                 self.notices.tick,
                 self._names.save,

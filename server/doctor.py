@@ -24,7 +24,7 @@ from foretool.server.config.loader import Config
 from foretool.server.diagnosis import Diagnosis, Finding, Summary, UpstreamCheck
 from foretool.server.inspection import inspect, report
 from foretool.server.probing import OnProbed, Probe, is_foretool, probe_servers
-from foretool.storage.opening import examine_store, open_existing_store, open_store
+from foretool.storage.opening import examine_store, open_existing_store, open_store, store_exists
 from foretool.storage.records import ToolId
 from foretool.storage.stores import StorageError
 
@@ -118,9 +118,9 @@ def _describe_upstream(probe: Probe, catalog: Catalog) -> UpstreamCheck:
 
 def _given_names(config: Config) -> dict[ToolId, tuple[str, str]]:
     """Return the names that clients got before, which stay; none from a file that `check_storage` reports."""
-    if not config.storage.exists():
-        return {}
     try:
+        if not store_exists(config.storage):
+            return {}
         health = examine_store(config.storage, CHECK_S)
         if health.version != health.newest or health.is_foreign:
             return {}

@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from foretool.server import reload
 from foretool.server.app import App
 from foretool.server.config.addresses import parse_address
+from foretool.server.config.codes import Code
+from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config
 from foretool.server.local.hello import SERVICE, STATUS
 from foretool.server.local.joined import Windows
 from foretool.server.local.places import Identity
 from foretool.server.local.server import LocalServer
 from foretool.server.local.sharing import Sharing
+from foretool.server.setup.install_hints import fit_hint
 from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.upstreams.launcher import message_limit
 from foretool.storage.opening import exposure, open_serving_store
@@ -212,7 +215,10 @@ def _watching(config: Config, *, http: bool = False) -> Iterator[Watcher]:
 
 def _open(config: Config) -> Store:
     """Open the store, if it can be had, and log who else could read it."""
-    store = open_serving_store(config.storage)
+    try:
+        store = open_serving_store(config.storage)
+    except StorageError as error:  # a package is missing
+        raise ConfigError(fit_hint(str(error)), Code.STORAGE_UNUSABLE) from None
     for line in exposure(config.storage):
         log.warning("%s", line)
     with contextlib.suppress(StorageError):

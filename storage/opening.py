@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foretool.storage.places import MEMORY, ServerAddress, StorePlace, is_address, read_place
 from foretool.storage.sql.store import SqlStore
 from foretool.storage.sqlite.copying import copy_file
 from foretool.storage.sqlite.database import SqliteDatabase
@@ -13,59 +14,88 @@ from foretool.storage.sqlite.health import examine
 from foretool.storage.stores import StorageError
 
 if TYPE_CHECKING:
-    from foretool.storage.postgres.database import PostgresDatabase
     from foretool.storage.records import Health
     from foretool.storage.stores import Store
 
+INSTALL = "pip install 'foretool[postgres]'"
 
-def open_store(path: Path | str, *, busy_ms: int = 250) -> Store:
-    """Open the store at `path`. Create it if it is missing (directory 0700, file 0600), and migrate an older one.
 
-    `path` is a file, ":memory:", or the address of a PostgreSQL database: `postgresql://user:password@host/database`.
+def open_store(place: StorePlace | str, *, busy_ms: int = 250) -> Store:
+    """Open the store at `place`. Create it if it is missing (directory 0700, file 0600), and migrate an older one.
+
+    `place` is a file, ":memory:", or the address of a PostgreSQL database: `postgresql://user:password@host/database`.
     A file of ours that other users may read is closed to them.
 
     `busy_ms` is how long a later write may block its thread while another process writes. Raises `StorageError` for a
     damaged file, for one of a newer foretool or of another program, and for missing permissions.
     """
-    if is_address(path):
-        return SqlStore(_postgres().open(str(path), busy_ms))
-    return SqlStore(SqliteDatabase.open(path, busy_ms))
+    place = _read(place)
+    if not isinstance(place, ServerAddress):
+        return SqlStore(SqliteDatabase.open(place, busy_ms))
+    _need_driver(place)
+    from foretool.storage.postgres.database import PostgresDatabase
+
+    database = PostgresDatabase.open(place, busy_ms)
+    assert database is not None
+    return SqlStore(database)
 
 
-def open_serving_store(path: Path | str, *, busy_ms: int = 250) -> Store:
-    """Open the store at `path` for a proxy. Never raises: a proxy serves without its store until it can be used.
+def open_serving_store(place: StorePlace | str, *, busy_ms: int = 250) -> Store:
+    """Open the store at `place` for a proxy. It serves without its store until it can be used.
 
     While `Store.trouble` says why it cannot be used, every method raises a temporary `StorageError`; `Store.reopen`
-    tries again.
+    tries again. Raises `StorageError` only if the driver of a database is not installed.
     """
-    if is_address(path):
-        return SqlStore(_postgres().open_to_serve(str(path), busy_ms))
-    return SqlStore(SqliteDatabase.open_to_serve(path, busy_ms))
+    place = _read(place)
+    if not isinstance(place, ServerAddress):
+        return SqlStore(SqliteDatabase.open_to_serve(place, busy_ms))
+    _need_driver(place)
+    from foretool.storage.postgres.database import PostgresDatabase
+
+    return SqlStore(PostgresDatabase.open_to_serve(place, busy_ms))
 
 
-def is_address(path: Path | str) -> bool:
-    """Tell whether a storage setting is the address of a server, not a file."""
-    return str(path).startswith(("postgresql://", "postgres://"))
+def open_existing_store(place: StorePlace) -> Store:
+    """Open the store at `place` for reading; if there is none yet, open an empty one in memory instead."""
+    if not isinstance(place, ServerAddress):
+        return open_store(place if place.exists() else MEMORY)
+    _need_driver(place)
+    from foretool.storage.postgres.database import PostgresDatabase
+
+    database = PostgresDatabase.open(place, 250, creates=False)
+    return open_store(MEMORY) if database is None else SqlStore(database)
 
 
-def _postgres() -> type[PostgresDatabase]:
+def store_exists(place: StorePlace) -> bool:
+    """Tell whether there is a store. Raises `StorageError` for a server that cannot be reached."""
+    if not isinstance(place, ServerAddress):
+        return place.exists()
+    _need_driver(place)
+    from foretool.storage.postgres import health
+
+    return health.has_tables(place, 10)
+
+
+def _read(place: StorePlace | str) -> StorePlace | str:
+    return read_place(place) if isinstance(place, str) and is_address(place) else place
+
+
+def _need_driver(place: ServerAddress) -> None:
+    """Raise `StorageError` where psycopg is not installed."""
     try:
-        from foretool.storage.postgres.database import PostgresDatabase
+        import psycopg  # noqa: F401
     except ImportError as error:
-        raise StorageError(
-            f"storage: psycopg is not installed ({error}); run: pip install 'foretool[postgres]'"
-        ) from error
-    return PostgresDatabase
+        raise StorageError(f"{place}: psycopg is not installed ({error}); run: {INSTALL}") from error
 
 
-def open_existing_store(path: Path) -> Store:
-    """Open the store at `path` for reading; if there is none yet, open an empty one in memory instead."""
-    return open_store(path if path.exists() else ":memory:")
-
-
-def examine_store(path: Path, patience_s: float) -> Health:
+def examine_store(place: StorePlace, patience_s: float) -> Health:
     """Check a store without changing it, for at most `patience_s`; raises `StorageError` if it cannot be read."""
-    return examine(path, patience_s)
+    if not isinstance(place, ServerAddress):
+        return examine(place, patience_s)
+    _need_driver(place)
+    from foretool.storage.postgres import health
+
+    return health.examine(place, patience_s)
 
 
 def open_files(path: Path) -> tuple[tuple[Path, int], ...]:
@@ -73,9 +103,22 @@ def open_files(path: Path) -> tuple[tuple[Path, int], ...]:
     return find_open_files(path)
 
 
-def exposure(path: Path) -> tuple[str, ...]:
-    """Return one line for each way in which another user of the machine could read or change a store."""
-    return find_exposure(path)
+def exposure(place: StorePlace) -> tuple[str, ...]:
+    """Return one line for each way in which another user of the machine could read or change a store's file."""
+    return () if isinstance(place, ServerAddress) else find_exposure(place)
+
+
+def find_change_mark(place: StorePlace) -> object:
+    """Return what differs after something was written into a database; None for a file, whose time says that."""
+    if not isinstance(place, ServerAddress):
+        return None
+    try:
+        _need_driver(place)
+        from foretool.storage.postgres import health
+
+        return health.find_change_mark(place)
+    except StorageError as error:
+        return str(error)
 
 
 def copy_store(path: Path, target: Path) -> None:

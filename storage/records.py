@@ -537,6 +537,10 @@ class UpstreamState(Struct, frozen=True):
     last_error: str
     stderr: tuple[str, ...]
     """Its last lines on stderr, the oldest first."""
+    machine: str = ""
+    """The name of the machine on which the proxy runs; "" for this one."""
+    seen_at: float = 0.0
+    """When the proxy last said that it runs."""
 
 
 class Statistics(Struct, frozen=True):
@@ -608,6 +612,18 @@ class Artifact(Struct, frozen=True):
     """What it was trained on, and how it compared with the model served then."""
 
 
+class Holder(Struct, frozen=True):
+    """Which process has a lead, and what it was last seen doing."""
+
+    pid: int
+    since: float
+    """In seconds of the system clock, like `at`."""
+    at: float
+    doing: str = ""
+    machine: str = ""
+    """The machine of the process; "" for this one."""
+
+
 class Health(Struct, frozen=True):
     """What an examination of a store found."""
 
@@ -623,3 +639,5 @@ class Health(Struct, frozen=True):
     """What the engine's own check complains about."""
     is_complete: bool
     """The check ended in time."""
+    engine: str = ""
+    """What a server says of itself; "" for a file."""

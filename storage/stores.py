@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
+    from foretool.storage.places import StorePlace
     from foretool.storage.records import (
         Approval,
         Artifact,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Flow,
         FlowKey,
         Forgotten,
+        Holder,
         LogPart,
         Miss,
         MissCount,
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from foretool.storage.redaction import Known
 
 
+BEAT_S: Final = 5.0
+"""Seconds between two signs of life of a process that has a lead."""
 KEPT_MODELS: Final = 3
 """Models of a kind whose bytes are kept: the served one, and those that a rollback can bring back."""
 
@@ -377,7 +380,12 @@ class ServingStore(Protocol):
     def states(self) -> list[UpstreamState]:
         """Return the states of every proxy that has not cleared them; a killed one does not, so check its pid."""
 
-    def clear_states(self, pid: int, upstream: str | None = None, started_at: float | None = None) -> None:
+    def note_seen(self, machine: str, pid: int, at: float) -> None:
+        """Keep in a proxy's states that it runs, for other machines, which cannot look at its process."""
+
+    def clear_states(
+        self, pid: int, upstream: str | None = None, started_at: float | None = None, machine: str = ""
+    ) -> None:
         """Delete one proxy's states, or its state of one upstream; give `started_at` if the pid may be reused.
 
         A proxy does so when it ends, and when it starts: the system may have given it the pid of a dead one.
@@ -496,15 +504,41 @@ class ArtifactStore(Protocol):
     def count_demonstrations(self) -> int: ...
 
 
+class Lead(AbstractContextManager["Lead"], Protocol):
+    """The right to do one kind of work for a store. `take` it, and `release` it; the process's end does too.
+
+    Whoever has it and loses the store has lost the lead as well; `is_held` then says so.
+    """
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this object has the lead."""
+
+    def take(self) -> bool:
+        """Take the lead. Returns False if another process has it. Raises `StorageError` if none can be had."""
+
+    def beat(self, doing: str) -> None:
+        """Write down what is being done; at most every `BEAT_S` seconds."""
+
+    def holder(self) -> Holder | None:
+        """Return who has the lead; None if nobody has, or it cannot be told."""
+
+    def release(self) -> None:
+        """Let others take the lead."""
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
 class Store(AbstractContextManager["Store"], Protocol):
     """One open store, which closes at the end of its `with` block.
 
     One thread uses it, except for `checkpoint`; other processes open their own.
     """
 
-    path: Path | str
-    """Where the store is; beside a file others may stand that belong to it. Else ":memory:", or the address of a
-    database without its password."""
+    path: StorePlace | str
+    """Where the store is; `places.local_file` says beside what other files stand that belong to it. ":memory:" for one
+    in memory."""
     approvals: ApprovalStore
     artifacts: ArtifactStore
     browsing: BrowseStore
@@ -531,6 +565,9 @@ class Store(AbstractContextManager["Store"], Protocol):
     close: Callable[[], None]
     hide: Callable[[Callable[[], Known]], None]
     """Keep the secrets that this returns out of everything that is written from now on; see `storage.redaction`."""
+
+    lead: Callable[[str], Lead]
+    """Return the lead for a kind of work, by its name, which nobody has taken yet."""
 
     check: Callable[[], None]
     """Notice cheaply that the file was removed, replaced, or changed by a newer foretool."""

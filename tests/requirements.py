@@ -421,6 +421,10 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "learn:ended": Promise("docs/learning.md", "a run that is ended at any moment is continued, and locks nobody out"),
     "learn:one": Promise("docs/learning.md", "one process learns from a storage file at a time"),
+    "storage:postgres": Promise(
+        "docs/postgres.md",
+        "every command works with a database, and a restart of the server loses nothing that was answered",
+    ),
     "learn:detection": Promise("docs/learning.md", "a task that needs no tool is told apart, and the gate says none"),
     "learn:unseen": Promise("docs/learning.md", "a tool that came after training is still found"),
     "learn:import": Promise("docs/learning.md", "demonstrations are imported, and a wrong file says where"),

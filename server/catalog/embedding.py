@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from foretool.server.config.settings import Settings
-from foretool.server.system.leads import Lead
 from foretool.server.system.libraries import load_libraries
 from foretool.server.system.processes import WORKER_FOLDER, worker_environment
 from foretool.server.transports.tasks import BackgroundWork
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.places import local_file
+from foretool.storage.stores import Lead, StorageError, Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.encoders import Encoder, Weights
@@ -153,7 +153,7 @@ class Embedder(BackgroundWork):
 
     async def _embed(self, weights: Weights, missing: set[bytes], settings: Settings) -> None:
         """Compute and keep the missing vectors; one proxy of a store at a time."""
-        with Lead(self._store.path, EMBEDDING) as lead:
+        with self._store.lead(EMBEDDING) as lead:
             while not _may_lead(lead):
                 await asyncio.sleep(WAIT_S)
             # Another proxy has kept meanwhile what it had to embed.
@@ -214,7 +214,7 @@ class Embedder(BackgroundWork):
 def _may_lead(lead: Lead) -> bool:
     try:
         return lead.take()
-    except OSError:
+    except StorageError:
         return True  # where no file can be written, each proxy looks after itself
 
 
@@ -270,8 +270,9 @@ async def _write_texts(stdin: asyncio.StreamWriter, texts: Iterable[str]) -> Non
 
 
 def find_cache_folder(store: Store) -> Path | None:
-    """Return the folder of prepared models, beside the store; None for a store in memory."""
-    return store.path.parent / "encoders" if isinstance(store.path, Path) else None
+    """Return the folder of prepared models, beside the store's files on this machine; None for a store in memory."""
+    file = local_file(store.path)
+    return file.with_name("encoders") if file is not None else None
 
 
 def open_encoders(weights: Sequence[Weights], store: Store, key: str) -> list[Encoder]:

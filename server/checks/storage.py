@@ -1,4 +1,4 @@
-"""Checks the storage file: whether it can be made, read and written, and who else could read it."""
+"""Checks the storage file or the database: whether it can be made, read and written, and who else could read it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Final
 from foretool.server.config.codes import Code
 from foretool.server.diagnosis import Finding, Repair, note, ok, problem, warning
 from foretool.server.recording.store_watch import read_notes
+from foretool.server.setup.install_hints import fit_hint
 from foretool.storage.opening import examine_store, exposure, open_files
+from foretool.storage.places import ServerAddress, StorePlace
 from foretool.storage.stores import StorageError
 
 CHECK_S: Final = 5.0
@@ -19,8 +21,40 @@ CHECK_S: Final = 5.0
 _ELSEWHERE: Final = 'set another path: "storage" in the foretool block of the config'
 
 
-def check_storage(path: Path) -> Iterator[Finding]:
-    """Check the storage file of a config."""
+def check_storage(place: StorePlace) -> Iterator[Finding]:
+    """Check the storage file or the database of a config."""
+    yield from _check_server(place) if isinstance(place, ServerAddress) else _check_file(place)
+
+
+def _check_server(address: ServerAddress) -> Iterator[Finding]:
+    try:
+        health = examine_store(address, CHECK_S)
+    except StorageError as error:
+        what, _, do = fit_hint(str(error)).rpartition("; ")
+        yield problem("storage", Code.STORAGE_UNUSABLE, what or do, do if what else _ELSEWHERE)
+        return
+    if health.is_foreign:
+        what = f"{address}: the schema has tables of another program"
+        yield problem("storage", Code.STORAGE_FOREIGN, what, "name another schema: options=-csearch_path%3Dforetool")
+    elif health.version > health.newest:
+        what = f"{address}: schema {health.version}, written by a newer foretool (this one knows {health.newest})"
+        yield problem("storage", Code.STORAGE_NEWER, what, "upgrade foretool, or name another database")
+    elif 0 < health.version < health.newest:
+        what = f"{address}: schema {health.version}; the next proxy migrates it to {health.newest}"
+        yield note("storage", Code.STORAGE_OLDER, what)
+    if not health.is_writable:
+        do = "name the address of the primary server, or let the database be written"
+        yield problem("storage", Code.STORAGE_READ_ONLY, f"{address}: the database is read-only", do)
+    for found in health.problems:
+        what, _, do = found.partition("; ")
+        yield problem("storage", Code.STORAGE_UNUSABLE, f"{address}: {what}", do)
+    yield from _check_notes(address)
+    if not health.problems and health.is_writable and not health.is_foreign:
+        tables = f"schema {health.version}" if health.version else "no tables yet; the first proxy creates them"
+        yield ok("storage", f"{address}: {health.engine}, {tables}")
+
+
+def _check_file(path: Path) -> Iterator[Finding]:
     if not path.exists():
         yield _check_place(path)
         yield from _check_exposure(path)
@@ -41,9 +75,7 @@ def check_storage(path: Path) -> Iterator[Finding]:
     if not health.is_writable:
         do = "check the permissions of the file and its directory"
         yield problem("storage", Code.STORAGE_READ_ONLY, f"{path}: cannot be written", do)
-    for found in read_notes(path):
-        what = f"{path}: proxy {found.pid} serves without it: {found.trouble}"
-        yield warning("storage", Code.STORAGE_NOT_USED, what, "mend the file; the proxy then uses it again by itself")
+    yield from _check_notes(path)
     yield from _check_exposure(path)
     for damage in health.problems:
         do = "stop the proxies and move the file away; a new one is created, without the log"
@@ -51,6 +83,13 @@ def check_storage(path: Path) -> Iterator[Finding]:
     if not health.problems:
         checked = "checked" if health.is_complete else f"no damage within {CHECK_S:g} s of checking"
         yield ok("storage", f"{path}: schema {health.version}, {checked}")
+
+
+def _check_notes(place: StorePlace) -> Iterator[Finding]:
+    mend = "make the server reachable" if isinstance(place, ServerAddress) else "mend the file"
+    for found in read_notes(place):
+        what = f"{place}: proxy {found.pid} serves without it: {found.trouble}"
+        yield warning("storage", Code.STORAGE_NOT_USED, what, f"{mend}; the proxy then uses it again by itself")
 
 
 def _check_exposure(path: Path) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""`foretool forget`: deletes records from the storage file and its log for good."""
+"""`foretool forget`: deletes records from the store, and from the log of a storage file, for good."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
 from foretool.server.upstreams.running import find_running
-from foretool.storage.opening import open_store
+from foretool.storage.opening import open_store, store_exists
+from foretool.storage.places import ServerAddress, StorePlace
 from foretool.storage.records import Forgotten, Selection
 from foretool.storage.stores import StorageError, Store
 
 BUSY_MS: Final = 5000
+KEPT_BY_SERVER: Final = "its write-ahead log, replicas and backups keep what was deleted for as long as they are kept"
+STILL_IN_USE: Final = "others use the tables, so traces stay in them; run `foretool forget --compact` later"
 _NOUNS: Final = {
     "calls": "calls", "misses": "misses", "discoveries": "searches for tools", "exposures": "lists of clients",
     "prompts": "prompts", "steps": "steps of agents", "sessions": "sessions", "clients": "clients",
@@ -76,7 +79,7 @@ def command(
         return _only_compact(config.storage, as_json=as_json)
     selection = Selection(_read_time(since) or 0.0, _read_time(before), server, session, tool, tuple(texts), everything)
     _check(selection)
-    if not config.storage.exists():
+    if not store_exists(config.storage):
         return complain(f"forget: {config.storage} does not exist; nothing is on record", WRONG)
     with open_store(config.storage, busy_ms=BUSY_MS) as store:
         found = store.forgetting.forget(selection, dry=True)
@@ -89,26 +92,31 @@ def command(
             if not click.confirm("Delete them for good?"):
                 output.say("Nothing was deleted.")
                 return WRONG
-        with output.waiting("deleting, and rewriting the storage file"):
+        with output.waiting("deleting, and rewriting what is left"):
             outcome = _forget(store, selection)
     remains = (*outcome.remains, *_find_texts(config.storage, selection.texts))
     return output.show(Outcome(outcome.counts, True, remains), as_json, _print)
 
 
-def _only_compact(storage: Path, *, as_json: bool) -> int:
+def _only_compact(storage: StorePlace, *, as_json: bool) -> int:
     """Remove the traces of earlier deletions; the exit status says whether it was possible."""
     with open_store(storage, busy_ms=BUSY_MS) as store:
         is_done = _compact(store)
     remains = () if is_done else (f"{storage}-wal: another process uses this log",)
+    if isinstance(storage, ServerAddress):
+        remains = (f"{storage}: {KEPT_BY_SERVER if is_done else STILL_IN_USE}",)
     output.show(Outcome({}, is_done, remains), as_json, lambda each: _print_compacted(each, storage))
     return int(not is_done)
 
 
-def _print_compacted(outcome: Outcome, storage: Path) -> None:
+def _print_compacted(outcome: Outcome, storage: StorePlace) -> None:
     for line in outcome.remains:
         output.say(f"remains: {line}.", "yellow")
     if outcome.is_done:
-        output.say(f"{storage}: no trace of what was deleted is left in the file or its log.", "green")
+        said = "no trace of what was deleted is left in the file or its log"
+        if isinstance(storage, ServerAddress):
+            said = "its tables are vacuumed; no query finds what was deleted"
+        output.say(f"{storage}: {said}.", "green")
 
 
 def _check(selection: Selection) -> None:
@@ -150,7 +158,10 @@ def _forget(store: Store, selection: Selection) -> Outcome:
     if running:
         pids = ", ".join(map(str, running))
         remains.append(f"running proxies (process {pids}) may still write records of sessions that go on")
-    if not _compact(store):
+    is_compact = _compact(store)
+    if isinstance(store.path, ServerAddress):
+        remains.append(f"{store.path}: {KEPT_BY_SERVER if is_compact else STILL_IN_USE}")
+    elif not is_compact:
         remains.append(
             f"{store.path}-wal: another process uses this log, so traces may stay in it until that process ends;"
             " then run the same command with --compact"
@@ -165,9 +176,11 @@ def _compact(store: Store) -> bool:
         return False
 
 
-def _find_texts(storage: Path, texts: Sequence[str]) -> list[str]:
+def _find_texts(storage: StorePlace, texts: Sequence[str]) -> list[str]:
     """Say in which files of the store a text still stands, byte for byte."""
-    found = []
+    found: list[str] = []
+    if isinstance(storage, ServerAddress):
+        return found
     for file in (storage, storage.with_name(storage.name + "-wal")):
         data = file.read_bytes() if file.exists() else b""
         for text in texts:
@@ -183,6 +196,6 @@ def _print(outcome: Outcome) -> None:
         return
     output.table(("records#", "of"), [(f"{count:,}", _NOUNS[kind]) for kind, count in outcome.counts.items()])
     if outcome.is_done:
-        output.say("They are deleted from the storage file and its log.", "green")
+        output.say("They are deleted for good.", "green")
     for line in outcome.remains:
         output.say(f"remains: {line}.", "yellow")

@@ -125,6 +125,8 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return complain(error.format_message(), error.exit_code)
     except StorageError as error:
-        return complain(str(error), WRONG)
+        from foretool.server.setup.install_hints import fit_hint
+
+        return complain(fit_hint(str(error)), WRONG)
     except click.Abort:
         return INTERRUPTED

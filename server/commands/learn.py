@@ -19,7 +19,7 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
 from foretool.storage.demonstrations import read_demonstrations
-from foretool.storage.opening import open_store
+from foretool.storage.opening import open_store, store_exists
 from foretool.storage.records import Artifact, Tool
 from foretool.storage.stores import Store
 
@@ -58,7 +58,7 @@ def command(
 
     Trains every method that has enough tasks, and compares it on later tasks with the models in use. A model that
     ranks them better is promoted (docs/learning.md says how sure that has to be), and running proxies load it. The
-    log and the models stay on this machine.
+    log and the models stay in your storage.
 
     \b
     foretool learn --from demonstrations.jsonl
@@ -67,7 +67,7 @@ def command(
     """
     config = load(path)
     if report or rollback:
-        if not config.storage.exists():
+        if not store_exists(config.storage):
             return complain("learn: nothing is on record yet; let a client call tools through `foretool serve`", WRONG)
         with open_store(config.storage) as store:
             return _roll_back(store, methods, as_json) if rollback else _report(store, as_json)

@@ -17,6 +17,7 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option
 from foretool.server.config.loader import load
 from foretool.storage.opening import copy_store
+from foretool.storage.places import ServerAddress
 
 ONLY_YOU = {"allow": {"id": "root"}, "title": "foretool"}
 """What Datasette is told: only who has the link sees anything, since every user of the machine reaches its port."""
@@ -33,6 +34,8 @@ def command(path: Path | None, port: int, no_browser: bool) -> int:
     Datasette prints lets one person in. docs/data.md describes the tables and has queries to begin with.
     """
     storage = load(path).storage
+    if isinstance(storage, ServerAddress):
+        return complain(f"your records are in {storage}, not in a file; look at them with psql", WRONG)
     program = shutil.which("datasette")
     if program is None:
         return complain(

@@ -39,6 +39,7 @@ from foretool.server.trust.phrases import Severity
 from foretool.server.upstreams.running import FAILING, find_proxies
 from foretool.server.upstreams.upstream import State
 from foretool.storage.opening import exposure, open_existing_store, open_store
+from foretool.storage.places import MEMORY
 from foretool.storage.records import Statistics, UpstreamState
 from foretool.storage.stores import StorageError, Store
 
@@ -77,6 +78,8 @@ class Proxy(Struct, frozen=True):
     started_at: float
     uptime_s: float
     upstreams: tuple[UpstreamState, ...]
+    machine: str = ""
+    """The other machine on which it runs; "" for this one."""
     windows: tuple[Window, ...] = ()
     """The windows that share it, the oldest first; none where the client has started the proxy itself."""
 
@@ -104,9 +107,10 @@ class Status(Struct, frozen=True):
 
     config: Path
     config_named_by: NamedBy
-    storage: Path
+    storage: str
+    """The file, or the address of the database without its password."""
     contents: Statistics | None
-    """None while there is no storage file."""
+    """None while there is no store."""
     recording: Recording
     encoder: Encoding
     confidence: Confidence
@@ -169,8 +173,8 @@ def read_status(config: Config) -> Status:
         return Status(
             config=config.path,
             config_named_by=config.named_by,
-            storage=config.storage,
-            contents=store.statistics() if config.storage.exists() and not trouble else None,
+            storage=str(config.storage),
+            contents=store.statistics() if store.path != MEMORY else None,
             recording=Recording(config.settings.record, last_call, last_discovery),
             encoder=_describe_encoders(config, store),
             confidence=rate_confidence(discovery_outcomes(store.discoveries)),
@@ -181,7 +185,8 @@ def read_status(config: Config) -> Status:
                     each.started_at,
                     now - each.started_at,
                     each.upstreams,
-                    windows.get(each.pid, ()),
+                    each.machine,
+                    windows.get(each.pid, ()) if not each.machine else (),
                 )
                 for each in find_proxies(store.serving.states())
             ),
@@ -229,7 +234,7 @@ def _describe_encoders(config: Config, store: Store) -> Encoding:
 def _print(status: Status, verbose: bool) -> None:
     for note in status.without_storage:
         for_how_long = output.span(time.time() - note.since)
-        output.say(f"proxy {note.pid} has served without the storage file for {for_how_long}:", "red")
+        output.say(f"proxy {note.pid} has served without its storage for {for_how_long}:", "red")
         output.say(f"  {note.trouble}")
     if not status.proxies and not status.without_storage:
         output.say("No proxy is running. Clients start one themselves; `foretool connect` shows how.")
@@ -303,7 +308,8 @@ def _say_contents(held: Statistics | None) -> str:
 
 def _print_proxy(proxy: Proxy, verbose: bool) -> None:
     if proxy.is_running:
-        title = f"proxy {proxy.pid}, up {output.span(proxy.uptime_s)}"
+        where = f" on {proxy.machine}" if proxy.machine else ""
+        title = f"proxy {proxy.pid}{where}, up {output.span(proxy.uptime_s)}"
     else:
         title = f"proxy {proxy.pid}, dead: it was killed, and this is its last known state"
     now = time.time()

@@ -24,6 +24,7 @@ from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.installation import this_installation
 from foretool.server.setup.leaving import plan_leaving
 from foretool.server.setup.scan import scan
+from foretool.storage.places import ServerAddress, local_folder
 
 
 @click.command("uninstall")
@@ -101,12 +102,17 @@ def _change(planned: list[Change], place: Path, *, agreed: bool) -> bool:
 
 
 def _data(place: Path) -> dict[str, str]:
-    """Return the folders that hold the user's data, and what they hold."""
+    """Return the folders and databases that hold the user's data, and what they hold."""
     found = {str(place.parent): "your config, and copies of the files that foretool changed"}
     try:
-        storage = load(place).storage.parent
+        storage = load(place).storage
     except ConfigError:
         return found
-    if storage != place.parent and storage.exists():
-        found[str(storage)] = "what foretool recorded and learned"
+    recorded = "what foretool recorded and learned"
+    if isinstance(storage, ServerAddress):
+        found[str(storage)] = f"{recorded}; others may use it too"
+        recorded = "what belongs to that database on this machine"
+    folder = local_folder(storage)
+    if folder is not None and folder != place.parent and folder.exists():
+        found[str(folder)] = recorded
     return found

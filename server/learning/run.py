@@ -10,7 +10,6 @@ A run has a process of its own (`foretool learn`, or a child of `serve`); only t
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -36,12 +35,12 @@ from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.schedule import LEARNING
 from foretool.server.learning.timeline import KnownModels, Timeline, rename_calls, trusted_tools
 from foretool.server.learning.whole_lists import WholeLists
-from foretool.server.system.leads import Holder, Lead
 from foretool.storage.episodes import PROMPT_S
 from foretool.storage.missed import read_missed
-from foretool.storage.records import Artifact, ToolId
+from foretool.storage.places import ServerAddress, StorePlace
+from foretool.storage.records import Artifact, Holder, ToolId
 from foretool.storage.sampling import LIMITS, Limits, read_sample
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.stores import Lead, StorageError, Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.training import Material, Method
@@ -65,7 +64,7 @@ class Run(Struct, frozen=True, rename={"results": "lessons"}):
 
 
 class Busy(Exception):
-    """Another process is learning from the same file."""
+    """Another process is learning from the same store."""
 
 
 def learn(
@@ -80,12 +79,12 @@ def learn(
 ) -> Run:
     """Train, replay and promote, `methods` alone if any are named. Raises `Busy` and `StorageError`."""
     at = time.time() if now is None else now
-    lead = Lead(store.path, LEARNING)
-    if not _take(lead):
+    lead = store.lead(LEARNING)
+    if not lead.take():
         raise Busy(describe_busy(lead.holder()))
     with lead:
         started = time.perf_counter()
-        file = SameFile(store.path)
+        file = SameStore(store.path, lead)
 
         def report(kind: str, what: str, share: float) -> None:
             file.check()
@@ -103,43 +102,43 @@ def learn(
     return run
 
 
-def _take(lead: Lead) -> bool:
-    try:
-        return lead.take()
-    except OSError as error:
-        raise StorageError(f"{lead.path}: {error.strerror or error}; learning needs to write there") from error
-
-
 def describe_busy(holder: Holder | None) -> str:
     """Say who learns, since when, and whether it still does something."""
-    who = "another process is learning from this file"
+    who = "another process is learning from this store"
     if holder is None:
         return f"{who}; wait for it, or see `foretool learn --report`"
     since = time.strftime("%H:%M", time.localtime(holder.since))
+    where = f" on {holder.machine}" if holder.machine else ""
     doing = f", at {holder.doing}" if holder.doing else ""
     silent = max(time.time() - holder.at, 0.0)
-    return f"{who} (process {holder.pid}, since {since}{doing}, last heard of {silent:.0f} s ago); wait for it"
+    return f"{who} (process {holder.pid}{where}, since {since}{doing}, last heard of {silent:.0f} s ago); wait for it"
 
 
-class SameFile:
-    """Notices that another storage file has taken the place of the one that is open: nothing may be written then."""
+class SameStore:
+    """Notices that another storage file has taken the place of the one that is open, or that another process may learn
+    by now: nothing may be written then."""
 
-    def __init__(self, path: Path | str) -> None:
-        self._path = path
+    def __init__(self, place: StorePlace | str, lead: Lead) -> None:
+        self._place = place
+        self._lead = lead
         self._first = self._identify()
 
     def _identify(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self._path)  # noqa: PTH116 -- the path may be ":memory:"
+            found = self._place.stat() if isinstance(self._place, Path) else None
         except OSError:
             return None
-        return found.st_dev, found.st_ino
+        return (found.st_dev, found.st_ino) if found is not None else None
 
     def check(self) -> None:
-        """Raise `StorageError` if the file was removed or replaced."""
+        """Raise `StorageError` if the file was removed or replaced, or the lead was lost with the connection."""
+        if isinstance(self._place, ServerAddress) and not self._lead.is_held:
+            raise StorageError(
+                f"{self._place}: the connection was lost while learning; nothing more was written; run `foretool learn`"
+            )
         if self._identify() != self._first:
             raise StorageError(
-                f"{self._path}: removed or replaced while learning; nothing more was written; run `foretool learn`"
+                f"{self._place}: removed or replaced while learning; nothing more was written; run `foretool learn`"
             )
 
 

@@ -1,6 +1,6 @@
 """Starts learning on a schedule, in a process of its own with low priority, once enough was called since the last run.
 
-Several proxies may share a store. One process learns for all: it has the lead (`system.leads`), and its run
+Several proxies may share a store. One process learns for all: it has the lead (`Store.lead`), and its run
 is on record.
 """
 
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from foretool.server.config.variables import names_in
-from foretool.server.system.leads import Lead
 from foretool.server.system.processes import WORKER_FOLDER, worker_command, worker_environment
 from foretool.server.transports.tasks import BackgroundWork
+from foretool.storage.places import MEMORY, ServerAddress
 from foretool.storage.stores import StorageError, Store
 
 LOOK_S: Final = 60.0
@@ -55,7 +55,7 @@ class Schedule(BackgroundWork):
             return
         self._look_at = now + LOOK_S
         with contextlib.suppress(StorageError):
-            if is_due(self._store, learn_s, now) and Lead(self._store.path, LEARNING).holder() is None:
+            if is_due(self._store, learn_s, now) and self._store.lead(LEARNING).holder() is None:
                 self.begin(self._learn(learn_s))
 
     async def _learn(self, learn_s: float) -> None:
@@ -86,8 +86,13 @@ class Schedule(BackgroundWork):
     def _environment(self) -> dict[str, str]:
         """Return what the learner reads: our own settings, and the variables that the config names."""
         # A project's file does not choose the storage, and the learner cannot know whose file it reads.
-        storage = {"FORETOOL_STORAGE": str(self._store.path)} if isinstance(self._store.path, Path) else {}
-        return worker_environment(("FORETOOL_*", *names_in(self._config.read_text("utf-8", "replace"))), **storage)
+        # Not as a word of its command line, which every user of the machine may read: it may hold a password.
+        place = self._store.path
+        written = place.written if isinstance(place, ServerAddress) else str(place)
+        storage = {"FORETOOL_STORAGE": written} if written != MEMORY else {}
+        return worker_environment(
+            ("FORETOOL_*", "PG*", *names_in(self._config.read_text("utf-8", "replace"))), **storage
+        )
 
 
 def is_due(store: Store, learn_s: float, now: float) -> bool:

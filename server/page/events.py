@@ -1,7 +1,7 @@
 """Tells open pages that something has changed, by server-sent events.
 
-A change is seen in the files: the config, the storage file and its log. So a page learns of calls of every proxy, and
-nobody has to tell it.
+A change is seen in the files: the config, the storage file and its log; a database is asked. So a page learns of calls
+of every proxy, and nobody has to tell it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
+
+from foretool.storage.places import ServerAddress, StorePlace
 
 LOOK_S: Final = 1.0
 """How often the files are looked at."""
@@ -42,8 +44,10 @@ def look(paths: Callable[[], list[Path]]) -> Stamp:
 class Changes:
     """Follows files for any number of open pages, up to `MOST`."""
 
-    def __init__(self, paths: Callable[[], list[Path]]) -> None:
+    def __init__(self, paths: Callable[[], list[Path]], ask: Callable[[], object] = lambda: None) -> None:
+        """`ask` returns what differs after something has changed that shows in no file; it may block."""
         self._paths = paths
+        self._ask = ask
         self.open = 0
 
     @property
@@ -55,11 +59,11 @@ class Changes:
         self.open += 1
         try:
             yield RETRY
-            known, said = look(self._paths), time.monotonic()
+            known, said = await self._look(), time.monotonic()
             while True:
                 await asyncio.sleep(look_s)
                 now = time.monotonic()
-                if now - said >= least_s and (found := look(self._paths)) != known:
+                if now - said >= least_s and (found := await self._look()) != known:
                     known, said = found, now
                     yield CHANGED
                 elif now - said >= PING_S:
@@ -68,7 +72,12 @@ class Changes:
         finally:
             self.open -= 1
 
+    async def _look(self) -> object:
+        return look(self._paths), await asyncio.to_thread(self._ask)
 
-def files_of(config: Path, storage: Path) -> list[Path]:
+
+def files_of(config: Path, storage: StorePlace) -> list[Path]:
     """Return the files in which a change shows."""
+    if isinstance(storage, ServerAddress):
+        return [config]
     return [config, storage, storage.with_name(f"{storage.name}-wal")]

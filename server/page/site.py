@@ -39,6 +39,7 @@ from foretool.server.page.background import Background, Work
 from foretool.server.page.forms import Form, FormError, first, read_form
 from foretool.server.page.rendering import HERE, OF_A_PROFILE, Renderer, Words
 from foretool.server.page.viewer import Viewer, viewer_of
+from foretool.storage.opening import find_change_mark
 from foretool.storage.stores import StorageError
 
 NOTES: Final = 100
@@ -87,7 +88,7 @@ class Site:
         self._background = Background()
         self._notes = Notes()
         self._diagnoses = fixing.Diagnoses()
-        self._changes = events.Changes(self._files)
+        self._changes = events.Changes(self._files, lambda: find_change_mark(self._live.now.storage))
         self.app = Starlette(
             routes=[
                 self._page("/", "overview", self.overview),

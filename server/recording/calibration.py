@@ -18,13 +18,13 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from math import sqrt
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.opening import open_store
+from foretool.storage.places import StorePlace
 from foretool.storage.records import Discovery, DiscoveryOutcome, Event
 from foretool.storage.stores import DiscoveryStore, StorageError, Store
 
@@ -105,18 +105,18 @@ class Recalibrator(BackgroundWork):
     def tick(self) -> None:
         """Start to read the outcomes if it is time; a store in memory is not read."""
         path = self._store.path
-        if time.monotonic() < self._due or not isinstance(path, Path) or self._store.trouble:
+        if time.monotonic() < self._due or isinstance(path, str) or self._store.trouble:
             return
         self._due = time.monotonic() + EVERY_S
         if not self.is_working:
             self.begin(self._read(path))
 
-    async def _read(self, path: Path) -> None:
+    async def _read(self, path: StorePlace) -> None:
         with contextlib.suppress(StorageError):  # the present calibration stays
             self.calibration = await asyncio.to_thread(_read_and_fit, path)
 
 
-def _read_and_fit(path: Path) -> Calibration:
+def _read_and_fit(path: StorePlace) -> Calibration:
     with open_store(path) as store:
         return fit_calibration(discovery_outcomes(store.discoveries))
 

@@ -9,12 +9,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from foretool.server.recording.costs import add_next
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.opening import open_store
+from foretool.storage.places import StorePlace
 from foretool.storage.stores import StorageError, Store
 
 SETTLED_S: Final = 60.0
@@ -38,12 +38,12 @@ class CostKeeper(BackgroundWork):
     def tick(self) -> None:
         """Start a run if one is due and no other proxy does it; a store in memory is read as it is."""
         path, now = self._store.path, self._clock()
-        if now < self._due or self.is_working or self._store.trouble or not isinstance(path, Path):
+        if now < self._due or self.is_working or self._store.trouble or isinstance(path, str):
             return
         self._due = now + EVERY_S
         self.begin(self._add_up(path, now))
 
-    async def _add_up(self, path: Path, now: float) -> None:
+    async def _add_up(self, path: StorePlace, now: float) -> None:
         with contextlib.suppress(StorageError):  # the next run goes on where this one stops
             if not self._store.costs.take_turn(now, int(now + EVERY_S)):
                 return
@@ -51,6 +51,6 @@ class CostKeeper(BackgroundWork):
                 await asyncio.sleep(PAUSE_S)
 
 
-def _add(path: Path, now: float) -> bool:
+def _add(path: StorePlace, now: float) -> bool:
     with open_store(path) as store:
         return add_next(store, now, PART)

@@ -22,6 +22,7 @@ import msgspec
 from foretool.server.recording.recorder import Recorder
 from foretool.server.system.processes import is_running
 from foretool.server.transports.tasks import BackgroundWork
+from foretool.storage.places import ServerAddress, StorePlace, local_file
 from foretool.storage.stores import Store
 
 FIRST_RETRY_S: Final = 0.5
@@ -29,7 +30,7 @@ RETRY_S: Final = 5.0
 """Longest pause between two tries to use the file again; the first pauses are shorter."""
 REFUSED_S: Final = 2.0
 """A store that refuses writes for this long is trouble too; shorter locks are daily business."""
-IN_MEMORY: Final = "records are kept in memory and written as soon as the file can be used"
+IN_MEMORY: Final = "records are kept in memory and written as soon as it can be used"
 TRY_AGAIN: Final = "; nothing was written, try again"
 """What a store says to those who have nobody to try again for them."""
 
@@ -107,9 +108,12 @@ class StoreWatch(BackgroundWork):
             log.warning("storage: %s is in use again", self._store.path)
             return
         log.warning("storage: %s", trouble)
-        if isinstance(self._store.path, Path):
+        if (file := local_file(self._store.path)) is not None:
+            if isinstance(self._store.path, ServerAddress):
+                with contextlib.suppress(OSError):
+                    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             note = TroubleNote(os.getpid(), self._started_at, time.time(), trouble)
-            self._notes = write_note(self._store.path, note)
+            self._notes = write_note(file, note)
 
     def _remove_notes(self) -> None:
         for path in self._notes:
@@ -141,10 +145,12 @@ def write_note(storage: Path, note: TroubleNote) -> list[Path]:
     return []
 
 
-def read_notes(storage: Path) -> list[TroubleNote]:
-    """Return the notes of running proxies about a storage file, the oldest first; notes of dead ones are removed."""
+def read_notes(place: StorePlace) -> list[TroubleNote]:
+    """Return the notes of running proxies of this machine about a store, the oldest first; notes of dead ones are
+    removed."""
     found: list[TroubleNote] = []
-    for folder, prefix in _note_places(storage):
+    file = local_file(place)
+    for folder, prefix in _note_places(file) if file is not None else ():
         with contextlib.suppress(OSError):
             for path in sorted(folder.glob(f"{prefix}.*.trouble")):
                 found += _read_note(path)

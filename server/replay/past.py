@@ -19,8 +19,6 @@ from foretool.storage.records import Artifact, Call, ClientRecord, Event, Prompt
 from foretool.storage.stores import Store
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from foretool.storage.redaction import Known
 
 MOST_EVENTS: Final = 200_000
@@ -39,7 +37,7 @@ class PastStore(Store):
         self.time = since
         self._kept = kept
         self._log = log = open_store(":memory:")
-        self.path: Path | str = kept.path
+        self.path = kept.path
         self.approvals, self.catalog, self.vectors, self.flows = kept.approvals, kept.catalog, kept.vectors, kept.flows
         self.forgetting, self.retention, self.browsing = kept.forgetting, kept.retention, kept.browsing
         self.costs, self.exporting = kept.costs, kept.exporting
@@ -48,7 +46,7 @@ class PastStore(Store):
         self.calls = cast(Any, _PastCalls(log, _read_usage(kept, since)))
         self.clients, self.discoveries, self.serving, self.tasks = log.clients, log.discoveries, log.serving, log.tasks
         self.atomic, self.snapshot = log.atomic, log.snapshot
-        self.checkpoint, self.check, self.reopen = log.checkpoint, log.check, log.reopen
+        self.checkpoint, self.check, self.reopen, self.lead = log.checkpoint, log.check, log.reopen, log.lead
         self._seed(since)
 
     def now(self) -> float:

@@ -39,6 +39,11 @@ def _pick(environ: Mapping[str, str], patterns: tuple[str, ...]) -> dict[str, st
     return {name: value for name, value in environ.items() if any(fnmatchcase(name, each) for each in patterns)}
 
 
+def machine_name() -> str:
+    """Return what tells this machine, or this container, apart from others that share a database."""
+    return os.uname().nodename if os.name == "posix" else os.environ.get("COMPUTERNAME", "")
+
+
 def is_running(pid: int, started_at: float) -> bool:
     """Tell whether the proxy that started at this time (seconds of the system clock) still runs under this pid."""
     try:

@@ -16,9 +16,11 @@ from msgspec.structs import replace
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.loader import LiveConfig
 from foretool.server.config.servers import Server, fingerprint
+from foretool.server.system.processes import machine_name
 from foretool.server.upstreams.registry import UpstreamRegistry
-from foretool.server.upstreams.running import find_proxies
+from foretool.server.upstreams.running import BEAT_S, find_proxies
 from foretool.server.upstreams.upstream import Upstream
+from foretool.storage.places import ServerAddress
 from foretool.storage.records import Tool, UpstreamRecord, UpstreamState
 from foretool.storage.redaction import hide_shapes
 from foretool.storage.stores import StorageError, Store
@@ -43,6 +45,8 @@ class UpstreamMemory:
         self._upstreams = upstreams
         self._config = config
         self.started_at = time.time()
+        self._machine = machine_name()
+        self._beat_at = time.monotonic()
         self._fingerprints: dict[str, str] = {}
         self._listed_at: dict[str, float] = {}
         self._records: dict[str, UpstreamRecord] = {}
@@ -163,6 +167,8 @@ class UpstreamMemory:
             skipped_lines=upstream.invalid_lines,
             last_error=redact(cause.line if cause else problems),
             stderr=tuple(redact(line) for line in upstream.stderr),
+            machine=self._machine,
+            seen_at=time.time(),
         )
 
     def explain(self, upstream: Upstream) -> Cause | None:
@@ -179,23 +185,32 @@ class UpstreamMemory:
     def open(self) -> None:
         """Delete the states that a dead process with our id has left."""
         with contextlib.suppress(StorageError):
-            self._store.serving.clear_states(os.getpid())
+            self._store.serving.clear_states(os.getpid(), machine=self._machine)
 
     def close(self) -> None:
         """Delete our states: this proxy ends."""
         if self._timer is not None:
             self._timer.cancel()
         with contextlib.suppress(StorageError):
-            self._store.serving.clear_states(os.getpid())
+            self._store.serving.clear_states(os.getpid(), machine=self._machine)
+
+    def beat(self) -> None:
+        """Tell other machines, now and then, that this proxy runs."""
+        now = time.monotonic()
+        if isinstance(self._store.path, ServerAddress) and now - self._beat_at >= BEAT_S:
+            self._beat_at = now
+            with contextlib.suppress(StorageError):
+                self._store.serving.note_seen(self._machine, os.getpid(), time.time())
 
     def forget_upstream(self, name: str) -> None:
         """Delete our state of an upstream that the config no longer has."""
         with contextlib.suppress(StorageError):
-            self._store.serving.clear_states(os.getpid(), name)
+            self._store.serving.clear_states(os.getpid(), name, machine=self._machine)
 
     def forget_dead(self) -> None:
         """Delete the states of proxies that were killed."""
         with contextlib.suppress(StorageError):
             for proxy in find_proxies(self._store.serving.states()):
                 if not proxy.is_running:
-                    self._store.serving.clear_states(proxy.pid, started_at=proxy.started_at)
+                    machine = proxy.upstreams[0].machine
+                    self._store.serving.clear_states(proxy.pid, started_at=proxy.started_at, machine=machine)

@@ -1,6 +1,6 @@
 """Lists the tools of servers again that were listed too long ago, once for all proxies of a store.
 
-One proxy has the lead (`system.leads`) and starts these servers, a few at a time. A server that was started only for
+One proxy has the lead (`Store.lead`) and starts these servers, a few at a time. A server that was started only for
 that ends again as soon as it has listed its tools. The other proxies read from the store what it has listed.
 """
 
@@ -14,7 +14,6 @@ from math import inf
 from typing import Final
 
 from foretool.server.config.loader import LiveConfig
-from foretool.server.system.leads import Lead
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import State, Upstream
@@ -48,7 +47,7 @@ class Refresher:
         self._config = config
         self._store = store
         self._changed = changed
-        self._lead = Lead(store.path, REFRESH)
+        self._lead = store.lead(REFRESH)
         self._begun = inf
         """When the first tick came, by the clock of the loop."""
         self._look_at = 0.0
@@ -85,8 +84,8 @@ class Refresher:
     def _may_lead(self) -> bool:
         try:
             return self._lead.take()
-        except OSError:
-            return True  # where no file can be written, each proxy looks after itself
+        except StorageError:
+            return True  # where none can be had, each proxy looks after itself
 
     def _follow(self, now: float) -> None:
         """Take from the store, now and then, what another proxy has listed since."""

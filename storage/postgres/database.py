@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import psycopg
-from psycopg.adapt import Loader
 
+from foretool.storage.places import ServerAddress
 from foretool.storage.postgres import schema
+from foretool.storage.postgres.connecting import LOCK_SQL, Connection, connect, prepare
 from foretool.storage.postgres.errors import explain_error
-from foretool.storage.postgres.translation import read_text, regular_expression, translate, write_values
+from foretool.storage.postgres.leads import ServerLead
+from foretool.storage.postgres.translation import regular_expression, translate, write_values
 from foretool.storage.sql.database import Database
 from foretool.storage.sql.values import Values
 from foretool.storage.stores import StorageError
@@ -25,72 +26,47 @@ from foretool.storage.stores import StorageError
 OPENING_S: Final = 10
 SERVING_S: Final = 2
 """How long connecting may take: when a command opens the store, and when a proxy does."""
+HURRY_MS: Final = 100
+"""Who waits no longer than this for a lock does not wait longer for the server either."""
+ANSWER_S: Final = 5.0
+"""How long a proxy waits for an answer of the server. Then it goes on without it until it can be reached."""
 _OWN_BUSY_MS: Final = 5000
-_LOCK: Final = f"SELECT pg_advisory_xact_lock({schema.LOCK}, hashtext(current_schema()))"
 
 
 class PostgresDatabase(Database):
     """One open connection."""
 
-    def __init__(self, address: str, busy_ms: int, *, serves: bool = False) -> None:
-        """`address`: `postgresql://user:password@host/database`."""
-        super().__init__(without_password(address), serves=serves)
+    def __init__(self, address: ServerAddress, busy_ms: int, *, serves: bool = False) -> None:
+        super().__init__(address, serves=serves)
         self.address = address
         self._busy_ms = busy_ms
-        self._held: psycopg.Connection[Any] | None = None
+        self._held: Connection | None = None
         self._depth = 0
 
     @classmethod
-    def open(cls, address: str, busy_ms: int) -> PostgresDatabase:
-        """Connect; create and migrate the tables if needed. Raises `StorageError`."""
+    def open(cls, address: ServerAddress, busy_ms: int, *, creates: bool = True) -> PostgresDatabase | None:
+        """Connect; create and migrate the tables if needed. Without `creates`, return None where there are none.
+        Raises `StorageError`."""
         database = cls(address, busy_ms)
-        database._held = database._connect(OPENING_S)
+        patience_s = OPENING_S if busy_ms > HURRY_MS else 1
+        connection = connect(address, busy_ms, patience_s)
+        if not prepare(connection, address, creates=creates):
+            connection.close()
+            return None
+        database._held = connection
         return database
 
     @classmethod
-    def open_to_serve(cls, address: str, busy_ms: int) -> PostgresDatabase:
+    def open_to_serve(cls, address: ServerAddress, busy_ms: int) -> PostgresDatabase:
         """Connect if the server can be had at once; otherwise wait for it as `reopen` does. Never raises."""
         database = cls(address, busy_ms, serves=True)
         database.reopen()
         return database
 
-    def _connect(self, patience_s: int) -> psycopg.Connection[Any]:
-        connection = None
-        try:
-            connection = psycopg.connect(
-                self.address, autocommit=True, connect_timeout=patience_s, application_name="foretool",
-                cursor_factory=psycopg.ClientCursor,
-            )  # fmt: skip
-            for type in ("text", "varchar"):
-                connection.adapters.register_loader(type, _TextLoader)
-            connection.adapters.register_loader("numeric", _NumberLoader)
-            run = psycopg.Cursor(connection).execute
-            found = schema.version(run)
-            self._refuse_newer(found)
-            if found < len(schema.STEPS):
-                with connection.transaction():
-                    run(_LOCK)
-                    schema.migrate(run)
-            run(f"SET lock_timeout = {int(self._busy_ms)}")
-        except BaseException as error:
-            if connection is not None:
-                connection.close()
-            if isinstance(error, psycopg.Error | OSError | UnicodeError):
-                raise explain_error(error, str(self.path), is_closed=True) from error
-            raise
-        return connection
-
-    def _refuse_newer(self, version: int) -> None:
-        if version > len(schema.STEPS):
-            raise StorageError(
-                f"{self.path}: written by a newer foretool (schema {version}, this one knows {len(schema.STEPS)});"
-                " upgrade foretool, or set another storage address"
-            )
-
     # A server that cannot be reached
 
     @property
-    def _connection(self) -> psycopg.Connection[Any]:
+    def _connection(self) -> Connection:
         if self._held is None:
             raise self._missing()
         return self._held
@@ -98,7 +74,7 @@ class PostgresDatabase(Database):
     def _explain(self, error: Exception) -> StorageError:
         """Return what to raise for an error of psycopg; let go of a connection that cannot be used any more."""
         held = self._held
-        return self._take(explain_error(error, str(self.path), is_closed=held is None or held.closed or held.broken))
+        return self._take(explain_error(error, self.address, is_closed=held is None or held.closed or held.broken))
 
     def check(self) -> None:
         if self._held is None or not self._serves:
@@ -112,7 +88,8 @@ class PostgresDatabase(Database):
         if self._held is not None:
             return True
         try:
-            found = self._connect(SERVING_S)
+            found = connect(self.address, self._busy_ms, SERVING_S, ANSWER_S)
+            prepare(found, self.address, creates=True)
         except StorageError as error:
             self.trouble = str(error)
             return False
@@ -126,7 +103,7 @@ class PostgresDatabase(Database):
         is_outermost = not self._depth
         with self._block("BEGIN"):
             if is_outermost:
-                self._execute(_LOCK, ())
+                self._execute(LOCK_SQL, ())
             yield
 
     @contextmanager
@@ -230,7 +207,10 @@ class PostgresDatabase(Database):
         sql = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class WHERE relkind = 'r'"
         return int(self.rows(f"{sql} AND relnamespace = current_schema()::regnamespace")[0][0])
 
-    def _open_own(self) -> PostgresDatabase:
+    def lead(self, work: str) -> ServerLead:
+        return ServerLead(lambda: self._held, self._explain, work)
+
+    def _open_own(self) -> PostgresDatabase | None:
         return PostgresDatabase.open(self.address, _OWN_BUSY_MS)
 
     # Upkeep: the server does its own
@@ -250,24 +230,3 @@ class PostgresDatabase(Database):
                                   " current_schema()::regnamespace"):  # fmt: skip
             self.run(f"VACUUM {table}")
         return True
-
-
-class _TextLoader(Loader):
-    def load(self, data: Any) -> str:
-        return read_text(bytes(data).decode(errors="replace"))
-
-
-class _NumberLoader(Loader):
-    """Sums of whole numbers are `numeric`."""
-
-    def load(self, data: Any) -> int | float:
-        text = bytes(data).decode()
-        return float(text) if "." in text else int(text)
-
-
-def without_password(address: str) -> str:
-    """Return an address as it may be shown."""
-    parts = urlsplit(address)
-    user = f"{parts.username}@" if parts.username else ""
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{user}{host}{parts.path}"

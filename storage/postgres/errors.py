@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 from psycopg import errors
 
+from foretool.storage.places import ServerAddress, find_passwords
 from foretool.storage.stores import StorageError
 
 _AWAY = (
@@ -16,11 +17,13 @@ _FULL = (errors.DiskFull, errors.TooManyConnections, errors.OutOfMemory, errors.
 _OTHER_SCHEMA = (errors.UndefinedTable, errors.UndefinedColumn)
 
 
-def explain_error(error: Exception, address: str, *, is_closed: bool) -> StorageError:
+def explain_error(error: Exception, address: ServerAddress, *, is_closed: bool) -> StorageError:
     """Return the `StorageError` for an error; `is_closed`: the connection cannot be used any more."""
     # Not the details, which hold values of rows.
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     said = " ".join((primary or str(error)).split()) or type(error).__name__
+    for password in find_passwords(address.written):
+        said = said.replace(password, "[password]")
     if isinstance(error, _BUSY):
         return StorageError(f"{address}: {said}; nothing was written, try again", temporary=True)
     if isinstance(error, _FULL):

@@ -16,6 +16,12 @@ _TYPES: Final = {"int": "bigint", "float": "double precision", "str": 'text COLL
 LOCK: Final = 0x666F7265
 """`fore` in ASCII: the class of the advisory locks of foretool."""
 
+COUNT_TABLES: Final = """
+SELECT count(*) FROM pg_class
+WHERE relkind IN ('r', 'p') AND relnamespace = to_regnamespace(coalesce(current_schema(), %s))
+"""
+"""Counts the tables of the schema, which has the name that is given where it does not exist yet."""
+
 _TABLES: Final = {
     "counters": "*name str, value int",
     "upstreams": "*id int, name str, fingerprint str, era str?, server_info str, instructions str, capabilities str,"
@@ -39,8 +45,8 @@ _TABLES: Final = {
     "usage": "*tool str, calls int, misses int, last_at float",
     "usage_folded": "*id int, call int, miss int",
     "working_sets": "*key str, epoch int, tools str, listing bytes, created_at float, inputs str, named str",
-    "upstream_states": "*pid int, started_at float, *upstream str, state str, since float, era str?, tools int,"
-    "restarts int, skipped_lines int, last_error str, stderr str",
+    "upstream_states": "*machine str, *pid int, started_at float, *upstream str, state str, since float, era str?,"
+    "tools int, restarts int, skipped_lines int, last_error str, stderr str, seen_at float",
     "vectors": "*encoder str, *digest bytes, data bytes, used_at float",
     "artifacts": "*id int, kind str, number int, created_at float, sha256 str, data bytes, active int, previous int,"
     "promoted_at float, report str",

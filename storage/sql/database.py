@@ -6,12 +6,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any
 
+from foretool.storage.places import StorePlace
 from foretool.storage.redaction import Known, Redaction
 from foretool.storage.sql.values import Said, Values
-from foretool.storage.stores import StorageError
+from foretool.storage.stores import Lead, StorageError
 
 
 class Database(ABC):
@@ -24,8 +24,8 @@ class Database(ABC):
     """Why the database cannot be used now; see `Store.trouble`."""
     notice: str = ""
 
-    def __init__(self, path: Path | str, *, serves: bool) -> None:
-        """`path`: where the database is, as a file or an address without a password. `serves`: let go of a database
+    def __init__(self, path: StorePlace | str, *, serves: bool) -> None:
+        """`path`: where the database is. `serves`: let go of a database
         that cannot be used, and wait until `reopen` can use it again."""
         self.path = path
         self._serves = serves
@@ -153,6 +153,10 @@ class Database(ABC):
     @abstractmethod
     def size(self) -> int:
         """Return the bytes that the database takes."""
+
+    @abstractmethod
+    def lead(self, work: str) -> Lead:
+        """Return the lead for a kind of work; see `Store.lead`."""
 
     @contextmanager
     def own(self) -> Iterator[Database]:

@@ -14,10 +14,10 @@ _SAVE_WORKING_SET = (
     " listing = excluded.listing, created_at = excluded.created_at, inputs = excluded.inputs, named = excluded.named"
     " WHERE excluded.epoch > working_sets.epoch"
 )
-_SAVE_STATE = _STATES.upsert("pid", "upstream")
+_SAVE_STATE = _STATES.upsert("machine", "pid", "upstream")
 _CLEAR_STATES = (
-    "DELETE FROM upstream_states WHERE pid = :pid AND (:upstream IS NULL OR upstream = :upstream)"
-    " AND (:started_at IS NULL OR started_at = :started_at)"
+    "DELETE FROM upstream_states WHERE machine = :machine AND pid = :pid"
+    " AND (:upstream IS NULL OR upstream = :upstream) AND (:started_at IS NULL OR started_at = :started_at)"
 )
 
 
@@ -38,7 +38,13 @@ class Serving(Subject):
         return self._database.run(told, (f"told: {notice}",)) > 0
 
     def states(self) -> list[UpstreamState]:
-        return _STATES.find_all(self._database, "ORDER BY started_at, pid, upstream")
+        return _STATES.find_all(self._database, "ORDER BY started_at, machine, pid, upstream")
 
-    def clear_states(self, pid: int, upstream: str | None = None, started_at: float | None = None) -> None:
-        self._database.run(_CLEAR_STATES, {"pid": pid, "upstream": upstream, "started_at": started_at})
+    def note_seen(self, machine: str, pid: int, at: float) -> None:
+        self._database.run("UPDATE upstream_states SET seen_at = ? WHERE machine = ? AND pid = ?", (at, machine, pid))
+
+    def clear_states(
+        self, pid: int, upstream: str | None = None, started_at: float | None = None, machine: str = ""
+    ) -> None:
+        values = {"machine": machine, "pid": pid, "upstream": upstream, "started_at": started_at}
+        self._database.run(_CLEAR_STATES, values)

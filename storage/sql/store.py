@@ -41,6 +41,7 @@ class SqlStore(Store):
         self.close = database.close
         self.check = database.check
         self.hide = database.hide
+        self.lead = database.lead
         self.reopen = database.reopen
         self.approvals = Approvals(database)
         self.artifacts = Artifacts(database)

@@ -26,6 +26,7 @@ from foretool.storage.sqlite.connecting import connect, connect_existing
 from foretool.storage.sqlite.errors import Location, explain_error
 from foretool.storage.sqlite.files import identify
 from foretool.storage.sqlite.health import examine
+from foretool.storage.sqlite.leads import FileLead
 from foretool.storage.sqlite.migrations import MIGRATIONS
 from foretool.storage.stores import StorageError
 
@@ -57,6 +58,7 @@ class SqliteDatabase(Database):
     ) -> None:
         """Wrap an open, migrated connection in autocommit mode; use `SqliteDatabase.open` for a path."""
         super().__init__(path, serves=serves)
+        self._place = path
         self._held: sqlite3.Connection | None = connection
         self._busy_ms = busy_ms
         self._file = identify(path)
@@ -90,19 +92,21 @@ class SqliteDatabase(Database):
 
     def _explain(self, error: Exception) -> StorageError:
         """Return what to raise for an error of SQLite; let go of the file if it cannot be used any more."""
-        return self._take(explain_error(error, self.path, self._busy_ms))
+        return self._take(explain_error(error, self._place, self._busy_ms))
 
     def check(self) -> None:
         """Let go of a file that was removed or replaced, which would take writes into nothing."""
-        if self._held is None or not self._serves or not isinstance(self.path, Path):
+        if self._held is None or not self._serves or not isinstance(self._place, Path):
             return
-        if identify(self.path) != self._file:
-            found = "another file took its place" if self.path.exists() else "it was removed"
-            self._let_go(f"{self.path}: {found} while it was open")
+        if identify(self._place) != self._file:
+            found = "another file took its place" if self._place.exists() else "it was removed"
+            self._let_go(f"{self._place}: {found} while it was open")
             return
         with suppress(StorageError):
             (version,) = self.rows("PRAGMA user_version")[0]
-            newer = f"{self.path}: changed by a newer foretool (schema {version}); restart this proxy with that version"
+            newer = (
+                f"{self._place}: changed by a newer foretool (schema {version}); restart this proxy with that version"
+            )
             self.notice = newer if version > len(MIGRATIONS) else ""
 
     def reopen(self) -> bool:
@@ -110,15 +114,15 @@ class SqliteDatabase(Database):
         if self._held is not None:
             return True
         try:
-            if isinstance(self.path, Path) and self.path.exists():
-                problems = examine(self.path, _EXAMINING_S).problems
+            if isinstance(self._place, Path) and self._place.exists():
+                problems = examine(self._place, _EXAMINING_S).problems
                 if problems:
-                    raise StorageError(f"{self.path}: damaged ({problems[0]}); move it away, or restore a copy")  # noqa: TRY301
-            found = connect(self.path, self._busy_ms, _SERVING_S, writes=True)
+                    raise StorageError(f"{self._place}: damaged ({problems[0]}); move it away, or restore a copy")  # noqa: TRY301
+            found = connect(self._place, self._busy_ms, _SERVING_S, writes=True)
         except StorageError as error:
             self.trouble = str(error)
             return False
-        self._file = identify(self.path)
+        self._file = identify(self._place)
         self.trouble, self._held = "", found
         return True
 
@@ -248,8 +252,11 @@ class SqliteDatabase(Database):
     def size(self) -> int:
         return int(self.rows("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")[0][0])
 
+    def lead(self, work: str) -> FileLead:
+        return FileLead(self._place, work)
+
     def _open_own(self) -> SqliteDatabase | None:
-        return SqliteDatabase.open(self.path, _OWN_BUSY_MS) if isinstance(self.path, Path) else None
+        return SqliteDatabase.open(self._place, _OWN_BUSY_MS) if isinstance(self._place, Path) else None
 
     # The write-ahead log
 
@@ -264,13 +271,13 @@ class SqliteDatabase(Database):
         Returns the number of pages that had to stay in the log because a reader or a later write still needs them.
         """
         self._commits = 0
-        if not isinstance(self.path, Path):
+        if not isinstance(self._place, Path):
             return 0
         try:
-            with closing(connect_existing(self.path)) as connection:
+            with closing(connect_existing(self._place)) as connection:
                 _, in_log, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
-            raise explain_error(error, self.path, 0) from error
+            raise explain_error(error, self._place, 0) from error
         return int(in_log - moved)
 
     def give_back_room(self) -> None:

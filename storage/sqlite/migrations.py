@@ -282,3 +282,14 @@ def m015_sums(db: Database) -> None:
     _index(db, "misses", "tool", "cause", "at", "recovered", "turns", "tokens", "session")
     _index(db, "exposures", "session")
     _index(db, "exposures", "list")
+
+
+@migration
+def m016_machines(db: Database) -> None:
+    """Tell the proxies of several machines apart; what they say of their servers, they say again."""
+    db.table("upstream_states").drop()
+    _create(
+        db,
+        upstream_states="*machine str, *pid int, started_at float, *upstream str, state str, since float, era str?,"
+        "tools int, restarts int, skipped_lines int, last_error str, stderr str, seen_at float",
+    )

@@ -16,8 +16,8 @@ from foretool.server import offline
 from foretool.server.config import loader as configs
 from foretool.server.learning.run import Busy, learn
 from foretool.server.learning.schedule import LEARNING
-from foretool.server.system.leads import Lead
 from foretool.storage.opening import open_store
+from foretool.storage.sqlite.leads import FileLead as Lead
 
 METHOD = CountedMethod()
 KINDS = ("dtdr", "masstool")

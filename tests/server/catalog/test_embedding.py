@@ -26,8 +26,8 @@ from foretool.server.catalog.search import Search
 from foretool.server.config.settings import ServerEntry, Settings
 from foretool.server.config.variables import Secrets
 from foretool.server.protocol.jsonrpc import raw
-from foretool.server.system.leads import Lead
 from foretool.storage.opening import open_store
+from foretool.storage.sqlite.leads import FileLead as Lead
 from foretool.storage.stores import Store
 
 from tests.server.catalog.test_encoders import provider  # isort: skip

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from command_fakes import fill, write_config
+from postgres import SKIPPED, new_schema
 
 from foretool.server.checks.storage import check_storage
 from foretool.server.config.codes import Code
 from foretool.storage.opening import open_store
+from foretool.storage.places import ServerAddress
 
 
 def storage(path: Path) -> list[tuple[str, str]]:
@@ -60,3 +62,21 @@ def test_a_path_that_cannot_be_made_is_a_problem_for_root_too(place: str) -> Non
 def test_looking_leaves_nothing_behind(tmp_path: Path) -> None:
     assert [each.severity for each in check_storage(tmp_path / "deeper" / "foretool.sqlite3")] == ["ok"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_is_checked_and_each_problem_says_what_to_do() -> None:
+    address = ServerAddress(new_schema() or pytest.skip(SKIPPED))
+    ((severity, what),) = [(each.severity, each.what) for each in check_storage(address)]
+    assert severity == "ok" and "PostgreSQL " in what and "no tables yet" in what
+    open_store(address).close()
+    assert "schema " in next(check_storage(address)).what
+    away = ServerAddress("postgresql://me:hunter2@127.0.0.1:1/none")
+    (found,) = check_storage(away)
+    assert (found.severity, found.code) == ("error", Code.STORAGE_UNUSABLE)
+    assert "hunter2" not in found.what + found.do and found.do == "check that the server runs and can be reached"
+
+
+def test_a_missing_driver_is_one_line_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    (found,) = check_storage(ServerAddress("postgresql://me:hunter2@127.0.0.1:1/none"))
+    assert "psycopg is not installed" in found.what and "[postgres]" in found.what + found.do

@@ -21,8 +21,8 @@ from foretool.server.commands.group import run
 from foretool.server.commands.learn import _figures
 from foretool.server.config import loader as configs
 from foretool.server.learning.schedule import LEARNING
-from foretool.server.system.leads import Lead
 from foretool.storage.opening import open_store
+from foretool.storage.sqlite.leads import FileLead as Lead
 
 METHOD = CountedMethod()
 

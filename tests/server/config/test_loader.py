@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretool.server.config import loader
+from foretool.server.config.codes import Code
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Changes, Config, LiveConfig, Profile
 from foretool.server.config.servers import same_connection
 from foretool.server.config.settings import ServerEntry, Settings
+from foretool.storage.places import ServerAddress
 
 ROOT = Path(__file__).parents[3]
 GOOD = {"command": "uvx", "args": ["mcp-server-git"]}
@@ -106,6 +108,31 @@ def test_where_the_database_is(block: dict[str, str], environ: dict[str, str], p
     data = json.dumps({"mcpServers": {}, "foretool": block}).encode()
     found = loader.parse(data, Path("/etc/foretool/mcp.json"), {"HOME": "/home/me", **environ})
     assert found.storage == Path(place)
+
+
+def read_storage(written: str, **environ: str) -> Config:
+    data = json.dumps({"mcpServers": {}, "foretool": {"storage": written}}).encode()
+    return loader.parse(data, Path("/etc/foretool/mcp.json"), {"HOME": "/home/me", **environ})
+
+
+def test_the_address_of_a_database_shows_its_password_nowhere() -> None:
+    found = read_storage("postgresql://me:${DB_PASSWORD}@db/tools", DB_PASSWORD="p%40ss-word")
+    assert isinstance(found.storage, ServerAddress)
+    assert found.storage.written == "postgresql://me:p%40ss-word@db/tools"
+    assert str(found.storage) == "postgresql://me@db/tools"
+    assert found.storage.folder is not None and found.storage.folder.parent == Path("/home/me/.local/state/foretool")
+    assert "ss-word" not in repr(found) + repr(found.settings) + str(found.storage)
+    assert found.secrets.redact("FATAL: p@ss-word, p%40ss-word") == "FATAL: [storage], [storage]"
+    overridden = read_storage("x.db", FORETOOL_STORAGE="postgresql://db/tools")
+    assert str(overridden.storage) == "postgresql://db/tools"
+
+
+@pytest.mark.parametrize("written", ["postgresql://me:hunter/2@db/tools", "mysql://me:hunter2@db/tools"])
+@pytest.mark.parametrize("from_environment", [False, True])
+def test_an_address_that_cannot_be_read_is_refused_without_repeating_it(written: str, from_environment: bool) -> None:
+    with pytest.raises(ConfigError, match=r"foretool\.storage") as caught:
+        read_storage("" if from_environment else written, **({"FORETOOL_STORAGE": written} if from_environment else {}))
+    assert caught.value.code is Code.STORAGE_ADDRESS and "hunter" not in str(caught.value)
 
 
 def test_the_example_file_works() -> None:

@@ -22,7 +22,7 @@ from foretool.retrieval import methods
 from foretool.server.learning.checkpoints import RESUME_S
 from foretool.server.learning.run import Busy
 from foretool.server.learning.schedule import LEARNING
-from foretool.server.system.leads import Lead
+from foretool.storage.sqlite.leads import FileLead as Lead
 from foretool.storage.stores import StorageError
 
 CHILD = Path(__file__).parents[2] / "support" / "learning_child.py"
@@ -124,7 +124,7 @@ def test_a_clock_set_back_does_not_keep_anybody_from_learning(two_methods: Setti
 def test_two_learners_do_not_run_at_once(two_methods: Setting) -> None:
     with stopped(two_methods, SECOND) as child:
         with pytest.raises(
-            Busy, match=rf"another process is learning from this file \(process {child.pid}, since .*at"
+            Busy, match=rf"another process is learning from this store \(process {child.pid}, since .*at"
         ):
             two_methods.learn()
         assert two_methods.artifacts.history("run") == []

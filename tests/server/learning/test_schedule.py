@@ -11,9 +11,9 @@ from requirements import requirement
 
 from foretool.server.config import loader as configs
 from foretool.server.learning.schedule import LEARNING, LEAST_CALLS, LOOK_S, SETTLED_S, Schedule, is_due
-from foretool.server.system.leads import Lead
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, ToolId
+from foretool.storage.sqlite.leads import FileLead as Lead
 
 pytestmark = pytest.mark.anyio
 

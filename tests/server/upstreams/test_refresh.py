@@ -11,11 +11,11 @@ from fakes import BOTH, FakeUpstream, SwiftLoop, proxy_over, said
 from msgspec.structs import replace
 from requirements import requirement
 
-from foretool.server.system.leads import Lead
 from foretool.server.upstreams.memory import REFRESH_S
 from foretool.server.upstreams.refresh import AT_ONCE, REFRESH
 from foretool.server.upstreams.upstream import State
 from foretool.storage.opening import open_store
+from foretool.storage.sqlite.leads import FileLead as Lead
 
 pytestmark = pytest.mark.anyio
 

@@ -7,27 +7,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from msgspec.structs import replace
-from postgres import SKIPPED, new_schema
+from postgres import SKIPPED, cut_off, new_schema
 from stored_records import CALL, MISS
 
 from foretool.storage.opening import open_serving_store, open_store
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.stores import StorageError
 
 pytest.importorskip("psycopg")
-from foretool.storage.postgres.database import without_password
 
 
 @pytest.fixture
 def address() -> str:
     return new_schema() or pytest.skip(SKIPPED)
-
-
-def cut_off(store: Store, address: str) -> None:
-    """End the connection of a store, as a server does that restarts."""
-    database = store.calls._database  # type: ignore[attr-defined]
-    (pid,) = database.rows("SELECT pg_backend_pid()")[0]
-    with open_store(address) as other:
-        other.calls._database.rows("SELECT pg_terminate_backend(?)", (pid,))  # type: ignore[attr-defined]
 
 
 def test_a_server_that_restarts_is_taken_up_again_and_nothing_is_written_twice(address: str) -> None:
@@ -86,8 +77,3 @@ def test_rows_come_one_by_one_while_others_are_asked_for(address: str) -> None:
     with open_store(address) as store:
         store.calls.record([replace(CALL, hidden=True, discovery=0)] * 3)
         assert [store.calls.get(1) is not None for _ in store.discoveries.needs(0.0)] == [True] * 3
-
-
-def test_an_address_is_shown_without_password_and_options() -> None:
-    assert without_password("postgresql://a:b@host:1/db?password=x") == "postgresql://a@host:1/db"
-    assert without_password("postgresql:///db?host=/tmp") == "postgresql:///db"

@@ -2,6 +2,8 @@
 
 import pytest
 
+from foretool.storage.places import ServerAddress
+
 psycopg = pytest.importorskip("psycopg")
 from foretool.storage.postgres.errors import explain_error  # noqa: E402
 
@@ -19,6 +21,6 @@ from foretool.storage.postgres.errors import explain_error  # noqa: E402
     ],
 )
 def test_each_error_says_what_to_do(error: Exception, is_closed: bool, temporary: bool, lost: bool, says: str) -> None:
-    found = explain_error(error, "postgresql://db/x", is_closed=is_closed)
+    found = explain_error(error, ServerAddress("postgresql://db/x"), is_closed=is_closed)
     assert (found.temporary, found.lost) == (temporary, lost)
     assert str(found).startswith("postgresql://db/x: ") and says in str(found) and "\n" not in str(found)

@@ -62,7 +62,7 @@ EXACT: dict[str, set[str]] = {
     "prompts": set(),
     "steps": {"session", "tools", "fallback"},
     "working_sets": {"key", "tools", "named", "inputs"},
-    "upstream_states": {"upstream", "state", "era"},
+    "upstream_states": {"machine", "upstream", "state", "era"},
     "sessions": {"key", "era", "transport", "profile"},
 }
 """Text columns that must stay what they are: keys, names of tools, closed sets. Their writers clean the exceptions."""

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from requirements import requirement
 
-from foretool.server.system.leads import Lead
+from foretool.storage.sqlite.leads import FileLead as Lead
+from foretool.storage.stores import StorageError
 
 HOLD = """
 import sys
 from pathlib import Path
-from foretool.server.system.leads import Lead
+from foretool.storage.sqlite.leads import FileLead as Lead
 lead = Lead(Path(sys.argv[1]), "work")
 print(lead.take(), flush=True)
 lead.beat("counting")
@@ -84,7 +85,7 @@ def test_what_somebody_else_put_there_is_refused(tmp_path: Path, kind: str) -> N
     else:
         place.mkdir()
     lead = Lead(tmp_path / "s", "work")
-    with pytest.raises(OSError, match=r"s\.work"):
+    with pytest.raises(StorageError, match=r"s\.work"):
         lead.take()
     assert lead.holder() is None
     assert other.read_text() == "kept"

@@ -11,13 +11,14 @@ import os
 import stat
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 import msgspec
 
-BEAT_S: Final = 5.0
-"""Seconds between two signs of life."""
+from foretool.storage.records import Holder
+from foretool.storage.sqlite.errors import Location
+from foretool.storage.stores import BEAT_S, Lead, StorageError
+
 _AGAIN_S: Final = (0.01, 0.02, 0.0)
 """Pauses between tries to lock: `holder` looks with a lock of its own, for some microseconds."""
 _MOST: Final = 4_096
@@ -25,20 +26,10 @@ _LOCKED_AT: Final = 1 << 20
 """Where Windows locks a byte; it keeps others from reading what is locked, so that is not where the text stands."""
 
 
-class Holder(msgspec.Struct, frozen=True):
-    """Which process has a lead, and what it was last seen doing."""
-
-    pid: int
-    since: float
-    """In seconds of the system clock, like `at`."""
-    at: float
-    doing: str = ""
-
-
-class Lead:
+class FileLead(Lead):
     """The right to do one kind of work for a storage file. `take` it, and `release` it; the process's end does too."""
 
-    def __init__(self, storage: Path | str, work: str) -> None:
+    def __init__(self, storage: Location, work: str) -> None:
         """`work` names the kind of work, and ends the name of the file. A store in memory has one process anyway."""
         real = storage.resolve() if isinstance(storage, Path) else None
         self.path = real.with_name(f"{real.name}.{work}") if real is not None else None
@@ -47,20 +38,16 @@ class Lead:
 
     @property
     def is_held(self) -> bool:
-        """Whether this object has the lead."""
         return self._handle >= 0
 
     def take(self) -> bool:
-        """Take the lead. Returns False if another process has it. Raises `OSError` if the file cannot be made."""
         if self.path is None or self.is_held:
             return True
-        handle = _open(self.path)
-        for pause in _AGAIN_S:
-            if _lock(handle):
-                break
-            time.sleep(pause)
-        else:
-            os.close(handle)
+        try:
+            handle = _take(self.path)
+        except OSError as error:
+            raise StorageError(f"{self.path}: {error.strerror or error}; foretool needs to write there") from error
+        if handle is None:
             return False
         self._handle, self._since, self._beat_at = handle, time.time(), 0.0
         self.beat("")
@@ -68,7 +55,6 @@ class Lead:
         return True
 
     def beat(self, doing: str) -> None:
-        """Write down what is being done; at most every `BEAT_S` seconds."""
         now = time.monotonic()
         if not self.is_held or (self._beat_at and now - self._beat_at < BEAT_S):
             return
@@ -79,7 +65,6 @@ class Lead:
         os.ftruncate(self._handle, len(said))
 
     def holder(self) -> Holder | None:
-        """Return who has the lead; None if nobody has, or it cannot be told."""
         if self.path is None:
             return None
         try:
@@ -96,22 +81,29 @@ class Lead:
             os.close(handle)
 
     def release(self) -> None:
-        """Let others take the lead. The file stays: removing it would let two processes lock two files."""
+        # The file stays: removing it would let two processes lock two files.
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
 
-    def __enter__(self) -> Lead:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
-
 
 # Through getattr: Windows has no such flags.
 _SAFE: Final[int] = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+def _take(path: Path) -> int | None:
+    """Return the locked file, None if another process has locked it. Raises `OSError`."""
+    handle = _open(path)
+    try:
+        for pause in _AGAIN_S:
+            if _lock(handle):
+                return handle
+            time.sleep(pause)
+    except OSError:
+        os.close(handle)
+        raise
+    os.close(handle)
+    return None
 
 
 def _open(path: Path) -> int:
@@ -119,7 +111,7 @@ def _open(path: Path) -> int:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o600)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(f"{path}: not a regular file; move it away")
+        raise OSError("not a regular file; move it away")
     return handle
 
 
