@@ -1,7 +1,7 @@
 """The process that serves the page behind `serve --http`, and the way to it.
 
-The proxy starts it at the first request that a token opens, and passes requests on over a socket in a folder that only
-our user can enter. So nothing of the page is imported by the proxy, and no long answer holds up its calls.
+The proxy starts it at the first request that a token opens, passes requests on over a socket in a folder that only our
+user can enter, and ends it when nobody has looked for a while; the next visit starts it again. So nothing of the page is imported by the proxy, and no long answer holds up its calls.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ START_S: Final = 30.0
 """How long the process may take to start."""
 ANSWER_S: Final = 60.0
 """A page that sends nothing for longer is given up; open pages get a comment more often."""
+IDLE_S: Final = 900.0
+"""How long the process stays after the last request; an open page hears of changes, which is a request."""
 MOST: Final = 64
 """Requests that it answers at the same time."""
 VIEWER: Final = "x-foretool-viewer"
@@ -56,6 +58,8 @@ class PageProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._client: httpx2.AsyncClient | None = None
         self._open = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._ending: asyncio.Task[None] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -71,12 +75,13 @@ class PageProcess:
 
         if self._open >= MOST:
             raise ProcessFailed("too many pages are open; close some and try again")
-        client = await self._ready()
         passed = {name: value for name in PASSED if (value := headers.get(name)) is not None}
         passed[VIEWER] = base64.b64encode(msgspec.json.encode(viewer)).decode()
         self._open += 1
+        self._stay()
         has_begun = False
         try:
+            client = await self._ready()
             target = client.base_url.copy_with(raw_path=_raw(path) + (b"?" + query if query else b""))
             async with client.stream(method, target, headers=passed, content=body or None) as answer:
                 lines = {**HEADERS, **{key: answer.headers[key] for key in RETURNED if key in answer.headers}}
@@ -90,9 +95,31 @@ class PageProcess:
             raise ConnectionError from None
         finally:
             self._open -= 1
+            if not self._open:
+                self._timer = asyncio.get_running_loop().call_later(IDLE_S, self._leave)
+
+    def _stay(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _leave(self) -> None:
+        self._timer = None
+        self._ending = asyncio.create_task(self._end_idle())
+
+    async def _end_idle(self) -> None:
+        async with self._starting:
+            if not self._open:  # else somebody came in the meantime, and waits for the lock
+                await self._end()
 
     async def close(self) -> None:
-        """End the process."""
+        """End the process, and begin nothing more."""
+        self._stay()
+        if self._ending is not None:
+            await self._ending
+        await self._end()
+
+    async def _end(self) -> None:
         if self._client is not None:
             await self._client.aclose()
             self._client = None
@@ -108,7 +135,7 @@ class PageProcess:
     async def _ready(self) -> httpx2.AsyncClient:
         async with self._starting:
             if self._client is None or self.pid is None:
-                await self.close()
+                await self._end()
                 self._client = await self._start()
             return self._client
 
@@ -128,7 +155,7 @@ class PageProcess:
             async with asyncio.timeout(START_S):
                 said = await self._process.stdout.readline()
         if said.strip() != b"ready":
-            await self.close()
+            await self._end()
             raise ProcessFailed("the page could not be started; foretool page tells why")
         transport = httpx2.AsyncHTTPTransport(uds=str(path), limits=httpx2.Limits(max_connections=MOST + 8))
         return httpx2.AsyncClient(transport=transport, base_url="http://page", timeout=ANSWER_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -17,6 +19,9 @@ from command_fakes import fill, write_config
 from held_fakes import NEW, hold_changes, undecided
 
 from foretool.server.config.loader import load
+from foretool.server.page import process
+from foretool.server.page.process import PageProcess
+from foretool.server.protocol.headers import Headers
 from foretool.storage.records import SessionRecord
 
 pytestmark = pytest.mark.slow  # a proxy and the process of its page
@@ -110,6 +115,42 @@ def test_the_owner_reads_and_decides_and_the_clerk_sees_one_profile(config: Path
         ):  # the killed process is noticed, and another one started
             assert time.monotonic() < until
         assert again.get("/mcp").status_code in (400, 404, 405, 406)
+
+
+@pytest.mark.anyio
+async def test_a_page_that_nobody_looks_at_ends_and_comes_back(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "IDLE_S", 0.2)
+    page = PageProcess(["--config", str(config)])
+    viewer = {"form_key": "k", "profile": None, "may_decide": False}
+
+    async def visit() -> int:
+        said: list[dict[str, Any]] = []
+        gone = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(event: dict[str, Any]) -> None:
+            said.append(event)
+
+        await page.forward("GET", "/settings", b"", Headers([]), viewer, b"", receive, send)
+        assert said[0]["status"] == 200 and page.pid is not None
+        return page.pid
+
+    try:
+        async with asyncio.timeout(60):
+            first = await visit()
+            while page.pid is not None:
+                await asyncio.sleep(0.05)
+            assert await visit() != first
+            # Two at once, as the first has just ended, get one process.
+            while page.pid is not None:
+                await asyncio.sleep(0.05)
+            assert len({*await asyncio.gather(visit(), visit())}) == 1
+    finally:
+        await page.close()
+    assert page.pid is None
 
 
 def _is_of(pid: int, config: Path) -> bool:
