@@ -31,8 +31,6 @@ RECOVERED: Final[dict[str, str]] = {
     "suggested": "suggested: the client was told of names that are like it",
     "no": "no",
 }
-NOTHING_FOUND: Final = "(no tool found)"
-"""What stands for the tool where a search found none."""
 
 
 def say_rank(miss: Miss) -> str:

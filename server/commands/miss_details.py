@@ -9,13 +9,13 @@ from msgspec import Struct
 
 from foretool.server import offline
 from foretool.server.commands import output
-from foretool.server.commands.causes import CAUSES, NOTHING_FOUND, NOTICED, RECOVERED, say_cost, say_rank
+from foretool.server.commands.causes import CAUSES, NOTICED, RECOVERED, say_cost, say_rank
 from foretool.server.commands.effects import say_effect
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.miss_fix import measure_all
-from foretool.server.commands.story import Step, read_story
 from foretool.server.config.loader import load
 from foretool.server.ledger.fixes import MeasuredFix, diagnose
+from foretool.server.ledger.story import NOTHING_FOUND, Step, read_story
 from foretool.storage.records import Call, Discovery, Exposure, Match, Miss, SessionRecord
 
 

@@ -1,7 +1,8 @@
 """The process that serves the page behind `serve --http`, and the way to it.
 
 The proxy starts it at the first request that a token opens, passes requests on over a socket in a folder that only our
-user can enter, and ends it when nobody has looked for a while; the next visit starts it again. So nothing of the page is imported by the proxy, and no long answer holds up its calls.
+user can enter, and ends it when nobody has looked for a while; the next visit starts it again. So nothing of the page
+is imported by the proxy, and no long answer holds up its calls.
 """
 
 from __future__ import annotations

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from foretool.server.config.loader import Config
-from foretool.server.page.misses import Step, sort_steps, tell_call, tell_list, tell_search, tell_session
+from foretool.server.ledger.story import (
+    Step,
+    sort_steps,
+    tell_call,
+    tell_list,
+    tell_miss,
+    tell_search,
+    tell_session,
+)  # fmt: skip
 from foretool.server.page.viewer import Viewer
 from foretool.storage.opening import open_existing_store
-from foretool.storage.records import Call, Miss, Noticed, SessionRecord, SessionSum
+from foretool.storage.records import Call, Miss, SessionRecord, SessionSum
 
 SHOWN: Final = 100
 """How many sessions one page lists."""
 MOST: Final = 400
 """How many calls, searches and misses of one session are shown, from its beginning."""
+
+
+class Revealed(Step, frozen=True):
+    """A step that was a miss, or revealed one."""
+
+    miss: int
+    """The number of the miss."""
 
 
 class SessionPage(Struct, frozen=True):
@@ -40,7 +54,7 @@ def read_sessions(config: Config, viewer: Viewer, client: str, before: float) ->
         return store.browsing.sessions(before or time.time() + 60, SHOWN, viewer.profile, client[:200])
 
 
-def read_session(config: Config, viewer: Viewer, key: str, noticed: Mapping[Noticed, str]) -> SessionPage | None:
+def read_session(config: Config, viewer: Viewer, key: str) -> SessionPage | None:
     """Return one session; None if this viewer may see none with this key. Raises `StorageError`."""
     with open_existing_store(config.storage) as store:
         session = store.sessions.get(key)
@@ -52,7 +66,7 @@ def read_session(config: Config, viewer: Viewer, key: str, noticed: Mapping[Noti
         searches = store.discoveries.of_session(key, session.started_at - 1, until)
         lists = [each for each in store.sessions.exposures(key) if each.at <= until]
     steps = [*map(tell_list, lists[:MOST]), *map(tell_search, searches[:MOST]), *tell_calls(calls, misses)]
-    ordered = sort_steps([*steps, *tell_other_misses(calls, misses, noticed)])
+    ordered = sort_steps([*steps, *tell_other_misses(calls, misses)])
     return SessionPage(
         session, [tell_session(session), *ordered], cut_tasks(ordered), len(calls), len(misses), len(calls) == MOST
     )
@@ -61,24 +75,17 @@ def read_session(config: Config, viewer: Viewer, key: str, noticed: Mapping[Noti
 def tell_calls(calls: Sequence[Call], misses: Sequence[Miss]) -> list[Step]:
     """Return calls as steps; those that revealed a miss say which."""
     revealed = {miss.call: miss.id for miss in misses if miss.call}
-    return [replace(tell_call(call), is_miss=call.id in revealed, miss=revealed.get(call.id, 0)) for call in calls]
+    return [_reveal(tell_call(call), revealed[call.id]) if call.id in revealed else tell_call(call) for call in calls]
 
 
-def tell_other_misses(calls: Sequence[Call], misses: Sequence[Miss], noticed: Mapping[Noticed, str]) -> list[Step]:
+def tell_other_misses(calls: Sequence[Call], misses: Sequence[Miss]) -> list[Step]:
     """Return the misses as steps that no call of these revealed."""
     known = {call.id for call in calls}
-    return [
-        Step(
-            miss.at,
-            "miss",
-            f"it needs {miss.tool or 'a tool that was not found'}",
-            noticed[miss.noticed],
-            True,
-            miss.id,
-        )
-        for miss in misses
-        if miss.call not in known
-    ]
+    return [_reveal(tell_miss(miss), miss.id) for miss in misses if miss.call not in known]
+
+
+def _reveal(step: Step, miss: int) -> Revealed:
+    return Revealed(step.at, step.kind, step.what, step.tokens, miss)
 
 
 def cut_tasks(steps: Sequence[Step]) -> list[list[Step]]:

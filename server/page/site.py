@@ -187,7 +187,7 @@ class Site:
 
     def miss(self, request: Request, viewer: Viewer) -> Response:
         id = request.path_params["id"]
-        page = misses.read_miss(self._config, viewer, id, self._words.noticed) if id < 2**63 else None
+        page = misses.read_miss(self._config, viewer, id) if id < 2**63 else None
         if page is None:
             return self._missing(request, f"There is no miss {id}.")
         number, work = self._work(request)
@@ -228,7 +228,7 @@ class Site:
 
     def session(self, request: Request, viewer: Viewer) -> Response:
         key = request.path_params["key"]
-        page = sessions.read_session(self._config, viewer, key, self._words.noticed)
+        page = sessions.read_session(self._config, viewer, key)
         if page is None:
             return self._missing(request, "There is no such session.")
         return self._renderer.show("session.html", "..", viewer, page=page)

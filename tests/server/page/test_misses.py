@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from command_fakes import WEATHER, fill, write_config
 
-from foretool.server.commands.causes import CAUSES, NOTICED
+from foretool.server.commands.causes import CAUSES
 from foretool.server.config.loader import load
 from foretool.server.page import misses
 from foretool.server.page.viewer import Viewer
@@ -25,11 +25,13 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_miss_is_a_timeline_in_order(path: Path) -> None:
-    page = misses.read_miss(load(path), ALL, 1, NOTICED)
+    page = misses.read_miss(load(path), ALL, 1)
     assert page is not None
     assert [step.kind for step in page.steps] == ["session", "list", "search", "miss", "call"]
-    assert [step.kind for step in page.steps if step.is_miss] == ["miss"]
-    assert misses.read_miss(load(path), ALL, 2, NOTICED) is None
+    assert [step.what for step in page.steps if step.kind == "miss"] == [
+        "needed sky__forecast, which the client could not see"
+    ]
+    assert misses.read_miss(load(path), ALL, 2) is None
 
 
 def test_misses_are_filtered_by_what_the_form_sent(path: Path) -> None:
@@ -44,7 +46,7 @@ def test_misses_are_filtered_by_what_the_form_sent(path: Path) -> None:
 
 def test_a_miss_of_another_profile_is_not_there(path: Path) -> None:
     for profile, is_there in (("", True), ("work", False)):
-        found = misses.read_miss(load(path), Viewer("key", profile), 1, NOTICED)
+        found = misses.read_miss(load(path), Viewer("key", profile), 1)
         assert (found is not None) is is_there
         wanted = misses.read_filter({}, CAUSES, 1000.0, Viewer("key", profile))
         assert misses.read_misses(load(path), wanted)[0] == int(is_there)

@@ -7,9 +7,9 @@ from command_fakes import CALC, WEATHER
 from msgspec.structs import replace
 from stored_records import MISS
 
-from foretool.server.commands.story import STEPS_BEFORE, read_story
+from foretool.server.ledger.story import STEPS_BEFORE, read_story
 from foretool.storage.opening import open_store
-from foretool.storage.records import Call, Discovery, Exposure
+from foretool.storage.records import Call, Discovery, Exposure, Prompt
 from foretool.storage.stores import Store
 
 
@@ -41,3 +41,10 @@ def test_hints_and_searches_by_name_are_told(store: Store) -> None:
         "searched for a, b: found no tool (confidence none)",
         "needed (no tool found), which the client could not see",
     ]
+
+
+def test_what_the_user_asked_is_told_only_to_who_may_see_everything(store: Store) -> None:
+    store.tasks.add_prompt(Prompt(1001.0, "the secret of another profile"))
+    missed = replace(MISS, session="s", at=1002.0, call=0)
+    assert [step.kind for step in read_story(store, missed)] == ["prompt", "miss"]
+    assert [step.kind for step in read_story(store, missed, prompts=False)] == ["miss"]

@@ -1,0 +1,103 @@
+"""What happened in a session, in order and in words: prompts, lists, searches, calls and misses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from foretool.storage.records import Call, Discovery, Exposure, Miss, SessionRecord
+from foretool.storage.stores import Store
+
+BEFORE_S: Final = 1800.0
+AFTER_S: Final = 600.0
+"""How long before and after a miss the conversation is told."""
+STEPS_BEFORE: Final = 12
+STEPS_AFTER: Final = 3
+"""How many of its steps are told at most."""
+PROMPT_S: Final = 600.0
+"""A prompt belongs to a miss that comes within this time."""
+NOTHING_FOUND: Final = "(no tool found)"
+"""What stands for the tool where a search found none."""
+
+Kind = Literal["session", "prompt", "list", "named", "search", "miss", "call"]
+ORDER: Final[tuple[Kind, ...]] = ("session", "prompt", "list", "named", "search", "miss", "call")
+"""At one instant what was shown comes before what was done."""
+_LISTS: Final = ("list", "growth", "epoch")
+
+
+class Step(Struct, frozen=True):
+    """One thing that happened in a conversation."""
+
+    at: float
+    kind: Kind
+    what: str
+    """What the client did or got; of a prompt, what the user asked."""
+    tokens: int
+    """Tokens that it put before the model; 0 if they are not known."""
+
+
+def read_story(store: Store, miss: Miss, *, prompts: bool = True) -> tuple[Step, ...]:
+    """Return what happened in the session of a miss before and after it, in order. `prompts`: also what the user asked;
+    on record that belongs to no session, and so to no profile."""
+    since, until = miss.at - BEFORE_S, miss.at + AFTER_S
+    asked = [each for each in store.tasks.prompts(miss.at - PROMPT_S, -1) if each.at <= miss.at] if prompts else []
+    found = [Step(each.at, "prompt", each.text, 0) for each in asked[:1]]
+    found += [tell_list(shown) for shown in store.sessions.exposures(miss.session) if shown.at <= until]
+    found += map(tell_search, store.discoveries.of_session(miss.session, since, until))
+    own = tell_miss(miss)
+    # (time, order at one time, step)
+    placed = [(step.at, ORDER.index(step.kind), step) for step in (*found, own)]
+    revealed = store.calls.get(miss.call) if miss.call else None
+    for call in store.calls.of_session(miss.session, since, until):
+        is_later = revealed is None or call.id >= revealed.id
+        placed.append((call.at, ORDER.index("call" if is_later else "search"), tell_call(call)))
+    ordered = sorted(placed, key=lambda each: each[:2])
+    place = next(at for at, each in enumerate(ordered) if each[2] is own)
+    before, after = ordered[:place], ordered[place + 1 :]
+    # The list that the client had is part of the story, however long ago it was sent.
+    lists = [each for each in before if each[2].kind == "list"][-1:]
+    recent = [each for each in before[-STEPS_BEFORE:] if each not in lists]
+    told = sorted([*lists, *recent], key=lambda each: each[:2])
+    return (*(step for _, _, step in told), own, *(step for _, _, step in after[:STEPS_AFTER]))
+
+
+def sort_steps(steps: Iterable[Step]) -> list[Step]:
+    """Return steps in order."""
+    return sorted(steps, key=lambda step: (step.at, ORDER.index(step.kind)))
+
+
+def tell_session(session: SessionRecord) -> Step:
+    """Return the beginning of a session as a step."""
+    said = " ".join(filter(None, (session.client or "a client without a name", session.version)))
+    return Step(session.started_at, "session", f"{said} connected (profile {session.profile or 'default'})", 0)
+
+
+def tell_list(shown: Exposure) -> Step:
+    """Return a list, or another text that named tools, as a step."""
+    if shown.reason in _LISTS:
+        count = f"{len(shown.tools)} tool{'' if len(shown.tools) == 1 else 's'}"
+        return Step(shown.at, "list", f"got a list of {count} ({shown.policy})", shown.tokens)
+    return Step(shown.at, "named", f"was told of {', '.join(shown.tools)} ({shown.reason})", shown.tokens)
+
+
+def tell_search(search: Discovery) -> Step:
+    """Return a search as a step."""
+    asked = f'"{search.task}"' if search.task else ", ".join(search.names) or "a task that was not kept"
+    found = ", ".join(match.tool for match in search.matches[:3]) or "no tool"
+    more = f" and {len(search.matches) - 3} more" if len(search.matches) > 3 else ""
+    what = f"searched for {asked}: found {found}{more} (confidence {search.level})"
+    return Step(search.at, "search", what, search.tokens)
+
+
+def tell_call(call: Call) -> Step:
+    """Return a call as a step."""
+    hidden = ", not in its list" if call.hidden else ""
+    way = " through our bridge" if call.via == "bridge" else ""
+    return Step(call.at, "call", f"called {call.tool}{way}: {call.outcome}{hidden}", 0)
+
+
+def tell_miss(miss: Miss) -> Step:
+    """Return a miss as a step."""
+    return Step(miss.at, "miss", f"needed {miss.tool or NOTHING_FOUND}, which the client could not see", miss.tokens)
