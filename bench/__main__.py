@@ -37,6 +37,7 @@ class Step(NamedTuple):
 def proxy_steps(foretool: Sequence[str]) -> Iterator[Step]:
     yield Step("startup", ("bench.proxy.startup", *foretool, "--repeat", "9"))
     yield Step("http", ("bench.proxy.http_calls",))
+    yield Step("telemetry", ("bench.proxy.telemetry", *foretool))
     yield Step("attacks", ("bench.trust.attacks", *foretool))
     yield Step("front-attacks", ("bench.trust.front_attacks", *foretool))
     yield Step("soak", ("bench.proxy.soak",))

@@ -70,6 +70,14 @@ TOOL_ERROR: Final = "tool_error"
 CANCELLED: Final = "cancelled"
 LOST: Final = "lost"
 
+ERRORS: Final = frozenset(
+    {
+        TOOL_ERROR, CANCELLED, LOST, "-32700", "-32600", "-32601", "-32602", "-32603", "-32000", "-32001", "-32002",
+        "-32020", "-32021", "-32022", "-32042",
+    }
+)  # fmt: skip
+"""Values of `error.type` that get a series of their own in metrics; a server may send any code."""
+
 METHODS: Final = frozenset(
     {
         "completion/complete", "initialize", "logging/setLevel", "ping", "prompts/get", "prompts/list",
@@ -97,7 +105,7 @@ ATTRIBUTES: Final[tuple[Row, ...]] = (
     (METHOD, "both", "The method, or `_OTHER` for one that MCP does not have"),
     (TOOL, "both", "The tool as its client names it, or as its server does"),
     (PROMPT, "both", "The prompt"),
-    (RESOURCE, "both", "The resource that is read"),
+    (RESOURCE, "both", "The resource that is read, without what follows a `?` or `#`"),
     (OPERATION, "both", "`execute_tool` for calls, `retrieval` for searches"),
     (REQUEST_ID, "both", "The id of the request on that side"),
     (SESSION, "SERVER", "foretool's own id of the session, as in the ledger; never the `Mcp-Session-Id` of a client"),

@@ -25,6 +25,11 @@ def name_method(method: str) -> str:
     return method if method in conventions.METHODS else conventions.OTHER
 
 
+def name_error(kind: str) -> str:
+    """Return a code of the protocol, or one of the few other failures; one name for all other codes."""
+    return kind if kind in conventions.ERRORS else conventions.OTHER
+
+
 class ToolNames:
     """Keeps the tools apart that metrics name. `exists` tells whether anything has a tool of this name: clients may
     call any name."""

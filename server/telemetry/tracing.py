@@ -6,6 +6,7 @@ step runs at the moment, and what the recorder hears meanwhile belongs to it.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_
 from foretool.server.protocol import jsonrpc, translate, versions
 from foretool.server.protocol.jsonrpc import Raw, UnsetType
 from foretool.server.telemetry import conventions, propagation
-from foretool.server.telemetry.labels import ToolNames, name_method, shorten
+from foretool.server.telemetry.labels import ToolNames, name_error, name_method, shorten
 from foretool.server.telemetry.observing import Observer
 from foretool.server.upstreams.connection import Lost, Reply, Request
 from foretool.server.upstreams.upstream import Upstream
@@ -60,13 +61,13 @@ class RequestSpan:
     def end(self, failure: Failure, content: Callable[[str], str]) -> float:
         """End it; return how many seconds it took."""
         if failure.kind:
-            self.labels[conventions.ERROR] = failure.kind
+            self.labels[conventions.ERROR] = name_error(failure.kind)
             self.span.set_attribute(conventions.ERROR, failure.kind)
             if failure.kind != conventions.CANCELLED:
                 # An error quotes arguments and results as it likes.
                 self.span.set_status(StatusCode.ERROR, shorten(content(failure.said[:MOST_CONTENT])) or None)
         if failure.code is not None:
-            self.labels[conventions.STATUS_CODE] = str(failure.code)
+            self.labels[conventions.STATUS_CODE] = name_error(str(failure.code))
             self.span.set_attribute(conventions.STATUS_CODE, str(failure.code))
         self.span.end()
         return time.perf_counter() - self._started
@@ -267,8 +268,9 @@ def _read_target(method: str, params: Mapping[str, Raw], labels: Attributes, mor
     except ValueError:
         written = ""
     if method != "tools/call":
-        # A client may name any prompt and any resource, so neither names a span.
-        more[conventions.PROMPT if key == "name" else conventions.RESOURCE] = shorten(written)
+        # A client may name any prompt and any resource, so neither names a span. A URI may hold a key in its query.
+        plain = written if key == "name" else re.split("[?#]", written, maxsplit=1)[0]
+        more[conventions.PROMPT if key == "name" else conventions.RESOURCE] = shorten(plain)
         return None
     more[conventions.TOOL] = shorten(written)
     labels[conventions.OPERATION] = conventions.EXECUTE_TOOL

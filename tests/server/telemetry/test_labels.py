@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from requirements import requirement
 
-from foretool.server.telemetry.labels import MOST_TEXT, MOST_TOOLS, ToolNames, name_method, shorten
+from foretool.server.telemetry.labels import MOST_TEXT, MOST_TOOLS, ToolNames, name_error, name_method, shorten
 
 
 def test_a_text_becomes_one_short_line_of_visible_characters() -> None:
@@ -15,6 +15,12 @@ def test_a_text_becomes_one_short_line_of_visible_characters() -> None:
 
 def test_methods_that_mcp_does_not_have_share_a_name() -> None:
     assert [name_method("tools/call"), name_method("evil/" + "x" * 1000)] == ["tools/call", "_OTHER"]
+
+
+def test_codes_that_the_protocol_does_not_have_share_a_name() -> None:
+    assert [name_error(kind) for kind in ("tool_error", "-32602", "-31999", "4711")] == [
+        "tool_error", "-32602", "_OTHER", "_OTHER",
+    ]  # fmt: skip
 
 
 @requirement("telemetry:bounded")

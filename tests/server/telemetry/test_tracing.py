@@ -129,7 +129,7 @@ async def test_a_call_behind_the_bridge_names_both_tools() -> None:
 async def test_failures_have_an_error_type(way: str) -> None:
     calc = FakeUpstream("calc", ["add"])
     calc.scripts["add"] = {
-        "error": lambda asked: asked.fail(-32050, "no room for 4711"),
+        "error": lambda asked: asked.fail(-32002, "no room for 4711"),
         "tool_error": lambda asked: asked.reply(text("no", isError=True)),
         "lost": lambda asked: calc.die(),
     }[way]
@@ -138,14 +138,44 @@ async def test_failures_have_an_error_type(way: str) -> None:
         await at.stage.client.reply(at.stage.client.post("tools/call", {"name": "calc__add"}))
         server, ours = at.span("tools/call calc__add"), at.span("tools/call add")
         (of_server,) = [each for each in at.points("mcp.server.operation.duration") if "error.type" in each.attributes]
-    assert (ours.attributes or {})["error.type"] == {"error": "-32050"}.get(way, way)
+    assert (ours.attributes or {})["error.type"] == {"error": "-32002"}.get(way, way)
     # To the client a lost server is an answer with `isError`, or an error of ours.
-    expected = {"error": "-32050", "tool_error": "tool_error"}.get(way, (server.attributes or {})["error.type"])
+    expected = {"error": "-32002", "tool_error": "tool_error"}.get(way, (server.attributes or {})["error.type"])
     assert (server.attributes or {})["error.type"] == of_server.attributes["error.type"] == expected
     assert server.status.status_code.name == ours.status.status_code.name == "ERROR"
     assert "4711" not in str(server.status.description) + str(ours.status.description)
     if way == "error":
-        assert (ours.attributes or {})["rpc.response.status_code"] == "-32050"
+        assert (ours.attributes or {})["rpc.response.status_code"] == "-32002"
+
+
+@requirement("telemetry:bounded")
+async def test_codes_of_a_hostile_server_add_no_series() -> None:
+    calc = FakeUpstream("calc", ["add"])
+    codes = iter(range(1, 100))
+    calc.scripts["add"] = lambda asked: asked.fail(next(codes), "no")
+    async with watched(calc) as at:
+        await at.stage.client.initialize()
+        for _ in range(20):
+            await at.stage.client.reply(at.stage.client.post("tools/call", {"name": "calc__add"}))
+        (point,) = at.points("mcp.client.operation.duration")
+        spans = {(each.attributes or {})["error.type"] for each in at.spans("CLIENT")}
+    assert (point.attributes["error.type"], point.attributes["rpc.response.status_code"]) == ("_OTHER", "_OTHER")
+    assert len(spans) == 20
+
+
+async def test_the_query_of_a_resource_stays_here() -> None:
+    docs = FakeUpstream("docs", ["t"], capabilities={"tools": {}, "resources": {}})
+    listed = {"resources": [{"uri": "https://a.example/x?key=4711#y", "name": "x"}]}
+    docs.scripts["resources/list"] = lambda asked: asked.reply(listed)
+    docs.scripts["resources/read"] = lambda asked: asked.reply({"contents": []})
+    async with watched(docs) as at:
+        await at.stage.client.initialize()
+        await at.stage.client.list_tools()
+        await at.stage.client.ask("resources/list")
+        await at.stage.client.ask("resources/read", {"uri": "https://a.example/x?key=4711#y"})
+        read = [each for each in at.spans() if each.name == "resources/read"]
+    assert {(each.attributes or {})["mcp.resource.uri"] for each in read} == {"https://a.example/x"}
+    assert {each.kind.name for each in read} == {"SERVER", "CLIENT"}
 
 
 async def test_what_a_client_takes_back_ends_both_spans_without_an_error() -> None:
