@@ -5,14 +5,19 @@
 Each command runs `--repeat` times in one process that has imported everything before, so `p50_s` and `p95_s` are what
 the command takes beyond the start of Python, and `p95_cpu_s` is the processor time, which other work on the machine
 changes less; each run opens the file again. With `--processes`, `process_s` is the median of
-three whole processes, with the start of Python and all imports. The last rows are what the page reads for one view.
+three whole processes, with the start of Python and all imports, and `process_cpu_s` its processor time. The last rows
+are the views of the page as a browser gets them, with their HTML; `first_cpu_s` is the first one after the start of the
+page.
 """
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import contextlib
 import io
 import os
+import resource
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,15 +26,22 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+import httpx2
+import msgspec
+
 from bench.metrics import quantile
 from bench.options import add_json, make_parser
 from bench.processes import installed, load_average
 from bench.reports import Row, print_row
 from foretool.server.commands import group
+from foretool.server.commands.causes import CAUSES, NOTICED
+from foretool.server.commands.replay import VERDICTS
+from foretool.server.commands.status import STATES
 from foretool.server.config.loader import Config, load
-from foretool.server.page.misses import read_misses
-from foretool.server.page.overview import read_overview
-from foretool.server.page.tools import read_tools
+from foretool.server.page.process import VIEWER
+from foretool.server.page.rendering import Words
+from foretool.server.page.serving import Behind
+from foretool.server.page.site import Site
 from foretool.server.page.viewer import Viewer
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import MissFilter
@@ -48,6 +60,8 @@ COMMANDS: Final = (
     ("tools",),
     ("tools", "--sort", "calls"),
     ("clients",),
+    ("explain", "read the file", "--tool", "server01__read_file_0"),
+    ("confusions", "--no-replay"),
 )
 """The words after `foretool`."""
 
@@ -63,11 +77,43 @@ def run_inside(words: Sequence[str]) -> None:
         raise SystemExit(f"foretool {' '.join(words)} ended with {status}")
 
 
-def views(config: Config) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield what the page reads, by the view that shows it."""
-    yield "page: overview", lambda: read_overview(config, Viewer(""))
-    yield "page: misses", lambda: read_misses(config, MissFilter())
-    yield "page: tools", lambda: read_tools(config, Viewer(""), "", "", "")
+def addresses(config: Config) -> Iterator[str]:
+    """Yield the address of each page, and of one miss, one tool and one session in the middle of the log."""
+    with open_existing_store(config.storage) as store:
+        misses = store.calls.find_misses(MissFilter(), 1000)
+        session = store.sessions.recent(1000)[-1].key
+        tool = store.calls.usage()[0].tool
+    yield from ("", "misses", "misses?cause=stale&recovered=no", f"misses/{misses[-1].id}", "tools", f"tools/{tool}")
+    yield from ("sessions", f"sessions/{session}", "confidence", "learning", "replay", "review", "settings")
+
+
+def open_site(config: Config) -> Site:
+    """Return the page as `foretool page` makes it."""
+    return Site(config, Words(CAUSES, NOTICED, STATES, VERDICTS))
+
+
+def show_page(site: Site, address: str) -> None:
+    """Get one page, with everything that its HTML takes."""
+
+    async def get() -> int:
+        app = Behind(site.app)
+        said = {VIEWER: base64.b64encode(msgspec.json.encode(Viewer(""))).decode()}
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://127.0.0.1") as client:
+            return (await client.get(f"/{address}", headers=said)).status_code
+
+    if (status := asyncio.run(get())) != 200:
+        raise SystemExit(f"/{address} answered {status}")
+
+
+def page_rows(config: Config, repeat: int) -> Iterator[Row]:
+    """Yield one row for each page."""
+    site = open_site(config)
+    for address in addresses(config):
+        used = time.process_time()
+        show_page(open_site(config), address)
+        first = time.process_time() - used
+        name = f"page: /{address}"
+        yield {**time_runs(name, partial(show_page, site, address), repeat), "first_cpu_s": round(first, 3)}
 
 
 def time_runs(name: str, work: Callable[[], object], repeat: int) -> Row:
@@ -87,14 +133,16 @@ def time_runs(name: str, work: Callable[[], object], repeat: int) -> Row:
     }
 
 
-def whole_process(words: Sequence[str]) -> float:
-    """Return the median seconds of three processes."""
-    found = []
+def whole_process(words: Sequence[str]) -> Row:
+    """Return the median seconds of three processes, on the clock and of the processors."""
+    walls, processor = [], []
     for _ in range(3):
-        started = time.perf_counter()
+        started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([*installed(None), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-        found.append(time.perf_counter() - started)
-    return median(found)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        walls.append(time.perf_counter() - started)
+        processor.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return {"process_s": round(median(walls), 2), "process_cpu_s": round(median(processor), 2)}
 
 
 def rows(config: Config, repeat: int, processes: bool) -> Iterator[Row]:
@@ -105,9 +153,8 @@ def rows(config: Config, repeat: int, processes: bool) -> Iterator[Row]:
     yield {"calls": held.calls, "misses": held.misses, "sessions": held.sessions, "mib": size, "load": load_average()}
     for words in COMMANDS:
         row = time_runs(" ".join(("foretool", *words)), partial(run_inside, words), repeat)
-        yield {**row, "process_s": round(whole_process(words), 2)} if processes else row
-    for name, work in views(config):
-        yield time_runs(name, work, repeat)
+        yield {**row, **whole_process(words)} if processes else row
+    yield from page_rows(config, repeat)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

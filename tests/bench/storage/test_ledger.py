@@ -32,6 +32,7 @@ def test_every_listing_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert head["calls"] == 100
     assert [row["command"] for row in rows] == [
         "foretool misses --by cause",
-        *(f"page: {name}" for name in ("overview", "misses", "tools")),
+        *(f"page: /{address}" for address in at_size.addresses(load(path))),
     ]
+    assert len(rows) == 14
     assert all(row["p95_s"] > 0 for row in rows)
