@@ -2,7 +2,8 @@
 
 A line of JSON is added to the file STEPS for each step that took at least `LEAST_MS` of processor time on the loop's
 own thread, so that other processes of a busy machine do not count: when it ended (seconds since 1970), its
-milliseconds, and what ran. The words after STEPS are foretool's own command line.
+milliseconds, and what ran. The words after STEPS are foretool's own command line. With `--hurry` before them, old
+records are deleted right from the start instead of after two minutes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from foretool.server import cli
+from foretool.server.recording import retention
 
 LEAST_MS: Final = 2.0
 
@@ -45,6 +47,9 @@ def _describe(handle: Any) -> str:
 def main() -> None:
     """Run foretool, and time its steps."""
     with Path(sys.argv.pop(1)).open("a", encoding="utf-8", buffering=1) as file:
+        if sys.argv[1:2] == ["--hurry"]:
+            del sys.argv[1]
+            retention.SETTLED_S = 0.0  # type: ignore[misc]
         watch(file)
         cli.main()
 
