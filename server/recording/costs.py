@@ -24,6 +24,8 @@ from foretool.storage.stores import Store
 EVERYTHING: Final = 1 << 60
 LONGEST_S: Final = 21_600.0
 """A stretch that has lasted so long is added up, although the session goes on."""
+FOUND: Final = 5
+"""Definitions that a client's own search loads: those of Anthropic's tool search load three to five."""
 UNNAMED: Final = "(unnamed)"
 """A client that says no name."""
 UNKNOWN: Final = "(unknown)"
@@ -57,6 +59,8 @@ class Costs(Struct):
     """Tokens of the list, answers and hints, counted at each turn in which they stood before the model."""
     full_tokens: int = 0
     """What the list of all tools would have taken, counted at each call."""
+    own_search_tokens: int = 0
+    """What a client with a search of its own would have read, as `estimate_own_search` says."""
 
     @property
     def miss_rate(self) -> float | None:
@@ -68,6 +72,11 @@ class Costs(Struct):
         """The share of the full list's tokens that was not read; below 0 where foretool cost more. None without
         calls."""
         return 1.0 - self.read_tokens / self.full_tokens if self.full_tokens else None
+
+    @property
+    def saved_of_own_search(self) -> float | None:
+        """The share of `own_search_tokens` that was not read; below 0 where foretool cost more. None without calls."""
+        return 1.0 - self.read_tokens / self.own_search_tokens if self.own_search_tokens else None
 
     def per_task(self, count: int) -> float | None:
         """Return a count per task; None without tasks."""
@@ -99,6 +108,16 @@ def read_costs(store: Store, since: float, now: float, full: int) -> list[Costs]
             setattr(row, name, getattr(row, name) + getattr(each, name))
         row.full_tokens += full * each.calls
     return sorted(found.values(), key=lambda each: (each.day, each.calls, each.client), reverse=True)
+
+
+def estimate_own_search(rows: Iterable[Costs], names: int, tokens: float) -> None:
+    """Set what each row would have taken in a client that shows the names of all tools at each turn, spends one turn of
+    each task on a search of its own, and has the definitions that this search finds before the model from then on.
+
+    `names`: tokens of the names of all tools; `tokens`: those of a definition in the mean.
+    """
+    for row in rows:
+        row.own_search_tokens = names * (row.calls + row.tasks) + round(FOUND * tokens * row.calls)
 
 
 def add_next(store: Store, now: float, most: int) -> bool:

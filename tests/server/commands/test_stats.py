@@ -8,8 +8,11 @@ import pytest
 from command_fakes import CALC, WEATHER, fill, write_config
 from rich.console import Console
 
+from foretool.retrieval.tokens import estimate
 from foretool.server.commands import output
 from foretool.server.commands.group import run
+from foretool.server.commands.stats import LONGEST_LINE, by_day, sparkline
+from foretool.server.recording.costs import Costs
 from foretool.storage.records import Call, Exposure, SessionRecord
 
 
@@ -58,3 +61,33 @@ def test_an_empty_time_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str
     fill(path).close()
     assert run(["stats", "--config", str(path)]) == 0
     assert "Nothing is on record" in capsys.readouterr().out
+
+
+def test_what_the_clients_own_search_would_have_taken_is_estimated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["stats", "--json", "--config", str(written(tmp_path))]) == 0
+    (day,) = json.loads(capsys.readouterr().out)["days"]
+    names = sum(map(estimate, (CALC, WEATHER, "calc__subtract")))
+    # The names at both turns, the one that searches too, and five definitions of 40 tokens at the call.
+    assert day["own_search_tokens"] == 2 * names + 5 * 40
+    assert day["saved_of_own_search"] == pytest.approx(1 - 40 / day["own_search_tokens"])
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [([0.0, 0.5, 1.0], "▁▅█"), ([None, 2.0, None, 1.0], " █ ▅"), ([0.0, 0.0], "▁▁"), ([-1.0, 1.0], "▁█"), ([], "")],
+)
+def test_a_line_of_bars_stands_between_nothing_and_the_highest(values: list[float | None], line: str) -> None:
+    assert sparkline(values) == line
+
+
+def test_each_day_has_a_bar_also_one_without_calls_and_many_days_share_one() -> None:
+    rows = [
+        Costs("2026-11-04", "a", calls=2, misses=1),
+        Costs("2026-11-01", "a", calls=2),
+        Costs("2026-11-01", "b", calls=2),
+    ]
+    assert [(each.calls, each.misses) for each in by_day(rows)] == [(4, 0), (0, 0), (0, 0), (2, 1)]
+    long_ago = [*rows, Costs("2026-05-01", "a", calls=1)]
+    assert len(by_day(long_ago)) <= LONGEST_LINE and sum(each.calls for each in by_day(long_ago)) == 7
