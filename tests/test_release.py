@@ -59,7 +59,7 @@ def test_nothing_but_the_owner_keeps_a_release_back_and_that_does() -> None:
             "expected the version 0.1.0, found 0.0.9",
         ),
         ("packaging/mcpb/manifest.json", '"version": "0.1.0"', '"version": "2"', "manifest.json: expected the version"),
-        ("packaging/server.json", "One MCP server", "One MCP server " * 9, "at most 100 characters"),
+        ("packaging/server.json", "One MCP server", "One MCP server " * 9, "description: expected 1 to 100 characters"),
         ("README.md", "<!-- mcp-name: ", "<!-- ", "has no line <!-- mcp-name: "),
     ],
 )
@@ -72,6 +72,51 @@ def test_a_stale_or_wrong_entry_is_found(tmp_path: Path, path: str, old: str, ne
     assert old in text
     (tmp_path / path).write_text(text.replace(old, new), encoding="utf-8")
     assert any(found in problem for problem in load("release").find_problems(tmp_path))
+
+
+BUNDLE = {
+    "registryType": "mcpb",
+    "identifier": "https://github.com/o/foretool/releases/download/v1/foretool.mcpb",
+    "version": "1",
+    "fileSha256": "0" * 64,
+    "transport": {"type": "stdio"},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"$schema": "https://elsewhere/"}, "$schema: expected"),
+        ({"name": "foretool"}, "name: expected a name such as"),
+        ({"name": "io.github.o/-foretool"}, "name: expected a name such as"),
+        ({"name": "io.github.o/fore/tool"}, "name: expected a name such as"),
+        ({"title": " "}, "title: expected 1 to 100 characters"),
+        ({"description": ""}, "description: expected 1 to 100 characters"),
+        ({"version": "latest"}, "version: expected one version"),
+        ({"version": "^1.2.3"}, "version: expected one version"),
+        ({"version": "1.2.x"}, "version: expected one version"),
+        ({"version": "1 - 2"}, "version: expected one version"),
+        ({"packages": [BUNDLE | {"registryType": "apt"}]}, "packages[0].registryType"),
+        ({"packages": [BUNDLE | {"identifier": "a b"}]}, "packages[0].identifier"),
+        ({"packages": [BUNDLE | {"identifier": "http://github.com/mcp"}]}, "packages[0].identifier"),
+        ({"packages": [BUNDLE | {"identifier": "https://github.com/o/foretool.zip"}]}, "packages[0].identifier"),
+        ({"packages": [BUNDLE | {"fileSha256": "F" * 64}]}, "packages[0].fileSha256"),
+        ({"packages": [{key: BUNDLE[key] for key in BUNDLE if key != "fileSha256"}]}, "packages[0].fileSha256"),
+        ({"packages": [BUNDLE | {"version": ">=1"}]}, "packages[0].version"),
+        ({"packages": [BUNDLE | {"transport": {"type": "stdio", "url": "https://h"}}]}, "packages[0].transport"),
+        ({"packages": [BUNDLE | {"registryType": "pypi", "registryBaseUrl": "https://test.pypi.org"}]}, "registryBase"),
+        ({"packages": [BUNDLE | {"runtimeArguments": []}]}, "packages[0].runtimeHint"),
+        ({"packages": [BUNDLE | {"packageArguments": [{"value": "serve"}]}]}, "packageArguments[0]: expected the type"),
+        ({"packages": [BUNDLE | {"packageArguments": [{"type": "positional"}]}]}, "expected value or valueHint"),
+        ({"packages": [BUNDLE | {"packageArguments": [{"type": "named", "name": "--a b"}]}]}, "a name without blanks"),
+        ({"packages": [BUNDLE | {"packageArguments": [{"type": "named", "name": "-a", "value": "-a=1"}]}]}, "repeats"),
+        ({"packages": [BUNDLE | {"environmentVariables": [{"format": "path"}]}]}, "environmentVariables[0]"),
+    ],
+)  # fmt: skip
+def test_what_the_registry_would_refuse_is_found(change: dict[str, Any], problem: str) -> None:
+    entry = read("server.json")
+    assert load("release").find_entry_problems(entry | {"packages": [*entry["packages"], BUNDLE]}) == []
+    assert [each for each in load("release").find_entry_problems(entry | change) if problem in each]
 
 
 def test_every_command_that_is_started_exists() -> None:
