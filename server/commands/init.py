@@ -297,7 +297,7 @@ def _end(
     elif kept is not None:
         _say_hooks(planned)
         titles = list(dict.fromkeys(file.file.title for file in files if file.file.registers and not file.problem))
-        output.say(f"\nNow restart {', '.join(titles)}. What was hidden from them: foretool misses")
+        output.say(f"\nNow restart {', '.join(titles)}. To see later which tools were missed: foretool misses")
     return int(diagnosis is not None and not diagnosis.is_well)
 
 

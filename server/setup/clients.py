@@ -65,6 +65,10 @@ class ClientFile(Struct, frozen=True, kw_only=True):
     scope: Scope = "user"
     registers: bool = True
     """Whether foretool may be registered here; the other files are only read and relieved of their servers."""
+    is_list: bool = False
+    """The servers stand in a list, each with its name in it."""
+    top: tuple[tuple[str, str], ...] = ()
+    """What a new file has to say beside its servers."""
     per_project: Keys = ()
     """Where a file has more servers for each project folder: the key of the projects, then that of the servers."""
 
@@ -114,7 +118,8 @@ def _editors(machine: Machine) -> Iterator[ClientFile]:
     yield _file("windsurf", "Windsurf", home / ".codeium" / "windsurf" / "mcp_config.json")
     zed = machine.applications / "Zed" if machine.system == "win32" else machine.config / "zed"
     yield _file("zed", "Zed", zed / "settings.json", keys=("context_servers",), dialect=dialects.ZED)
-    yield _file("continue", "Continue", home / ".continue" / "config.yaml", kind="yaml", dialect=dialects.CONTINUE)
+    yield _file("continue", "Continue", home / ".continue" / "config.yaml", kind="yaml", dialect=dialects.CONTINUE,
+                is_list=True, top=(("name", "Local Config"), ("version", "1.0.0"), ("schema", "v1")))  # fmt: skip
     yield _file("jetbrains", "JetBrains Junie", home / ".junie" / "mcp" / "mcp.json", home=home / ".junie")
 
 

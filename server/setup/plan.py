@@ -11,7 +11,7 @@ from foretool.server.setup.dialects import Entry
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.merge import Merged
 from foretool.server.setup.own_servers import OwnServers
-from foretool.server.setup.registrations import NAME
+from foretool.server.setup.registrations import register
 from foretool.server.setup.scan import FoundFile
 from foretool.server.setup.secrets import find_secrets
 
@@ -44,8 +44,11 @@ def _own_change(own: OwnServers, merged: Merged) -> list[Change]:
     for name, entry in merged.entries.items():
         own.set_server(name, entry)
     count = len(merged.entries)
-    gets = f"gets {count} server{'' if count == 1 else 's'}"
-    change = own.change(gets if count else "names its secrets instead of holding them")
+    if count or not merged.rewritten:
+        why = f"gets {count or 'no'} server{'' if count == 1 else 's'}"
+    else:
+        why = "names its secrets instead of holding them"
+    change = own.change(why)
     return [change] if change else []
 
 
@@ -58,7 +61,10 @@ def _client_change(file: FoundFile, merged: Merged, launch: Sequence[str]) -> li
         document.remove(server.keys)
     is_registered = any(server.is_foretool and server.keys[:-1] == file.file.keys for server in file.servers)
     if file.file.registers and not is_registered:
-        document.set((*file.file.keys, NAME), file.file.dialect.write(launch[0], tuple(launch[1:])))
+        if not file.data:
+            for key, value in file.file.top:
+                document.set((key,), value)
+        register(document, file.file, launch)
     what = "gets foretool" if file.file.registers else "loses what foretool has now"
     return _change(file.file.path, file.data, document.text(), f"{what} in place of {len(taken)}" if taken else what)
 

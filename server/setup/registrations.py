@@ -12,7 +12,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from foretool.server.setup.clients import ClientFile
-from foretool.server.setup.documents import open_document
+from foretool.server.setup.documents import Document, open_document, value_at
 
 NAME: Final = "foretool"
 """What we are called in the files of clients."""
@@ -48,14 +48,9 @@ _AFTER: Final = {
 
 def registration(file: ClientFile, launch: Sequence[str]) -> Registration:
     """Return how a client learns of foretool; `launch` is the program and its arguments."""
-    entry: Any = file.dialect.write(launch[0], tuple(launch[1:]))
     document = open_document("", file.kind)
-    if file.kind == "yaml" and file.keys == ("mcpServers",):  # a list in Continue
-        entry = [{"name": NAME, **entry}]
-        document.set(file.keys, entry)
-    else:
-        document.set((*file.keys, NAME), entry)
-        entry = {NAME: entry}
+    register(document, file, launch)
+    entry = value_at(document.data(), file.keys)
     for key in reversed(file.keys):
         entry = {key: entry}
     return Registration(
@@ -68,6 +63,15 @@ def registration(file: ClientFile, launch: Sequence[str]) -> Registration:
         link=_link(file.client, launch),
         after=_AFTER.get(file.client, f"Then restart {file.title}."),
     )
+
+
+def register(document: Document, file: ClientFile, launch: Sequence[str]) -> None:
+    """Write our entry into the text of a client's file. Raises `DocumentError`."""
+    entry = file.dialect.write(launch[0], tuple(launch[1:]))
+    if file.is_list and not value_at(document.data(), file.keys):
+        document.set(file.keys, [{"name": NAME, **entry}])
+    else:
+        document.set((*file.keys, NAME), entry)
 
 
 def _command(client: str, launch: Sequence[str]) -> str:
