@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,3 +85,34 @@ def test_names_and_values_of_an_entry(ring: Ring) -> None:
     assert keyrings.names_in("${keyring:a} $${keyring:b} ${c}") == {"a"}
     entry = {"env": {"K": "x${keyring:a}"}, "args": ["${keyring:a}", "b"], "disabled": True}
     assert keyrings.with_values(entry, {}) == {"env": {"K": "x1"}, "args": ["1", "b"], "disabled": True}
+
+
+SCRIPT = """
+printf pw | gnome-keyring-daemon --unlock --components=secrets > /dev/null
+exec {python} - <<'END'
+import os
+from foretool.server.config import keyrings
+keyrings.keep_value("server/TOKEN", "v\u00e4lue}} 1", os.environ)
+print(keyrings.read_value("server/TOKEN", os.environ) == "v\u00e4lue}} 1")
+keyrings.forget_value("server/TOKEN", os.environ)
+try:
+    keyrings.read_value("server/TOKEN", os.environ)
+except keyrings.KeyringError as error:
+    print(error)
+END
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.real
+@pytest.mark.skipif(
+    shutil.which("gnome-keyring-daemon") is None or shutil.which("dbus-run-session") is None,
+    reason="needs gnome-keyring and dbus-run-session",
+)
+def test_the_secret_service_of_gnome_keeps_gives_and_forgets_a_value(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir(mode=0o700)
+    environ = {**os.environ, "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "run"), "XDG_DATA_HOME": ""}
+    environ.pop("FORETOOL_KEYRING", None)
+    words = ["dbus-run-session", "--", "sh", "-c", SCRIPT.format(python=sys.executable)]
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines() == ["True", "it has no such entry"], done.stderr
