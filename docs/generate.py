@@ -1,5 +1,5 @@
 """Generates the tables in `configuration.md` from the settings, the help in `cli.md` from the commands, and what they
-print as JSON (`json.md`, `answers.schema.json`) from the types.
+print as JSON (`json.md`, `answers.schema.json`) from the types, and a page for each client (`clients/`).
 
 The text around them is written by hand. `python docs/generate.py` updates the files; with `--check` it exits with 1 if
 one of them is stale.
@@ -20,6 +20,7 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parent))
 
 import answers
+import client_pages
 import client_tables
 
 from foretool.server.commands.group import root
@@ -190,7 +191,8 @@ def type_in_words(annotation: Any) -> str:
 
 def main(arguments: list[str]) -> int:
     wanted = {page: render(page.read_text(encoding="utf-8")) for page in PAGES} | {
-        answers.SCHEMA: answers.write_schema()
+        answers.SCHEMA: answers.write_schema(),
+        **client_pages.write_pages(),
     }
     stale = [page for page in wanted if not page.exists() or page.read_text(encoding="utf-8") != wanted[page]]
     for page in stale:

@@ -754,6 +754,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "setup:mended": Promise(
         "docs/errors.md FT206", "doctor --fix has the broken entry of a client start foretool again, in every format"
     ),
+    "setup:pages": Promise(
+        "docs/clients/README.md", "each client has a page with the entry that init writes and what was seen of it"
+    ),
     "setup:service": Promise(
         "docs/cli.md", "foretool service shows the file, writes it for systemd, launchd or Windows, and takes it back"
     ),

@@ -27,23 +27,26 @@ _HANDLE = re.compile(r'handle[\\": ]+([A-Za-z0-9_-]{22})')
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One request of the conversation: when it came and what it held."""
+    """One request of the conversation: when it came, what it held, and what the model answered."""
 
     at: float
     request: Request
+    answer: Answer = ""
 
 
 class Model:
     """Answers the requests of one agent."""
 
-    def __init__(self, think_s: float = 0.0) -> None:
-        """`think_s`: how long the model thinks before its second answer."""
+    def __init__(self, think_s: float = 0.0, bridged: str = BRIDGED) -> None:
+        """`think_s`: how long the model thinks before its second answer. `bridged`: the tool that it calls through a
+        bridge."""
         self.turns: list[Turn] = []
         self.side: list[str] = []
         """Paths of requests beside the conversation."""
         self.serials = itertools.count(1)
         """Numbers of answers: some agents ignore a call whose id came before."""
         self._think_s = think_s
+        self._bridged = bridged
         self._turn = threading.Lock()
 
     def answer(self, request: Request) -> Answer:
@@ -54,11 +57,12 @@ class Model:
                 return Use(search, {"query": DISCOVER})
             return "a title"
         with self._turn:
-            self.turns.append(Turn(time.time(), request))
-            step = len(self.turns)
+            step = len(self.turns) + 1
+            answer = _step(step, request, name.removesuffix(DISCOVER), self._bridged)
+            self.turns.append(Turn(time.time(), request, answer))
         if step == 2:
             time.sleep(self._think_s)
-        return _step(step, request, name.removesuffix(DISCOVER))
+        return answer
 
 
 def _named(request: Request, ending: str) -> str | None:
@@ -66,7 +70,7 @@ def _named(request: Request, ending: str) -> str | None:
     return next((name for name in request.tools if name.endswith(ending)), None)
 
 
-def _step(step: int, request: Request, prefix: str) -> Answer:
+def _step(step: int, request: Request, prefix: str, bridged: str = BRIDGED) -> Answer:
     namespace = request.namespaces.get(prefix + DISCOVER, "")
     if step == 1:
         return Use(prefix + DISCOVER, {"task": TASK}, namespace)
@@ -74,7 +78,7 @@ def _step(step: int, request: Request, prefix: str) -> Answer:
         return Use(_named(request, FOUND) or prefix + FOUND, {"text": "by its own name"}, namespace)
     if step == 3:
         handles = _HANDLE.findall("\n".join(request.results))
-        arguments: Json = {"name": BRIDGED, "arguments": {"text": "through the bridge"}}
+        arguments: Json = {"name": bridged, "arguments": {"text": "through the bridge"}}
         return Use(prefix + BRIDGE, arguments | ({"handle": handles[-1]} if handles else {}), namespace)
     return "done"
 

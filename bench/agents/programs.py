@@ -139,6 +139,19 @@ def _cline(place: Place) -> Start:
     return Start(arguments, {"CLINE_TELEMETRY_DISABLED": "1"})
 
 
+def _continue(place: Place) -> Start:
+    command, *words = place.server
+    config = (
+        f"name: main\nversion: 1.0.0\nschema: v1\n"
+        f"models:\n  - name: {MODEL}\n    provider: openai\n    model: {MODEL}\n    apiBase: {place.url}/v1\n"
+        f"    apiKey: dummy\n    roles: [chat]\n    capabilities: [tool_use]\n"
+        f'mcpServers:\n  - name: "foretool"\n    command: {json.dumps(command)}\n    args: {json.dumps(words)}\n'
+    )
+    file = place.write(".continue/config.yaml", config)
+    telemetry = {"CONTINUE_TELEMETRY_ENABLED": "0", "CONTINUE_CLI_DISABLE_COMMIT_SIGNATURE": "1"}
+    return Start(["-p", PROMPT, "--auto", "--config", str(file)], telemetry)
+
+
 PROGRAMS: dict[str, Callable[[Place], Start]] = {
     "claude": _claude,
     "codex": _codex,
@@ -147,5 +160,6 @@ PROGRAMS: dict[str, Callable[[Place], Start]] = {
     "copilot": _copilot,
     "qwen": _qwen,
     "cline": _cline,
+    "cn": _continue,
 }
 """By the name of the program."""

@@ -44,6 +44,11 @@ _SESSION_NAMES: Final = frozenset((
 _SESSION_PATH: Final = ("/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/bin", "/usr/sbin", "/sbin", "/snap/bin")
 
 
+def gives(client: str) -> Gives:
+    """Return what a client gives foretool. `client`: as `--client` spells it."""
+    return _GIVES.get(client, "desktop")
+
+
 class Registered(Struct, frozen=True):
     """One entry of a client that starts foretool with the config that is examined."""
 
@@ -53,7 +58,7 @@ class Registered(Struct, frozen=True):
     @property
     def gives(self) -> Gives:
         """What this client gives foretool."""
-        return _GIVES.get(self.file.client, "desktop")
+        return gives(self.file.client)
 
     @property
     def written(self) -> dict[str, str]:
