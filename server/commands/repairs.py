@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -154,7 +153,7 @@ def _edit_client(planned: Planned, repair: Repair, config: Path) -> None:
     words = launches.mend(server.entry, hint.launcher(), config, os.environ)
     for keys, value in launches.write_launch(written, words).items():
         document.set((*repair.names, *keys), value)
-    planned.what.append(f"{where}: have {name} start {' '.join(map(shlex.quote, words))}")
+    planned.what.append(f"{where}: have {name} start foretool again; then restart {file.file.title}")
 
 
 def _end_edits(planned: Planned) -> None:

@@ -157,7 +157,7 @@ def test_an_entry_whose_program_is_gone_starts_this_one_again_in_every_format(
     assert file.path.read_bytes() == before
     doctor(path, "--fix", "--yes")
     said = capsys.readouterr().out
-    assert "have foretool start" in said and "s3cret" not in said
+    assert "have foretool start foretool again; then restart" in said and "s3cret" not in said
     (found,) = [each for each in scan([file])[0].servers if each.is_foretool]
     words = [found.entry["command"], *found.entry["args"]]
     assert words == [*hint.launcher(), "serve", "--config", str(path), "--profile", "work"]
