@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -47,15 +48,20 @@ class Metrics(Observer):
         self._lists = counter("foretool_lists", "reason")
         self._list_tokens = histogram("foretool_list_tokens", TOKENS)
         self._list_tools = histogram("foretool_list_tools", TOOLS)
+        self._state: _State | None = None
+        self._writing = asyncio.Lock()
 
     def attach(self, app: App) -> None:
         """Say from now on also what is so in this proxy."""
-        self._registry.register(_State(app))
+        self._state = _State(app)
 
-    def write(self, accepted: str) -> tuple[bytes, str]:
+    async def write(self, accepted: str) -> tuple[bytes, str]:
         """Return the metrics and their Content-Type, in the newest format that an Accept header names."""
         encode, kind = choose_encoder(accepted)
-        return encode(self._registry), kind
+        async with self._writing:  # one at a time, however many ask
+            state = self._state.collect() if self._state is not None else []
+            # In a thread: with hundreds of servers it takes a tenth of a second, and no call should wait for that.
+            return await asyncio.to_thread(encode, _Whole(self._registry, state)), kind
 
     # -- what happened
 
@@ -78,14 +84,22 @@ class Metrics(Observer):
             self._list_tools.observe(len(exposure.tools))
 
 
+class _Whole(NamedTuple):
+    """What one scrape gets: the counts, and what was so when it came."""
+
+    counts: CollectorRegistry
+    state: Sequence[Metric]
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self.counts.collect()
+        yield from self.state
+
+
 class _State:
     """Reads the proxy at each scrape."""
 
     def __init__(self, app: App) -> None:
         self._app = app
-
-    def describe(self) -> list[Metric]:
-        return []
 
     def collect(self) -> list[Metric]:
         app = self._app

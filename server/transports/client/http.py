@@ -46,6 +46,8 @@ KEEP_ALIVE_S: Final = 65
 """Longer than clients keep an unused connection, so that none sends into one that is being closed."""
 
 
+Metrics = Callable[[str], Awaitable[tuple[bytes, str]]]
+"""Writes the answer to `/metrics` and its Content-Type, for an Accept header."""
 Page = Callable[[HttpRules, dict[str, Any], Receive, Send], Awaitable[None]]
 """Answers the requests of browsers below `/ui`, by the rules in force."""
 
@@ -64,11 +66,11 @@ class HttpServer:
         input_schema: InputSchema | None = None,
         page: Page | None = None,
         is_ready: Callable[[], bool] = lambda: True,
-        metrics: Callable[[str], tuple[bytes, str]] | None = None,
+        metrics: Metrics | None = None,
         request_type: type[HttpRequest] = HttpRequest,
     ) -> None:
         """`is_ready`: whether everything works that a client needs; `/readyz` tells it to whoever supervises.
-        `metrics`: writes the answer to `/metrics` and its Content-Type, for an Accept header."""
+        `metrics`: None for no `/metrics`."""
         self.address = address
         """Once `ready` is set, with the actual port."""
         self.rules = rules
@@ -242,15 +244,13 @@ class HttpServer:
         for request in [each for each, ends_at in self._streams.items() if ends_at < now]:
             request.abort()
 
-    async def _tell_metrics(
-        self, request: HttpRequest, identity: Identity, write: Callable[[str], tuple[bytes, str]]
-    ) -> None:
+    async def _tell_metrics(self, request: HttpRequest, identity: Identity, write: Metrics) -> None:
         """Answer `/metrics`. It tells of every server, so the token has to open every profile."""
         if request.method != "GET":
             raise Refused(405, "/metrics knows GET only", allow="GET")
         if identity.profiles < self.rules.access.profiles:
             raise Refused(403, "/metrics tells of every server: use a token that opens every profile")
-        body, kind = write(request.headers.get("accept") or "")
+        body, kind = await write(request.headers.get("accept") or "")
         await request.reply(200, body, {"content-type": kind})
 
     def _profile(self, path: str, identity: Identity) -> str:

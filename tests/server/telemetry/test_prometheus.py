@@ -121,3 +121,12 @@ async def test_without_the_setting_nothing_is_there() -> None:
             assert (await http.get("/metrics")).status_code == 404
         await server.stop()
         await serving
+
+
+async def test_many_scrapes_at_once_are_answered_beside_calls() -> None:
+    async with scraped(FakeUpstream("calc", ["add"])) as (stage, http):
+        await stage.client.initialize()
+        scrapes = [http.get("/metrics") for _ in range(8)]
+        first, *answers = await asyncio.gather(stage.client.call_tool("calc__add", {}), *scrapes)
+    assert "isError" not in first
+    assert {answer.status_code for answer in answers} == {200}
