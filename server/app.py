@@ -61,6 +61,7 @@ from foretool.server.recording.retention import Retention
 from foretool.server.recording.store_watch import StoreWatch
 from foretool.server.reload import Reloader
 from foretool.server.transports.pipes import Turn
+from foretool.server.transports.tasks import TICK_S
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
 from foretool.server.trust.policy import TrustPolicy
@@ -306,7 +307,7 @@ class App:
         self.store_watch.close()
 
     async def _keep_house(self) -> None:
-        await asyncio.sleep(housekeeping.TICK_S)
+        await asyncio.sleep(TICK_S)  # a whole one: the first lists come first
         self.memory.forget_dead()
         memory = housekeeping.MemoryReturn()
         await housekeeping.keep_houses(
@@ -366,7 +367,7 @@ class App:
         self.announcements.soon()
 
     async def _index(self) -> None:
-        if await self.search.index(housekeeping.TICK_S):
+        if await self.search.index(TICK_S):
             self.embedding.tick()
 
     async def _count_tokens(self) -> None:

@@ -11,10 +11,10 @@ from typing import Final
 
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.recording.data_flow import FlowWatch
+from foretool.server.transports.tasks import wait_for_tick
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.stores import FlowStore, StorageError, Store
 
-TICK_S: Final = 1.0
 TRIM_S: Final = 10.0
 """Pause between two returns of unused memory to the system; one takes a few milliseconds."""
 
@@ -35,7 +35,7 @@ async def keep_house(jobs: Sequence[Job]) -> None:
             done = job()
             if inspect.isawaitable(done):
                 await done
-        await asyncio.sleep(TICK_S)
+        await wait_for_tick()
 
 
 async def save_flows(flows: FlowWatch, store: FlowStore) -> None:

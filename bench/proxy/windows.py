@@ -1,11 +1,13 @@
 """What windows cost that share a proxy: processes of servers, memory, and the time until each has listed its tools.
 
-    python -m bench.proxy.windows [--windows 10] [--servers 30] [--rounds 5] [--foretool COMMAND]
+    python -m bench.proxy.windows [--windows 10] [--servers 30] [--rounds 5] [--idle 30] [--foretool COMMAND]
 
 The servers are echo servers without delay. Memory is the resident memory (RSS) of all windows and of the proxy, without
 the servers. Times are from the start of a window to its first list, from a warm store: of windows that join a running
 proxy, and in turns with them of a window on its own (`--alone`). CPU time is that of the window and what it has started
-and waited for. Measure an ordinary installation: an editable one makes every window 2 MiB larger.
+and waited for. Wake-ups are the times that a thread of a window or of the proxy gave up the processor by itself, in
+`--idle` seconds in which nobody asks for anything. Measure an ordinary installation: an editable one makes every window
+2 MiB larger.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 
-from bench.processes import installed, upstream, write_config
+from bench.processes import cpu_s, installed, upstream, write_config
 
+SETTLE_S = 12.0
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
 
 
@@ -32,13 +35,15 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=10)
     parser.add_argument("--servers", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--idle", type=float, default=30.0)
     parser.add_argument("--foretool")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        measure(Path(folder), installed(options.foretool), options.windows, options.servers, options.rounds)
+        measure(Path(folder), installed(options.foretool), options)
 
 
-def measure(folder: Path, command: list[str], windows: int, servers: int, rounds: int) -> None:
+def measure(folder: Path, command: list[str], options: argparse.Namespace) -> None:
+    windows, servers, rounds = options.windows, options.servers, options.rounds
     config = write_config(folder, {f"s{at}": upstream(f"s{at}") for at in range(servers)}, linger_s=1)
     environ = {**os.environ, "FORETOOL_SOCKETS": str(folder / "run")}
     serve = [*command, "serve", "--config", str(config)]
@@ -50,6 +55,7 @@ def measure(folder: Path, command: list[str], windows: int, servers: int, rounds
     relays, proxy = [rss(each.process.pid) for each in opened], [rss(pid) for pid in proxies]
     print(f"{windows} windows, {servers} servers: {len(proxies)} proxy, {len(children)} server processes")
     print(f"RSS: {sum(relays) + sum(proxy):.1f} MiB (proxy {sum(proxy):.1f}, a window {median(relays):.1f})")
+    print_wake_ups([each.process.pid for each in opened], proxies, options.idle)
     first = [each.listed_s for each in opened[1:]]
     print(f"first list of window 2 to {windows}: median {median(first):.3f} s, longest {max(first):.3f} s")
     shared, alone = [], []
@@ -70,6 +76,26 @@ def measure(folder: Path, command: list[str], windows: int, servers: int, rounds
         time.sleep(0.1)
     for pid in processes(str(config)):
         os.kill(pid, signal.SIGTERM)
+
+
+def print_wake_ups(windows: list[int], proxies: list[int], idle_s: float) -> None:
+    """Count wake-ups while nobody asks for anything."""
+    time.sleep(SETTLE_S)
+    before = {pid: (wake_ups(pid), cpu_s(pid)) for pid in (*windows, *proxies)}
+    time.sleep(idle_s)
+    rates = {pid: (wake_ups(pid) - woken) / idle_s for pid, (woken, _) in before.items()}
+    cpu_ms = 1e3 * sum(cpu_s(pid) - cpu for pid, (_, cpu) in before.items()) / idle_s
+    shares = f"proxy {sum(rates[pid] for pid in proxies):.2f}, a window {median(rates[pid] for pid in windows):.2f}"
+    print(f"idle: {sum(rates.values()):.2f} wake-ups a second in all ({shares}), {cpu_ms:.1f} ms of CPU a second")
+
+
+def wake_ups(pid: int) -> int:
+    """How often threads of a process have given up the processor by themselves."""
+    found = 0
+    for path in Path(f"/proc/{pid}/task").glob("*/status"):
+        lines = path.read_text("ascii").splitlines()
+        found += next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+    return found
 
 
 class Window:

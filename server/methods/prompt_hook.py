@@ -1,7 +1,8 @@
 """Grows a list for a prompt that a hook has recorded (`foretool hint`), while the model still reads.
 
-The hook writes to the store that this proxy shares, and the proxy notices a new prompt within `LOOK_S`. A prompt counts
-as our client's if there is exactly one client and, on stdio, if the prompt was recorded in our folder.
+The hook writes to the store that this proxy shares, and the proxy notices a new prompt within `LOOK_S` where a list may
+grow for it, and at once if the hook has asked this proxy. A prompt counts as our client's if there is exactly one
+client and, on stdio, if the prompt was recorded in our folder.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from foretool.server.clients.client import Client
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.clients.session import Session
 from foretool.server.methods.prediction import Predictor
+from foretool.server.transports.tasks import wait_for_tick
 from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import Prompt
 from foretool.storage.stores import StorageError, TaskStore
@@ -52,15 +54,22 @@ class PromptHook:
     async def watch(self) -> None:
         """Look for new prompts until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await (asyncio.sleep(LOOK_S) if self._find_growing() else wait_for_tick())
             self.look()
 
-    def look(self) -> None:
-        """Grow the list of the only client for the latest prompt, if that is new and the policy lets the list grow."""
+    def _find_growing(self) -> tuple[Client, Session] | None:
+        """Return the only client and its session, if its list may grow."""
         client = self._clients.only_client()
         session = client.session if client is not None else None
         if client is None or session is None or session.view is None or client.tools.policy(session) != "growing":
+            return None
+        return client, session
+
+    def look(self) -> None:
+        """Grow the list of the only client for the latest prompt, if that is new and the policy lets the list grow."""
+        if (growing := self._find_growing()) is None:
             return
+        client, session = growing
         with contextlib.suppress(StorageError):
             new = [each for each in self._store.prompts(self._since, 1) if each.id > self._seen]
             if new:

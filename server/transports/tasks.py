@@ -1,4 +1,4 @@
-"""Tasks that end with their owner."""
+"""Tasks that end with their owner, and the second in which all that looks from time to time does so."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
+
+TICK_S: Final = 1.0
+"""Pause between two looks of housekeeping."""
 
 log = logging.getLogger(__name__)
+
+
+async def wait_for_tick() -> None:
+    """Wait for the next full second of the loop's clock. All that looks about once a second waits for the same one, so
+    that an idle proxy wakes up once a second in all."""
+    await asyncio.sleep(TICK_S - asyncio.get_running_loop().time() % TICK_S)
 
 
 class BackgroundWork:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from requirements import requirement
 from stored_records import CALL
 
-from foretool.server.housekeeping import keep_houses, trim_heap
+from foretool.server.housekeeping import Job, keep_houses, trim_heap
 from foretool.storage.sql.calls import FOLDED
 
 pytestmark = pytest.mark.anyio
@@ -51,6 +51,22 @@ async def test_calls_are_counted_for_the_use_of_tools_a_slice_a_second() -> None
 
 def test_memory_is_given_back_where_the_c_library_can() -> None:
     assert trim_heap() is (platform.libc_ver()[0] == "glibc")
+
+
+async def test_groups_of_jobs_look_in_the_same_moment_so_an_idle_proxy_wakes_up_once_a_second() -> None:
+    loop = asyncio.get_running_loop()
+    looked: list[list[float]] = [[], []]
+    rests = (0.0, 0.3)  # where one job takes longer, its group takes the next second
+
+    def group(number: int) -> list[Job]:
+        return [lambda: asyncio.sleep(rests[number]), lambda: looked[number].append(loop.time() - rests[number])]
+
+    keeper = asyncio.create_task(keep_houses(group(0), group(1)))
+    await asyncio.sleep(4.5)
+    keeper.cancel()
+    first, second = ([round(at, 2) for at in each[1:]] for each in looked)
+    assert len(first) >= 3
+    assert first == second == [float(round(at)) for at in first]
 
 
 @requirement("trust:limits:housekeeping")
