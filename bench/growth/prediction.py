@@ -1,6 +1,6 @@
 """Measures what a served model adds to a call: two proxies, one with a model, called in turn.
 
-    python -m bench.growth.prediction [--tasks 100,1000,4000] [--calls 2000] [--policy frozen]
+    python -m bench.growth.prediction [--tasks 100,1000,4000] [--calls 2000] [--policy frozen] [--call-ms 0]
 
 The model predicts the next call (DTDR) and has the size that training gives it after so many tasks over 260 tools;
 its weights are drawn at random, which costs a prediction as much as learned ones. Every call goes to one of 12 tools in
@@ -94,9 +94,10 @@ class Served:
         self.cpu += loop_s(self.client.pid) - cpu
 
 
-async def measure(command: Sequence[str], tasks: int, calls: int, policy: str) -> Json:
+async def measure(command: Sequence[str], tasks: int, calls: int, policy: str, call_ms: float = 0.0) -> Json:
     """Return the figures of one size of model."""
     found: dict[str, float | str] = {}
+    takes = ("--call-ms", str(call_ms))
     with tempfile.TemporaryDirectory(prefix="bench-prediction-") as place:
         configs = []
         for name in ("without", "with"):
@@ -105,6 +106,7 @@ async def measure(command: Sequence[str], tasks: int, calls: int, policy: str) -
             made = [{**each, "annotations": {"readOnlyHint": True}} for each in made_up("s0", TOOLS)]
             pins = [f"s0_t{at + 1}" for at in range(CALLED)]
             entry = {**processes.serve_tools(folder, {"s0": made})["s0"], "pin": pins}
+            entry["args"] = [*entry["args"], *takes]
             configs.append(processes.write_config(folder, {"s0": entry}, policy=policy, encoder="none", learn_s=0))
             tools = [f"s0__s0_t{at}" for at in range(1, TOOLS)]
             with open_store(folder / "foretool.sqlite3") as store:
@@ -112,7 +114,9 @@ async def measure(command: Sequence[str], tasks: int, calls: int, policy: str) -
                     store.artifacts.add("dtdr", make_model(tools, tasks), {}, promote=True)
                     store.artifacts.bump_version()
         clients = [await StdioClient.start([*command, "serve", "--config", str(each), "--alone"]) for each in configs]
-        alone = await StdioClient.start([sys.executable, *processes.upstream("s0", "--count", str(TOOLS))["args"]])
+        alone = await StdioClient.start(
+            [sys.executable, *processes.upstream("s0", "--count", str(TOOLS), *takes)["args"]]
+        )
         try:
             await alone.initialize()
             for client in clients:
@@ -143,10 +147,12 @@ async def measure(command: Sequence[str], tasks: int, calls: int, policy: str) -
     return found
 
 
-def rows(sizes: Sequence[int], command: Sequence[str], calls: int, policy: str) -> Iterator[tuple[int, Json]]:
+def rows(
+    sizes: Sequence[int], command: Sequence[str], calls: int, policy: str, call_ms: float = 0.0
+) -> Iterator[tuple[int, Json]]:
     """Yield the row of each size."""
     for tasks in sizes:
-        yield tasks, asyncio.run(measure(command, tasks, calls, policy))
+        yield tasks, asyncio.run(measure(command, tasks, calls, policy, call_ms))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -155,11 +161,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--tasks", default="100,1000,4000", help="tasks learned from; default %(default)s")
     parser.add_argument("--calls", type=int, default=2000, help="calls of each kind; default %(default)s")
     parser.add_argument("--policy", default="frozen", help="default %(default)s")
+    parser.add_argument("--call-ms", type=float, default=0.0, help="how long the upstream takes for a call")
     add_foretool(parser)
     arguments = parser.parse_args(argv)
     sizes = [int(each) for each in arguments.tasks.split(",")]
     command = processes.installed(arguments.foretool)
-    print(tables.table("tasks", list(rows(sizes, command, arguments.calls, arguments.policy))))
+    print(tables.table("tasks", list(rows(sizes, command, arguments.calls, arguments.policy, arguments.call_ms))))
 
 
 if __name__ == "__main__":

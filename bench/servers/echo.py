@@ -1,6 +1,6 @@
 """A stand-in upstream on stdio that answers a call with its arguments, stdlib only.
 
-    python -S -E echo.py --name N [--tools FILE.json | --count 10] [--start-s 2] [--hang-if PATH]
+    python -S -E echo.py --name N [--tools FILE.json | --count 10] [--start-s 2] [--call-ms 5] [--hang-if PATH]
 
 FILE holds a list of tools or an object with `tools`; the upstream serves them as they are. It answers a call with one
 line of JSON: `server`, `tool`, `arguments`. It speaks the legacy era, as nearly every server does today.
@@ -57,12 +57,14 @@ def answer(name: str, tools: list[Json], request: Json) -> Json:
     return {"error": {"code": -32601, "message": f"no such method: {request['method']}"}}
 
 
-def serve(name: str, tools: list[Json]) -> None:
-    """Answer every request on stdin, until it closes."""
+def serve(name: str, tools: list[Json], call_ms: float = 0.0) -> None:
+    """Answer every request on stdin, until it closes; a call after so many milliseconds."""
     out = sys.stdout.buffer
     for line in sys.stdin.buffer:
         request = json.loads(line)
         if "id" in request and "method" in request:
+            if call_ms and request["method"] == "tools/call":
+                time.sleep(call_ms / 1e3)
             reply = {"jsonrpc": "2.0", "id": request["id"], **answer(name, tools, request)}
             out.write(json.dumps(reply, separators=(",", ":")).encode() + b"\n")
             out.flush()
@@ -76,10 +78,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--count", type=int, default=10, help="made-up tools; default %(default)s")
     parser.add_argument("--start-s", type=float, default=0.0, help="seconds before the first line is read")
     parser.add_argument("--hang-if", type=Path, help="never answer anything if there is such a file")
+    parser.add_argument("--call-ms", type=float, default=0.0, help="how long a call takes")
     arguments = parser.parse_args(argv)
     hangs = arguments.hang_if is not None and arguments.hang_if.exists()
     time.sleep(NEVER_S if hangs else arguments.start_s)
-    serve(arguments.name, read_tools(arguments.tools) if arguments.tools else made_up(arguments.name, arguments.count))
+    tools = read_tools(arguments.tools) if arguments.tools else made_up(arguments.name, arguments.count)
+    serve(arguments.name, tools, arguments.call_ms)
 
 
 if __name__ == "__main__":

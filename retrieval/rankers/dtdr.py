@@ -19,7 +19,6 @@ This module needs numpy alone and trains nothing (`training.dtdr`).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import log
 from typing import NamedTuple, Self
@@ -53,6 +52,8 @@ NEARNESS = 0.1
 """The temperature of the softmax over cosines of past tasks."""
 SAME_CALLS, SAME_LAST = 3.0, 2.0
 """What a matching history counts beside the task, as exponents: Jaccard overlap of the calls, and the same last one."""
+READ = 2_000
+"""Suffixes of histories whose counts are kept as they are used."""
 SUFFIX_MASS = 2.0
 """How many calls the shorter suffix counts beside what followed the longer one."""
 TRACE = 1e-3
@@ -74,37 +75,71 @@ class CallGraph:
 
     def __init__(self, walks: Iterable[Sequence[int]], classes: int) -> None:
         """`walks`: classes in order, with `classes` (END) as the last where the end was seen."""
-        self._follows: dict[tuple[int, ...], Counter[int]] = {}
+        self._ends = classes + 1
         total = np.full(classes + 1, 0.5)
+        found: list[list[int]] = [[] for _ in range(LAST)]
         for walk in walks:
             for place, called in enumerate(walk):
                 total[called] += 1
-                for suffix in self._suffixes(walk[:place]):
-                    self._follows.setdefault(suffix, Counter())[called] += 1
+                for code, seen in zip(self._codes(walk[:place]), found, strict=False):
+                    seen.append(code * self._ends + called)
         self.prior = (total / total.sum()).astype(np.float32)
-        self._read: dict[tuple[int, ...], tuple[np.float32, NDArray[np.int64], Floats]] = {}
-        """By suffix: what the shorter one counts beside it, and what followed it, with the shares; read when wanted."""
+        self._follows = [_Counts.of(np.asarray(seen, np.int64), self._ends) for seen in found]
+        """What followed the suffixes of each length, the shortest first: a dictionary would take forty times as much
+        memory."""
+        self._read: dict[tuple[int, int], tuple[np.float32, NDArray[np.int64], Floats]] = {}
+        """By length and code of a suffix: what the shorter one counts beside it, and what followed it, with the shares;
+        read when wanted."""
 
     def after(self, history: Sequence[int]) -> Floats:
         """Return an array (classes and END,)."""
         chance: Floats = self.prior.copy()
-        for suffix in self._suffixes(history):
-            if (read := self._read.get(suffix)) is None:
-                if (follows := self._follows.get(suffix)) is None:
+        for place, code in enumerate(self._codes(history)):
+            if (read := self._read.get((place, code))) is None:
+                if (read := self._read_counts(place, code)) is None:
                     break
-                mass = np.float32(follows.total() + SUFFIX_MASS)
-                shares = np.fromiter(follows.values(), np.float32) / mass
-                read = self._read[suffix] = np.float32(SUFFIX_MASS) / mass, np.fromiter(follows, np.int64), shares
+                while len(self._read) >= READ:
+                    del self._read[next(iter(self._read))]
+                self._read[place, code] = read
             shorter, classes, shares = read
             chance *= shorter
             chance[classes] += shares
         return chance
 
-    @staticmethod
-    def _suffixes(history: Sequence[int]) -> list[tuple[int, ...]]:
-        """Return the shortest first."""
+    def _read_counts(self, place: int, code: int) -> tuple[np.float32, NDArray[np.int64], Floats] | None:
+        follows = self._follows[place]
+        first, last = np.searchsorted(follows.codes, (code, code + 1))
+        if first == last:
+            return None
+        counts = follows.counts[first:last]
+        mass = np.float32(counts.sum() + SUFFIX_MASS)
+        return np.float32(SUFFIX_MASS) / mass, follows.classes[first:last].astype(np.int64), counts / mass
+
+    def _codes(self, history: Sequence[int]) -> list[int]:
+        """Return a number for each suffix, the shortest first; none from an unknown call on."""
         marked = (-1, *history[-LAST:]) if len(history) < LAST else tuple(history[-LAST:])
-        return [marked[-length:] for length in range(1, len(marked) + 1)]
+        codes, code, unit_of = [], 0, 1
+        for call in reversed(marked):
+            if call == UNKNOWN:
+                break
+            code += (call + 1) * unit_of
+            unit_of *= self._ends + 1
+            codes.append(code)
+        return codes
+
+
+class _Counts(NamedTuple):
+    """How often each class followed each suffix of one length; one row for each pair, ordered by suffix."""
+
+    codes: NDArray[np.int64]
+    classes: NDArray[np.int32]
+    counts: Floats
+
+    @classmethod
+    def of(cls, pairs: NDArray[np.int64], ends: int) -> Self:
+        """`pairs` are code * `ends` + class."""
+        known, counts = np.unique(pairs, return_counts=True)
+        return cls(known // ends, (known % ends).astype(np.int32), counts.astype(np.float32))
 
 
 class Task(NamedTuple):
