@@ -37,9 +37,12 @@ def serve_tools(folder: Path, catalogs: Mapping[str, Sequence[Mapping[str, Any]]
 
 
 def write_config(folder: Path, servers: Mapping[str, Any], **settings: Any) -> Path:
-    """Write a config into `folder`, with its storage beside it. Over HTTP no token is asked for."""
+    """Write a config into `folder`, with its storage beside it. Over HTTP no token is asked for. Without `share=True`
+    a client on stdio gets a proxy of its own, so that what is measured is the proxy and not the window before it."""
     path = folder / "mcp.json"
-    own = {"storage": str(folder / "foretool.sqlite3"), "insecure_loopback": True, **settings}
+    own = {"storage": str(folder / "foretool.sqlite3"), "insecure_loopback": True, "share": False, **settings}
+    if own["share"]:
+        del own["share"]  # which is the default; a window does not parse a file that says nothing of it
     path.write_text(json.dumps({"mcpServers": servers, "foretool": own}), "utf-8")
     return path
 

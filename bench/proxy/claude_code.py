@@ -131,7 +131,9 @@ def write_config(folder: Path, policy: str) -> Path:
         name: [{"name": tool, "description": said, "inputSchema": schema} for tool, said in tools.items()]
         for name, tools in TOOLS.items()
     }
-    return processes.write_config(folder, processes.serve_tools(folder, catalogs), policy=policy, pin=[PINNED])
+    return processes.write_config(
+        folder, processes.serve_tools(folder, catalogs), policy=policy, pin=[PINNED], share=True
+    )
 
 
 @contextmanager

@@ -191,7 +191,7 @@ def scale(command: Sequence[str], originals: Sequence[tuple[str, Json]], size: i
         embedding = [embed(each, originals, served, folder, more.vectors) for each in encoders.find(encoder)]
         catalogs = {name: [tool for _, tool in theirs] for name, theirs in served.items()}
         entries = processes.serve_tools(folder, catalogs)
-        path = processes.write_config(folder, entries, policy="frozen", encoder=encoder, share=False)
+        path = processes.write_config(folder, entries, policy="frozen", encoder=encoder)
         found = asyncio.run(measure(command, path, size, asked))
         size_mib = round((folder / "foretool.sqlite3").stat().st_size / 2**20, 1)
     head = {"test": "scale", "tools": size, "servers": len(served), "encoder": encoder, "embedding": embedding}

@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def measure(folder: Path, command: Sequence[str], servers: Servers) -> list[Row]:
     """Call each server, leave, and call each again from another window."""
-    config = write_config(folder, servers, unused_stop_s=STOP_S, linger_s=1, policy="full")
+    config = write_config(folder, servers, unused_stop_s=STOP_S, linger_s=1, policy="full", share=True)
     environ = {**os.environ, "FORETOOL_SOCKETS": str(folder / "run")}
     serve = [*command, "serve", "--config", str(config)]
     leaves = Window(serve, environ)

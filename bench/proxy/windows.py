@@ -44,7 +44,7 @@ def main() -> None:
 
 def measure(folder: Path, command: list[str], options: argparse.Namespace) -> None:
     windows, servers, rounds = options.windows, options.servers, options.rounds
-    config = write_config(folder, {f"s{at}": upstream(f"s{at}") for at in range(servers)}, linger_s=1)
+    config = write_config(folder, {f"s{at}": upstream(f"s{at}") for at in range(servers)}, linger_s=1, share=True)
     environ = {**os.environ, "FORETOOL_SOCKETS": str(folder / "run")}
     serve = [*command, "serve", "--config", str(config)]
     opened = [Window(serve, environ) for _ in range(windows)]
