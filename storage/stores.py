@@ -185,6 +185,9 @@ class CostStore(Protocol):
         Returns False, and keeps nothing, if another process has added up this part.
         """
 
+    def waiting(self) -> int:
+        """Return about how many calls are not added up."""
+
     def sums(self, since: float) -> list[CostSum]:
         """Return what is added up since a time, one sum for each day in local time and client."""
 

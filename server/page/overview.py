@@ -23,6 +23,8 @@ DAYS: Final = 14
 """How many days the overview looks back."""
 LATEST: Final = 30_000
 """Of so many latest calls those of one profile are counted."""
+AT_ONCE: Final = 10_000
+"""So many calls that are not added up are read for the page; of more it says that they are still to come."""
 TOP: Final = 5
 _Z: Final = 1.959964
 """Of a 95 % interval."""
@@ -67,6 +69,8 @@ class Overview(Struct, frozen=True):
     most_missed: Sequence[MissCount]
     latest: Sequence[Miss]
     warnings: Sequence[str]
+    waiting: int
+    """Calls that no figure counts yet, because they are still being added up."""
 
 
 def wilson(hits: int, of: int) -> tuple[float, float] | None:
@@ -87,8 +91,10 @@ def read_overview(config: Config, viewer: Viewer) -> Overview:
     with offline.read(config) as app:
         tools = [tool for tool in app.catalog.tools() if admits(config, viewer, tool.upstream)]
         full = sum(app.catalog.tokens(tool.id) for tool in tools)
+        waiting = app.store.costs.waiting() if viewer.profile is None else 0
+        waiting = waiting if waiting > AT_ONCE else 0
         rows = (
-            read_costs(app.store, since, now, full)
+            read_costs(app.store, since, now, full, reads_rest=not waiting)
             if viewer.profile is None
             else count_profile(app.store.browsing.counts(viewer.profile, since, LATEST))
         )
@@ -107,6 +113,7 @@ def read_overview(config: Config, viewer: Viewer) -> Overview:
             most_missed=app.store.calls.count_misses(wanted)[:TOP],
             latest=app.store.calls.find_misses(wanted, TOP),
             warnings=(*config.warnings, *config.broken.values()) if viewer.sees_all else (),
+            waiting=waiting,
         )
 
 

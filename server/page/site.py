@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -39,6 +40,7 @@ from foretool.server.page.background import Background, Work
 from foretool.server.page.forms import Form, FormError, first, read_form
 from foretool.server.page.rendering import HERE, OF_A_PROFILE, Renderer, Words
 from foretool.server.page.viewer import Viewer, viewer_of
+from foretool.server.recording.cost_sums import add_everything
 from foretool.storage.opening import find_change_mark
 from foretool.storage.stores import StorageError
 
@@ -89,6 +91,8 @@ class Site:
         self._notes = Notes()
         self._diagnoses = fixing.Diagnoses()
         self._changes = events.Changes(self._files, lambda: find_change_mark(self._live.now.storage))
+        self._adding: threading.Thread | None = None
+        """Adds up a log that no proxy has added up."""
         self.app = Starlette(
             routes=[
                 self._page("/", "overview", self.overview),
@@ -173,7 +177,15 @@ class Site:
 
     def overview(self, request: Request, viewer: Viewer) -> Response:
         page = overview.read_overview(self._config, viewer)
+        if page.waiting:
+            self._add_up(self._config)
         return self._renderer.show("overview.html", ".", viewer, page=page)
+
+    def _add_up(self, config: Config) -> None:
+        """Add up the log in a thread, which a proxy does as well, but perhaps none runs."""
+        if self._adding is None or not self._adding.is_alive():
+            self._adding = threading.Thread(target=add_everything, args=(config.storage, 0.05), daemon=True)
+            self._adding.start()
 
     def misses(self, request: Request, viewer: Viewer) -> Response:
         query = dict(request.query_params)

@@ -51,6 +51,16 @@ class CostKeeper(BackgroundWork):
                 await asyncio.sleep(PAUSE_S)
 
 
+def add_everything(path: StorePlace, pause_s: float) -> None:
+    """Add up all that waits, part by part, unless another process does it; for a thread of a process that serves no
+    clients."""
+    with contextlib.suppress(StorageError), open_store(path) as store:
+        now = time.time()
+        if store.costs.take_turn(now, int(now + EVERY_S)):
+            while add_next(store, time.time(), PART):
+                time.sleep(pause_s)
+
+
 def _add(path: StorePlace, now: float) -> bool:
     with open_store(path) as store:
         return add_next(store, now, PART)

@@ -92,14 +92,15 @@ def add_costs(rows: Iterable[Costs], client: str) -> Costs:
     return total
 
 
-def read_costs(store: Store, since: float, now: float, full: int) -> list[Costs]:
-    """Return the costs since a time by day and client, the latest day first. `full`: tokens of the list of all tools.
+def read_costs(store: Store, since: float, now: float, full: int, *, reads_rest: bool = True) -> list[Costs]:
+    """Return the costs since a time by day and client, the latest day first. `full`: tokens of the list of all tools;
+    `reads_rest`: whether to read what is not added up, of which there may be much after an upgrade.
 
     What is added up already is read as it is; the rest of the log is read itself, so this serves commands and never the
     request path. Times count by quarters of an hour.
     """
     with store.snapshot():
-        rest, _ = add_up(store, store.costs.part(EVERYTHING, since - GAP_S), None)
+        rest = add_up(store, store.costs.part(EVERYTHING, since - GAP_S), None)[0] if reads_rest else []
         sums = [*store.costs.sums(since), *(each for each in rest if each.period >= since // PERIOD_S)]
     found: dict[Row, Costs] = {}
     for each in sums:

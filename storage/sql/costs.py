@@ -113,6 +113,10 @@ class CostSums(Subject):
                 )
         return True
 
+    def waiting(self) -> int:
+        newest = self._database.rows("SELECT coalesce(max(id), 0) FROM calls")[0][0]
+        return max(int(newest) - self._marks()["calls"], 0)
+
     def sums(self, since: float) -> list[CostSum]:
         first, last = self._database.rows(
             "SELECT min(period), max(period) FROM costs WHERE period >= ?", (int(since // PERIOD_S),)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 
 import pytest
+from browsing import HOME, browser, make_door
 from command_fakes import fill, write_config
+from msgspec.structs import replace
+from stored_records import CALL
 
 from foretool.server.config.loader import load
 from foretool.server.page import overview
 from foretool.server.page.viewer import Viewer
+from foretool.server.recording.cost_sums import add_everything
 from foretool.server.recording.costs import Costs
+
+pytestmark = pytest.mark.anyio
 
 ALL = Viewer("key")
 
@@ -48,3 +56,26 @@ def test_one_profile_has_its_own_servers_and_no_figures_of_others(tmp_path: Path
     page = overview.read_overview(load(path), Viewer("key", "work", may_decide=False))
     assert [(row.name, row.address) for row in page.servers] == [("calc", "")]
     assert (page.tools, page.total.calls, page.most_missed, page.latest, page.models) == (1, 0, [], [], ())
+
+
+@pytest.mark.anyio
+async def test_a_log_that_is_not_added_up_is_added_up_beside_the_page_which_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "AT_ONCE", 3)
+    path, now = write_config(tmp_path), time.time()
+    with fill(path) as store:
+        store.calls.record([replace(CALL, session="s9", at=now - 9000 + number) for number in range(8)])
+        waiting = store.costs.waiting()
+    page = overview.read_overview(load(path), ALL)
+    assert waiting >= 8 and (page.waiting, page.total.calls) == (waiting, 0)
+    async with browser(door := make_door(path)) as client:
+        first = (await client.get(f"{HOME}{door.place}/")).text
+        for thread in threading.enumerate():
+            if getattr(thread, "_target", None) is add_everything:
+                thread.join(30.0)
+        second = (await client.get(f"{HOME}{door.place}/")).text
+    assert f"{waiting} calls are still being added up" in first and "still being added up" not in second
+    page = overview.read_overview(load(path), ALL)
+    assert page.waiting == 0 and page.total.calls == 8
+    assert overview.read_overview(load(path), Viewer("key", "", may_decide=False)).waiting == 0

@@ -99,6 +99,7 @@ def test_calls_are_counted_without_reading_them(parts: int, path: Path) -> None:
             add_next(store, END, 20)
         count = rows(path, "SELECT count(*) FROM calls")[0][0]
         assert store.statistics().calls == count
+        assert store.costs.waiting() == (0 if parts == 100 else count if not parts else max(count - 20, 0))
         store.forgetting.forget(Selection(session="s1"))
         left = rows(path, "SELECT count(*) FROM calls")[0][0]
         assert store.statistics().calls == left < count
