@@ -1,6 +1,7 @@
 """Trains the encoder that is shipped, on licensed public training parts, and reports it before and after.
 
     python -m bench.learning.shipped_encoder train --data FOLDER --out FILE --cache FOLDER
+    python -m bench.learning.shipped_encoder continue --data FOLDER --everyday SETS --start FILE --out FILE ...
     python -m bench.learning.shipped_encoder report --data FOLDER --adapter FILE --cache FOLDER [--sets a,b] [--json]
 
 The training parts are those of toole_unseen (MIT; none of its unseen tools), Seal-Tools (Apache-2.0), UltraTool as
@@ -12,6 +13,10 @@ right at once, and only queries are trained (`retrieval.training.ports_trainer`)
 `SCALE` (between the untrained weights and the trained ones, as in WiSE-FT: Wortsman et al. 2022). An interrupted run
 continues from FOLDER.
 
+`continue` trains the result further on less of the same and on everyday wishes (`bench.learning.everyday_sets`), where
+a tool of another set that says nearly the same is no negative, and blends what it learned with what was there
+(`BLEND`), brought back to the same rank.
+
 The report gives recall at 1 and 5 on the development part of each set: the encoder alone, before and after, and in the
 sum with the words and the other encoders as it is served, where the trained encoder takes the place of the untrained
 one. docs/decisions/0008 explains how recipe and scale were chosen.
@@ -21,13 +26,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from bench.datasets import Task, read_rows, read_tasks, read_tools
 from bench.kept_encoder import KeptEncoder, open_kept, open_vectors
@@ -36,7 +43,7 @@ from bench.options import add_json, make_parser
 from bench.reports import Row, difference, print_row, rounded
 from bench.retrieval.pool import Pool
 from bench.retrieval.ranking_methods import build_method
-from foretool.retrieval import encoders
+from foretool.retrieval import adapters, encoders
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder, Weights, adapted
@@ -50,6 +57,18 @@ DRAW = 3
 STRUNG = 0.3
 """Tasks that are strung together, as a share of the set's tasks."""
 PLAN = TrainingPlan(batch=64, epochs=1, seed=42, tokens=(128, 64))
+EVERYDAY = (
+    ("toole_unseen", 1200), ("sealtools", 300), ("ultratool", 500), ("apibench", 150), ("octopus_unseen", 60),
+    ("clinc", 1900), ("nl2bash", 700), ("callnavi", 726), ("nestful", 169), ("hwu", 1375),
+)  # fmt: skip
+"""The sets of the second training, and how many tasks of each at most."""
+EVERYDAY_STRUNG = 0.2
+EVERYDAY_PLAN = replace(PLAN, rate=5e-4)
+ALIKE = 0.6
+"""A tool of another set whose text has this cosine to a right one may be right too."""
+BLEND = 0.75
+"""The share of the second training; the largest of 1, .75 and .5 that lost nothing served beyond its error on training
+parts of sets that took no part."""
 SCALE = 0.75
 """The largest of 1, .75 and .5 that lost nothing beyond its error, alone or served, on the training parts of sets that
 took no part."""
@@ -66,20 +85,41 @@ def base() -> Weights:
     return encoders.MANIFEST[0].untrained
 
 
-def material(data: Path, encoder: KeptEncoder) -> tuple[list[str], Floats, list[Example]]:
-    """The documents of all sets with their vectors, and their tasks."""
+class Material(NamedTuple):
+    """What is trained on."""
+
+    texts: list[str]
+    """The documents of all sets."""
+    vectors: Floats
+    sets: NDArray[np.int64]
+    """(texts,): the set of each document."""
+    examples: list[Example]
+
+
+def material(
+    folders: Sequence[Path], recipe: Sequence[tuple[str, int]], share: float, encoder: KeptEncoder
+) -> Material:
+    """The documents of all sets of a recipe with their vectors, and their tasks; each set is in the first of the
+    folders that has it. `share`: how many tasks are strung together."""
     draw = random.Random(DRAW)
     texts: list[str] = []
+    sets: list[int] = []
     by_set: list[list[Example]] = []
-    for name, most in RECIPE:
-        tools, rows = read_tools(data / name), read_rows(data / name / "train.jsonl")
-        kept = _kept(data / name, tools, rows)
-        place = {tool.name: len(texts) + at for at, tool in enumerate(kept)}
+    for number, (name, most) in enumerate(recipe):
+        folder = next(each / name for each in folders if (each / name).is_dir())
+        tools, rows = read_tools(folder), read_rows(folder / "train.jsonl")
+        kept = _kept(folder, tools, rows)
+        place: dict[str, int] = {}
+        for at, tool in enumerate(kept, len(texts)):
+            place.setdefault(tool.name, at)
+            place[str(tool.id)] = at
         texts += [embedded_text(document(tool)) for tool in kept]
+        sets += [number] * len(kept)
         rows = [row for row in rows if row["calls"] and all(call in place for call in row["calls"])]
         draw.shuffle(rows)
         by_set.append([_example(row["query"], [place[call] for call in row["calls"]], draw) for row in rows[:most]])
-    return texts, encoder.documents(texts), [each for own in by_set for each in own] + strung(by_set)
+    examples = [each for own in by_set for each in own] + strung(by_set, share)
+    return Material(texts, encoder.documents(texts), np.asarray(sets), examples)
 
 
 def _example(query: str, calls: Sequence[int], draw: random.Random) -> Example:
@@ -88,12 +128,12 @@ def _example(query: str, calls: Sequence[int], draw: random.Random) -> Example:
     return Example(query, chosen, tuple(each for each in right if each != chosen))
 
 
-def strung(by_set: Sequence[Sequence[Example]]) -> list[Example]:
+def strung(by_set: Sequence[Sequence[Example]], share: float = STRUNG) -> list[Example]:
     """Long tasks that need many tools: two to four tasks of a set as one."""
     draw = random.Random(11)
     found = []
     for own in by_set:
-        for _ in range(int(STRUNG * len(own))):
+        for _ in range(int(share * len(own))):
             parts = draw.sample(own, draw.randint(2, 4))
             right = list(dict.fromkeys(at for each in parts for at in (each.tool, *each.also)))
             found.append(Example(" ".join(each.query for each in parts), right[0], tuple(right[1:])))
@@ -115,6 +155,7 @@ class SeveralRight(Trainer):
         shut = torch.zeros_like(scores, dtype=torch.bool)
         for row, places in enumerate(right):
             shut[row, places] = True
+            shut[row] |= torch.from_numpy(self._alike(places))
         others = torch.logsumexp(scores.masked_fill(shut, -1e9), 1)
         total = cosines.sum() * 0.0
         for row, places in enumerate(right):
@@ -122,8 +163,37 @@ class SeveralRight(Trainer):
             total = total + (torch.logaddexp(own, others[row].expand_as(own)) - own).mean()
         return total / len(right)
 
+    def _alike(self, places: Sequence[int]) -> NDArray[np.bool_]:
+        """Which documents may be right too, (documents,)."""
+        return np.zeros(len(self.vectors), np.bool_)
+
     def _right(self, example: int) -> list[int]:
         return list(dict.fromkeys((self.examples[example].tool, *self.examples[example].also)))
+
+
+class SetsApart(SeveralRight):
+    """Tools of other sets that say nearly the same as a right one are no negatives."""
+
+    sets: NDArray[np.int64]
+    """(documents,): the set of each."""
+
+    def _alike(self, places: Sequence[int]) -> NDArray[np.bool_]:
+        near: NDArray[np.bool_] = (self.vectors @ self.vectors[list(places)].T).max(1) > ALIKE
+        return near & (self.sets != self.sets[places[0]])
+
+
+def blended(old: Adapter, new: Adapter, share: float) -> Adapter:
+    """The changes of both, `share` of the new one, as the nearest matrices of the same rank."""
+    changes = {}
+    for name, (left, right) in old.changes.items():
+        more_left, more_right = new.changes[name]
+        lefts, left_rest = np.linalg.qr(np.concatenate([left * (1 - share), more_left * share], 1))
+        rights, right_rest = np.linalg.qr(np.concatenate([right, more_right], 0).T)
+        rows, sizes, columns = np.linalg.svd(left_rest @ right_rest.T)
+        rank, root = left.shape[1], np.sqrt(sizes[: left.shape[1]])
+        made = lefts @ rows[:, :rank] * root, root[:, None] * (columns[:rank] @ rights.T)
+        changes[name] = (made[0].astype(np.float32), made[1].astype(np.float32))
+    return Adapter(old.base, changes, {**new.report, "blend": share})
 
 
 def scaled(adapter: Adapter, scale: float) -> Adapter:
@@ -144,18 +214,38 @@ def _kept(folder: Path, tools: list[Tool], rows: Sequence[Row]) -> list[Tool]:
 
 def train(data: Path, out: Path, cache: Path, encoder: KeptEncoder) -> None:
     """Train, and write the adapter to `out`."""
-    texts, vectors, examples = material(data, encoder)
-    started = time.monotonic()
+    made = material([data], RECIPE, STRUNG, encoder)
     trainer = SeveralRight(
-        base(), texts, examples, PLAN, cache / "model", cache / "encoder.checkpoint", vectors=vectors
+        base(), made.texts, made.examples, PLAN, cache / "model", cache / "encoder.checkpoint", vectors=made.vectors
     )
+    trainer.run(_show_steps())
+    out.write_bytes(scaled(trainer.encoder.adapter(_report(made, RECIPE)), SCALE).dumps())
+
+
+def train_on(folders: Sequence[Path], start: Path, out: Path, cache: Path, encoder: KeptEncoder) -> None:
+    """Train the adapter `start` further on everyday wishes, and write the blend of both to `out`."""
+    made = material(folders, EVERYDAY, EVERYDAY_STRUNG, encoder)
+    old = adapters.loads(start.read_bytes())
+    trainer = SetsApart(
+        base(), made.texts, made.examples, EVERYDAY_PLAN, cache / "model", cache / "everyday.checkpoint",
+        vectors=made.vectors, start=old,
+    )  # fmt: skip
+    trainer.sets = made.sets
+    trainer.run(_show_steps())
+    out.write_bytes(blended(old, trainer.encoder.adapter(_report(made, EVERYDAY)), BLEND).dumps())
+
+
+def _show_steps() -> Callable[[int, int, float], None]:
+    started = time.monotonic()
 
     def show_step(done: int, total: int, loss: float) -> None:
         print(f"step {done} of {total}, loss {loss:.3f}, {(time.monotonic() - started) / 60:.1f} min", flush=True)
 
-    trainer.run(show_step)
-    report = {"sets": dict(RECIPE), "tasks": len(examples), "documents": len(texts), "seed": PLAN.seed}
-    out.write_bytes(scaled(trainer.encoder.adapter(report), SCALE).dumps())
+    return show_step
+
+
+def _report(made: Material, recipe: Sequence[tuple[str, int]]) -> Row:
+    return {"sets": dict(recipe), "tasks": len(made.examples), "documents": len(made.texts), "seed": PLAN.seed}
 
 
 class QueriesOnly:
@@ -224,10 +314,12 @@ def served(tools: Sequence[Tool], tasks: Sequence[Task], have: Sequence[KeptEnco
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments; train, or print the report."""
     parser = make_parser("bench.learning.shipped_encoder", __doc__)
-    parser.add_argument("what", choices=("train", "report"))
+    parser.add_argument("what", choices=("train", "continue", "report"))
     parser.add_argument("--data", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--cache", type=Path, required=True, metavar="FOLDER", help="keeps vectors and checkpoints")
     parser.add_argument("--out", type=Path, metavar="FILE")
+    parser.add_argument("--everyday", type=Path, metavar="FOLDER", help="what `bench.learning.everyday_sets` wrote")
+    parser.add_argument("--start", type=Path, metavar="FILE", help="the adapter that `continue` trains further")
     parser.add_argument("--adapter", type=Path, metavar="FILE")
     parser.add_argument("--sets", default=",".join(UNSEEN))
     add_json(parser)
@@ -237,6 +329,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         opened = [open_kept(each.untrained, cache / "encoders", vectors) for each in encoders.find("auto")]
         if arguments.what == "train":
             train(arguments.data, arguments.out, cache, opened[0])
+            return
+        if arguments.what == "continue":
+            folders = [arguments.everyday, arguments.data]
+            train_on(folders, arguments.start, arguments.out, cache, opened[0])
             return
         model = arguments.adapter.read_bytes()
         for row in report(arguments.data, model, cache, arguments.sets.split(","), opened):
