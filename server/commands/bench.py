@@ -59,7 +59,8 @@ def command(path: Path | None, as_json: bool, profile: str, file: Path | None, s
 
     Ranks your tools for each task on record and looks where the tools stand that it called. Nothing
     that came after a task began ranks it. FILE has queries instead, one a line:
-    {"query": "what is the time in Tokyo", "calls": ["time__get_current_time"]}. Records nothing.
+    {"query": "what is the time in Tokyo", "calls": ["time__get_current_time"]}; with "any": true one
+    of the calls is enough. Records nothing.
 
     \b
     foretool bench
@@ -83,7 +84,7 @@ def command(path: Path | None, as_json: bool, profile: str, file: Path | None, s
         with output.waiting(f"ranking for {output.plural(len(found.queries), 'task')}"):
             figures = tuple(rankings.compare(found.queries))
         encoders = app.search.encoders.names if app.search.encoders is not None else ""
-    needed = sum(len(each.tools) for each in found.queries)
+    needed = sum(len(each.needs) for each in found.queries)
     answer = BenchAnswer(
         str(file or ""), len(found.queries), needed, len(tools), found.wordless, found.unknown, encoders, figures
     )

@@ -8,22 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from foretool.server.learning.timeline import names_of
 from foretool.server.replay.tasks import read_tasks
-from foretool.storage.demonstrations import read_demonstrations
 from foretool.storage.episodes import MOST_CALLS
 from foretool.storage.records import Tool, ToolId, Usage
 from foretool.storage.stores import Store
+
+_FORMAT: Final = (
+    'expected an object with "query" (text), "calls" (list of tool names) and, if one of them is enough, "any": true'
+)
 
 
 class NeededTools(Struct, frozen=True):
     """A query and the tools that it needs."""
 
     text: str
-    tools: frozenset[ToolId]
+    needs: tuple[frozenset[ToolId], ...]
+    """One set for each need: the tools of which one meets it."""
     at: float
     """When it was asked; models that were promoted later may not rank it."""
     usage: Mapping[ToolId, Usage]
@@ -55,19 +61,44 @@ def read_log(store: Store, tools: Sequence[Tool], since: float, now: float, most
             elif not called:
                 unknown += 1
             else:
-                found.append(NeededTools(text, frozenset(called), at, dict(usage)))
+                needs = tuple(frozenset((each,)) for each in dict.fromkeys(called))
+                found.append(NeededTools(text, needs, at, dict(usage)))
         for tool in called:
             before = usage.get(tool)
             usage[tool] = Usage(tool, (before.calls if before else 0) + 1, 0, at)
     return QuerySet(tuple(found[-most:]), wordless, unknown)
 
 
+class _Row(Struct):
+    query: str
+    calls: list[str]
+    any: bool = False
+
+
+_row = msgspec.json.Decoder(_Row)
+
+
 def read_file(path: Path, tools: Sequence[Tool], usage: Sequence[Usage], now: float) -> QuerySet:
-    """Return the queries of a file as `foretool learn --from` takes it, as if they were asked now. Raises `ValueError`
-    with the line that is wrong, and `OSError`."""
-    read = read_demonstrations(path, names_of(tools))
+    """Return the queries of a file with an object a line, as if they were asked now. Raises `ValueError` with the line
+    that is wrong, and `OSError`."""
+    names = names_of(tools)
     known = {each.tool: each for each in usage}
-    asked = [each for each in read.episodes if each.calls and each.tasks]
-    found = tuple(NeededTools(each.tasks[0], frozenset(each.calls), now, known) for each in asked)
-    wordless = sum(not each.tasks for each in read.episodes)
-    return QuerySet(found, wordless, read.rows - len(read.episodes))
+    found: list[NeededTools] = []
+    wordless = unknown = 0
+    # Not splitlines(): texts that people wrote may hold other line separators.
+    for number, line in enumerate(path.read_text("utf-8").split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = _row.decode(line)
+        except msgspec.DecodeError as error:
+            raise ValueError(f"{path}: line {number}: {error}; {_FORMAT}") from None
+        called = [names[each] for each in row.calls if each in names]
+        if not row.query.strip():
+            wordless += 1
+        elif not called or (len(called) < len(row.calls) and not row.any):
+            unknown += 1
+        else:
+            needs = (frozenset(called),) if row.any else tuple(frozenset((each,)) for each in dict.fromkeys(called))
+            found.append(NeededTools(row.query, needs, now, known))
+    return QuerySet(tuple(found), wordless, unknown)

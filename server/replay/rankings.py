@@ -83,9 +83,9 @@ class Rankings:
         places: dict[str, list[list[int]]] = {name: [] for name in ranks}
         for number, query in enumerate(queries, 1):
             for name, rank in ranks.items():
-                places[name].append(_places(rank(query), query.tools))
+                places[name].append(_places(rank(query), query.needs))
             progress(number / len(queries))
-        needed = [len(each.tools) for each in queries]
+        needed = [len(each.needs) for each in queries]
         served = _recalls(places[SERVED], needed, 5)
         return [_figures(name, found, needed, served) for name, found in places.items()]
 
@@ -147,8 +147,10 @@ class Rankings:
         return self._opened[key]
 
 
-def _places(ranked: Sequence[ToolId], needed: frozenset[ToolId]) -> list[int]:
-    return [place for place, tool in enumerate(ranked, 1) if tool in needed]
+def _places(ranked: Sequence[ToolId], needs: Sequence[frozenset[ToolId]]) -> list[int]:
+    """Return where each need is met first, in rising order; needs that are not met are left out."""
+    found = (next((place for place, tool in enumerate(ranked, 1) if tool in need), 0) for need in needs)
+    return sorted(place for place in found if place)
 
 
 def _recalls(places: Sequence[Sequence[int]], needed: Sequence[int], k: int) -> list[float]:

@@ -59,7 +59,7 @@ def test_a_file_of_queries_takes_the_place_of_the_record(path: Path, capsys: pyt
         path,
         '{"query": "the weather in a city", "calls": ["sky__forecast"]}',
         '{"query": "no such tool", "calls": ["sky__tides"]}',
-        '{"query": "phase of the moon", "calls": ["moon"]}',
+        '{"query": "phase of the moon", "calls": ["moon", "sky__tides"], "any": true}',
     )
     assert bench(path, file, "--json") == 0
     told = json.loads(capsys.readouterr().out)

@@ -25,7 +25,7 @@ def test_a_task_knows_the_usage_of_earlier_tasks_alone(tmp_path: Path) -> None:
     assert first.usage == {}
     assert {tool: each.calls for tool, each in second.usage.items()} == {"calc__add": 1}
     assert {tool: each.calls for tool, each in third.usage.items()} == {"calc__add": 2}
-    assert third.tools == {"sky__moon"} and third.text == "zebra three"
+    assert third.needs == ({"sky__moon"},) and third.text == "zebra three"
     assert [each.at for each in (first, second)] == pytest.approx([START, START + HOUR], abs=60)
 
 
@@ -42,9 +42,14 @@ def test_the_words_of_a_prompt_stand_for_a_task_without_a_search(tmp_path: Path)
 
 def test_a_file_is_asked_now_by_what_is_known_now(tmp_path: Path) -> None:
     file = tmp_path / "queries.jsonl"
-    file.write_text('{"query": "x", "calls": ["sky__moon", "moon"]}\n\n{"query": "", "calls": ["sky__moon"]}\n')
+    file.write_text(
+        '{"query": "x", "calls": ["sky__moon", "moon", "add"]}\n\n{"query": "", "calls": ["sky__moon"]}\n'
+        '{"query": "y", "calls": ["moon", "gone", "sky/forecast"], "any": true}\n'
+        '{"query": "z", "calls": ["moon", "gone"]}\n'
+    )
     with offline.read(loader.load(write_recorded(tmp_path, TASKS))) as app:
         found = read_file(file, app.catalog.tools(), app.store.calls.usage(), 7.0)
-    (query,) = found.queries
-    assert query.tools == {"sky__moon"} and query.at == 7.0 and query.usage[ToolId("calc__add")].calls == 2
-    assert (found.wordless, found.unknown) == (1, 0)
+    both, either = found.queries
+    assert both.needs == ({"sky__moon"}, {"calc__add"}) and either.needs == ({"sky__moon", "sky__forecast"},)
+    assert both.at == 7.0 and both.usage[ToolId("calc__add")].calls == 2
+    assert (found.wordless, found.unknown) == (1, 1)
