@@ -528,6 +528,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "death:reconnect": Promise("README: when something is wrong", "the next call reconnects"),
     "death:others-unaffected": Promise("README: when something is wrong", "a death concerns no other upstream"),
     "death:not-sent": Promise("README: when something is wrong", "a call that never left says so"),
+    "death:logged-once": Promise(
+        "docs/troubleshooting.md", "a server that does not start fills no log with the same line"
+    ),
     "death:backoff": Promise("design: upstreams", "a crash loop is slowed down"),
     "death:state": Promise("design: upstreams", "the state of each upstream is visible"),
     "death:stop": Promise("design: upstreams", "stopping ends every connection and answers what is in flight"),

@@ -137,7 +137,8 @@ class UpstreamEvents:
         if trouble and trouble != self._trouble.get(upstream.name):
             cause = self._memory.explain(upstream)
             log.warning("upstream %r: %s", upstream.name, cause.line if cause else trouble)
-        self._trouble[upstream.name] = trouble
+        if trouble or upstream.state is State.READY:  # an attempt that has only begun takes nothing back
+            self._trouble[upstream.name] = trouble
         self._memory.save_state(upstream)
         if upstream.state in (State.RETRYING, State.STOPPED) or upstream.error:
             self._upstreams.wake(upstream)

@@ -330,3 +330,25 @@ async def test_a_result_of_the_wrong_shape_is_answered_somehow_and_once(result: 
         assert len(stage.calls()) == 2
     assert ("result" in reply) != ("error" in reply)
     assert upstream.starts <= 2
+
+
+@requirement("death:logged-once")
+async def test_a_server_that_does_not_start_is_logged_once_until_it_has_worked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    upstream = FakeUpstream("calc", ["add"], missing="command 'calc' was not found")
+
+    def told() -> int:
+        return sum("upstream 'calc'" in record.message for record in caplog.records)
+
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        await asyncio.sleep(30)  # of the tests' own clock
+        assert stage.app.upstreams["calc"].starts > 3 and told() == 1
+        upstream.missing = ""
+        assert said(await stage.client.call_tool("calc__add", {})) == "add"
+        upstream.missing = "command 'calc' was not found"
+        upstream.die("was ended by SIGKILL")
+        await asyncio.sleep(200)
+        assert told() == 3, "how it ended, and why it does not come back"
