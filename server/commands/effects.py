@@ -19,7 +19,8 @@ def say_effect(measured: MeasuredFix) -> str:
     effect = measured.effect
     if effect is None:
         return "not known"
-    spared = f"this tool missed {measured.spared} times less; " if measured.spared > 0 else ""
+    times = "once" if measured.spared == 1 else f"{measured.spared} times"
+    spared = f"this tool missed {times} less; " if measured.spared > 0 else ""
     return (
         f"over {output.plural(effect.tasks, 'task')}: {spared}per task misses {_say(effect.misses, 2)}, discovery turns"
         f" {_say(effect.discoveries, 2)}, tokens read {_say(effect.tokens, 0)}"

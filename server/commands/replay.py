@@ -113,7 +113,7 @@ def _print(answer: ReplayAnswer) -> None:
     output.say(f"then: {', '.join(answer.changes)}")
     output.say(VERDICTS[effect.verdict], {"better": "green", "worse": "red", "mixed": "yellow"}.get(effect.verdict, ""))
     for shift in effect.shifts:
-        output.say(f"  {shift.tool}: missed {shift.then} instead of {shift.now} times")
+        output.say(f"  {shift.tool}: missed {output.plural(shift.then, 'time')} instead of {shift.now}")
     say_doubts(effect)
 
 

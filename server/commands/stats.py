@@ -87,6 +87,8 @@ def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs) ->
         output.say("Discoveries, hidden calls and tokens are per task.")
     if len(clients) > 1:
         for name, costs in clients.items():
+            if not costs.tasks and not costs.calls:
+                continue
             output.say(f"{name}: {_sentence(costs)}")
             _print_courses([row for row in rows if row.client == name])
     output.say(f"in all: {_sentence(total)}", "bold")
@@ -159,14 +161,19 @@ def _lines(row: Costs) -> list[str]:
         )
         found.append(
             f"{_number(row.per_task(row.read_tokens))} tokens read, {_number(row.per_task(row.full_tokens))} with the"
-            f" full list: {_percent(row.saved)} saved; {_number(row.per_task(row.own_search_tokens))} with the client's"
-            f" own search: {_percent(row.saved_of_own_search)} saved"
+            f" full list: {_saved(row.saved)}; {_number(row.per_task(row.own_search_tokens))} with the client's own"
+            f" search: {_saved(row.saved_of_own_search)}"
         )
     return found
 
 
 def _sentence(costs: Costs) -> str:
     return "; ".join(_lines(costs))
+
+
+def _saved(share: float | None) -> str:
+    """Say what share of other tokens was saved, or how much more was read."""
+    return "-" if share is None else f"{share:.0%} saved" if share >= 0 else f"{-share:.0%} more read"
 
 
 def _percent(share: float | None) -> str:

@@ -9,7 +9,7 @@ from command_fakes import CALC, WEATHER, fill, write_config
 from rich.console import Console
 
 from foretool.retrieval.tokens import estimate
-from foretool.server.commands import output
+from foretool.server.commands import output, stats
 from foretool.server.commands.group import run
 from foretool.server.commands.stats import LONGEST_LINE, by_day, sparkline
 from foretool.server.recording.costs import Costs
@@ -91,3 +91,15 @@ def test_each_day_has_a_bar_also_one_without_calls_and_many_days_share_one() -> 
     assert [(each.calls, each.misses) for each in by_day(rows)] == [(4, 0), (0, 0), (0, 0), (2, 1)]
     long_ago = [*rows, Costs("2026-05-01", "a", calls=1)]
     assert len(by_day(long_ago)) <= LONGEST_LINE and sum(each.calls for each in by_day(long_ago)) == 7
+
+
+def test_more_than_was_compared_with_is_said_as_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path)
+    monkeypatch.setattr(stats, "estimate_own_search", lambda rows, names, tokens: [
+        setattr(row, "own_search_tokens", 10 * row.calls) for row in rows
+    ])  # fmt: skip
+    assert run(["stats", "--config", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "120 with the full list: 67% saved; 10 with the client's own search: 300% more read" in out
