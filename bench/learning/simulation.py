@@ -9,8 +9,9 @@ task, and again only if the wanted tool was not in the answer. It then calls the
 else through `call_tool_write`. A hidden tool that the prompt hook or a block after a result has named is called without
 a discovery, and still counts as hidden. A tool that was named without its arguments takes a discovery by its name.
 
-With a prompt hook (`frozen+prompts`, `growing+prompts`) `foretool hint` is told of each task before its first call, as
-a client would do. The agent reads what it prints, and waits for a list that may grow as long as a model reads.
+With a prompt hook (`frozen+prompts`, `growing+prompts`) the code of `foretool hint` is told of each task before its
+first call, as a client would do, without a process of its own. The agent reads what it prints, and waits for a list
+that may grow as long as a model reads.
 
 After every second block of tasks a new epoch begins. With learning on, `foretool learn` runs, which begins one; with
 learning off, nothing is learned and the list follows usage alone. The tasks are the train file in a fixed random order
@@ -48,6 +49,8 @@ from bench.options import add_foretool, make_parser
 from bench.proxy import many_servers
 from bench.retrieval import everyday
 from foretool.retrieval import tokens
+from foretool.server import hint
+from foretool.server.hint import HintOptions
 from foretool.storage.opening import open_store
 
 SETS = ("ultratool", "bfcl_multi_turn", "mcpbench")
@@ -197,10 +200,8 @@ def _write_out(text: str) -> str:
     return _SHARED.sub(whole, text)
 
 
-async def do(
-    agent: Agent, task: Task, schemas: Mapping[str, Any], cost: Cost, hook: Sequence[str] | None = None
-) -> None:
-    """Do one task, call by call; `hook`: the command that is told of its prompt."""
+async def do(agent: Agent, task: Task, schemas: Mapping[str, Any], cost: Cost, hook: HintOptions | None = None) -> None:
+    """Do one task, call by call; `hook`: the options of the hook that is told of its prompt."""
     first = await agent.begin()
     reader = Reader(agent, schemas.keys(), cost)
     reader.read_list(first)
@@ -238,12 +239,9 @@ async def do(
     cost.end_task()
 
 
-def _run_hook(hook: Sequence[str], task: Task) -> str:
+def _run_hook(hook: HintOptions, task: Task) -> str:
     event = json.dumps({"prompt": task.query, "session_id": "simulation", "cwd": str(Path.cwd())})
-    # The hook's own deadline serves people who wait; a busy machine must not make it skip prompts here.
-    env = {**os.environ, "FORETOOL_HINT_MS": "20000"}
-    done = subprocess.run(hook, input=event.encode(), stdout=subprocess.PIPE, check=True, env=env)
-    return done.stdout.decode()
+    return hint.answer_prompt(event.encode(), hook)
 
 
 async def _discover(agent: Agent, task: Task, wanted: str, reader: Reader, cost: Cost) -> None:
@@ -353,7 +351,7 @@ async def run(
         place = Setup(command, Path(folder), data, policy, encoder, fill)
         await place.remember()
         tasks = place.tasks(data, count)
-        hook = [*command, "hint", "--config", str(place.path)] if policy.endswith(PROMPTED) else None
+        hook = HintOptions(str(place.path)) if policy.endswith(PROMPTED) else None
         found: list[Json] = []
         async with Agent.serve(command, place.path) as agent:
             agent.may_grow = policy.startswith("growing")
@@ -441,6 +439,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         print("left out: FORETOOL_DATA names no folder", file=sys.stderr)
         return
     command = processes.installed(arguments.foretool)
+    # The hook's own deadline serves people who wait; a busy machine must not make it skip prompts here.
+    os.environ["FORETOOL_HINT_MS"] = "1000000000"
     runs: list[list[Json]] = []
     for name in arguments.sets.split(","):
         for policy in arguments.policies.split(","):

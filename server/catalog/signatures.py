@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from foretool.retrieval.list_rules import NameCost
 from foretool.retrieval.tokens import estimate
-from foretool.server.catalog.names import SEPARATOR
 from foretool.server.protocol import jsonrpc
 from foretool.storage.records import Tool
 
@@ -23,6 +22,8 @@ MOST_ARGUMENTS: Final = 8
 MOST_NAME: Final = 40
 """Characters of an argument's name."""
 CUT: Final = "…"
+MARK: Final = "__"
+"""Ends the prefix of a name, as `names.SEPARATOR`, whose module takes longer to import than a prompt hook may."""
 MEANING: Final = "a__{b, c} means a__b and a__c"
 """Stands before names that share a prefix."""
 _TYPES: Final = frozenset({"string", "integer", "number", "boolean", "object", "array", "null"})
@@ -61,7 +62,7 @@ def name_calls(head: str, calls: Sequence[str]) -> str:
 def _cut(call: str) -> tuple[str, str]:
     """Return a call in two: the prefix of its server with the mark that ends it, "" without one, and the rest."""
     name = call.partition("(")[0]
-    head, mark, rest = name.partition(SEPARATOR)
+    head, mark, rest = name.partition(MARK)
     return (head + mark, call[len(head + mark) :]) if head and rest else ("", call)
 
 

@@ -253,6 +253,20 @@ def test_a_running_proxy_is_asked_and_records_the_prompt(tmp_path: Path, monkeyp
         assert hint_shown.tools[0] == "sky__forecast"
 
 
+def test_ranking_by_words_imports_no_event_loop(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    fill(path).close()
+    code = (
+        "import sys; from foretool.server import hint;"
+        "sys.modules.update(dict.fromkeys(('click', 'asyncio', 'numpy')));"  # an import fails
+        "print(hint.answer_prompt(sys.stdin.buffer.read(), hint.HintOptions(sys.argv[1])))"
+    )
+    environ = {**os.environ, "FORETOOL_SOCKETS": "off", "FORETOOL_HINT_MS": "60000"}
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, input=told(), capture_output=True, env=environ, check=True)
+    assert b"sky__forecast" in done.stdout
+
+
 def test_the_way_to_a_proxy_imports_neither_typing_nor_pathlib() -> None:
     code = (
         "import sys;"

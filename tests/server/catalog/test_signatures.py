@@ -9,7 +9,8 @@ import pytest
 
 from foretool.retrieval.list_rules import NameCost
 from foretool.retrieval.tokens import estimate
-from foretool.server.catalog.signatures import name_calls, name_cost, signature
+from foretool.server.catalog.names import SEPARATOR
+from foretool.server.catalog.signatures import MARK, name_calls, name_cost, signature
 from foretool.storage.records import Tool, ToolId
 
 
@@ -68,6 +69,7 @@ def test_calls_share_the_prefix_of_their_server_where_that_is_shorter() -> None:
 
 
 def test_a_name_costs_its_prefix_once() -> None:
+    assert MARK == SEPARATOR
     group, shared, own = name_cost(known({}))
     assert (group, shared > 0, own > 0) == ("s__", True, True)
     assert name_cost(Tool(ToolId("read"), "s", "read", b"{}", "")) == NameCost("", 0, estimate("read()"))
