@@ -39,6 +39,8 @@ from foretool.server.setup import changes, prompt_hooks
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId, UpstreamRecord
 
+IDLE_S, IDLE_CPU_S = 3.0, 0.3
+"""A proxy is idle that used less processor time than that in so many seconds."""
 PROMPT = "find the newest open issue in the repository, and send its author a summary of the discussion by email"
 
 
@@ -93,8 +95,8 @@ def run_once(config: Path, sockets: str) -> tuple[float, float, bool]:
 
 
 @contextlib.contextmanager
-def serving(config: Path, sockets: Path) -> Iterator[None]:
-    """A proxy that listens in this folder."""
+def serving(config: Path, sockets: Path) -> Iterator[int]:
+    """A proxy that listens in this folder; its process id."""
     command = [sys.executable, "-m", "foretool", "serve", "--config", str(config)]
     environ = {**os.environ, "FORETOOL_SOCKETS": str(sockets)}
     process = subprocess.Popen(
@@ -104,11 +106,19 @@ def serving(config: Path, sockets: Path) -> Iterator[None]:
     try:
         while not (sockets.is_dir() and list(sockets.iterdir())):
             time.sleep(0.05)
-        yield
+        yield process.pid
     finally:
         assert process.stdin
         process.stdin.close()
         process.wait(30)
+
+
+def wait_until_idle(pid: int) -> None:
+    """Wait until a proxy and its workers have used next to no processor time for a while."""
+    used = -1.0
+    while (now := processes.cpu_s(pid)) - used > IDLE_CPU_S or processes.children(pid):
+        used = now
+        time.sleep(IDLE_S)
 
 
 def measure(config: Path, runs: int) -> Iterator[Row]:
@@ -116,8 +126,10 @@ def measure(config: Path, runs: int) -> Iterator[Row]:
     sockets = config.parent / "run"
     kinds = {"words": "off", "proxy": str(sockets)}
     found: dict[str, list[tuple[float, float, bool]]] = {kind: [] for kind in kinds}
-    with serving(config, sockets):
-        run_once(config, str(sockets))  # the first one has the proxy index its tools
+    with serving(config, sockets) as pid:
+        run_once(config, str(sockets))  # the first one has the proxy index its tools and embed them
+        wait_until_idle(pid)
+        run_once(config, str(sockets))  # and this one finds the encoder open
         for _ in range(runs):
             for kind, named in kinds.items():
                 found[kind].append(run_once(config, named))
