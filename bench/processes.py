@@ -58,6 +58,13 @@ def installed(command: str | None) -> list[str]:
     return [found]
 
 
+def compiled_environment(folder: Path) -> dict[str, str]:
+    """Our environment with the bytecode of all modules kept in a folder. pip compiles what it installs, but a checkout
+    whose bytecode is kept nowhere is compiled at every start, which takes longer than everything else."""
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**environ, "PYTHONPYCACHEPREFIX": str(folder)}
+
+
 def free_port() -> int:
     """A free port on loopback."""
     with socket.socket() as probe:

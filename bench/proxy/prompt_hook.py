@@ -81,7 +81,8 @@ def _tool(server: str, definition: dict[str, Any]) -> Tool:
 def run_once(config: Path, sockets: str) -> tuple[float, float, bool]:
     """Run the hook; its wall time and processor time in milliseconds, and whether it said something."""
     command = [sys.executable, "-m", "foretool", "hint", "--config", str(config)]
-    environ = {**os.environ, "FORETOOL_HINT_MS": "10000", "FORETOOL_SOCKETS": sockets}
+    kept = processes.compiled_environment(config.parent / "bytecode")
+    environ = {**kept, "FORETOOL_HINT_MS": "10000", "FORETOOL_SOCKETS": sockets}
     started = time.perf_counter()
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ)
     assert process.stdin and process.stdout
@@ -98,7 +99,7 @@ def run_once(config: Path, sockets: str) -> tuple[float, float, bool]:
 def serving(config: Path, sockets: Path) -> Iterator[int]:
     """A proxy that listens in this folder; its process id."""
     command = [sys.executable, "-m", "foretool", "serve", "--config", str(config)]
-    environ = {**os.environ, "FORETOOL_SOCKETS": str(sockets)}
+    environ = {**processes.compiled_environment(config.parent / "bytecode"), "FORETOOL_SOCKETS": str(sockets)}
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environ,
         cwd=config.parent,
@@ -129,7 +130,8 @@ def measure(config: Path, runs: int) -> Iterator[Row]:
     with serving(config, sockets) as pid:
         run_once(config, str(sockets))  # the first one has the proxy index its tools and embed them
         wait_until_idle(pid)
-        run_once(config, str(sockets))  # and this one finds the encoder open
+        for each in kinds.values():  # the encoder is open, and all modules are compiled
+            run_once(config, each)
         for _ in range(runs):
             for kind, named in kinds.items():
                 found[kind].append(run_once(config, named))
