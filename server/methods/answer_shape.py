@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from foretool.retrieval.confidence import LEAST_SHOWN
 from foretool.storage.records import Level
 
 READY: Final = 3
@@ -21,6 +22,10 @@ LINED: Final = 8
 """At most so many tools of one need are described; a line costs three times as much as a name."""
 MORE_LINED: Final = 4
 """So many more for each further need."""
+LEAST: Final = 5
+"""At least so many tools are shown, unless the task names those that it wants."""
+MORE_SHOWN: Final = 2
+"""So many more tools are shown for each further clause of a paragraph: the gate speaks of one needed tool."""
 
 
 class Shape(Struct, frozen=True):
@@ -40,13 +45,20 @@ class Shape(Struct, frozen=True):
         return self.ready + self.lined + self.named
 
 
+def enough(k: int, clauses: int) -> int:
+    """Return how many tools to show where `k` suffice for one need and the task is a paragraph of so many clauses."""
+    if k < LEAST_SHOWN:
+        return k  # the task names its tools, or no more are there
+    return max(k, LEAST) + MORE_SHOWN * max(clauses - 1, 0)
+
+
 def shape(level: Level, matches: int, k: int, *, needs: int = 1, limit: int | None = None,
           widens: bool = False) -> Shape:  # fmt: skip
     """Return how `matches` matches are shown.
 
-    `k`: how many tools suffice. `needs`: lines of the task. `limit`: what the caller asked for. `widens`: the caller
-    says that what it saw did not suffice. Whoever says either wants to see what there is, so nothing is held back from
-    them at any level.
+    `k`: how many tools suffice for the task. `needs`: its lines. `limit`: what the caller asked for. `widens`: the
+    caller says that what it saw did not suffice. Whoever says either wants to see what there is, so nothing is held
+    back from them at any level.
     """
     insists = limit is not None or widens
     if not matches or (level == "none" and not insists):

@@ -19,7 +19,7 @@ from foretool.server.catalog.names import CALL, CALL_WRITE
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.signatures import name_calls, signature
 from foretool.server.config.loader import LiveConfig
-from foretool.server.methods.answer_shape import Shape, shape
+from foretool.server.methods.answer_shape import Shape, enough, shape
 from foretool.server.methods.discovery_arguments import MATCHES, Arguments
 from foretool.server.methods.match_groups import Known, fold, group, thin
 from foretool.server.methods.schemas import Schemas
@@ -92,6 +92,7 @@ def answer(
     """
     asked, unknown = _asked(arguments.names, catalog, reach)
     level = "high" if asked and not unknown else level if ranking.ranked or asked else "none"
+    is_paragraph = bool(_clauses(arguments))
     known, like, folded, found = _choose(arguments, ranking, level, catalog, asked, k, reach)
     ready, lined, has_map = (
         len(asked) + found.ready,
@@ -116,9 +117,10 @@ def answer(
         ending["servers"] = map_servers(catalog, reach, best, WIDE_MAP if cards else MAP_TOKENS)
     if missing := matter(absent, catalog, arguments.lines, is_sure=not has_map):
         ending["absent"] = describe_absent(missing)
-    ending["advice"] = _advice(level, unknown, unsearched, len(catalog), calling, has_names=len(cards) > lined)
+    has_names = len(cards) > lined and not is_paragraph
+    ending["advice"] = _advice(level, unknown, unsearched, len(catalog), calling, has_names=has_names)
     # The lines without schemas come first: what they leave goes to the schemas.
-    schemas = Schemas(budget - estimate(_text({**structured, **ending}, lined, fragments)), cap)
+    schemas = Schemas(budget - estimate(_text({**structured, **ending}, lined, fragments, is_paragraph)), cap)
     whole = {each.tool for each in asked}
     # A tool that is like one above it gets a schema last.
     for (tool, _), card in sorted(zip(known[:ready], cards, strict=False), key=lambda pair: pair[0][0].id in like):
@@ -126,10 +128,11 @@ def answer(
     if shared := schemas.shared():
         structured["$defs"] = shared
     structured |= ending
-    text = _text(structured, lined, fragments)
+    text = _text(structured, lined, fragments, with_calls=is_paragraph)
     told = [*known, *(each for tool, _ in known for each in folded.get(tool.id, ()))]
     matches = tuple(Match(each.tool, rank, each.score, each.parts) for rank, (_, each) in enumerate(told, 1))
-    shown = tuple(card["name"] for card in cards[:lined] if "call" in card or "inputSchema" in card)
+    told_whole = cards if is_paragraph else cards[:lined]
+    shown = tuple(card["name"] for card in told_whole if "call" in card or "inputSchema" in card)
     return Answer(level, text, structured, matches, estimate(text), shown)
 
 
@@ -169,6 +172,7 @@ def _choose(
     """Return the matches that are shown, those that are like another one with that one, those that are only named
     beside the one that does the same, and how the matches after those that were asked for by name are shown."""
     named = {each.tool for each in asked}
+    k = enough(k, len(_clauses(arguments))) if k else 0
     # Who asks by name alone wants these tools and no others.
     others = [each for each in ranking.ranked if each.tool not in named] if arguments.lines or not asked else []
     known = [(tool, each) for each in (*asked, *others) if (tool := catalog.get(each.tool)) is not None]
@@ -273,8 +277,18 @@ def _cited(fragment: Fragment) -> str:
     )
 
 
-def _text(structured: Mapping[str, Any], lined: int, fragments: Sequence[Fragment] = ()) -> str:
-    """Return what a model reads: the first `lined` matches in a line each, the further ones by their names alone."""
+def _clauses(arguments: Arguments) -> list[str]:
+    """Return the clauses of a task that is a paragraph; [] for any other."""
+    from foretool.retrieval.clauses import clauses
+
+    return clauses(arguments.lines[0]) if len(arguments.lines) == 1 else []
+
+
+def _text(
+    structured: Mapping[str, Any], lined: int, fragments: Sequence[Fragment] = (), with_calls: bool = False
+) -> str:
+    """Return what a model reads: the first `lined` matches in a line each, the further ones by their names alone, or
+    with what their calls need."""
     lines = [f"confidence: {structured['confidence']}"]
     for place, card in enumerate(structured["matches"][:lined], 1):
         lines.append(f"{place}. {_line(card)}")
@@ -283,7 +297,7 @@ def _text(structured: Mapping[str, Any], lined: int, fragments: Sequence[Fragmen
         if "trimmed" in card:
             lines.append(f"   trimmed: {card['trimmed']}")
     lines += _same(structured["matches"])
-    lines += _further(structured["matches"][lined:])
+    lines += _further(structured["matches"][lined:], "call" if with_calls else "name")
     if "$defs" in structured:
         lines.append("$defs of all of them: " + jsonrpc.encode(structured["$defs"]).decode())
     lines += map(_cited, fragments)
@@ -294,11 +308,11 @@ def _text(structured: Mapping[str, Any], lined: int, fragments: Sequence[Fragmen
     return "\n".join(lines)
 
 
-def _further(cards: Sequence[Mapping[str, Any]]) -> list[str]:
+def _further(cards: Sequence[Mapping[str, Any]], key: str) -> list[str]:
     """Name matches, those with the same marks in one line."""
     found: dict[str, list[str]] = {}
     for card in cards:
-        found.setdefault("; ".join(_marks(card)), []).append(card["name"])
+        found.setdefault("; ".join(_marks(card)), []).append(card[key])
     return [name_calls(f"further matches{marks and f' [{marks}]'}", names) for marks, names in found.items()]
 
 

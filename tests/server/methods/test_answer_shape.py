@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foretool.server.methods.answer_shape import Shape, shape
+from foretool.server.methods.answer_shape import LEAST, Shape, enough, shape
 from foretool.storage.records import Level
 
 LEVELS: tuple[Level, ...] = ("high", "medium", "low", "none")
@@ -29,6 +29,12 @@ def test_a_level_decides_how_much_is_shown_and_fewer_tools_where_fewer_suffice(
 def test_each_further_need_has_room_of_its_own() -> None:
     assert shape("high", 12, 12, needs=3) == Shape(7, 5, 0, has_map=False)
     assert shape("high", 4, 12, needs=3) == Shape(4, 0, 0, has_map=False)
+
+
+def test_five_tools_are_shown_unless_fewer_were_named_and_two_more_for_each_further_clause() -> None:
+    assert [enough(k, 0) for k in (0, 1, 2, 3, 4, 9)] == [0, 1, 2, LEAST, LEAST, 9]
+    assert [enough(3, clauses) for clauses in (1, 2, 8)] == [LEAST, LEAST + 2, LEAST + 14]
+    assert enough(2, 8) == 2
 
 
 def test_whoever_asks_for_more_gets_it_at_every_level() -> None:

@@ -13,6 +13,7 @@ from foretool.retrieval.confidence import level
 from foretool.retrieval.ranking import Ranked, Ranking
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.methods import discovery_answer, discovery_arguments, match_groups
+from foretool.server.methods.answer_shape import LEAST
 from foretool.server.methods.server_map import Away
 from foretool.server.protocol.jsonrpc import encode, plain, raw
 from foretool.server.trust.policy import Reach
@@ -78,6 +79,18 @@ def test_the_best_match_comes_first_with_a_schema_ready_to_call() -> None:
     assert [each.rank for each in answer.matches] == [1]
     assert answer.structured["confidence"] == answer.level != "none"
     assert "calc__add [listed]" in answer.text
+
+
+@requirement("discovery:sized")
+def test_a_paragraph_gets_more_tools_for_each_clause_all_with_what_a_call_needs() -> None:
+    made = catalog(*(plot(n) for n in range(16)))
+    clause = "Plot one more chart of the sales of every region and every month of last year"
+    answer = asked(made, task=f"{clause}. {clause}, in colours. {clause}, with titles.", sure="high", enough=3)
+    names = [match["name"] for match in answer.structured["matches"]]
+    assert len(names) == LEAST + 2 * 2 and list(answer.callable) == names
+    (further,) = [line for line in answer.text.splitlines() if line.startswith("further matches")]
+    assert further.count("(y: any)") == len(names) - 8 and "discover_tools(names" not in answer.text
+    assert len(asked(made, task=clause, sure="high", enough=3).structured["matches"]) == LEAST
 
 
 @requirement("discovery:names")
