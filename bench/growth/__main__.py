@@ -15,16 +15,17 @@ from typing import Final, NamedTuple
 
 from bench import processes
 from bench.datasets import Json
-from bench.growth import learning, ledger, payloads, prediction, tables
+from bench.growth import catalogue, learning, ledger, payloads, prediction, tables
 from bench.options import make_parser, split_names
 
 SIZES: Final = {
     "ledger": (10_000, 100_000, 1_000_000),
     "payloads": (1, 10, 50, 100),
     "prediction": (100, 1_000, 4_000),
+    "catalogue": (500, 5_000, 20_000, 44_000),
     "learning": (100, 1_000, 10_000, 100_000),
 }
-HEADS: Final = {"ledger": "calls", "payloads": "MB", "prediction": "tasks", "learning": "tasks"}
+HEADS: Final = {"ledger": "calls", "payloads": "MB", "prediction": "tasks", "catalogue": "tools", "learning": "tasks"}
 MOST_MIB: Final = 256.0
 """The setting `max_message_mib` of the proxy that passes payloads on."""
 CALLS: Final = 1_000
@@ -49,6 +50,8 @@ def slices(only: Sequence[str], data: Path | None) -> Iterator[Slice]:
                 yield Slice(subject, size, lambda size=size: payloads.rows([size], MOST_MIB, ()))  # type: ignore[misc]
             elif subject == "prediction":
                 yield Slice(subject, size, lambda size=size: _predict(size))  # type: ignore[misc]
+            elif data is not None and subject == "catalogue":
+                yield Slice(subject, size, lambda size=size: catalogue.rows(data / "mcp_catalogs", [size]))  # type: ignore[misc]
             elif data is not None:
                 yield Slice(subject, size, lambda size=size: learning.rows(data / "ultratool", [size]))  # type: ignore[misc]
 
@@ -83,7 +86,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments, measure what is missing, and print what there is."""
     parser = make_parser("bench.growth", __doc__)
     parser.add_argument("out", type=Path, metavar="OUT", help="folder that keeps what the slices found")
-    parser.add_argument("--data", type=Path, help="folder of the data sets; without it learning is left out")
+    parser.add_argument(
+        "--data", type=Path, help="folder of the data sets; without it learning and catalogue are left out"
+    )
     parser.add_argument("--only", default=",".join(SIZES), help="comma-separated subjects; default %(default)s")
     parser.add_argument("--minutes", type=float, default=5.0, help="no slice begins later; default %(default)s")
     arguments = parser.parse_args(argv)

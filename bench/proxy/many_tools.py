@@ -48,6 +48,11 @@ SETTLE_S = 5.0
 PING_S = 0.005
 
 
+def is_servable(tool: Json) -> bool:
+    """Tell whether a proxy carries a tool: it drops those that run only as a task, and would never know them all."""
+    return (tool.get("execution") or {}).get("taskSupport") != "required"
+
+
 def varied(tools: Sequence[tuple[str, Json]], size: int) -> Iterator[tuple[int, str, Json]]:
     """`size` tools: the number of the original, the server, and the definition of each."""
     draw = random.Random(7)
@@ -210,7 +215,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     add_foretool(parser)
     arguments = parser.parse_args(argv)
     command = processes.installed(arguments.foretool)
-    originals = [(server, tool) for server, tools in read_catalogs(arguments.folder) for tool in tools]
+    originals = [
+        (server, tool) for server, tools in read_catalogs(arguments.folder) for tool in tools if is_servable(tool)
+    ]
     for size in map(int, arguments.tools.split(",")):
         for encoder in arguments.encoder.split(","):
             print(json.dumps(scale(command, originals, size, encoder, arguments)), flush=True)
