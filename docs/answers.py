@@ -47,7 +47,7 @@ from foretool.server.setup.installation import Installation
 from foretool.server.setup.mcp_registry import Listing
 from foretool.server.setup.registrations import Registration
 from foretool.server.trust.findings import Finding as TextFinding
-from foretool.storage.records import Approval, Artifact, ClientRecord, Policy
+from foretool.storage.records import Approval, Artifact, AuditEntry, ClientRecord, Policy
 
 
 class FoundClient(Struct):
@@ -240,6 +240,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "learn --report": ReportAnswer,
     "learn --rollback": dict[str, tuple[Artifact, Artifact | None]],
     "clients": list[ClientAnswer],
+    "audit": list[AuditEntry],
     "forget": Outcome,
     "doctor": DoctorAnswer,
     "doctor --undo": UndoAnswer,

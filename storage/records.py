@@ -46,6 +46,52 @@ ShownIn = Literal["hint", "prompt", "named"]
 of our bridges in the list, whose tokens count with the list."""
 
 
+AuditAction = Literal["call", "decide", "fix"]
+"""`call`: a tool was called, or the call was refused; `decide`: a change of a server was approved or blocked on review;
+`fix`: the config was changed on the page to show a missed tool, or that was taken back."""
+
+
+class Person(Struct, frozen=True):
+    """Somebody who calls tools or decides."""
+
+    principal: str
+    """Never of two people: `bearer:` for a token of the config, `oauth:` for a person of an authorization server,
+    `user:` for a user of this machine."""
+    name: str
+    """In words, as the config, the authorization server or the system says; others may have the same."""
+
+
+class AuditEntry(Struct, frozen=True):
+    """Who did what. Never changed and never deleted by foretool."""
+
+    at: float
+    principal: str
+    name: str
+    client: str
+    """The program, as it calls itself; "" for a command or the page."""
+    profile: str
+    action: AuditAction
+    target: str
+    """The tool that was called, the server that was decided about, or the miss."""
+    outcome: str
+    """`Outcome` of a call; `approved` or `blocked`; what was done."""
+    detail: str = ""
+    """What was decided about, in words."""
+    session: str = ""
+    id: int = 0
+
+
+class AuditFilter(Struct, frozen=True, kw_only=True):
+    """Which entries of the audit log are wanted; "" stands for all."""
+
+    since: float = 0.0
+    until: float = 1e12
+    principal: str = ""
+    """A principal, or a name."""
+    action: str = ""
+    target: str = ""
+
+
 class Tool(Struct, frozen=True):
     """One tool of one upstream, as the upstream sent it."""
 

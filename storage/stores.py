@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from foretool.storage.records import (
         Approval,
         Artifact,
+        AuditEntry,
+        AuditFilter,
         Call,
         ClientRecord,
         Conversation,
@@ -123,6 +125,16 @@ class CallStore(Protocol):
     def fold_some(self) -> bool:
         """Count a few thousand more records for `usage`; return whether some are left. `record` counts none, so that
         it stays cheap."""
+
+
+class AuditStore(Protocol):
+    """Who called what and who decided what: entries are added, and never changed or deleted."""
+
+    def add(self, entries: Sequence[AuditEntry]) -> None: ...
+    def find(self, wanted: AuditFilter, limit: int = -1) -> list[AuditEntry]: ...
+
+    def each(self, since: float, until: float) -> Iterator[AuditEntry]:
+        """Yield the entries of a time, the oldest first."""
 
 
 class SessionStore(Protocol):
@@ -544,6 +556,7 @@ class Store(AbstractContextManager["Store"], Protocol):
     in memory."""
     approvals: ApprovalStore
     artifacts: ArtifactStore
+    audit: AuditStore
     browsing: BrowseStore
     calls: CallStore
     catalog: CatalogStore

@@ -520,6 +520,10 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "trust:http:in-flight": Promise("SECURITY.md", "the requests and streams of one session are limited"),
     "trust:http:unix-socket": Promise("SECURITY.md", "a Unix socket serves its own user alone"),
+    "trust:audit": Promise(
+        "SECURITY.md",
+        "the audit log only grows: the database refuses to change or delete an entry, and no command does",
+    ),
     "docs:protocol": Promise("docs/protocol.md", "what it names is held by tests"),
     # Upstreams in trouble
     "death:in-flight": Promise(

@@ -16,6 +16,7 @@ from foretool.server.clients.tool_list import ToolList
 from foretool.server.config.loader import Profile
 from foretool.server.protocol import jsonrpc, translate, versions
 from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw, RpcError
+from foretool.server.system.people import own_person
 from foretool.server.transports.client.base import Channel
 from foretool.storage.records import Era
 
@@ -65,6 +66,8 @@ class Client:
         """Takes what belongs to no request."""
         self.folder = ""
         """Where a window of a shared proxy works, "" for every other client."""
+        self.person = own_person()
+        """Who calls: the owner of the credential, else the user who runs this process."""
         self.info: dict[str, Any] = {}
         self.capabilities: dict[str, Any] = {}
         self.session: Session | None = None

@@ -21,7 +21,7 @@ from foretool.server.recording.recorder import Recorder
 from foretool.server.transports.client.base import Channel
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
-from foretool.storage.records import Era, SessionRecord
+from foretool.storage.records import Era, Person, SessionRecord
 
 ANY_CLIENT: Final[dict[str, Any]] = {
     "sampling": {"tools": {}, "context": {}},
@@ -83,13 +83,16 @@ class ClientRegistry:
     # -- coming and going
 
     def open(
-        self, era: Era, transport: str, standalone: Channel, profile: str, principal: str, folder: str, router: Router
-    ) -> Client:
-        """Add a client. `standalone` takes what belongs to no request. `principal`: the credential's owner, or "".
-        `folder`: where a window works."""
+        self, era: Era, transport: str, standalone: Channel, profile: str, principal: str, folder: str, name: str,
+        router: Router,
+    ) -> Client:  # fmt: skip
+        """Add a client. `standalone` takes what belongs to no request. `principal`: the credential's owner, or "";
+        `name`: that owner in words. `folder`: where a window works."""
         found = self._config.profile(profile)
         client = Client(era, transport, found, principal, standalone, self._outbox, self, router)
         client.folder = folder
+        if principal:
+            client.person = Person(principal, name)
         self._clients.append(client)
         return client
 
@@ -120,7 +123,7 @@ class ClientRegistry:
         others = [each for each in self._clients if each.profile.name == record.profile and each.sessions()]
         if not others and client.transport != "library":
             self._exposures.begin_session(record.profile)
-        self._recorder.begin_session(record)
+        self._recorder.begin_session(record, client.person)
         self._upstreams.wake_unlisted(era)
         return Session(record)
 

@@ -25,7 +25,7 @@ from foretool.server.config.loader import load
 from foretool.server.setup.install_hints import install_command
 from foretool.storage.episodes import each_episode
 from foretool.storage.opening import open_existing_store
-from foretool.storage.records import Call, Episode, Exposure, Miss
+from foretool.storage.records import AuditEntry, Call, Episode, Exposure, Miss
 from foretool.storage.stores import Store
 
 Times = tuple[float, float]
@@ -42,6 +42,7 @@ KINDS: Final[Mapping[str, tuple[type[Struct], Callable[[Store, Times], Iterator[
     "episodes": (Episode, lambda store, times: each_episode(store, *times, time.time())),
     "calls": (Call, lambda store, times: store.exporting.calls(*times)),
     "exposures": (Exposure, lambda store, times: store.exporting.exposures(*times)),
+    "audit": (AuditEntry, lambda store, times: store.audit.each(*times)),
 }
 
 

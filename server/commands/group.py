@@ -50,6 +50,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "open": "Open a copy of your records in Datasette, to query them.",
         "graph": "Show which tools need the results of other tools.",
         "clients": "Show each client's capabilities and how foretool treats it.",
+        "audit": "Show who called what and who decided what, as kept for good.",
     },
     "Keep": {
         "learn": "Learn from the tasks on record which tools the next ones need.",

@@ -29,6 +29,7 @@ from foretool.server.ledger.review import (
     name_change,
     read_batch,
 )
+from foretool.server.system.people import own_person
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Approval
 from foretool.storage.stores import Store
@@ -112,7 +113,7 @@ def _decide(store: Store, batch: Batch, names: Sequence[str], decision: Approval
 
 
 def _apply(store: Store, batch: Batch, chosen: Sequence[Change], decision: Approval, *, as_json: bool = False) -> int:
-    done, gone = decide(store, batch, chosen, decision)
+    done, gone = decide(store, batch, chosen, decision, own_person())
     if as_json:
         output.emit({"server": batch.server, "decision": decision, "decided": done, "gone": sorted(gone)})
     elif not chosen:

@@ -294,6 +294,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     record: Record = "shape"
     """What the log keeps of a call: `off` no content, `shape` the task and the names of arguments, `full` the values
     of arguments as well."""
+    audit: bool = False
+    """Keeps who called which tool when, with which outcome: a token by its name, a person by issuer and `sub`.
+    `foretool audit` shows it. No setting and no command deletes from it; what is approved or blocked is always kept."""
     bind: Annotated[str, Meta(extra={"unit": "host:port"})] = "127.0.0.1:8399"
     """Address that `serve --http` listens on, or `unix:/path/of/a.sock`, a socket for the programs of your own user.
     `${VAR}` is expanded. A change takes effect at the next start."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
@@ -18,7 +19,7 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.trust.findings import Finding, find, find_in_text
 from foretool.server.trust.held_words import count_held
 from foretool.server.trust.lookalikes import Names
-from foretool.storage.records import Approval, Definition, DefinitionKind, Effect
+from foretool.storage.records import Approval, AuditEntry, Definition, DefinitionKind, Effect, Person
 from foretool.storage.stores import Store
 
 NOUNS: Final[dict[DefinitionKind, str]] = {
@@ -117,12 +118,22 @@ def add_launches(batch: Batch, chosen: Iterable[Change]) -> list[Change]:
     return list({each.hash: each for each in (*chosen, *launches)}.values())
 
 
-def decide(store: Store, batch: Batch, chosen: Sequence[Change], decision: Approval) -> tuple[list[Change], set[str]]:
-    """Approve or block exactly these changes. Returns those that were decided, and the hashes of those that have
-    changed meanwhile and stayed held."""
+def decide(
+    store: Store, batch: Batch, chosen: Sequence[Change], decision: Approval, by: Person
+) -> tuple[list[Change], set[str]]:
+    """Approve or block exactly these changes, and keep who did it. Returns those that were decided, and the hashes of
+    those that have changed meanwhile and stayed held."""
     wanted = [Definition(batch.server, each.kind, each.name, each.hash, b"") for each in chosen]
-    gone = {each.hash for each in store.approvals.decide(wanted, decision)} if wanted else set()
-    return [each for each in chosen if each.hash not in gone], gone
+    with store.atomic():
+        gone = {each.hash for each in store.approvals.decide(wanted, decision)} if wanted else set()
+        done = [each for each in chosen if each.hash not in gone]
+        store.audit.add([_entry(batch.server, each, decision, by) for each in done])
+    return done, gone
+
+
+def _entry(server: str, change: Change, decision: Approval, by: Person) -> AuditEntry:
+    what = f"{name_change(change)} {change.hash[:12]}"
+    return AuditEntry(time.time(), by.principal, by.name, "", "", "decide", server, decision, what)
 
 
 def choose(batch: Batch, hashes: Collection[str]) -> list[Change]:

@@ -42,9 +42,10 @@ class Router:
                 self._handlers[era].update(group.handlers(era))
 
     def open(
-        self, era: Era, transport: str, standalone: Channel, /, profile: str = "", principal: str = "", folder: str = ""
-    ) -> Client:
-        return self._clients.open(era, transport, standalone, profile, principal, folder, self)
+        self, era: Era, transport: str, standalone: Channel, /, profile: str = "", principal: str = "",
+        folder: str = "", name: str = "",
+    ) -> Client:  # fmt: skip
+        return self._clients.open(era, transport, standalone, profile, principal, folder, name, self)
 
     def handle(self, exchange: Exchange) -> None:
         handler = self._handlers[exchange.era].get(exchange.method)

@@ -103,6 +103,8 @@ class Gate:
             "form_key": form_key,
             "profile": profile,
             "may_decide": profile is None and identity.may_decide,
+            "principal": identity.principal,
+            "name": identity.name,
         }
         body = await _read(receive) if method == "POST" else b""
         await self._page.forward(method, inner, scope["query_string"], headers, viewer, body, receive, send)

@@ -26,7 +26,7 @@ from foretool.server.ledger.review import (
 )
 from foretool.server.page.forms import Form, FormError, first
 from foretool.storage.opening import open_existing_store
-from foretool.storage.records import Approval
+from foretool.storage.records import Approval, Person
 
 MOST_LINES: Final = 200
 """Lines of one difference that are shown."""
@@ -84,7 +84,7 @@ def _show(change: Change) -> ShownChange:
     return ShownChange(change, name_change(change), EFFECTS[change.effect], lines[:MOST_LINES], more, suspect)
 
 
-def decide(config: Config, server: str, form: Form) -> str:
+def decide(config: Config, server: str, form: Form, by: Person) -> str:
     """Approve or block what a form names by hash; return what came of it, as a query. Raises `FormError`.
 
     Whoever approves a tool approves the command of its server too; so that command has to be one that was shown.
@@ -101,7 +101,7 @@ def decide(config: Config, server: str, form: Form) -> str:
                 raise FormError(f"The command of {server} has changed since you looked; open its review again.")
             chosen |= launches
         known = choose(batch, chosen)
-        done, gone = decide_changes(store, batch, known, decision)
+        done, gone = decide_changes(store, batch, known, decision, by)
     left = len(gone) + len(chosen) - len(known)
     return urlencode({"done": decision, "count": len(done), "left": left})
 

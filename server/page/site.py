@@ -41,7 +41,8 @@ from foretool.server.page.forms import Form, FormError, first, read_form
 from foretool.server.page.rendering import HERE, OF_A_PROFILE, Renderer, Words
 from foretool.server.page.viewer import Viewer, viewer_of
 from foretool.server.recording.cost_sums import add_everything
-from foretool.storage.opening import find_change_mark
+from foretool.storage.opening import find_change_mark, open_existing_store
+from foretool.storage.records import AuditEntry
 from foretool.storage.stores import StorageError
 
 NOTES: Final = 100
@@ -283,17 +284,27 @@ class Site:
     def fix(self, request: Request, viewer: Viewer, form: Form) -> Response:
         id = request.path_params["id"]
         done = fixing.make_fix(self._config, id, first(form, "fix"))
+        self._note_fix(viewer, id, done)
         return self._back_to_miss(id, f"Done: {done}.")
 
     def undo(self, request: Request, viewer: Viewer, form: Form) -> Response:
-        return self._back_to_miss(request.path_params["id"], f"Taken back: {fixing.take_back(self._config)}.")
+        id = request.path_params["id"]
+        done = f"taken back: {fixing.take_back(self._config)}"
+        self._note_fix(viewer, id, done)
+        return self._back_to_miss(id, f"{done[0].upper()}{done[1:]}.")
+
+    def _note_fix(self, viewer: Viewer, id: int, done: str) -> None:
+        person = viewer.person
+        entry = AuditEntry(time.time(), person.principal, person.name, "", "", "fix", f"miss {id}", "done", done)
+        with open_existing_store(self._config.storage) as store:
+            store.audit.add([entry])
 
     def _back_to_miss(self, id: int, said: str) -> Response:
         return RedirectResponse(f"../{id}?note={self._notes.add(said)}", 303)
 
     def decide(self, request: Request, viewer: Viewer, form: Form) -> Response:
         server = request.path_params["server"]
-        done = reviews.decide(self._config, server, form)
+        done = reviews.decide(self._config, server, form, viewer.person)
         return RedirectResponse(f"{quote(server, safe='')}?{done}", 303)
 
     def begin_replay(self, request: Request, viewer: Viewer, form: Form) -> Later:

@@ -12,7 +12,9 @@ from msgspec import Struct
 from starlette.requests import Request
 
 from foretool.server.config.loader import Config
+from foretool.server.system.people import own_person
 from foretool.server.trust.policy import Reach
+from foretool.storage.records import Person
 
 VIEWER: Final = "foretool.viewer"
 """The key in the ASGI scope."""
@@ -27,6 +29,15 @@ class Viewer(Struct, frozen=True):
     """Only what belongs to this profile is shown; None shows everything."""
     may_decide: bool = True
     """Whether the buttons that change something are there and work."""
+
+    principal: str = ""
+    name: str = ""
+    """Who it is: the owner of a token; "" for the user who runs the page."""
+
+    @property
+    def person(self) -> Person:
+        """Return who it is, for what they decide."""
+        return Person(self.principal, self.name) if self.principal else own_person()
 
     @property
     def sees_all(self) -> bool:

@@ -8,6 +8,7 @@ written again about once a second. A question that the store cannot answer gets 
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
@@ -18,12 +19,14 @@ from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol import translate
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import (
+    AuditEntry,
     Call,
     ClientRecord,
     Discovery,
     Era,
     Exposure,
     Miss,
+    Person,
     SessionRecord,
     StepRecord,
     ToolId,
@@ -37,6 +40,10 @@ KEEP: Final = 20_000
 
 JUDGED: Final = 1000
 """How many of the latest calls say whether a tool works at all."""
+
+_UNKNOWN: Final = (Person("", ""), "", "")
+MOST_PEOPLE: Final = 20_000
+"""Sessions of which it is kept whose they are; far more than may be open at once."""
 
 MOST_ARGUMENTS: Final = 262_144
 """Bytes of arguments whose values may be recorded; of larger ones only names and types are: looking for secrets in
@@ -56,6 +63,10 @@ class Recorder:
         self._clock = clock
         self._calls: list[Call] = []
         self._misses: list[Miss] = []
+        self._entries: list[AuditEntry | None] = []
+        """One for each of `_calls`, in their order; None where the setting `audit` was off."""
+        self._people: OrderedDict[str, tuple[Person, str, str]] = OrderedDict()
+        """By session: who it is of, the client's name, and the profile."""
         self._late: list[Callable[[], object]] = []
         """Other writes that were refused, oldest first; they go before the calls, which may refer to them."""
         self._promised = 0
@@ -88,7 +99,17 @@ class Recorder:
     def call(self, call: Call, misses: Sequence[Miss] = ()) -> None:
         """Record a call and the misses it revealed."""
         self._calls.append(call)
+        self._entries.append(self._audit(call) if self._config.settings.audit else None)
         self._misses.extend(replace(miss, call=len(self._calls)) for miss in misses)
+
+    def _audit(self, call: Call) -> AuditEntry:
+        person, client, profile = self._people.get(call.session, _UNKNOWN)
+        if call.session in self._people:
+            self._people.move_to_end(call.session)
+        return AuditEntry(
+            call.at, person.principal, person.name, client, profile, "call", call.tool, call.outcome,
+            session=call.session,
+        )  # fmt: skip
 
     def miss(self, miss: Miss) -> None:
         self._misses.append(miss)
@@ -109,7 +130,12 @@ class Recorder:
         """Record a step; return its id, 0 while the store refuses it."""
         return self._write(partial(self._store.tasks.add_step, step), 0)
 
-    def begin_session(self, session: SessionRecord) -> None:
+    def begin_session(self, session: SessionRecord, person: Person | None = None) -> None:
+        """Record a session. `person`: whose it is; None for one that was recorded before."""
+        if person is not None:
+            self._people[session.key] = (person, session.client, session.profile)
+            while len(self._people) > MOST_PEOPLE:
+                self._people.popitem(last=False)
         self._write(partial(self._store.sessions.begin, session), None)
 
     def end_session(self, key: str) -> None:
@@ -173,17 +199,26 @@ class Recorder:
                 for miss in self._misses
             ]
         try:
-            self._store.calls.record(self._calls, self._misses)
+            self._record(self._calls, self._misses, self._entries)
         except StorageError as error:
             self._refused(error)
             if error.temporary:
                 self._trim()
                 return
             self._write_singly()
-        self._calls, self._misses = [], []
+        self._calls, self._misses, self._entries = [], [], []
         if self._failing:
             self._failing, self.refusal = False, ""
             log.warning("storage: records are written again; %d were lost", self.dropped)
+
+    def _record(self, calls: list[Call], misses: list[Miss], entries: list[AuditEntry | None]) -> None:
+        audited = [entry for entry in entries if entry is not None]
+        if not audited:
+            self._store.calls.record(calls, misses)
+            return
+        with self._store.atomic():
+            self._store.calls.record(calls, misses)
+            self._store.audit.add(audited)
 
     @property
     def waiting(self) -> int:
@@ -253,9 +288,9 @@ class Recorder:
             for place, call in enumerate(self._calls, 1)
         ]
         batches += [([], [miss]) for miss in self._misses if not miss.call]
-        for calls, misses in batches:
+        for place, (calls, misses) in enumerate(batches):
             try:
-                self._store.calls.record(calls, misses)
+                self._record(calls, misses, self._entries[place : place + 1] if calls else [])
             except StorageError:
                 self.dropped += len(calls) + len(misses)
 
@@ -272,6 +307,7 @@ class Recorder:
         if over > 0:
             kept = [replace(miss, call=max(miss.call - over, 0)) for miss in self._misses]
             self._calls, self._misses = self._calls[over:], kept[-KEEP:]
+            self._entries = self._entries[over:]
             self.dropped += over
         over = len(self._late) - KEEP
         if over > 0:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from foretool.server.config.loader import LiveConfig
 from foretool.server.recording.recorder import Recorder
-from foretool.storage.records import Call, Discovery, Exposure, Miss, SessionRecord
+from foretool.storage.records import Call, Discovery, Exposure, Miss, Person, SessionRecord
 from foretool.storage.stores import Store
 
 
@@ -63,10 +63,10 @@ class ObservedRecorder(Recorder):
             observer.on_discovery(discovery)
         return super().discovery(discovery)
 
-    def begin_session(self, session: SessionRecord) -> None:
+    def begin_session(self, session: SessionRecord, person: Person | None = None) -> None:
         for observer in self._observers:
             observer.on_session(session)
-        super().begin_session(session)
+        super().begin_session(session, person)
 
     def end_session(self, key: str) -> None:
         for observer in self._observers:

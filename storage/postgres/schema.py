@@ -64,6 +64,10 @@ _TABLES: Final = {
 }
 """The columns of each table, as in the first steps of SQLite: a star marks the key, a question mark what may be NULL,
 and `>` the table whose ids a column holds."""
+_AUDIT: Final = (
+    "*id int, at float, principal str, name str, client str, profile str, action str, target str, outcome str,"
+    "detail str, session str"
+)
 _DEFAULTS: Final = {
     ("discoveries", "handle"): "''", ("calls", "handle"): "''", ("clients", "recent"): "''", ("clients", "tries"): "0",
     ("clients", "late"): "0", ("clients", "whole_tokens"): "0", ("working_sets", "named"): "'[]'",
@@ -89,7 +93,22 @@ def _create_tables(run: Run) -> None:
         run(index)
 
 
-STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (("tables", _create_tables),)
+def _create_audit(run: Run) -> None:
+    run(create_table("audit", _AUDIT))
+    run("CREATE INDEX ON audit (at)")
+    run("CREATE INDEX ON audit (principal, at)")
+    # For whoever owns the table as well; the role of a proxy needs no right but INSERT and SELECT.
+    run(
+        "CREATE FUNCTION audit_only_grows() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN RAISE EXCEPTION ''the audit log only grows''; END'"
+    )
+    run(
+        "CREATE TRIGGER audit_refuses_changes BEFORE UPDATE OR DELETE OR TRUNCATE ON audit"
+        " FOR EACH STATEMENT EXECUTE FUNCTION audit_only_grows()"
+    )
+
+
+STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (("tables", _create_tables), ("audit", _create_audit))
 """The history of the schema. What a released step creates never changes."""
 
 

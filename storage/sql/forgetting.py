@@ -2,7 +2,7 @@
 
 Each table says how it answers each condition of a `Selection`; a table that cannot answer one that is given keeps all
 its rows. Names of tools and approvals always stay: without them another server could take a name, or a changed
-definition would pass as a new one.
+definition would pass as a new one. The audit log stays too.
 """
 
 from __future__ import annotations

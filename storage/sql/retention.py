@@ -5,7 +5,7 @@ flows, clients, vectors, lists that are served, models that were never served, a
 tools since.
 
 What stays: how often each tool was called and missed (numbers alone), the names of tools, which keep their meaning for
-ever, approvals, models with their bytes, and demonstrations, which the user imported.
+ever, approvals, the audit log, models with their bytes, and demonstrations, which the user imported.
 """
 
 from __future__ import annotations

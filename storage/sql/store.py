@@ -5,6 +5,7 @@ from __future__ import annotations
 from foretool.storage.records import Statistics
 from foretool.storage.sql.approvals import Approvals
 from foretool.storage.sql.artifacts import Artifacts
+from foretool.storage.sql.audit import Audit
 from foretool.storage.sql.browsing import Browsing
 from foretool.storage.sql.calls import Calls, Flows
 from foretool.storage.sql.catalog import Catalog
@@ -45,6 +46,7 @@ class SqlStore(Store):
         self.reopen = database.reopen
         self.approvals = Approvals(database)
         self.artifacts = Artifacts(database)
+        self.audit = Audit(database)
         self.browsing = Browsing(database)
         self.calls = Calls(database)
         self.catalog = Catalog(database)

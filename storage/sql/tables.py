@@ -26,8 +26,8 @@ SET_COUNTER: Final = (
     "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )
 _WITH_ID: Final = frozenset({
-    "artifacts", "calls", "definitions", "discoveries", "exposures", "lists", "misses", "prompts", "steps", "upstreams",
-    "usage_folded",
+    "artifacts", "audit", "calls", "definitions", "discoveries", "exposures", "lists", "misses", "prompts", "steps",
+    "upstreams", "usage_folded",
 })  # fmt: skip
 
 

@@ -293,3 +293,20 @@ def m016_machines(db: Database) -> None:
         upstream_states="*machine str, *pid int, started_at float, *upstream str, state str, since float, era str?,"
         "tools int, restarts int, skipped_lines int, last_error str, stderr str, seen_at float",
     )
+
+
+@migration
+def m017_audit(db: Database) -> None:
+    """Create the log of who did what, which only grows: the database refuses to change or delete a row."""
+    _create(
+        db,
+        audit="*id int, at float, principal str, name str, client str, profile str, action str, target str,"
+        "outcome str, detail str, session str",
+    )
+    _index(db, "audit", "at")
+    _index(db, "audit", "principal", "at")
+    for change in ("UPDATE", "DELETE"):
+        db.execute(
+            f"CREATE TRIGGER audit_refuses_{change.lower()} BEFORE {change} ON audit"
+            " BEGIN SELECT RAISE(ABORT, 'the audit log only grows'); END"
+        )

@@ -21,9 +21,11 @@ from requirements import requirement
 from foretool.server.config.addresses import Address
 from foretool.server.config.loader import Config
 from foretool.server.config.tokens import digest
+from foretool.server.identity.claims import principal_of
 from foretool.server.identity.issuer import Issuer
 from foretool.server.transports.client.http import HttpServer
 from foretool.server.transports.client.http_rules import HttpRules, read_rules
+from foretool.storage.records import AuditFilter
 
 pytestmark = pytest.mark.anyio
 
@@ -423,3 +425,30 @@ async def test_the_stream_of_another_person_cannot_be_resumed() -> None:
             found = await messages(again)
             assert found[-1]["result"]["mine"] is True
     assert json.dumps(found)
+
+
+@requirement("trust:audit")
+async def test_every_call_is_on_record_under_the_one_who_made_it() -> None:
+    async with team(audit=True) as at:
+        session = await at.session(ann("work", preferred_username="Ann\u202e"), "/mcp/work")
+        await at.legacy(session, "/mcp/work", "tools/call", name="git__push", arguments={"secret": "s3cret"})
+        for who in (ann("work", subject="eve", preferred_username="Ann"), bearer(ROBOT)):
+            await at.modern(who, "/mcp/work", "tools/call", name="mail__send", arguments={})
+            await at.modern(who, "/mcp/work", "tools/call", name="git__push", arguments={})
+        found = at.stage.store.audit.find(AuditFilter())[::-1]
+    calls = [(each.name, each.principal[:7], each.profile, each.target, each.outcome) for each in found]
+    assert calls == [
+        ("Ann", "oauth:" + found[0].principal[6], "work", "git__push", "ok"),
+        ("Ann", "oauth:" + found[1].principal[6], "work", "mail__send", "refused"),
+        ("Ann", "oauth:" + found[1].principal[6], "work", "git__push", "ok"),
+        ("robot", "bearer:", "work", "mail__send", "refused"),
+        ("robot", "bearer:", "work", "git__push", "ok"),
+    ]
+    assert found[0].principal == principal_of(ISSUER, "ann") != found[1].principal == principal_of(ISSUER, "eve")
+    assert "s3cret" not in repr(found)
+
+
+async def test_without_the_setting_no_call_is_kept() -> None:
+    async with team() as at:
+        await at.modern(ann("work"), "/mcp/work", "tools/call", name="git__push", arguments={})
+        assert at.stage.store.audit.find(AuditFilter()) == []

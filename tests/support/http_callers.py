@@ -79,7 +79,9 @@ class Echo:
         self.version = version
         self.fronts: list[EchoFront] = []
 
-    def open(self, era: Era, transport: str, standalone: Channel, profile: str = "", principal: str = "") -> EchoFront:
+    def open(
+        self, era: Era, transport: str, standalone: Channel, profile: str = "", principal: str = "", name: str = ""
+    ) -> EchoFront:
         assert transport == "http"
         self.fronts.append(EchoFront(era, standalone, profile, principal, self.version))
         return self.fronts[-1]

@@ -52,11 +52,12 @@ class Fronts(Protocol):
     """Takes new clients; this is how a transport knows the proxy."""
 
     def open(
-        self, era: Era, transport: str, standalone: Channel, /, profile: str = "", principal: str = "", folder: str = ""
-    ) -> Front:
+        self, era: Era, transport: str, standalone: Channel, /, profile: str = "", principal: str = "",
+        folder: str = "", name: str = "",
+    ) -> Front:  # fmt: skip
         """Add a client. `standalone` takes notifications and questions that belong to no request (stdio: the same
-        output; legacy HTTP: the GET stream; modern HTTP: nothing). `principal`: its credential, "" for none. `folder`:
-        where a window of a shared proxy works.
+        output; legacy HTTP: the GET stream; modern HTTP: nothing). `principal`: its credential, "" for none; `name`:
+        whose that is, in words. `folder`: where a window of a shared proxy works.
 
         The era of a stdio process is not known yet: pass "legacy"; the first message settles it.
         """

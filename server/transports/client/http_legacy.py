@@ -42,7 +42,9 @@ class LegacySession:
         self.identity = identity
         """Who sent the latest request."""
         self.events = EventStore(memory=memory)
-        self.front: Front = fronts.open("legacy", "http", self.events.standalone, profile, identity.principal)
+        self.front: Front = fronts.open(
+            "legacy", "http", self.events.standalone, profile, identity.principal, name=identity.name
+        )
         self.responses = 0
         """Responses that are being sent; a session in use is not idle."""
         self.used_at = time.monotonic()

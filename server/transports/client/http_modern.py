@@ -100,7 +100,7 @@ class ModernClients:
             # What belongs to no request goes nowhere: clients ask for it with `subscriptions/listen`.
             nowhere = Stream("")
             nowhere.end()
-            front = self._fronts.open("modern", "http", nowhere, profile, identity.principal)
+            front = self._fronts.open("modern", "http", nowhere, profile, identity.principal, name=identity.name)
             caller = self._by_caller[key] = _Caller(front, identity)
         caller.identity = identity
         return caller

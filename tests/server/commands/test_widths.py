@@ -16,7 +16,16 @@ from foretool.server.commands import output
 from foretool.server.commands.group import run
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
-from foretool.storage.records import ClientRecord, Definition, Discovery, Exposure, Match, ToolId, UpstreamState
+from foretool.storage.records import (
+    AuditEntry,
+    ClientRecord,
+    Definition,
+    Discovery,
+    Exposure,
+    Match,
+    ToolId,
+    UpstreamState,
+)
 
 WIDTHS = (60, 80, 100, 140)
 LONG = ToolId("github__list_pull_request_review_comments_of_repo")
@@ -51,6 +60,13 @@ def path(tmp_path: Path) -> Path:
         store.calls.record([call], [miss, replace(miss, cause="stale", call=0)])
         store.flows.add({(ToolId("calc__add"), LONG, "sum", "pull_request_number"): 3}, 9.0)
         store.approvals.hold("calc", ["tool"], [Definition("calc", "tool", "subtract", "h", b"{}")])
+        entry = AuditEntry(
+            9.0, "oauth:0123456789abcdef0123456789abcdef", "Ann with a name", client, "", "call", LONG, "ok"
+        )
+        decision = replace(
+            entry, action="decide", target="calc", outcome="approved", detail="tool subtract 0123456789ab"
+        )
+        store.audit.add([entry, decision])
         state = UpstreamState(
             4, 1.0, "github", "retrying", 9.0, "legacy", 3, 1, 0, "exited with code 1; last stderr line: 'no token'", ()
         )
@@ -86,6 +102,7 @@ COMMANDS = {
     "search " + TASK: [LONG],
     f"explain {TASK} --tool calc__add": [LONG, "calc__add: not among them"],
     "clients": ["a-client-with-a-long-name-of-its-own", "2026.11.22", "legacy"],
+    "audit": [LONG, "oauth:0123456789abcdef0123456789abcdef", "calc", "approved"],
     "status": ["github", "down", "no token"],
     "graph": [LONG, "calc__add"],
     "graph show calc__add": [LONG, "calc__add"],

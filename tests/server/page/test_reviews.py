@@ -12,6 +12,9 @@ from foretool.server.config.loader import Config, load
 from foretool.server.page import reviews
 from foretool.server.page.forms import FormError
 from foretool.storage.opening import open_store
+from foretool.storage.records import Person
+
+ANN = Person("oauth:1", "ann")
 
 
 @pytest.fixture
@@ -31,22 +34,23 @@ def test_what_looks_wrong_is_not_ticked(config: Config) -> None:
 
 def test_only_what_is_ticked_is_decided(config: Config) -> None:
     assert (
-        reviews.decide(config, "calc", {"decision": ["approve"], "change": [NEW.hash]})
+        reviews.decide(config, "calc", {"decision": ["approve"], "change": [NEW.hash]}, ANN)
         == "done=approved&count=1&left=0"
     )
     assert undecided(config) == {"add": "held"}
     assert (
-        reviews.decide(config, "calc", {"decision": ["block"], "change": [EVIL.hash]}) == "done=blocked&count=1&left=0"
+        reviews.decide(config, "calc", {"decision": ["block"], "change": [EVIL.hash]}, ANN)
+        == "done=blocked&count=1&left=0"
     )
     assert undecided(config) == {"add": "blocked"}
-    assert reviews.decide(config, "calc", {"decision": ["approve"]}) == "done=approved&count=0&left=0"
+    assert reviews.decide(config, "calc", {"decision": ["approve"]}, ANN) == "done=approved&count=0&left=0"
 
 
 def test_what_changed_after_it_was_shown_stays_held(config: Config) -> None:
     later = definition("add", "Adds, and more.", effect="kept", seen_at=7.0)
     with open_store(config.storage) as store:
         store.approvals.hold("calc", ["tool"], [later, NEW])
-    said = reviews.decide(config, "calc", {"decision": ["approve"], "change": [EVIL.hash, NEW.hash]})
+    said = reviews.decide(config, "calc", {"decision": ["approve"], "change": [EVIL.hash, NEW.hash]}, ANN)
     assert said == "done=approved&count=1&left=1"
     assert undecided(config) == {"add": "held"}
 
@@ -56,10 +60,10 @@ def test_no_command_is_approved_that_was_not_shown(config: Config) -> None:
         store.approvals.hold("calc", ["tool", "launch"], [EVIL, NEW, MOVED])
     form = {"decision": ["approve"], "change": [NEW.hash]}
     with pytest.raises(FormError, match="command of calc has changed"):
-        reviews.decide(config, "calc", form)
-    assert reviews.decide(config, "calc", {**form, "shown": [MOVED.hash]}) == "done=approved&count=2&left=0"
+        reviews.decide(config, "calc", form, ANN)
+    assert reviews.decide(config, "calc", {**form, "shown": [MOVED.hash]}, ANN) == "done=approved&count=2&left=0"
     with pytest.raises(FormError, match="no decision"):
-        reviews.decide(config, "calc", {"decision": ["delete"], "change": [NEW.hash]})
+        reviews.decide(config, "calc", {"decision": ["delete"], "change": [NEW.hash]}, ANN)
 
 
 def test_what_was_done_is_said_in_words() -> None:

@@ -13,7 +13,17 @@ from stored_records import calls_of
 from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.recording.recorder import KEEP, Recorder
-from foretool.storage.records import Call, ClientRecord, Discovery, Exposure, Miss, SessionRecord, ToolId
+from foretool.storage.records import (
+    AuditFilter,
+    Call,
+    ClientRecord,
+    Discovery,
+    Exposure,
+    Miss,
+    Person,
+    SessionRecord,
+    ToolId,
+)
 
 SESSION = SessionRecord("s" * 32, "c", "1", "legacy", "stdio", "", 1.0)
 CALL = Call(
@@ -130,3 +140,39 @@ def test_what_is_kept_of_arguments_follows_the_setting(record: str, kept: str) -
     upstream = FakeUpstream("calc", entry={"env": {"KEY": "s3cr3t-value"}})
     recorder = Recorder(failing_store()[0], LiveConfig(config_of(upstream, record=record)), time.time)
     assert recorder.describe_arguments(raw({"a": "s3cr3t-value"})) == kept
+
+
+@requirement("trust:audit")
+def test_who_called_is_kept_with_the_call_and_waits_with_it() -> None:
+    store, connection = failing_store()
+    recorder = Recorder(store, live_config(audit=True), time.time)
+    recorder.begin_session(SESSION, Person("oauth:1", "ann"))
+    recorder.begin_session(SESSION)  # as after a store that could not be used
+    connection.refuse = sqlite3.SQLITE_BUSY
+    recorder.call(CALL, [MISS])
+    recorder.call(changed(CALL, session="other", outcome="refused"))
+    recorder.commit()
+    connection.refuse = 0
+    assert store.audit.find(AuditFilter()) == []
+    recorder.retry()
+    first, second = store.audit.find(AuditFilter())[::-1]
+    assert (first.principal, first.name, first.client, first.target, first.outcome) == (
+        "oauth:1",
+        "ann",
+        "c",
+        "a__b",
+        "ok",
+    )
+    assert (second.principal, second.name, second.outcome) == ("", "", "refused")
+    assert len(store.calls.recent(-1)) == 2 and recorder.waiting == 0
+
+
+def test_a_call_that_can_never_be_written_takes_no_entry_of_another_with_it() -> None:
+    store, _ = failing_store()
+    recorder = Recorder(store, live_config(audit=True), time.time)
+    recorder.begin_session(SESSION, Person("oauth:1", "ann"))
+    recorder.call(changed(CALL, discovery=2**70))
+    recorder.call(changed(CALL, tool=ToolId("c__d")))
+    recorder.commit()
+    assert [call.tool for call in store.calls.recent(-1)] == ["c__d"]
+    assert [each.target for each in store.audit.find(AuditFilter())] == ["c__d"]

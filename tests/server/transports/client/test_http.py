@@ -361,7 +361,9 @@ class Measured(EchoFront):
 
 
 class MeasuredFronts(Echo):
-    def open(self, era: Era, transport: str, standalone: Channel, profile: str = "", principal: str = "") -> EchoFront:
+    def open(
+        self, era: Era, transport: str, standalone: Channel, profile: str = "", principal: str = "", name: str = ""
+    ) -> EchoFront:
         return Measured(era, standalone, profile, principal, self.version)
 
 

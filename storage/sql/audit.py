@@ -1,0 +1,45 @@
+"""The table `audit`: who called which tool when, and who decided what. Rows are added, and never changed or deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from foretool.storage.records import AuditEntry, AuditFilter
+from foretool.storage.sql.database import Subject
+from foretool.storage.sql.tables import Table
+
+PAGE: Final = 1000
+AUDIT: Final = Table("audit", AuditEntry, said=("name", "client", "target", "detail"))
+_WITHIN: Final = (
+    "at >= :since AND at < :until AND (:principal = '' OR principal = :principal OR name = :principal)"
+    " AND (:action = '' OR action = :action) AND (:target = '' OR target = :target)"
+)
+
+
+class Audit(Subject):
+    """Implements `AuditStore`."""
+
+    def add(self, entries: Sequence[AuditEntry]) -> None:
+        if entries:
+            self._database.write_all(AUDIT.insert, map(AUDIT.row, entries))
+
+    def find(self, wanted: AuditFilter, limit: int = -1) -> list[AuditEntry]:
+        return AUDIT.find_all(
+            self._database, f"WHERE {_WITHIN} ORDER BY id DESC LIMIT :limit", {**_values(wanted), "limit": limit}
+        )
+
+    def each(self, since: float, until: float) -> Iterator[AuditEntry]:
+        last = 0
+        while True:
+            page = AUDIT.find_all(
+                self._database, "WHERE id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?", (last, since, until, PAGE)
+            )
+            yield from page
+            if len(page) < PAGE:
+                return
+            last = page[-1].id
+
+
+def _values(wanted: AuditFilter) -> dict[str, object]:
+    return {name: getattr(wanted, name) for name in AuditFilter.__struct_fields__}

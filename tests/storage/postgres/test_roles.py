@@ -1,0 +1,64 @@
+"""The role of a proxy as docs/fleet.md grants it: it records, and cannot touch what the audit log has."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from pathlib import Path
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+import pytest
+from postgres import SKIPPED, new_schema
+from requirements import requirement
+from stored_records import CALL, fill_store
+
+from foretool.storage.opening import open_store
+from foretool.storage.records import AuditEntry, AuditFilter
+from foretool.storage.stores import StorageError
+
+FLEET = Path(__file__).parents[3] / "docs" / "fleet.md"
+ENTRY = AuditEntry(1.0, "oauth:1", "ann", "c", "", "call", "t", "ok")
+
+
+@requirement("trust:audit")
+def test_the_grants_of_the_page_let_a_proxy_add_entries_and_nothing_else() -> None:
+    psycopg = pytest.importorskip("psycopg")
+    address = new_schema()
+    if address is None:
+        pytest.skip(SKIPPED)
+    schema = re.search(r"search_path=(\w+)", unquote(address))
+    assert schema is not None
+    role = f"app_{secrets.token_hex(4)}"
+    with open_store(address) as owners:
+        owners.audit.add([ENTRY])
+        with psycopg.connect(address, autocommit=True) as owner:
+            owner.execute(f"CREATE ROLE {role}")
+            written = re.search(r"```sql\n(GRANT.+?)```", FLEET.read_text("utf-8"), re.DOTALL)
+            assert written is not None
+            for line in written[1].split(";"):
+                if line.strip():
+                    owner.execute(line.replace("foretool_app", role).replace("SCHEMA public", f"SCHEMA {schema[1]}"))
+        options = parse_qs(urlsplit(address).query)["options"][0]
+        proxy = address.replace(quote(options), quote(f"{options} -c role={role}"))
+        assert proxy != address
+        with open_store(proxy) as store:
+            fill_store(store)
+            with store.atomic():
+                store.calls.record([CALL])
+                store.audit.add([ENTRY])
+            store.retention.prune(1e12)
+            assert len(store.audit.find(AuditFilter())) == 2
+            database = store._database  # type: ignore[attr-defined]
+            for statement in (
+                "UPDATE audit SET name = 'eve'",
+                "DELETE FROM audit",
+                "TRUNCATE audit",
+                "ALTER TABLE audit DISABLE TRIGGER ALL",
+                "DROP TABLE audit",
+                "DROP FUNCTION audit_only_grows() CASCADE",
+            ):
+                with pytest.raises(StorageError, match=r"permission denied|must be owner"):
+                    database.run(statement)
+        for statement in ("UPDATE audit SET name = 'eve'", "DELETE FROM audit", "TRUNCATE audit"):
+            with pytest.raises(StorageError, match="the audit log only grows"):
+                owners._database.run(statement)  # type: ignore[attr-defined]
