@@ -12,7 +12,8 @@ from postgres import SKIPPED, new_schema
 from requirements import requirement
 from stored_records import CALL, fill_store
 
-from foretool.storage.opening import open_store
+from foretool.storage.opening import examine_store, open_store
+from foretool.storage.places import ServerAddress
 from foretool.storage.records import AuditEntry, AuditFilter
 from foretool.storage.stores import StorageError
 
@@ -37,10 +38,15 @@ def test_the_grants_of_the_page_let_a_proxy_add_entries_and_nothing_else() -> No
             assert written is not None
             for line in written[1].split(";"):
                 if line.strip():
-                    owner.execute(line.replace("foretool_app", role).replace("SCHEMA public", f"SCHEMA {schema[1]}"))
+                    owner.execute(
+                        line.replace("foretool_app", role)
+                        .replace("SCHEMA foretool", f"SCHEMA {schema[1]}")
+                        .replace("foretool.", f"{schema[1]}.")
+                    )
         options = parse_qs(urlsplit(address).query)["options"][0]
         proxy = address.replace(quote(options), quote(f"{options} -c role={role}"))
         assert proxy != address
+        assert examine_store(ServerAddress(proxy, Path("/nowhere")), 5.0).problems == ()
         with open_store(proxy) as store:
             fill_store(store)
             with store.atomic():
