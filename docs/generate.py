@@ -68,7 +68,7 @@ DEFAULTS = {
     "access": "none",
     "resource": "none",
     "jwks_url": "none",
-    "name_claim": "the first of four",
+    "name_claim": "the first of three",
     "client_cert": "none",
     "client_key": "none",
     "client_id": "none",

@@ -240,8 +240,8 @@ class AccessEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     scopes: tuple[str, ...] = ()
     """Scopes that every token needs. Clients are told of them."""
     name_claim: str = ""
-    """The claim that names a person in logs and in `foretool audit`; without it, `preferred_username`, `email`,
-    `client_id` or `sub`. Rights never depend on it."""
+    """The claim that names a person in logs and in `foretool audit`; without it, `preferred_username`, `email`
+    or `sub`. Rights never depend on it."""
     grants: tuple[GrantEntry, ...] = ()
     """Which claims open which profiles. A token that no entry fits opens nothing."""
 

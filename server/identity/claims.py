@@ -13,8 +13,8 @@ from foretool.server.config.tokens import opens_profile
 from foretool.server.transports.client.well_known import is_plain
 from foretool.server.trust.text import clean
 
-NAMES: Final = ("preferred_username", "email", "client_id", "azp", "sub")
-"""Claims that may name a person, in the order in which they are tried."""
+NAMES: Final = ("preferred_username", "email", "sub")
+"""Claims that may name a person, in the order in which they are tried. `client_id` is the program, not the person."""
 MOST_NAME: Final = 80
 """Characters of a name that is shown."""
 MOST_VALUES: Final = 1000

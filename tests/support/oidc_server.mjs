@@ -1,8 +1,9 @@
 // An MCP server that wants a sign-in, and npm's oidc-provider beside it, in one process on loopback.
 //
-//     node oidc_server.mjs FOLDER [JWK]
+//     node oidc_server.mjs FOLDER [JWK [RESOURCE]]
 //
-// FOLDER has node_modules with oidc-provider. JWK: the public key of the client `robot`, as JSON. The first line it
+// FOLDER has node_modules with oidc-provider. JWK: the public key of the client `robot`, as JSON, or "". RESOURCE: an
+// address beside the MCP server's for which it issues JWTs with scope `mcp`, and `groups` for people. The first line it
 // prints is the URL of the MCP server, which has the tools `read` (scope read) and `write` (scope write). Nobody has to
 // click: it agrees to everything that a link asks for. `POST /admin` changes what it does, and says what it did:
 //
@@ -16,7 +17,7 @@ import { once } from "node:events";
 import { pathToFileURL } from "node:url";
 import { join } from "node:path";
 
-const [folder, jwk] = process.argv.slice(2);
+const [folder, jwk, other] = process.argv.slice(2);
 const entry = join(folder, "node_modules", "oidc-provider", "lib", "index.js");
 const { default: Provider } = await import(pathToFileURL(entry));
 
@@ -49,18 +50,22 @@ const provider = new Provider(base, {
       defaultResource: () => resource,
       useGrantedResource: () => true,
       getResourceServerInfo: (_, indicator) => {
+        if (indicator === other) {
+          return { scope: "mcp", audience: other, accessTokenTTL: lifetime, accessTokenFormat: "jwt" };
+        }
         if (indicator !== resource) throw new Error(`no such resource: ${indicator}`);
         return { scope: "read write", audience: resource, accessTokenTTL: lifetime, accessTokenFormat: "opaque" };
       },
     },
     revocation: { enabled: true },
   },
+  extraTokenClaims: (_, token) => (token.aud === other && token.accountId ? { groups: ["developers"] } : undefined),
   findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
   interactions: { url: (_, interaction) => `/interaction/${interaction.uid}` },
   issueRefreshToken: () => true,
   pkce: { required: () => true },
   rotateRefreshToken: true,
-  scopes: ["read", "write"],
+  scopes: ["read", "write", "mcp"],
   ttl: { ClientCredentials: () => lifetime, Grant: 3600, Interaction: 60, RefreshToken: 3600, Session: 3600 },
 });
 provider.on("registration_create.success", () => (counts.register += 1));
