@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +14,19 @@ pytest.importorskip("numpy", reason="the encoders' libraries are not installed: 
 
 import numpy as np
 
-from bench.retrieval.gate import SAMPLE, Sample, adapt, fit, fit_logistic, floor, merge_gates, promise, sampled
+from bench.retrieval.gate import (
+    AMONG,
+    SAMPLE,
+    Sample,
+    adapt,
+    fit,
+    fit_logistic,
+    floor,
+    lower_least,
+    merge_gates,
+    promise,
+    sampled,
+)
 from foretool.retrieval import confidence
 from foretool.retrieval.confidence import Gate, Logistic, Weights, judge
 from foretool.retrieval.ranking import Evidence, Ranked, Ranking
@@ -74,3 +90,28 @@ def test_what_was_fitted_for_other_encoders_stays() -> None:
     new = Gate("now", {"words": two, "new": three}, {"new": 0.2})
     models = {"words": two, "old": one, "new": three}
     assert merge_gates(kept, new) == Gate("now", models, {"old": 0.1, "new": 0.2})
+
+
+class Angles:
+    """An encoder to which all tools are one direction, and the wish `at` is `at` hundredths near to it."""
+
+    name = "angles"
+
+    def documents(self, texts: Sequence[str]) -> Any:
+        return np.asarray([[1.0, 0.0]] * len(texts), np.float32)
+
+    def queries(self, texts: Sequence[str]) -> Any:
+        near = np.asarray([float(text) / 100 for text in texts], np.float32)
+        return np.stack([near, np.sqrt(1 - near**2)], 1)
+
+
+def test_the_least_cosine_is_lowered_to_what_nearly_all_everyday_wishes_have(tmp_path: Path) -> None:
+    for name in AMONG:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "tools.jsonl").write_text(f'{{"server": "s", "name": "{name}", "description": ""}}\n')
+    rows = [json.dumps({"id": str(at), "query": str(at), "calls": ["hwu"]}) for at in range(101)]
+    (tmp_path / "hwu" / "train.jsonl").write_text("\n".join(rows))
+    encoder: Any = Angles()
+    assert lower_least(tmp_path, [encoder], {"angles": 0.2, "other": 0.3}) == {"angles": 0.03, "other": 0.3}
+    assert lower_least(tmp_path, [encoder], {"angles": 0.01}) == {"angles": 0.01}
+    assert lower_least(tmp_path, [encoder, encoder], {}) == {"angles": 0.03, "angles+angles": 0.03}
