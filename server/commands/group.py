@@ -119,7 +119,9 @@ def run(arguments: Sequence[str]) -> int:
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "foretool"
         return complain(
-            f"{path.removeprefix('foretool').strip()}: {error.format_message()} See {path} --help".lstrip(": ")
+            f"{path.removeprefix('foretool').strip()}: {_sentence(error.format_message())} See {path} --help".lstrip(
+                ": "
+            )
         )
     except ConfigError as error:
         return complain(f"{error} [{error.code}]")
@@ -131,3 +133,8 @@ def run(arguments: Sequence[str]) -> int:
         return complain(fit_hint(str(error)), WRONG)
     except click.Abort:
         return INTERRUPTED
+
+
+def _sentence(text: str) -> str:
+    """End a message with a full stop, unless it ends with a mark already: more is said behind it."""
+    return text if text.endswith((".", "!", "?", ":")) else f"{text}."

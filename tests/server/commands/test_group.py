@@ -76,6 +76,10 @@ def test_help_and_completion_import_no_command() -> None:
         (["nope"], "foretool: No such command 'nope'. See foretool --help"),
         (["status", "--nope"], "foretool: status: No such option '--nope'. See foretool status --help"),
         (["misses", "show", "x"], "foretool: misses show: Invalid value for 'ID': 'x' is not a valid integer."),
+        (
+            ["doctor", "--yes"],
+            "foretool: doctor: --yes and --dry-run go with --fix. See foretool doctor --help",
+        ),
         (["search"], "foretool: search: Missing argument 'TASK...'. See foretool search --help"),
     ],
 )
