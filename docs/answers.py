@@ -121,6 +121,9 @@ class CostRow(Costs, kw_only=True):
     full_per_task: float | None
     saved: float | None
     """The share of the full list's tokens that was not read."""
+    own_search_per_task: float | None
+    saved_of_own_search: float | None
+    """The share of the tokens of the client's own search that was not read; negative if more was read."""
 
 
 class StatsAnswer(Struct):
