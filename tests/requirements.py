@@ -421,6 +421,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "learn:ended": Promise("docs/learning.md", "a run that is ended at any moment is continued, and locks nobody out"),
     "learn:one": Promise("docs/learning.md", "one process learns from a storage file at a time"),
+    "storage:commit": Promise(
+        "docs/configuration.md", "`commit` says whether records are written before or behind answers"
+    ),
     "storage:postgres": Promise(
         "docs/postgres.md",
         "every command works with a database, and a restart of the server loses nothing that was answered",

@@ -171,7 +171,7 @@ def _say_summary(summary: Summary) -> str:
         return f"{servers}: there are no tools that a client could see."
     tools, tokens = output.plural(summary.tools, "tool"), f"{summary.tokens:,} tokens"
     if summary.listed_tokens is None:
-        return f"{servers}, {tools}, {tokens}. The storage file cannot be used, so what a client loads is not known."
+        return f"{servers}, {tools}, {tokens}. The storage cannot be used, so what a client loads is not known."
     said = f"{servers}, {tools}, {tokens} -> {summary.listed_tokens:,}."
     if summary.listed_tokens >= summary.tokens:
         return (

@@ -13,6 +13,7 @@ from foretool.storage.places import read_place
 PolicyChoice = Literal["auto", "frozen", "growing", "full"]
 Trust = Literal["pin", "auto"]
 Record = Literal["off", "shape", "full"]
+Commit = Literal["before", "behind"]
 Telemetry = Literal["off", "on", "full"]
 Bridges = Literal["by_risk", "one"]
 Confirm = Literal["never", "destructive", "write", "all"]
@@ -297,6 +298,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     audit: bool = False
     """Keeps who called which tool when, with which outcome: a token by its name, a person by issuer and `sub`.
     `foretool audit` shows it. No setting and no command deletes from it; what is approved or blocked is always kept."""
+    commit: Commit = "before"
+    """When records are written: `before` the answer that they are about, so that none is lost when foretool is killed;
+    or `behind` it, about once a second, which keeps the way to a distant database out of each call. Then the records of
+    about a second are lost if the proxy is killed, and none if it ends in order."""
     bind: Annotated[str, Meta(extra={"unit": "host:port"})] = "127.0.0.1:8399"
     """Address that `serve --http` listens on, or `unix:/path/of/a.sock`, a socket for the programs of your own user.
     `${VAR}` is expanded. A change takes effect at the next start."""

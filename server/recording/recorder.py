@@ -38,6 +38,9 @@ from foretool.storage.stores import StorageError, Store
 KEEP: Final = 20_000
 """Records kept while the store refuses them; the oldest go first beyond that, and are counted."""
 
+MOST_BEHIND: Final = 2_000
+"""Records that wait at most for the next second with `commit: "behind"`."""
+
 JUDGED: Final = 1000
 """How many of the latest calls say whether a tool works at all."""
 
@@ -181,8 +184,11 @@ class Recorder:
         """Write what has gathered; called before answers are sent. Never raises.
 
         While the store refuses, only `retry` asks it again: each refusal may take as long as a lock is waited for.
+        With `commit: "behind"` only `retry` writes, and this where very much has gathered.
         """
-        if (self._calls or self._misses) and not self._failing:
+        if not (self._calls or self._misses) or self._failing:
+            return
+        if not self._is_behind or self.waiting >= MOST_BEHIND:
             self.retry()
 
     def retry(self) -> None:
@@ -221,6 +227,10 @@ class Recorder:
             self._store.audit.add(audited)
 
     @property
+    def _is_behind(self) -> bool:
+        return self._config.settings.commit == "behind"
+
+    @property
     def waiting(self) -> int:
         """How many records the store does not have yet."""
         return len(self._calls) + len(self._misses) + len(self._late)
@@ -242,7 +252,7 @@ class Recorder:
 
     def _write(self, write: Callable[[], T], instead: T, late: Callable[[], object] | None = None) -> T:
         """Write now and return the outcome; or return `instead`, and write (or call `late`) with the next `retry`."""
-        if not self._failing:
+        if not self._failing and not self._is_behind:
             try:
                 return write()
             except StorageError as error:

@@ -69,6 +69,9 @@ def connect(address: ServerAddress, busy_ms: int, patience_s: int, answer_s: flo
         connection.adapters.register_loader("numeric", _NumberLoader)
         run = psycopg.Cursor(connection).execute
         run(_CHOOSE_SCHEMA)
+        # As SQLite without fsync: a crash of the server may lose the last moments, the death of a proxy loses nothing.
+        if "synchronous_commit" not in address.written:
+            run("SET synchronous_commit = off")
         run(f"SET lock_timeout = {int(busy_ms)}")
         connection.patience_s = answer_s
     except BaseException as error:

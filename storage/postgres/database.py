@@ -91,7 +91,8 @@ class PostgresDatabase(Database):
             found = connect(self.address, self._busy_ms, SERVING_S, ANSWER_S)
             prepare(found, self.address, creates=True)
         except StorageError as error:
-            self.trouble = str(error)
+            # The first reason stays: who waits for the server is told once.
+            self.trouble = self.trouble or str(error)
             return False
         self.trouble, self._held = "", found
         return True
@@ -139,7 +140,41 @@ class PostgresDatabase(Database):
             # Parsed and planned by the server once.
             psycopg.Cursor(self._connection).execute(translate(sql), write_values(values), prepare=True)
         except (psycopg.Error, OSError) as error:
-            raise self._explain(error) from error
+            raise self._doubt(error) from error
+
+    def insert_linked(
+        self,
+        parent_sql: str,
+        parents: Sequence[Sequence[Any]],
+        child_sql: str,
+        children: Sequence[tuple[int, list[Any]]],
+    ) -> None:
+        # All in one round trip: a child stands behind its parent and takes the id that was given last.
+        table = parent_sql.split()[2]
+        sequence = f"currval(pg_get_serial_sequence('{table}', 'id'))"
+        linked = translate(f"{child_sql.rpartition('?')[0]}{sequence})")
+        by_place: dict[int, list[list[Any]]] = {}
+        for place, row in children:
+            by_place.setdefault(place, []).append(row)
+        try:
+            cursor = psycopg.Cursor(self._connection)
+            # What stands between two synchronisations is one transaction.
+            with self._connection.pipeline():
+                for place, parent in enumerate(parents, 1):
+                    cursor.execute(translate(parent_sql), write_values(self._clean(parent)), prepare=True)
+                    for child in by_place.get(place, ()):
+                        cursor.execute(linked, write_values(self._clean(child)[:-1]), prepare=True)
+                for row in by_place.get(0, ()):
+                    cursor.execute(translate(child_sql), write_values(self._clean(row)), prepare=True)
+        except (psycopg.Error, OSError) as error:
+            raise self._doubt(error) from error
+
+    def _doubt(self, error: Exception) -> StorageError:
+        """Return what to raise for an error of a commit."""
+        held = self._held
+        # An error that the server reports for a statement has undone it.
+        self.in_doubt = held is not None and (held.closed or held.broken)
+        return self._explain(error)
 
     def run(self, sql: str, values: Values = ()) -> int:
         return self._execute(translate(sql), self._clean(values)).rowcount

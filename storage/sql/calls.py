@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec.json import Decoder
 from msgspec.structs import replace
@@ -12,6 +12,7 @@ from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, MissCount
 from foretool.storage.sql.database import Database, Subject
 from foretool.storage.sql.tables import TOOL_IDS, Table
 from foretool.storage.sql.values import Said, encode_json
+from foretool.storage.stores import StorageError
 
 CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments", "handle"))
 MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])}, said=("query", "change"))
@@ -69,10 +70,32 @@ WHERE outcome NOT IN ('refused', 'cancelled') GROUP BY tool HAVING max(CASE WHEN
 """
 
 
+MOST_IN_DOUBT: Final = 100_000
+"""Latest records among which a batch is looked for whose commit may have been made."""
+_FIND_CALL: Final = "SELECT 1 FROM calls WHERE id > ? AND at = ? AND session = ? AND tool = ? AND took_ms = ? LIMIT 1"
+_FIND_MISS: Final = "SELECT 1 FROM misses WHERE id > ? AND at = ? AND session = ? AND tool = ? LIMIT 1"
+
+
 class Calls(Subject):
     """Implements `CallStore`."""
 
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._doubtful: tuple[()] | tuple[Sequence[Call], Sequence[Miss]] = ()
+        """The batch whose commit may have been made, or not."""
+
     def record(self, calls: Sequence[Call], misses: Sequence[Miss] = ()) -> None:
+        if self._database.in_doubt or self._doubtful:
+            calls, misses = self._leave_out_written(calls, misses)
+        try:
+            self._record(calls, misses)
+        except StorageError:
+            if self._database.in_doubt:
+                self._doubtful = (calls, misses)
+            raise
+        self._doubtful = ()
+
+    def _record(self, calls: Sequence[Call], misses: Sequence[Miss]) -> None:
         if len(calls) == 1 and not misses:
             # The path of nearly every call: only the two texts that others said are looked at.
             self._database.commit(CALLS.insert, self._database.clean_places(CALLS.values(calls[0]), CALLS.places))
@@ -81,10 +104,32 @@ class Calls(Subject):
             return
         if any(not 0 <= miss.call <= len(calls) for miss in misses):
             raise ValueError(f"Miss.call is the place of a call in its batch of {len(calls)}, 1 the first, or 0")
-        with self._database.atomic():
-            ids = self._database.insert_all(CALLS.insert, [CALLS.row(call) for call in calls])
-            found = (replace(miss, call=ids[miss.call - 1]) if miss.call else miss for miss in misses)
-            self._database.run_all(MISSES.insert, map(_miss_row, found))
+        children = [(miss.call, list(_miss_row(miss))) for miss in misses]
+        self._database.insert_linked(CALLS.insert, [CALLS.row(call) for call in calls], MISSES.insert, children)
+
+    def _leave_out_written(
+        self, calls: Sequence[Call], misses: Sequence[Miss]
+    ) -> tuple[Sequence[Call], Sequence[Miss]]:
+        """Return what is not in the store yet of a batch that repeats one whose commit may have been made."""
+        before, noticed = self._doubtful or ((), ())
+        newest = self._newest("calls") - MOST_IN_DOUBT, self._newest("misses") - MOST_IN_DOUBT
+        if before:
+            is_written = self._database.row(_FIND_CALL, (newest[0], *_call_key(before[0]))) is not None
+        elif noticed:
+            is_written = self._database.row(_FIND_MISS, (newest[1], *_miss_key(noticed[0]))) is not None
+        else:
+            is_written = False
+        self._database.in_doubt, self._doubtful = False, ()
+        if not is_written:
+            return calls, misses
+        known, seen = set(map(_call_key, before)), set(map(_miss_key, noticed))
+        places = {0: 0}
+        kept = []
+        for place, call in enumerate(calls, 1):
+            if _call_key(call) not in known:
+                kept.append(call)
+                places[place] = len(kept)
+        return kept, [replace(miss, call=places.get(miss.call, 0)) for miss in misses if _miss_key(miss) not in seen]
 
     def get(self, id: int) -> Call | None:
         return CALLS.find(self._database, "WHERE id = ?", (id,))
@@ -162,9 +207,13 @@ class Calls(Subject):
         if self._unfolded() == 0:
             return False
         with self._database.atomic():
+            # Other writers wait for this block, so that it is short.
             self._database.settle_writes("calls", "misses")
+            newest = self._newest("calls"), self._newest("misses")
+        with self._database.atomic():
             call, miss = self._folded()
-            until = (min(self._newest("calls"), call + FOLDED), min(self._newest("misses"), miss + FOLDED))
+            # Another process may have counted further meanwhile.
+            until = (min(max(newest[0], call), call + FOLDED), min(max(newest[1], miss), miss + FOLDED))
             self._database.run(_FOLD_CALLS, (call, until[0]))
             self._database.run(_FOLD_MISSES, (miss, until[1]))
             self._database.run(_SET_FOLDED, until)
@@ -223,6 +272,15 @@ def first_call(database: Database, since: float) -> int:
         else:
             low = call[0] + 1
     return int(low)
+
+
+def _call_key(call: Call) -> tuple[Any, ...]:
+    """Return what tells a call from every other one: no two end after the same time to the last digit."""
+    return call.at, call.session, call.tool, call.took_ms
+
+
+def _miss_key(miss: Miss) -> tuple[Any, ...]:
+    return miss.at, miss.session, miss.tool
 
 
 def _miss_row(miss: Miss) -> tuple[Any, ...]:

@@ -20,6 +20,9 @@ class Database(ABC):
     Every method may raise `StorageError`. A write that raised has left nothing behind and may be repeated.
     """
 
+    in_doubt: bool = False
+    """The connection was lost while a commit of `commit` or `insert_linked` was under way: it may have been made. Who
+    repeats it looks first, and clears this."""
     trouble: str = ""
     """Why the database cannot be used now; see `Store.trouble`."""
     notice: str = ""
@@ -120,6 +123,22 @@ class Database(ABC):
     @abstractmethod
     def insert_all(self, sql: str, rows: Sequence[Sequence[Any]]) -> list[int]:
         """Insert rows into a table with ids, inside `atomic`; return their ids in the order of the rows."""
+
+    def insert_linked(
+        self,
+        parent_sql: str,
+        parents: Sequence[Sequence[Any]],
+        child_sql: str,
+        children: Sequence[tuple[int, list[Any]]],
+    ) -> None:
+        """Insert rows, and rows that refer to them, in one transaction.
+
+        A child is the place of its parent, counted from 1, and its row, whose last value becomes the parent's id; place
+        0 keeps that value.
+        """
+        with self.atomic():
+            ids = self.insert_all(parent_sql, parents)
+            self.run_all(child_sql, [[*row[:-1], ids[place - 1]] if place else row for place, row in children])
 
     @abstractmethod
     def rows(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:

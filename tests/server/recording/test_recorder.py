@@ -12,7 +12,7 @@ from stored_records import calls_of
 
 from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol.jsonrpc import raw
-from foretool.server.recording.recorder import KEEP, Recorder
+from foretool.server.recording.recorder import KEEP, MOST_BEHIND, Recorder
 from foretool.storage.records import (
     AuditFilter,
     Call,
@@ -176,3 +176,22 @@ def test_a_call_that_can_never_be_written_takes_no_entry_of_another_with_it() ->
     recorder.commit()
     assert [call.tool for call in store.calls.recent(-1)] == ["c__d"]
     assert [each.target for each in store.audit.find(AuditFilter())] == ["c__d"]
+
+
+@requirement("storage:commit")
+def test_records_behind_answers_are_written_with_the_next_second_or_when_many_wait() -> None:
+    store, _ = failing_store()
+    recorder = Recorder(store, live_config(commit="behind"), time.time)
+    recorder.begin_session(SESSION)
+    promised = recorder.exposure(EXPOSURE)
+    recorder.call(CALL, [changed(MISS, exposure=promised)])
+    recorder.commit()
+    assert store.calls.recent(-1) == [] and store.sessions.recent() == [] and recorder.waiting == 4
+    recorder.retry()
+    (miss,) = store.calls.misses(0.0)
+    assert store.sessions.exposure(miss.exposure) is not None and miss.call == store.calls.recent(1)[0].id
+    assert recorder.waiting == 0 and recorder.failures == 0
+    for _ in range(MOST_BEHIND):
+        recorder.call(CALL)
+    recorder.commit()
+    assert recorder.waiting == 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+from msgspec.structs import replace
+
 from foretool.server.upstreams.running import find_proxies, find_running, states_by_upstream
 from foretool.storage.records import UpstreamState
 
@@ -38,3 +40,12 @@ def test_of_several_states_the_one_that_fails_counts_and_else_the_last_one() -> 
     late = [a_state("a", "ready", started_at=at + 1), a_state("b", "starting", started_at=at + 1)]
     found = states_by_upstream(find_proxies([*late, *early]))
     assert {name: state.state for name, state in found.items()} == {"a": "retrying", "b": "starting"}
+
+
+def test_a_proxy_of_another_machine_runs_as_long_as_it_says_so_also_where_clocks_differ() -> None:
+    now = time.time()
+    other = replace(a_state("git"), machine="far", seen_at=now - 100)
+    silent = replace(other, machine="farther", seen_at=now - 1000)
+    ahead = replace(other, machine="ahead", seen_at=now + 60)
+    found = {each.machine: each.is_running for each in find_proxies([other, silent, ahead])}
+    assert found == {"far": True, "farther": False, "ahead": True}

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from msgspec.structs import replace
 from postgres import SKIPPED, cut_off, new_schema
 from stored_records import CALL, MISS
 
+from bench.storage.slow_network import SlowNetwork
 from foretool.storage.opening import open_serving_store, open_store
 from foretool.storage.stores import StorageError
 
 pytest.importorskip("psycopg")
+from foretool.storage.postgres import database
 
 
 @pytest.fixture
@@ -22,16 +26,17 @@ def address() -> str:
 
 
 def test_a_server_that_restarts_is_taken_up_again_and_nothing_is_written_twice(address: str) -> None:
+    again = replace(CALL, took_ms=7.25)
     with open_serving_store(address) as store:
         store.calls.record([CALL])
         cut_off(store, address)
         with pytest.raises(StorageError, match="check that the server runs") as caught:
-            store.calls.record([CALL, CALL], [MISS])
+            store.calls.record([again, again], [MISS])
         assert caught.value.temporary and store.trouble
         with pytest.raises(StorageError):
             store.calls.recent(1)
         assert store.reopen() and not store.trouble
-        store.calls.record([CALL, CALL], [replace(MISS, call=2)])
+        store.calls.record([again, again], [replace(MISS, call=2)])
         assert len(store.calls.recent(9)) == 3
         (miss,) = store.calls.misses()
         assert store.calls.get(miss.call) == store.calls.recent(1)[0]
@@ -77,3 +82,64 @@ def test_rows_come_one_by_one_while_others_are_asked_for(address: str) -> None:
     with open_store(address) as store:
         store.calls.record([replace(CALL, hidden=True, discovery=0)] * 3)
         assert [store.calls.get(1) is not None for _ in store.discoveries.needs(0.0)] == [True] * 3
+
+
+def over_network(address: str, network: SlowNetwork) -> str:
+    return re.sub(r"host=[^&]*", f"host=127.0.0.1&port={network.port}", address)
+
+
+def network_to(address: str, delay_s: float = 0.0) -> SlowNetwork:
+    (folder,) = parse_qs(urlsplit(address).query)["host"]
+    return SlowNetwork(folder, 5432, delay_s)
+
+
+def test_a_commit_whose_answer_was_lost_is_not_made_twice(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "ANSWER_S", 1.0)
+    first, second = replace(CALL, took_ms=7.25), replace(CALL, took_ms=8.25)
+    with network_to(address).running() as network, open_serving_store(over_network(address, network)) as store:
+        for calls, misses in (([first], []), ([second, replace(CALL, took_ms=9.5)], [replace(MISS, call=2)])):
+            network.is_mute = True
+            with pytest.raises(StorageError, match="has not answered for 1 s") as caught:
+                store.calls.record(calls, misses)
+            assert caught.value.temporary and store.trouble
+            network.is_mute = False
+            assert store.reopen()
+            later = replace(CALL, took_ms=20.0 + len(calls))
+            store.calls.record([*calls, later], [*misses, replace(MISS, tool="later", call=len(calls) + 1)])
+        found = store.calls.recent(-1)
+        assert len(found) == len({call.took_ms for call in found}) == 5
+        by_id = {call.id: call for call in found}
+        assert [by_id[miss.call].took_ms for miss in store.calls.misses() if miss.tool == MISS.tool] == [9.5]
+        assert {by_id[miss.call].took_ms >= 20 for miss in store.calls.misses() if miss.tool == "later"} == {True}
+
+
+def test_a_commit_that_never_came_to_the_server_is_made_again(address: str) -> None:
+    with network_to(address).running() as network, open_serving_store(over_network(address, network)) as store:
+        network.cut()
+        call = replace(CALL, took_ms=7.25)
+        with pytest.raises(StorageError):
+            store.calls.record([call], [replace(MISS, call=1)])
+        assert store.reopen()
+        store.calls.record([call], [replace(MISS, call=1)])
+        assert (len(store.calls.recent(-1)), len(store.calls.misses())) == (1, 1)
+
+
+def test_a_batch_with_its_misses_is_one_round_trip(address: str) -> None:
+    with network_to(address, 0.02).running() as network, open_store(over_network(address, network)) as store:
+        store.calls.record([CALL, CALL], [replace(MISS, call=2), MISS])
+        before = network.turns
+        store.calls.record([CALL, CALL], [replace(MISS, call=2), MISS])
+        assert network.turns - before == 1
+        assert len(store.calls.misses()) == 4
+
+
+def test_a_table_that_others_lock_is_waited_for_only_so_long(address: str) -> None:
+    with open_serving_store(address, busy_ms=50) as store, open_store(address) as other:
+        with other.atomic():
+            other.calls._database.run("LOCK TABLE calls IN ACCESS EXCLUSIVE MODE")  # type: ignore[attr-defined]
+            for calls in ([CALL], [CALL, CALL]):
+                with pytest.raises(StorageError, match="lock timeout") as caught:
+                    store.calls.record(calls, [])
+                assert caught.value.temporary and not store.trouble
+        store.calls.record([CALL])
+        assert len(store.calls.recent(-1)) == 1
