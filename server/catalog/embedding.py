@@ -43,6 +43,9 @@ SOON: Final = 100
 """So many tools are embedded within the time that a first search waits; on the first day it may wait for more in
 vain."""
 
+AT_ONCE: Final = 300
+"""So many tools a command embeds itself, which takes some three seconds; with more, it leaves them to a proxy."""
+
 CHOICE: Final = ("encoder", "encoder_url", "encoder_key")
 """The settings that choose encoders."""
 
@@ -326,17 +329,53 @@ def serve_encoders(
 ) -> None:
     """Install opened encoders now, and embed what the store has no vector of; nothing is kept. Raises
     `EncoderError`."""
-    from foretool.retrieval.corpus import digest
-    from foretool.retrieval.document import document, embedded_text
     from foretool.retrieval.rankers.dense import DenseEnsemble
 
-    corpus = search.update_corpus(inf)
+    search.update_corpus(inf)
     ensemble = DenseEnsemble(encoders)
     _load_vectors(ensemble, weights, search, store)
+    _embed_missing(ensemble, search, catalog, inf)
+
+
+def install_encoders(
+    settings: Settings, search: Search, store: Store, catalog: Catalog
+) -> dict[str, dict[bytes, bytes]]:
+    """Open and install the encoders now, for a command; words alone rank where that fails.
+
+    Embeds up to `AT_ONCE` tools that the store has no vector of, unless a service embeds. Returns their vectors by the
+    key of the encoder, for whoever may write the store.
+    """
+    from foretool.retrieval.encoders import EncoderError
+
+    try:
+        if not (weights := find_weights(settings)) or not len(catalog):
+            return {}
+        from foretool.retrieval.rankers.dense import DenseEnsemble
+
+        search.update_corpus(inf)
+        ensemble = DenseEnsemble(open_encoders(weights, store, settings.encoder_key))
+        _load_vectors(ensemble, weights, search, store)
+        if any(each.is_slow for each in weights):
+            return {}
+        new = _embed_missing(ensemble, search, catalog, AT_ONCE)
+        return {each.key: vectors for each, vectors in zip(weights, new, strict=True) if vectors}
+    except (EncoderError, OSError):
+        return {}
+
+
+def _embed_missing(ensemble: DenseEnsemble, search: Search, catalog: Catalog, most: float) -> list[dict[bytes, bytes]]:
+    """Embed the tools that an encoder has no vector of, if there are at most `most`; returns the vectors by encoder.
+    Raises `EncoderError`."""
+    from foretool.retrieval.corpus import digest
+    from foretool.retrieval.document import document, embedded_text
+
+    corpus = search.update_corpus(inf)
     wanted = {each for each in corpus.digests if each}
     texts: dict[bytes, str] = {}
-    for head in ensemble.heads:
-        if not (missing := head.missing(wanted)):
+    new: list[dict[bytes, bytes]] = [{} for _ in ensemble.heads]
+    for head, vectors in zip(ensemble.heads, new, strict=True):
+        missing = head.missing(wanted)
+        if not 0 < len(missing) <= most:
             continue
         if not texts:
             written = (embedded_text(document(each, catalog.server_text(each.upstream))) for each in catalog.tools())
@@ -345,18 +384,7 @@ def serve_encoders(
         for start in range(0, len(known), SAVED_AT_ONCE):
             part = known[start : start + SAVED_AT_ONCE]
             rows = head.encoder.documents([texts[each] for each in part])
-            head.add({each: row.tobytes() for each, row in zip(part, rows, strict=True)})
+            vectors |= {each: row.tobytes() for each, row in zip(part, rows, strict=True)}
+        head.add(vectors)
     ensemble.align(corpus.digests, corpus.version, corpus.servers)
-
-
-def install_encoders(settings: Settings, search: Search, store: Store) -> None:
-    """Open and install the encoders now, for a command; words alone rank where that fails."""
-    from foretool.retrieval.encoders import EncoderError
-
-    with contextlib.suppress(EncoderError, OSError):
-        if weights := find_weights(settings):
-            from foretool.retrieval.rankers.dense import DenseEnsemble
-
-            search.update_corpus(inf)
-            ensemble = DenseEnsemble(open_encoders(weights, store, settings.encoder_key))
-            _load_vectors(ensemble, weights, search, store)
+    return new

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -22,7 +23,9 @@ from foretool.server.methods import discovery_arguments
 from foretool.server.methods.discover_tools import RANKED
 from foretool.server.methods.discovery_arguments import Arguments
 from foretool.server.system.logs import mute_logging
+from foretool.storage.opening import open_store
 from foretool.storage.records import Level, Match
+from foretool.storage.stores import StorageError
 
 Schema = Literal["whole", "trimmed", "none"]
 
@@ -77,7 +80,7 @@ def command(
     """Show what discover_tools would answer to TASK, and why.
 
     Put several needs on separate lines: quote TASK and break the lines. Records nothing. Starts only servers whose
-    tools are not known yet, and keeps what they list.
+    tools are not known yet, and keeps what they list. Embeds up to 300 new tools, as a proxy does in the background.
     """
     with open_search(path, profile) as (app, shown_to), output.waiting("searching"):
         found = search(app, " ".join(task), shown_to, limit)
@@ -101,10 +104,21 @@ def open_search(
             raise click.ClickException("no tools are known yet; run `foretool doctor` to see why")
         if unlisted:
             output.warn(f"no tools of {', '.join(unlisted)}; run `foretool doctor` to see why")
-        embedding.install_encoders(config.settings, app.search, app.store)
+        new = embedding.install_encoders(config.settings, app.search, app.store, app.catalog)
+        _keep_vectors(config, new)
         for problem in models.install_models(app.search, app.store):
             output.warn(problem)
         yield app, shown_to
+
+
+def _keep_vectors(config: Config, new: Mapping[str, Mapping[bytes, bytes]]) -> None:
+    """Keep vectors by encoder, so that neither the next command nor a proxy computes them again."""
+    # A store that cannot be written leaves the search as it is.
+    with contextlib.suppress(StorageError):
+        if new:
+            with open_store(config.storage) as store:
+                for encoder, vectors in new.items():
+                    store.vectors.save(encoder, vectors)
 
 
 def _list_unknown(config: Config, profile: Profile) -> list[str]:

@@ -72,8 +72,9 @@ def find_in(search: Search, text: str) -> Ranking:
 
 
 def features_of(setting: str, store: Store) -> object:
-    search = search_over(catalog())
-    install_encoders(Settings(encoder=setting), search, store)
+    tools = catalog()
+    search = search_over(tools)
+    install_encoders(Settings(encoder=setting), search, store, tools)
     return find_in(search, "open an issue").evidence[0].features
 
 
@@ -252,7 +253,21 @@ async def test_stopping_ends_the_process(tmp_path: Path, store: Store) -> None:
     assert one._task is not None and one._task.done()
 
 
-async def test_a_command_ranks_with_the_vectors_on_record(tmp_path: Path, store: Store) -> None:
+async def test_a_command_embeds_a_few_new_tools_itself(tmp_path: Path, store: Store) -> None:
+    folder, tools = str(write_model(tmp_path / "tiny")), catalog()
+    search = search_over(tools)
+    new = install_encoders(Settings(encoder=folder), search, store, tools)
+    assert "tiny" in find_in(search, "open an issue").ranked[0].parts
+    (weights,) = find(folder)
+    assert [(key, len(vectors)) for key, vectors in new.items()] == [(weights.key, 5)]
+    store.vectors.save(weights.key, new[weights.key])
+    assert install_encoders(Settings(encoder=folder), search_over(tools), store, tools) == {}
+
+
+async def test_a_command_ranks_with_the_vectors_on_record(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding_module, "AT_ONCE", 4)
     folder = str(write_model(tmp_path / "tiny"))
     assert features_of(folder, store) is None  # no tool is embedded yet
     async with embedding(folder, catalog(), store) as one:
@@ -260,8 +275,9 @@ async def test_a_command_ranks_with_the_vectors_on_record(tmp_path: Path, store:
     assert features_of(folder, store) is not None
     assert features_of("none", store) is None
     assert features_of("word2vec", store) is None
-    search = search_over(catalog())
-    install_encoders(Settings(encoder=folder), search, store)
+    tools = catalog()
+    search = search_over(tools)
+    install_encoders(Settings(encoder=folder), search, store, tools)
     assert json.dumps(find_in(search, "issue").ranked[0].parts)
 
 

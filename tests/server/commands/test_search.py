@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 from command_fakes import echo, fill, write_config
 from requirements import requirement
+from tiny_model import write_model
 
+from foretool.retrieval.encoders import find
 from foretool.server.commands.group import run
+from foretool.server.config.loader import load
+from foretool.storage.opening import open_existing_store
 
 
 @pytest.fixture
@@ -26,6 +30,18 @@ def test_the_best_match_comes_first_with_its_parts_and_reasons(path: Path, capsy
     assert "weather" in best["why"]
     assert found["task"] == "weather forecast for a city"
     assert found["answer"].startswith(f"confidence: {found['confidence']}\n1. sky__forecast")
+
+
+def test_new_tools_are_embedded_by_the_first_search_and_their_vectors_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(write_model(tmp_path / "tiny"))
+    path = write_config(tmp_path, encoder=model)
+    fill(path).close()
+    assert run(["search", "weather", "--json", "--config", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["matches"]
+    with open_existing_store(load(path).storage) as store:
+        assert len(store.vectors.known(find(model)[0].key)) == 3
 
 
 def test_it_prints_a_table_or_the_answer_itself(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,7 +56,9 @@ def test_what_is_no_parent_begins_a_trace(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "state", ["=" * 400, "a" * 10**6, ",".join(f"k{n}=v" for n in range(10**4)), "a=1\r\nb: 2", 4, None, "\ud800=1"]
+    "state",
+    ["=" * 400, "a" * 10**6, ",".join(f"k{n}=v" for n in range(10**4)), "a=1\r\nb: 2", 4, None, "\ud800=1"],
+    ids=lambda value: repr(value)[:20],
 )
 def test_a_bad_state_does_not_cost_the_parent(state: Any) -> None:
     read = context_of(traceparent=PARENT, tracestate=state)
