@@ -22,7 +22,8 @@ STATE: Final = "tracestate"
 BAGGAGE: Final = "baggage"
 KEYS: Final = (PARENT, STATE, BAGGAGE)
 LONGEST: Final = {PARENT: 128, STATE: 512, BAGGAGE: 8192}
-"""Characters that are read; the W3C asks for so many of the last two. A longer text is not there."""
+"""Characters that are read; the W3C asks for so many of the last two. A longer text is not there, nor is one with
+anything but printable ASCII."""
 
 _w3c: Final = TraceContextTextMapPropagator()
 
@@ -52,9 +53,11 @@ def _text(meta: Mapping[str, Raw], key: str) -> str:
     if value is None or memoryview(value).nbytes > LONGEST[key] + 2:
         return ""
     try:
-        return jsonrpc.text(value) or ""
+        text = jsonrpc.text(value) or ""
     except ValueError:
         return ""
+    # Otherwise OpenTelemetry's parser would log it as it is, half characters and line ends with it.
+    return text if text.isascii() and text.isprintable() else ""
 
 
 def adopt_headers(message: Message, headers: Headers) -> Message:
