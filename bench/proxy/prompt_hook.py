@@ -144,7 +144,7 @@ def measure(config: Path, runs: int) -> Iterator[Row]:
 def results(folder: Path, counts: Sequence[int], runs: int) -> Iterator[Row]:
     """Two rows for each number of tools."""
     for count in counts:
-        with tempfile.TemporaryDirectory() as kept:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as kept:
             path = prepare(Path(kept), servers(folder, count))
             for row in measure(path, runs):
                 yield {"tools": count, **row}
@@ -160,7 +160,10 @@ class Listener(claude_code.Model):
 def run_hook(claude: str) -> dict[str, Any]:
     """Give Claude Code with the hook two prompts; at the first one the tools may not be known yet."""
     prompt, model = "compress a folder into an archive", Listener()
-    with tempfile.TemporaryDirectory(prefix="bench-hint-") as place, claude_code.serve_stub(model) as url:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-hint-", ignore_cleanup_errors=True) as place,
+        claude_code.serve_stub(model) as url,
+    ):
         folder = Path(place)
         home = folder / "home"
         path = claude_code.write_config(folder, "frozen")

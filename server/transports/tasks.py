@@ -10,6 +10,8 @@ from typing import Any, Final
 
 TICK_S: Final = 1.0
 """Pause between two looks of housekeeping."""
+EARLY_S: Final = 0.001
+"""How early a timer may fire at most."""
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +19,9 @@ log = logging.getLogger(__name__)
 async def wait_for_tick() -> None:
     """Wait for the next full second of the loop's clock. All that looks about once a second waits for the same one, so
     that an idle proxy wakes up once a second in all."""
-    await asyncio.sleep(TICK_S - asyncio.get_running_loop().time() % TICK_S)
+    rest = TICK_S - asyncio.get_running_loop().time() % TICK_S
+    # A timer may fire a moment before its time: the second that is about to begin is the one that was waited for.
+    await asyncio.sleep(rest if rest > EARLY_S else rest + TICK_S)
 
 
 class BackgroundWork:

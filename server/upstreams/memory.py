@@ -172,13 +172,14 @@ class UpstreamMemory:
         )
 
     def explain(self, upstream: Upstream) -> Cause | None:
-        """Return why a server fails, None while it does not."""
+        """Return why a server fails, in words without secrets; None while it does not."""
         server = self._config.now.servers.get(upstream.name)
         if not upstream.error or server is None:
             return None
         from foretool.server.upstreams.failures import explain_failure  # only a server that fails needs it
 
-        return explain_failure(server, upstream.error, upstream.stderr, skipped_lines=upstream.invalid_lines)
+        stderr = [self._config.redact(line) for line in upstream.stderr]
+        return explain_failure(server, upstream.error, stderr, skipped_lines=upstream.invalid_lines)
 
     # -- states of this and other proxies
 

@@ -196,7 +196,7 @@ def test_a_proxy_starts_without_its_file_says_so_everywhere_and_takes_it_up_agai
     assert told(served, said), served.errors
     status, printed = say(capsys, "status", "--config", str(place.config))
     assert status == 1
-    assert f"proxy {served.process.pid} has served without the storage file" in printed
+    assert f"proxy {served.process.pid} has served without its storage" in printed
     assert said in printed and "Traceback" not in printed
     status, printed = say(capsys, "doctor", "--config", str(place.config))
     assert status == 1 and "[FT50" in printed
