@@ -200,7 +200,7 @@ def test_a_proxy_starts_without_its_file_says_so_everywhere_and_takes_it_up_agai
     assert said in printed and "Traceback" not in printed
     status, printed = say(capsys, "doctor", "--config", str(place.config))
     assert status == 1 and "[FT50" in printed
-    assert len([line for line in served.errors if "records are kept in memory" in line]) == 1
+    assert len([line for line in served.errors if "records are kept in memory" in line]) == 1, "\n".join(served.errors)
     mend(place)
     assert wait_until(lambda: place.kept() == [1, 2], 20), served.errors
     call(served, 3)

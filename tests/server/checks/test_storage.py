@@ -35,7 +35,7 @@ def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "foretool.sqlite3"
     path.write_text("this is no database, " * 100)
     ((severity, what),) = storage(path)
-    assert severity == "error" and "cannot be read" in what
+    assert severity == "error" and "not a readable SQLite file" in what
 
 
 @pytest.mark.parametrize(("version", "severity"), [(1, "note"), (999, "error")])

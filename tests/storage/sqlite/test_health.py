@@ -59,10 +59,16 @@ def test_a_check_that_takes_too_long_ends_incomplete(tmp_path: Path) -> None:
     assert (health.is_complete, health.problems) == (False, ())
 
 
-@pytest.mark.parametrize("content", [b"this is no database, " * 100, None])
-def test_the_error_for_an_unreadable_file_says_what_to_do(content: bytes | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"this is no database, " * 100, "not a readable SQLite file .*: move it away to start with an empty one"),
+        (None, r"cannot be read .*; check its permissions, or move it away"),
+    ],
+)
+def test_the_error_for_an_unreadable_file_says_what_to_do(content: bytes | None, said: str, tmp_path: Path) -> None:
     path = tmp_path / "none.sqlite3"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(StorageError, match=r"cannot be read .*; check its permissions, or move it away"):
+    with pytest.raises(StorageError, match=said):
         examine(path, 5.0)
