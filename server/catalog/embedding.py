@@ -386,5 +386,6 @@ def _embed_missing(ensemble: DenseEnsemble, search: Search, catalog: Catalog, mo
             rows = head.encoder.documents([texts[each] for each in part])
             vectors |= {each: row.tobytes() for each, row in zip(part, rows, strict=True)}
         head.add(vectors)
-    ensemble.align(corpus.digests, corpus.version, corpus.servers)
+    if any(new):
+        ensemble.align(corpus.digests, corpus.version, corpus.servers)
     return new

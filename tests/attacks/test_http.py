@@ -15,7 +15,7 @@ import httpx2
 import pytest
 from callers import on_the_real_clock
 from fakes import FakeUpstream, Stage, config_of, proxy_over
-from http_callers import JSON_AND_EVENTS, META, EventReader, http_server, messages
+from http_callers import INITIALIZE, JSON_AND_EVENTS, META, EventReader, bearer, http_server, messages
 from http_fakes import PATIENCE_S, soon
 from listening import over_http
 from requirements import requirement
@@ -29,16 +29,6 @@ from foretool.server.transports.client.http_rules import read_rules
 pytestmark = pytest.mark.anyio
 
 ALICE, BOB, EVE = ("alice-q8Zr2LxVn0pTfYw7", "bob-mB4hJc9Ek1sRuWd6", "eve-Zt5GpX3yNa0oLvQi")
-INITIALIZE: dict[str, Any] = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
-}
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {token}"}
 
 
 def entry(token: str, *profiles: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 from fakes import FakeUpstream, Stage, config_of, proxy_over
-from http_callers import JSON_AND_EVENTS, META, EventReader, messages
+from http_callers import INITIALIZE, JSON_AND_EVENTS, META, EventReader, bearer, messages
 from http_fakes import PATIENCE_S, soon
 from issuer_fakes import ISSUER, OTHER_KEY, RESOURCE, Documents, key_set, token
 from requirements import requirement
@@ -38,16 +38,6 @@ ACCESS = {"issuer": ISSUER, "resource": RESOURCE, "grants": GRANTS}
 PROFILES = {"work": {"servers": ["git"]}, "home": {"servers": ["mail"]}}
 ROBOT = "robot-q8Zr2LxVn0pTfYw7"
 ROBOT_ENTRY = {"name": "robot", "sha256": digest(ROBOT), "profiles": ["work"]}
-INITIALIZE: dict[str, Any] = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
-}
-
-
-def bearer(shown: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {shown}"}
 
 
 def ann(*groups: str, subject: str = "ann", **claims: Any) -> dict[str, str]:

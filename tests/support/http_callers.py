@@ -25,9 +25,20 @@ from foretool.server.transports.client.security import Guards
 from foretool.storage.records import Era
 
 JSON_AND_EVENTS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-
+INITIALIZE: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
+}
+"""The first message of a legacy client."""
 
 META = {versions.META_VERSION: "2026-07-28", versions.META_CAPABILITIES: {}}
+
+
+def bearer(token: str) -> dict[str, str]:
+    """Return the header that shows a token."""
+    return {"authorization": f"Bearer {token}"}
 
 
 class EchoFront:

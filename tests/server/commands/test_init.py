@@ -179,10 +179,9 @@ def test_the_prompt_hook_is_added_where_the_user_wants_it(home: Path, capsys: py
     assert contents(home) == before
 
 
-@requirement("trust:setup:secrets")
-def test_secrets_go_into_the_keyring_and_come_back(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
+    """What the keyring of the system holds, by service and name."""
     held: dict[tuple[str, str], str] = {}
     ring = SimpleNamespace(
         set_password=lambda service, name, value: held.update({(service, name): value}),
@@ -190,6 +189,13 @@ def test_secrets_go_into_the_keyring_and_come_back(
         delete_password=lambda service, name: held.pop((service, name)),
     )
     monkeypatch.setattr(keyrings, "open_keyring", lambda: ring)
+    return held
+
+
+@requirement("trust:setup:secrets")
+def test_secrets_go_into_the_keyring_and_come_back(
+    home: Path, held: dict[tuple[str, str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
     write_home(home)
     before = contents(home)
     assert run(["init", "--secrets", "keyring", "--dry-run"]) == 0
@@ -219,15 +225,8 @@ HELD = ("k3y-of-exa-1234", "s3cr3t-pw", "t0ken-of-h-1234")
 
 @requirement("trust:setup:secrets")
 def test_secrets_of_arguments_and_addresses_move_are_never_shown_and_come_back(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    home: Path, held: dict[tuple[str, str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    held: dict[tuple[str, str], str] = {}
-    ring = SimpleNamespace(
-        set_password=lambda service, name, value: held.update({(service, name): value}),
-        get_password=lambda service, name: held.get((service, name)),
-        delete_password=lambda service, name: held.pop((service, name)),
-    )
-    monkeypatch.setattr(keyrings, "open_keyring", lambda: ring)
     (home / ".cursor").mkdir()
     (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": {"exa": ARGUED["exa"], "pg": ARGUED["pg"]}}))
     ours = home / ".config/foretool/mcp.json"

@@ -12,10 +12,12 @@ from typing import Any
 import httpx2
 import pytest
 from http_callers import (
+    INITIALIZE,
     JSON_AND_EVENTS,
     META,
     Echo,
     EchoFront,
+    bearer,
     http_rules,
     http_server,
     messages,
@@ -32,10 +34,6 @@ from foretool.server.transports.client.http_rules import BindError
 from foretool.storage.records import Era
 
 pytestmark = pytest.mark.anyio
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {token}"}
 
 
 @requirement("http:credentials")
@@ -181,14 +179,6 @@ BODY = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": M
 MODERN = {**JSON_AND_EVENTS, "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/list"}
 
 
-INIT = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
-}
-
-
 def _without(headers: dict[str, str], *names: str) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name not in names}
 
@@ -250,7 +240,7 @@ ODD: dict[str, tuple[str, dict[str, str], Any]] = {
     "modern empty method": ("POST", {**MODERN, "mcp-method": ""}, {**BODY, "method": ""}),
     "modern ping": ("POST", {**MODERN, "mcp-method": "ping"}, {**BODY, "method": "ping"}),
     "modern unknown method": ("POST", {**MODERN, "mcp-method": "no/such"}, {**BODY, "method": "no/such"}),
-    "modern initialize": ("POST", {**MODERN, "mcp-method": "initialize"}, INIT),
+    "modern initialize": ("POST", {**MODERN, "mcp-method": "initialize"}, INITIALIZE),
     "modern wrong method header": ("POST", {**MODERN, "mcp-method": "tools/call"}, BODY),
     "modern no method header": ("POST", _without(MODERN, "mcp-method"), BODY),
     "modern no name header": ("POST", {**MODERN, "mcp-method": "tools/call"}, _call("echo")),
@@ -279,14 +269,14 @@ ODD: dict[str, tuple[str, dict[str, str], Any]] = {
     "modern local origin": ("POST", {**MODERN, "origin": "http://127.0.0.1:9999"}, BODY),
     "modern with charset": ("POST", {**MODERN, "content-type": "application/json; charset=utf-8"}, BODY),
     "modern dead session": ("POST", {**MODERN, "mcp-session-id": "dead"}, BODY),
-    "legacy initialize": ("POST", JSON_AND_EVENTS, INIT),
-    "legacy initialize without params": ("POST", JSON_AND_EVENTS, _without(INIT, "params")),
-    "legacy initialize as notification": ("POST", JSON_AND_EVENTS, _without(INIT, "id")),
-    "legacy initialize again": ("POST", LEGACY, INIT),
+    "legacy initialize": ("POST", JSON_AND_EVENTS, INITIALIZE),
+    "legacy initialize without params": ("POST", JSON_AND_EVENTS, _without(INITIALIZE, "params")),
+    "legacy initialize as notification": ("POST", JSON_AND_EVENTS, _without(INITIALIZE, "id")),
+    "legacy initialize again": ("POST", LEGACY, INITIALIZE),
     "legacy empty session": ("POST", {**JSON_AND_EVENTS, "mcp-session-id": ""}, BODY),
     "legacy no session": ("POST", JSON_AND_EVENTS, BODY),
     "legacy dead session": ("POST", {**JSON_AND_EVENTS, "mcp-session-id": "dead"}, BODY),
-    "legacy dead initialize": ("POST", {**JSON_AND_EVENTS, "mcp-session-id": "dead"}, INIT),
+    "legacy dead initialize": ("POST", {**JSON_AND_EVENTS, "mcp-session-id": "dead"}, INITIALIZE),
     "legacy list": ("POST", LEGACY, _without(BODY, "params")),
     "legacy known version": ("POST", {**LEGACY, "mcp-protocol-version": "2025-06-18"}, _without(BODY, "params")),
     "legacy unknown version": ("POST", {**LEGACY, "mcp-protocol-version": "1999-01-01"}, BODY),
@@ -372,7 +362,7 @@ async def _status(base: str, method: str, headers: Any, body: Any) -> tuple[int,
     content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
     async with httpx2.AsyncClient(base_url=base, timeout=PATIENCE_S) as client:
         if headers.get("mcp-session-id") == "SESSION":
-            opened = await client.post("/mcp", json=INIT, headers=JSON_AND_EVENTS)
+            opened = await client.post("/mcp", json=INITIALIZE, headers=JSON_AND_EVENTS)
             session = {"mcp-session-id": opened.headers["mcp-session-id"]}
             note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
             await client.post("/mcp", json=note, headers={**JSON_AND_EVENTS, **session})
