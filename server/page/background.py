@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 LONGEST_S: Final = 300.0
 """A command that takes longer is ended."""
@@ -33,8 +33,8 @@ _START: Final = (
 )
 
 
-class Work(Struct):
-    """One command, and what came of it."""
+class Work(Struct, frozen=True):
+    """One command, and what has come of it so far: a page that is being made sees it in one state from top to end."""
 
     what: tuple[str, ...]
     began: float
@@ -71,8 +71,8 @@ class Background:
         if len(self._tasks) > WAITING:
             return None
         self._last += 1
-        work = self._works[self._last] = Work(tuple(arguments), time.monotonic())
-        task = asyncio.get_running_loop().create_task(self._run(work))
+        self._works[self._last] = Work(tuple(arguments), time.monotonic())
+        task = asyncio.get_running_loop().create_task(self._run(self._last, arguments))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         while len(self._works) > KEPT + WAITING:
@@ -82,18 +82,22 @@ class Background:
     def get(self, number: int) -> Work | None:
         return self._works.get(number)
 
-    async def _run(self, work: Work) -> None:
+    async def _run(self, number: int, arguments: Sequence[str]) -> None:
         async with self._turn:
-            work.began = time.monotonic()
+            self._note(number, began=time.monotonic())
             try:
                 async with asyncio.timeout(LONGEST_S):
-                    work.answer = await _run(work.what)
+                    self._note(number, answer=await _run(arguments))
             except TimeoutError:
-                work.problem = f"it took longer than {LONGEST_S:.0f} s; try a shorter time or fewer tasks"
+                self._note(number, problem=f"it took longer than {LONGEST_S:.0f} s; try a shorter time or fewer tasks")
             except _Failed as error:
-                work.problem = str(error)
+                self._note(number, problem=str(error))
             except OSError as error:
-                work.problem = f"it could not be started: {error.strerror}"
+                self._note(number, problem=f"it could not be started: {error.strerror}")
+
+    def _note(self, number: int, **news: object) -> None:
+        if number in self._works:  # it may be so old that it was dropped
+            self._works[number] = structs.replace(self._works[number], **news)
 
 
 class _Failed(Exception):

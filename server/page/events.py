@@ -7,6 +7,7 @@ of every proxy, and nobody has to tell it.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -22,7 +23,6 @@ PING_S: Final = 15.0
 MOST: Final = 16
 """Pages that are told at the same time."""
 PING: Final = b": nothing new\n\n"
-CHANGED: Final = b"event: changed\ndata: 1\n\n"
 RETRY: Final = b"retry: 5000\n\n"
 
 Stamp = tuple[tuple[int, int] | None, ...]
@@ -54,26 +54,30 @@ class Changes:
     def is_full(self) -> bool:
         return self.open >= MOST
 
-    async def follow(self, look_s: float = LOOK_S, least_s: float = LEAST_S) -> AsyncIterator[bytes]:
-        """Yield one event for each change, and a comment where there is none for long."""
+    def mark(self) -> str:
+        """Return a mark of how things are, another one after each change. May block."""
+        return hashlib.sha256(repr((look(self._paths), self._ask())).encode()).hexdigest()[:16]
+
+    async def follow(self, since: str = "", look_s: float = LOOK_S, least_s: float = LEAST_S) -> AsyncIterator[bytes]:
+        """Yield one event for each change after the mark `since`, by default after now, and a comment where there is
+        none for long. The identifier of an event is its mark, so that a browser that connects again misses nothing."""
         self.open += 1
         try:
             yield RETRY
-            known, said = await self._look(), time.monotonic()
+            known = since or await asyncio.to_thread(self.mark)
+            # What a page has missed since it was made, it hears at the first look.
+            said = time.monotonic() - (least_s if since else 0.0)
             while True:
                 await asyncio.sleep(look_s)
                 now = time.monotonic()
-                if now - said >= least_s and (found := await self._look()) != known:
+                if now - said >= least_s and (found := await asyncio.to_thread(self.mark)) != known:
                     known, said = found, now
-                    yield CHANGED
+                    yield b"event: changed\nid: %b\ndata: 1\n\n" % found.encode()
                 elif now - said >= PING_S:
                     said = now
                     yield PING
         finally:
             self.open -= 1
-
-    async def _look(self) -> object:
-        return look(self._paths), await asyncio.to_thread(self._ask)
 
 
 def files_of(config: Path, storage: StorePlace) -> list[Path]:

@@ -177,10 +177,11 @@ class Site:
     # What each address shows
 
     def overview(self, request: Request, viewer: Viewer) -> Response:
+        mark = self._changes.mark()  # before anything is read: of what changes from here on the browser is told
         page = overview.read_overview(self._config, viewer)
         if page.waiting:
             self._add_up(self._config)
-        return self._renderer.show("overview.html", ".", viewer, page=page)
+        return self._renderer.show("overview.html", ".", viewer, page=page, mark=mark)
 
     def _add_up(self, config: Config) -> None:
         """Add up the log in a thread, which a proxy does as well, but perhaps none runs."""
@@ -316,7 +317,8 @@ class Site:
         viewer_of(request)
         if self._changes.is_full:
             return PlainTextResponse("Too many pages are open; this one is not told of changes.\n", 503)
-        return StreamingResponse(self._changes.follow(), media_type="text/event-stream")
+        since = request.headers.get("last-event-id") or request.query_params.get("since", "")
+        return StreamingResponse(self._changes.follow(since), media_type="text/event-stream")
 
     def not_found(self, request: Request, error: Exception) -> Response:
         return self._missing(request, "There is no such page.")

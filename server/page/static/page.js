@@ -2,10 +2,11 @@
 "use strict";
 (() => {
   let source = null;
-  const isLive = Boolean(document.querySelector('[hx-trigger*="foretool:changed"]'));
   const listen = () => {
-    if (!isLive || source || document.hidden) return;
-    source = new EventSource(document.body.dataset.events);
+    // A section that follows what happens names the events after the state that it shows.
+    const live = document.querySelector("[data-events]");
+    if (!live || source || document.hidden) return;
+    source = new EventSource(live.dataset.events);
     source.addEventListener("changed", () => document.body.dispatchEvent(new CustomEvent("foretool:changed")));
   };
   const rest = () => {

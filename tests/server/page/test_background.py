@@ -12,11 +12,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]  # each command is a process
 
 
 async def wait_for(background: Background, number: int) -> None:
-    work = background.get(number)
-    assert work is not None
     async with asyncio.timeout(60):
-        while not work.is_over:
+        while (work := background.get(number)) is not None and not work.is_over:
             await asyncio.sleep(0.02)
+    assert work is not None
 
 
 async def test_the_answer_of_a_command_is_kept() -> None:
@@ -28,6 +27,15 @@ async def test_the_answer_of_a_command_is_kept() -> None:
     assert work is not None and work.answer is not None and work.answer.startswith(b"foretool")
     assert background.begin(["--version"]) == 2
     await wait_for(background, 2)
+
+
+async def test_a_page_that_is_being_made_sees_the_work_in_one_state() -> None:
+    background = Background()
+    number = background.begin(["--version"])
+    assert number is not None
+    seen = background.get(number)
+    await wait_for(background, number)
+    assert seen is not None and not seen.is_over and seen.answer is None
 
 
 async def test_a_command_that_fails_says_why_in_its_own_words() -> None:
