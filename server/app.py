@@ -268,6 +268,11 @@ class App:
 
     # -- for HTTP
 
+    def is_ready(self) -> bool:
+        """Tell whether clients should come here. What stands behind us does not count: it concerns each replica alike.
+        Neither does a database that is away while there is room for records: it is away for all replicas."""
+        return not self.store.trouble or (self.store.replicas is not None and self.recorder.has_room)
+
     def annotated_schema(self, profile: str, tool: str) -> Any:
         """Return the input schema of a tool that wants arguments repeated in headers (`x-mcp-header`), else None."""
         found = self.catalog.find(tool)
@@ -305,6 +310,7 @@ class App:
         self._names.save_all()
         self.memory.close()
         self.store_watch.close()
+        self.recorder.close()
 
     async def _keep_house(self) -> None:
         await asyncio.sleep(TICK_S)  # a whole one: the first lists come first
@@ -315,6 +321,7 @@ class App:
             (self._count_tokens,),
             (
                 self.store_watch.tick,
+                self.recorder.take_over,
                 self.memory.beat,
                 self.follow_decisions,
                 self.notices.tick,
@@ -365,6 +372,18 @@ class App:
             for client in self.clients.admitted(name):
                 client.notify(*CHANGES["prompts"])
         self.announcements.soon()
+
+    def follow_others(self, table: str) -> None:
+        """Take up at once what another replica, or a command, has written into a table; "" stands for any, once
+        we have reached the database again."""
+        if not table:
+            self.store_watch.hurry()
+        if table in ("", "approvals"):
+            self.follow_decisions()
+        if table in ("", "artifacts"):
+            self.models.tick(has_listed=bool(self.exposures.views()))
+        if table in ("", "working_sets") and self.exposures.follow_others():
+            self.announcements.soon()
 
     async def _index(self) -> None:
         if await self.search.index(TICK_S):

@@ -34,6 +34,7 @@ from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
     from foretool.server.identity.issuer import Issuer
+    from foretool.server.transports.client.shared_sessions import SharedSessions
 
 GRACE_S: Final = 2.0
 """A client that closes our input still gets the answers that come within this time."""
@@ -114,8 +115,9 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
             address,
             app.annotated_schema,
             page,
-            lambda: not store.trouble,
+            app.is_ready,
             **watch.http,
+            sharing=_share(app, store),
         )
 
         def follow_config() -> None:
@@ -141,6 +143,16 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
                 await page.close()
         # Only here: the task group inside `running` would wrap the error.
         serving.result()
+
+
+def _share(app: App, store: Store) -> SharedSessions | None:
+    """Return what this process shares with other replicas; None where one machine alone can have the store."""
+    if store.replicas is None:
+        return None
+    from foretool.server.transports.client.replica import Replica
+    from foretool.server.transports.client.shared_sessions import SharedSessions
+
+    return SharedSessions(Replica(store.replicas, app.follow_others))
 
 
 class _Issuers:

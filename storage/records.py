@@ -687,3 +687,46 @@ class Health(Struct, frozen=True):
     """The check ended in time."""
     engine: str = ""
     """What a server says of itself; "" for a file."""
+
+
+class LiveSession(Struct, frozen=True):
+    """A session that any replica may go on with."""
+
+    ident: bytes
+    """Digest of its id, which nobody can find out from it."""
+    session: str
+    """Key of its `SessionRecord`."""
+    principal: str
+    profile: str
+    memo: bytes
+    """What a replica needs to know to go on with it, sealed."""
+    reader: str
+    """The replica that has its stream for what belongs to no request, "" for none."""
+    used_at: float
+    revision: int = 0
+
+
+class LiveEvent(Struct, frozen=True):
+    """One event of a stream, sealed."""
+
+    ident: bytes
+    """The session."""
+    stream: str
+    number: int
+    data: bytes
+    last: int
+    """1 for the last event of its stream, else 0."""
+    at: float
+
+
+class Letter(Struct, frozen=True):
+    """What a replica says to others."""
+
+    kind: str
+    sender: str
+    to: str = ""
+    """The replica it is for, "" for all."""
+    session: bytes = b""
+    """The session that it is about."""
+    data: bytes = b""
+    """Sealed."""

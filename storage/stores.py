@@ -35,6 +35,9 @@ if TYPE_CHECKING:
         FlowKey,
         Forgotten,
         Holder,
+        Letter,
+        LiveEvent,
+        LiveSession,
         LogPart,
         Miss,
         MissCount,
@@ -545,6 +548,47 @@ class Lead(AbstractContextManager["Lead"], Protocol):
         self.release()
 
 
+class ReplicaStore(Protocol):
+    """What the replicas of a proxy over HTTP share while they run. Nothing in it can be read by who has the database
+    alone: texts of clients and servers are sealed by those who write them."""
+
+    def save(self, session: LiveSession) -> int:
+        """Keep a session, or what has changed of it; return its revision."""
+
+    def find(self, ident: bytes) -> LiveSession | None: ...
+
+    def set_reader(self, ident: bytes, reader: str, sender: str) -> None:
+        """Note that a replica carries what belongs to no request of a session; with "", that `sender` no longer
+        does."""
+
+    def revision(self, ident: bytes) -> int:
+        """Return which revision of a session is kept, 0 if none is."""
+
+    def touch(self, idents: Sequence[bytes], at: float) -> None:
+        """Note that sessions were used."""
+
+    def end(self, ident: bytes) -> bool:
+        """Forget a session and its events; return whether it was kept."""
+
+    def clean_up(self, now: float, idle_s: float) -> None:
+        """Forget old events and letters, and the sessions that nobody has used for so long (0: none)."""
+
+    def keep_events(self, events: Sequence[LiveEvent]) -> None: ...
+
+    def events(self, ident: bytes, stream: str, after: int) -> list[LiveEvent]:
+        """Return the events of a stream after a number, the oldest first."""
+
+    def post(self, letter: Letter) -> None:
+        """Say something to other replicas."""
+
+    def is_alive(self, replica: str) -> bool:
+        """Tell whether a replica runs, as far as that can be known."""
+
+    async def listen(self, replica: str, take: Callable[[Letter], None], changed: Callable[[str], None]) -> None:
+        """Count as a replica that runs, and take letters, until cancelled. `changed` is told the tables that others
+        have written: approvals, artifacts, working_sets; "" where any may have changed."""
+
+
 class Store(AbstractContextManager["Store"], Protocol):
     """One open store, which closes at the end of its `with` block.
 
@@ -571,6 +615,8 @@ class Store(AbstractContextManager["Store"], Protocol):
     sessions: SessionStore
     tasks: TaskStore
     vectors: VectorStore
+    replicas: ReplicaStore | None
+    """None where one machine alone can have the store."""
 
     atomic: Callable[[], AbstractContextManager[None]]
     """Write everything inside the block, or nothing; blocks nest, are short, and never await."""

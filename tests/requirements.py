@@ -424,6 +424,15 @@ MANIFEST: Final[dict[str, Promise]] = {
     "storage:commit": Promise(
         "docs/configuration.md", "`commit` says whether records are written before or behind answers"
     ),
+    "replicas:session": Promise("docs/fleet.md", "a session goes on at any replica, as it was left"),
+    "replicas:bound": Promise("docs/fleet.md", "a session is bound to its token and profile at every replica"),
+    "replicas:resume": Promise(
+        "docs/fleet.md", "an answer is fetched from any replica, and one that cannot come any more is an error"
+    ),
+    "replicas:letters": Promise("docs/fleet.md", "cancellations, answers and notifications cross replicas"),
+    "replicas:killed": Promise(
+        "docs/fleet.md", "no answer is lost or doubled while replicas are killed, and each is on record once"
+    ),
     "storage:postgres": Promise(
         "docs/postgres.md",
         "every command works with a database, and a restart of the server loses nothing that was answered",

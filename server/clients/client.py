@@ -10,8 +10,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from msgspec import Struct
+from msgspec.json import Decoder
+
 from foretool.server.clients.exchange import Caller, Exchange, Outbox
-from foretool.server.clients.session import Session
+from foretool.server.clients.session import Session, SessionMemo
 from foretool.server.clients.tool_list import ToolList
 from foretool.server.config.loader import Profile
 from foretool.server.protocol import jsonrpc, translate, versions
@@ -36,9 +39,13 @@ class Registry(Protocol):
 
     def tool_list(self, client: Client) -> ToolList: ...
 
+    def set_levels(self) -> None: ...
+
     def begin_session(self, client: Client, era: Era) -> Session: ...
 
-    def end_session(self, session: Session) -> None: ...
+    def resume_session(self, client: Client, memo: SessionMemo) -> Session: ...
+
+    def end_session(self, session: Session, *, goes_on: bool = False) -> None: ...
 
 
 class Router(Protocol):
@@ -49,6 +56,19 @@ class Router(Protocol):
     def on_roots_changed(self, client: Client) -> None: ...
 
     def on_closed(self, client: Client) -> None: ...
+
+
+class _Memo(Struct, frozen=True):
+    """What another replica needs to know of a client of the legacy era."""
+
+    info: dict[str, Any]
+    capabilities: dict[str, Any]
+    version: str
+    log_level: str
+    session: SessionMemo | None
+
+
+_decode_memo = Decoder(_Memo).decode
 
 
 class Client:
@@ -90,6 +110,10 @@ class Client:
         self._progress: dict[Id, tuple[Raw, Callable[[Raw], None]]] = {}
         """By the id of a question: the token its upstream gave with it, and who takes what the client reports."""
         self._ids = itertools.count(1)
+        self._goes_on = False
+        """Its session goes on at another replica."""
+        self._question = "foretool"
+        """What the ids of our questions begin with."""
 
     # -- Front: what the transport brings
 
@@ -127,6 +151,39 @@ class Client:
         self._questions.clear()
         self._router.on_closed(self)
 
+    # -- Front: a session that several replicas serve
+
+    def share(self, replica: str) -> None:
+        self._question = f"foretool-{replica}"
+
+    def leave(self) -> None:
+        self._goes_on = True
+        self.close()
+
+    @property
+    def session_key(self) -> str:
+        return self.session.record.key if self.session is not None else ""
+
+    def memo(self) -> bytes:
+        session = self.session.memo() if self.session is not None else None
+        return jsonrpc.encode(_Memo(self.info, self.capabilities, self.version, self.log_level, session))
+
+    def resume(self, memo: bytes) -> None:
+        kept = _decode_memo(memo)
+        self.info, self.capabilities, self.version = kept.info, kept.capabilities, kept.version
+        if kept.session is not None:
+            if self.session is None:
+                self.session = self._registry.resume_session(self, kept.session)
+                self._sessions[b"shared"] = self.session
+            self.session.resume(kept.session)
+            self.tools.resume(self.session, kept.session.exposure)
+        if kept.log_level != self.log_level:
+            self.log_level = kept.log_level
+            self._registry.set_levels()
+
+    def note_listed(self) -> None:
+        self.tools.mark_listed()
+
     # -- sessions
 
     def sessions(self) -> list[Session]:
@@ -145,7 +202,7 @@ class Client:
     def end_sessions(self) -> None:
         """End every session: the client has begun another conversation."""
         for session in self._sessions.values():
-            self._registry.end_session(session)
+            self._registry.end_session(session, goes_on=self._goes_on)
         self._sessions.clear()
 
     def is_kin(self, other: Caller) -> bool:
@@ -268,7 +325,7 @@ class Client:
 
         `progress`: takes what the client reports meanwhile, under the token that `params` came with.
         """
-        ident = f"foretool-{next(self._ids)}"
+        ident = f"{self._question}-{next(self._ids)}"
         self._questions[ident] = answer
         params, token = translate.replace_token(params, ident if progress is not None else None)
         if token is not None and progress is not None:

@@ -216,6 +216,14 @@ class Exposures:
         self._movable.update(quiet)
         return bool(due or quiet)
 
+    def follow_others(self) -> bool:
+        """Take up the lists that other proxies have made since; return whether there is one."""
+        stored = {key: self._recorder.working_set(f"{key[0]}/{key[1]}") for key in self._views}
+        due = [key for key, found in stored.items() if found is not None and found.epoch > self._views[key].epoch]
+        for key in due:
+            del self._views[key]
+        return bool(due)
+
     def begin_session(self, profile: str) -> None:
         """Let the lists of a profile move: a session begins, and no other one of this process shares them."""
         if self._epochs.may_move():
@@ -250,6 +258,16 @@ class Exposures:
         if view.named:
             self._recorder.exposure(replace(given, tools=view.named, tokens=0, reason="named"))
         return id
+
+    def given(self, view: View, id: int, grown: Sequence[ToolId]) -> View:
+        """Return the list of a record, as far as it is not this one."""
+        found = self._recorder.exposed(id)
+        if found is None:
+            return view
+        tools = tuple(tool for tool in found.tools if tool not in grown)
+        if set(tools) == {tool for tool in view.tools if tool not in grown}:
+            return view
+        return replace(view, epoch=found.epoch, tools=tools, shown=frozenset(tools), array=b"", legacy_array=b"")
 
     def record_relist(self, session: SessionRecord, delay_s: float | None) -> None:
         """Record that a client listed again `delay_s` after it was told to, or (None) did not in time."""

@@ -12,7 +12,7 @@ from foretool.server.clients.client import LEVELS, Client, Router
 from foretool.server.clients.exchange import Exchange, Outbox
 from foretool.server.clients.exposure import Exposures
 from foretool.server.clients.kept_results import KeptResults
-from foretool.server.clients.session import Session
+from foretool.server.clients.session import Session, SessionMemo
 from foretool.server.clients.tool_list import ToolList
 from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol import translate
@@ -127,8 +127,16 @@ class ClientRegistry:
         self._upstreams.wake_unlisted(era)
         return Session(record)
 
-    def end_session(self, session: Session) -> None:
-        self._recorder.end_session(session.record.key)
+    def resume_session(self, client: Client, memo: SessionMemo) -> Session:
+        """Go on with a session that another replica has begun, and recorded."""
+        self._recorder.know_session(memo.record, client.person)
+        self._upstreams.wake_unlisted(memo.record.era)
+        return Session(memo.record)
+
+    def end_session(self, session: Session, *, goes_on: bool = False) -> None:
+        """Forget a session; `goes_on`: at another replica, so it has not ended."""
+        if not goes_on:
+            self._recorder.end_session(session.record.key)
         self._flows.forget(session.record.key)
         self._kept.forget(session.record.key)
 

@@ -30,6 +30,9 @@ MOST_CONVERSATIONS: Final = 64
 MOST_UNUSED: Final = 8
 """Handles of a session that were given out and not used; most clients never use one."""
 
+MOST_MEMO: Final = 200
+"""Tools of each kind that a memo of a conversation names."""
+
 _handle = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
@@ -49,6 +52,31 @@ class _Found(Struct, frozen=True):
     task: str
     tokens: int
     parts: dict[str, float]
+
+
+class ChatMemo(Struct, frozen=True, omit_defaults=True):
+    """What another replica needs to know of a conversation, besides what it called itself."""
+
+    found: dict[ToolId, _Found] = {}
+    hinted: list[ToolId] = []
+    told: list[ToolId] = []
+    missed: list[tuple[int, ToolId]] = []
+    task: str = ""
+    opened_by: int = 0
+
+
+class SessionMemo(Struct, frozen=True, omit_defaults=True):
+    """What another replica needs to know to go on with a session."""
+
+    record: SessionRecord
+    exposure: int = 0
+    policy: Policy | None = None
+    list_policy: Policy | None = None
+    delivered: int = 0
+    grown: list[ToolId] = []
+    grown_found: list[ToolId] = []
+    agreed: list[tuple[str, str, str]] = []
+    chat: ChatMemo = ChatMemo()
 
 
 class Conversation:
@@ -75,6 +103,19 @@ class Conversation:
         self.missed: set[tuple[int, ToolId]] = set()
         """Hidden tools that are on record as missed, with the exposure that lacked them."""
         self.found: dict[ToolId, _Found] = {}
+
+    def memo(self) -> ChatMemo:
+        found = dict(list(self.found.items())[-MOST_MEMO:])
+        hinted, told, missed = (sorted(each)[-MOST_MEMO:] for each in (self.hinted, self.told, self.missed))
+        return ChatMemo(found, hinted, told, missed, self.task, self.opened_by)  # type: ignore[arg-type]
+
+    def resume(self, memo: ChatMemo) -> None:
+        """Take in what was found and told at another replica."""
+        self.found.update(memo.found)
+        self.hinted.update(memo.hinted)
+        self.told.update(memo.told)
+        self.missed.update(memo.missed)
+        self.task, self.opened_by = memo.task, memo.opened_by
 
     def servers_in_use(self) -> tuple[str, ...]:
         """Return the upstreams called lately, the latest first."""
@@ -156,6 +197,22 @@ class Session:
         self._conversations: dict[str, Conversation] = {}
         """By handle; the one used last is at the end."""
         self._whole = Conversation()
+
+    # -- with other replicas
+
+    def memo(self) -> SessionMemo:
+        return SessionMemo(
+            self.record, max(self.exposure, 0), self.policy, self.list_policy, self.delivered, list(self.grown),
+            sorted(self._grown_found), sorted(self._agreed), self._whole.memo(),
+        )  # fmt: skip
+
+    def resume(self, memo: SessionMemo) -> None:
+        """Take in what happened at another replica. Which list the client was given is `set_list`'s to say."""
+        self.policy, self.list_policy = memo.policy, memo.list_policy
+        self.delivered, self.grown = memo.delivered, list(memo.grown)
+        self._grown_found.update(memo.grown_found)
+        self._agreed.update(memo.agreed)
+        self._whole.resume(memo.chat)
 
     def conversation(self, handle: str = "") -> Conversation:
         """Return the conversation of a handle; one that is unknown starts empty. Without a handle of ours, return the

@@ -88,6 +88,11 @@ class ToolList:
         profile = self._client.profile.name
         session.set_list(view, self._exposures.record(session.record.key, view, session.grown, reason, profile))
 
+    def resume(self, session: Session, exposure: int) -> None:
+        """Take in which list another replica gave the client, by the id of its record; 0 for none."""
+        if exposure and exposure != session.exposure:
+            session.set_list(self._exposures.given(self.view(session), exposure, session.grown), exposure)
+
     def is_stale(self) -> bool:
         """Tell whether the client would now get another list than the one it has."""
         given = [session for session in self._client.sessions() if session.view is not None]

@@ -7,10 +7,12 @@ written again about once a second. A question that the store cannot answer gets 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -18,6 +20,8 @@ from msgspec.structs import replace
 from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol import translate
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.recording.spool import Spool, Spooled, find_left
+from foretool.storage.places import local_file
 from foretool.storage.records import (
     AuditEntry,
     Call,
@@ -79,6 +83,10 @@ class Recorder:
         self.dropped = self.failures = 0
         """How many records were lost, and how often the store refused."""
         self._failing = False
+        self._spool = Spool(spool_folder(store)) if store.replicas is not None else None
+        """Keeps what waits while the database is away; a file needs none, because it is on this machine itself."""
+        self._spooled = 0
+        """How many of `_calls` the spool has."""
         self.refusal = ""
         """What the store said when it last refused a record, until it takes records again."""
 
@@ -136,10 +144,16 @@ class Recorder:
     def begin_session(self, session: SessionRecord, person: Person | None = None) -> None:
         """Record a session. `person`: whose it is; None for one that was recorded before."""
         if person is not None:
-            self._people[session.key] = (person, session.client, session.profile)
-            while len(self._people) > MOST_PEOPLE:
-                self._people.popitem(last=False)
+            self.know_session(session, person)
         self._write(partial(self._store.sessions.begin, session), None)
+        if self._failing and self._spool is not None:
+            self._spool.add([Spooled(session=session)])
+
+    def know_session(self, session: SessionRecord, person: Person) -> None:
+        """Remember whose a session is that is on record."""
+        self._people[session.key] = (person, session.client, session.profile)
+        while len(self._people) > MOST_PEOPLE:
+            self._people.popitem(last=False)
 
     def end_session(self, key: str) -> None:
         self._write(partial(self._store.sessions.end, key, self._clock()), None)
@@ -152,6 +166,10 @@ class Recorder:
         return self._asked(partial(self._store.serving.save_working_set, working_set), True)
 
     # -- what is remembered
+
+    def exposed(self, id: int) -> Exposure | None:
+        """Return the record of a list."""
+        return self._asked(partial(self._store.sessions.exposure, id), None)
 
     def client(self, name: str, version: str, era: Era) -> ClientRecord | None:
         return self._asked(partial(self._store.clients.get, name, version, era), None)
@@ -186,10 +204,21 @@ class Recorder:
         While the store refuses, only `retry` asks it again: each refusal may take as long as a lock is waited for.
         With `commit: "behind"` only `retry` writes, and this where very much has gathered.
         """
-        if not (self._calls or self._misses) or self._failing:
+        if not (self._calls or self._misses):
             return
-        if not self._is_behind or self.waiting >= MOST_BEHIND:
+        if not self._failing and (not self._is_behind or self.waiting >= MOST_BEHIND):
             self.retry()
+        if self._failing and self._spool is not None:
+            self._spool_new(self._spool)
+
+    def _spool_new(self, spool: Spool) -> None:
+        """Keep the calls that wait in the spool too, before their answers are sent."""
+        misses: dict[int, list[Miss]] = {}
+        for miss in self._misses:
+            misses.setdefault(miss.call, []).append(replace(miss, call=1))
+        due = range(self._spooled, len(self._calls))
+        if spool.add([Spooled(self._calls[at], misses.get(at + 1, ()), self._entries[at]) for at in due]):
+            self._spooled = len(self._calls)
 
     def retry(self) -> None:
         """Write what has gathered and what was refused; called about once a second, and at the end."""
@@ -213,9 +242,49 @@ class Recorder:
                 return
             self._write_singly()
         self._calls, self._misses, self._entries = [], [], []
+        if self._spool is not None and self._spooled:
+            self._spool.clear()
+            self._spooled = 0
         if self._failing:
             self._failing, self.refusal = False, ""
             log.warning("storage: records are written again; %d were lost", self.dropped)
+
+    async def take_over(self) -> None:
+        """Write what proxies of this machine had to keep that were killed while the database was away."""
+        if self._spool is None or self._failing or self._store.trouble:
+            return
+        while (left := find_left(spool_folder(self._store))) is not None:
+            try:
+                count = 0
+                for spooled in left.read():
+                    count += self._take_over_one(spooled)
+                    await asyncio.sleep(0)
+                left.remove()
+                log.warning("storage: %d records of a proxy that was killed are written", count)
+            except StorageError:
+                return  # another time
+            finally:
+                left.close()
+
+    def _take_over_one(self, spooled: Spooled) -> int:
+        """Write a record of another proxy, unless that proxy could still write it; return how many were written."""
+        if spooled.session is not None:
+            self._store.sessions.begin(spooled.session)
+        call = spooled.call
+        if call is None:
+            return 0
+        if any(each.took_ms == call.took_ms for each in self._store.calls.of_session(call.session, call.at, call.at)):
+            return 0
+        known = replace(call, discovery=max(call.discovery, 0))
+        misses = [replace(each, exposure=max(each.exposure, 0), discovery=max(each.discovery, 0))
+                  for each in spooled.misses]  # fmt: skip
+        self._record([known], misses, [spooled.entry])
+        return 1
+
+    def close(self) -> None:
+        """Take in that this proxy ends."""
+        if self._spool is not None:
+            self._spool.close()
 
     def _record(self, calls: list[Call], misses: list[Miss], entries: list[AuditEntry | None]) -> None:
         audited = [entry for entry in entries if entry is not None]
@@ -229,6 +298,11 @@ class Recorder:
     @property
     def _is_behind(self) -> bool:
         return self._config.settings.commit == "behind"
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more records can wait, so that none is lost."""
+        return self.waiting < KEEP - MOST_BEHIND and not (self._spool is not None and self._spool.is_full)
 
     @property
     def waiting(self) -> int:
@@ -318,8 +392,15 @@ class Recorder:
             kept = [replace(miss, call=max(miss.call - over, 0)) for miss in self._misses]
             self._calls, self._misses = self._calls[over:], kept[-KEEP:]
             self._entries = self._entries[over:]
+            self._spooled = max(0, self._spooled - over)
             self.dropped += over
         over = len(self._late) - KEEP
         if over > 0:
             del self._late[:over]
             self.dropped += over
+
+
+def spool_folder(store: Store) -> Path:
+    """Return the folder of this machine for what belongs to a database."""
+    file = local_file(store.path)
+    return file.parent if file is not None else Path()

@@ -77,6 +77,11 @@ class StoreWatch(BackgroundWork):
             self._pause = min(2 * self._pause, RETRY_S)
             self.begin(self._reopen())
 
+    def hurry(self) -> None:
+        """Try again now: the store can be reached."""
+        if self._store.trouble and not self.is_working:
+            self.begin(self._reopen())
+
     def write_last(self) -> None:
         """Write what waits, at the end; say how much stays unwritten."""
         if self._store.trouble:

@@ -45,6 +45,7 @@ class PastStore(Store):
         self.sessions = cast(Any, _PastSessions(log, kept.sessions.first_at()))
         self.calls = cast(Any, _PastCalls(log, _read_usage(kept, since)))
         self.clients, self.discoveries, self.serving, self.tasks = log.clients, log.discoveries, log.serving, log.tasks
+        self.replicas = None
         self.atomic, self.snapshot = log.atomic, log.snapshot
         self.checkpoint, self.check, self.reopen, self.lead = log.checkpoint, log.check, log.reopen, log.lead
         self._seed(since)

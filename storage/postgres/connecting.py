@@ -20,13 +20,13 @@ from foretool.storage.stores import StorageError
 OWN_SCHEMA: Final = "foretool"
 """The schema of an address that names none with `options=-c search_path=...`: others may use the same database."""
 LOCK_SQL: Final = f"SELECT pg_advisory_xact_lock({schema.LOCK}, hashtext(current_schema()))"
-_CHOOSE_SCHEMA: Final = f"""
+CHOOSE_SCHEMA: Final = f"""
 SELECT CASE WHEN coalesce(current_schema(), 'public') = 'public'
     THEN set_config('search_path', '{OWN_SCHEMA}', false) ELSE current_setting('search_path') END
 """
 MIGRATING_MS: Final = 60_000
 """How long another process may take that migrates the tables."""
-_SETTINGS: Final[dict[str, Any]] = {
+SETTINGS: Final[dict[str, Any]] = {
     # A network that swallows packets is noticed by the system, also while nothing is sent.
     "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 10_000,
     "application_name": "foretool", "client_encoding": "utf-8",
@@ -62,13 +62,13 @@ def connect(address: ServerAddress, busy_ms: int, patience_s: int, answer_s: flo
     try:
         connection = Connection.connect(
             address.written, autocommit=True, connect_timeout=patience_s, cursor_factory=psycopg.ClientCursor,
-            **_SETTINGS,
+            **SETTINGS,
         )  # fmt: skip
         for type in ("text", "varchar"):
             connection.adapters.register_loader(type, _TextLoader)
         connection.adapters.register_loader("numeric", _NumberLoader)
         run = psycopg.Cursor(connection).execute
-        run(_CHOOSE_SCHEMA)
+        run(CHOOSE_SCHEMA)
         # As SQLite without fsync: a crash of the server may lose the last moments, the death of a proxy loses nothing.
         if "synchronous_commit" not in address.written:
             run("SET synchronous_commit = off")

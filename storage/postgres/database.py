@@ -18,6 +18,7 @@ from foretool.storage.postgres import schema
 from foretool.storage.postgres.connecting import LOCK_SQL, Connection, connect, prepare
 from foretool.storage.postgres.errors import explain_error
 from foretool.storage.postgres.leads import ServerLead
+from foretool.storage.postgres.replicas import Replicas
 from foretool.storage.postgres.translation import regular_expression, translate, write_values
 from foretool.storage.sql.database import Database
 from foretool.storage.sql.values import Values
@@ -42,6 +43,7 @@ class PostgresDatabase(Database):
         self._busy_ms = busy_ms
         self._held: Connection | None = None
         self._depth = 0
+        self.replicas = Replicas(self, address)
 
     @classmethod
     def open(cls, address: ServerAddress, busy_ms: int, *, creates: bool = True) -> PostgresDatabase | None:

@@ -20,7 +20,7 @@ from foretool.storage.postgres.connecting import Connection
 from foretool.storage.records import Holder
 from foretool.storage.stores import BEAT_S, Lead, StorageError
 
-_KEY: Final = f"{schema.LOCK}, hashtext(current_schema() || ':' || %s)"
+KEY: Final = f"{schema.LOCK}, hashtext(current_schema() || ':' || %s)"
 _HOLDER: Final = f"""
 SELECT coalesce(application_name, ''), coalesce(host(client_addr), ''),
     extract(epoch FROM coalesce(backend_start, now()))::float8,
@@ -61,7 +61,7 @@ class ServerLead(Lead):
         # The server would give a connection the same lock twice.
         if self._work in connection.leads:
             return False
-        ((is_ours,),) = self._ask(connection, f"SELECT pg_try_advisory_lock({_KEY})", (self._work,))
+        ((is_ours,),) = self._ask(connection, f"SELECT pg_try_advisory_lock({KEY})", (self._work,))
         if is_ours:
             connection.leads.add(self._work)
             self._locked, self._beat_at = connection, 0.0
@@ -97,7 +97,7 @@ class ServerLead(Lead):
         connection.leads.discard(self._work)
         if connection is self._connection() and not connection.closed:
             try:
-                self._ask(connection, f"SELECT pg_advisory_unlock({_KEY})", (self._work,))
+                self._ask(connection, f"SELECT pg_advisory_unlock({KEY})", (self._work,))
                 self._ask(connection, "SELECT set_config('application_name', 'foretool', false)", ())
             except StorageError:
                 return  # the server has dropped the lock with the connection

@@ -11,7 +11,7 @@ from typing import Any
 from foretool.storage.places import StorePlace
 from foretool.storage.redaction import Known, Redaction
 from foretool.storage.sql.values import Said, Values
-from foretool.storage.stores import Lead, StorageError
+from foretool.storage.stores import Lead, ReplicaStore, StorageError
 
 
 class Database(ABC):
@@ -26,6 +26,8 @@ class Database(ABC):
     trouble: str = ""
     """Why the database cannot be used now; see `Store.trouble`."""
     notice: str = ""
+    replicas: ReplicaStore | None = None
+    """See `Store.replicas`."""
 
     def __init__(self, path: StorePlace | str, *, serves: bool) -> None:
         """`path`: where the database is. `serves`: let go of a database

@@ -44,6 +44,7 @@ class SqlStore(Store):
         self.hide = database.hide
         self.lead = database.lead
         self.reopen = database.reopen
+        self.replicas = database.replicas
         self.approvals = Approvals(database)
         self.artifacts = Artifacts(database)
         self.audit = Audit(database)

@@ -22,6 +22,7 @@ from foretool.server.transports.client.http import HttpServer
 from foretool.server.transports.client.http_modern import InputSchema
 from foretool.server.transports.client.http_rules import HttpLimits, HttpRules
 from foretool.server.transports.client.security import Guards
+from foretool.server.transports.client.shared_sessions import SharedSessions
 from foretool.storage.records import Era
 
 JSON_AND_EVENTS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -54,6 +55,32 @@ class EchoFront:
         self.held: asyncio.Queue[tuple[Message, Channel]] = asyncio.Queue()
         self.cancelled: asyncio.Queue[tuple[Channel, str]] = asyncio.Queue()
         self.closed = asyncio.Event()
+        self.has_left = asyncio.Event()
+        self.session_key = f"key-{principal}"
+        self.state: dict[str, Any] = {"version": version}
+        """What other replicas are to know."""
+        self.replica = ""
+        self.listed = asyncio.Event()
+
+    # What several replicas serve
+
+    def share(self, replica: str) -> None:
+        self.replica = replica
+
+    def memo(self) -> bytes:
+        return jsonrpc.encode(self.state)
+
+    def resume(self, memo: bytes) -> None:
+        self.state = json.loads(memo)
+        self.version = self.state["version"]
+
+    def note_listed(self) -> None:
+        self.listed.set()
+
+    def leave(self) -> None:
+        self.has_left.set()
+
+    in_flight = 0
 
     def receive(self, message: Message, channel: Channel) -> None:
         ident = message.id
@@ -161,11 +188,12 @@ def http_rules(
 
 @asynccontextmanager
 async def http_server(
-    fronts: Echo | None = None, input_schema: InputSchema | None = None, **rules: Any
-) -> AsyncIterator[Caller]:
+    fronts: Echo | None = None, input_schema: InputSchema | None = None, sharing: SharedSessions | None = None,
+    **rules: Any,
+) -> AsyncIterator[Caller]:  # fmt: skip
     """A server by the rules of `http_rules`, and a caller of it."""
     fronts = fronts or Echo()
-    made = HttpServer(fronts, http_rules(**rules), input_schema=input_schema)
+    made = HttpServer(fronts, http_rules(**rules), input_schema=input_schema, sharing=sharing)
     running = asyncio.create_task(made.serve())
     await soon(made.ready)
     try:

@@ -47,6 +47,34 @@ class Front(Protocol):
     def close(self) -> None:
         """The client is gone: cancel its requests and end its subscriptions."""
 
+    # Of a session that several replicas serve
+
+    def share(self, replica: str) -> None:
+        """Other replicas serve the session too: `replica` tells our questions from theirs."""
+
+    @property
+    def version(self) -> str:
+        """The version of the protocol that the client was told."""
+        ...
+
+    @property
+    def session_key(self) -> str:
+        """The key of the session on record, "" before it has begun."""
+        ...
+
+    def memo(self) -> bytes:
+        """Return what another replica needs to know to go on with the session."""
+        ...
+
+    def resume(self, memo: bytes) -> None:
+        """Go on with a session of another replica, or take in what has changed of it there."""
+
+    def note_listed(self) -> None:
+        """The client has listed its tools at another replica."""
+
+    def leave(self) -> None:
+        """As `close`, but the session goes on at other replicas."""
+
 
 class Fronts(Protocol):
     """Takes new clients; this is how a transport knows the proxy."""

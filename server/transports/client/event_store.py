@@ -35,7 +35,10 @@ MOST_READERS: Final = 8
 
 PING: Final = b": ping\n\n"
 
-_EVENT_ID = re.compile(r"([0-9]{1,18})\.(-1|[0-9]{1,18})")
+_EVENT_ID = re.compile(r"([0-9A-Za-z_~=-]{1,160})\.(-1|[0-9]{1,18})")
+
+Keep = Callable[[str, int, bytes, bool], None]
+"""Keeps an event for other replicas, before it is sent: stream, number, data, and whether it is the last one."""
 
 
 READ_BYTES: Final = 4 * 1024 * 1024
@@ -168,9 +171,14 @@ class Stream:
     # -- Channel
 
     def send(self, data: bytes) -> None:
+        self._append(data, is_last=False)
+
+    def _append(self, data: bytes, *, is_last: bool) -> None:
         if self.is_finished or self.is_overfull:
             return
         self._events.append(jsonrpc.one_line(data))
+        if self._store is not None and self._store.keep is not None:
+            self._store.keep(self.name, self._first + len(self._events) - 1, self._events[-1], is_last)
         self._resize(len(data))
         while self.size > self._limit and self.drop_oldest():
             pass
@@ -179,7 +187,7 @@ class Stream:
 
     def finish(self, data: bytes, code: int | None) -> None:
         if not self.is_finished:
-            self.send(data)
+            self._append(data, is_last=True)
             self.code = code
             self.end()
 
@@ -200,6 +208,19 @@ class Stream:
     # -- used by responses
 
     @property
+    def is_carried(self) -> bool:
+        """Whether a response carries it now."""
+        return bool(self._readers)
+
+    def withdraw(self) -> list[bytes]:
+        """Return the events that were not sent yet, which another replica sends in our place."""
+        unsent = [self._events[place - self._first] for place in range(self._next, self._first + len(self._events))]
+        for event in unsent:
+            self._events.pop()
+            self._resize(-len(event))
+        return unsent
+
+    @property
     def is_read(self) -> bool:
         return self._next == self._first + len(self._events)
 
@@ -216,6 +237,10 @@ class Stream:
             self._readers[-1].wake()
         if self.is_finished and self._store is not None:
             self._store.on_finished(self)
+
+    def begin_at(self, index: int) -> None:
+        """Count events from here on."""
+        self._first = self._next = index
 
     def resume_after(self, index: int) -> bool:
         """Send again from the event after this one. Returns False when there was no such event."""
@@ -297,7 +322,13 @@ class Stream:
 class EventStore:
     """Keeps the streams of one legacy session: the open ones, the standalone one, and the latest finished ones."""
 
-    def __init__(self, limit: int = SESSION_BYTES, memory: Memory | None = None) -> None:
+    def __init__(
+        self, limit: int = SESSION_BYTES, memory: Memory | None = None, prefix: str = "", keep: Keep | None = None
+    ) -> None:
+        """`prefix`: what the names of its streams begin with, and those of no other replica. `keep`: None for one
+        process alone."""
+        self.prefix = prefix
+        self.keep = keep
         self.primes = False
         """The client understands an event id before the first message (2025-11-25 and later)."""
         self._limit = limit
@@ -308,16 +339,24 @@ class EventStore:
         self._finished: dict[str, Stream] = {}
         self.standalone = self.open_stream()
 
-    def open_stream(self) -> Stream:
-        stream = self._streams[str(self._count)] = Stream(str(self._count), self)
+    def open_stream(self, tag: str = "") -> Stream:
+        """Open a stream. `tag`: what the end of its name says."""
+        name = f"{self.prefix}{self._count}{tag}"
+        stream = self._streams[name] = Stream(name, self)
         self._count += 1
+        return stream
+
+    def adopt(self, name: str, after: int) -> Stream:
+        """Open the stream of another replica, which goes on after an event."""
+        stream = self._streams[name] = Stream(name, self)
+        stream.begin_at(after + 1)
         return stream
 
     def resume(self, event_id: str) -> Stream | None:
         """Return the stream of an event, set to continue after it; None when it is not kept any more."""
-        found = _EVENT_ID.fullmatch(event_id)
-        stream = self._streams.get(found[1]) if found else None
-        if not found or stream is None or not stream.resume_after(int(found[2])):
+        name, index = split_event_id(event_id)
+        stream = self._streams.get(name)
+        if stream is None or not stream.resume_after(index):
             return None
         self._memory.release(stream)
         return stream
@@ -362,3 +401,9 @@ class EventStore:
             self._memory.release(stream)
         self._memory.resize(-self.size)
         self._memory = Memory()
+
+
+def split_event_id(event_id: str) -> tuple[str, int]:
+    """Return the stream of an event and its number, "" and 0 for what is no event of ours."""
+    found = _EVENT_ID.fullmatch(event_id)
+    return (found[1], int(found[2])) if found else ("", 0)

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import uvicorn
 
@@ -32,6 +32,9 @@ from foretool.server.transports.client.http_rules import HttpRules
 from foretool.server.transports.client.listener import BACKLOG, Listener
 from foretool.server.transports.client.rates import Rates
 from foretool.server.transports.client.security import Refused
+
+if TYPE_CHECKING:
+    from foretool.server.transports.client.shared_sessions import SharedSessions
 
 ROOT: Final = "/mcp"
 PAGE_ROOT: Final = "/ui/"
@@ -68,16 +71,18 @@ class HttpServer:
         is_ready: Callable[[], bool] = lambda: True,
         metrics: Metrics | None = None,
         request_type: type[HttpRequest] = HttpRequest,
+        sharing: SharedSessions | None = None,
     ) -> None:
         """`is_ready`: whether everything works that a client needs; `/readyz` tells it to whoever supervises.
-        `metrics`: None for no `/metrics`."""
+        `metrics`: None for no `/metrics`. `sharing`: None for one process alone."""
         self.address = address
         """Once `ready` is set, with the actual port."""
         self.rules = rules
         self.ready = asyncio.Event()
         """Set when clients can connect."""
         self.memory = Memory(self._make_room)
-        self.legacy = LegacyClients(fronts, self._admit, rules.limits, rules.access.shares, self.memory)
+        self.legacy = LegacyClients(fronts, self._admit, rules.limits, rules.access.shares, self.memory, sharing)
+        self._sharing = sharing
         self.modern = ModernClients(fronts, self._admit, input_schema, self.memory)
         self.connections = Connections(rules.limits, rules.access.shares)
         self._bodies = Bodies(rules.limits.max_bodies)
@@ -126,11 +131,14 @@ class HttpServer:
         )
         self._server = _Server(config, self.ready)
         self._server.should_exit = self._is_stopping
-        sweeper = asyncio.create_task(self._sweep())
+        tasks = [asyncio.create_task(self._sweep())]
+        if self._sharing is not None:
+            tasks.append(asyncio.create_task(self._sharing.replica.run()))
         try:
             await self._server.serve([listener.socket])
         finally:
-            sweeper.cancel()
+            for task in tasks:
+                task.cancel()
             listener.close()
             self.close_clients()
             self._stopped.set()
@@ -145,6 +153,8 @@ class HttpServer:
         await self._stopped.wait()
 
     def close_clients(self) -> None:
+        if self._sharing is not None:
+            self._sharing.close()
         self.legacy.close()
         self.modern.close()
 

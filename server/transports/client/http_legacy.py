@@ -1,7 +1,7 @@
 """HTTP clients of the legacy era: sessions.
 
 `initialize` opens a session, every reply comes as server-sent events that can be resumed, and a client that
-disconnects has cancelled nothing.
+disconnects has cancelled nothing. With a `Replica` other processes serve the same sessions (`shared_sessions`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET
 
@@ -18,11 +18,16 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message
 from foretool.server.transports.client import http_request
 from foretool.server.transports.client.access import Identity
-from foretool.server.transports.client.base import Front, Fronts
+from foretool.server.transports.client.base import Channel, Front, Fronts
 from foretool.server.transports.client.event_store import EventStore, Memory, Stream
 from foretool.server.transports.client.http_request import HttpRequest
 from foretool.server.transports.client.http_rules import HttpLimits
 from foretool.server.transports.client.security import Refused
+
+if TYPE_CHECKING:
+    # Both import cryptography, which one process alone has no use for.
+    from foretool.server.transports.client.replica import Shared
+    from foretool.server.transports.client.shared_sessions import SharedSessions
 
 Admit = Callable[[Identity, str], None]
 
@@ -35,16 +40,27 @@ RETRY_MS: Final = 1000
 class LegacySession:
     """One client between `initialize` and `DELETE`."""
 
-    def __init__(self, fronts: Fronts, profile: str, identity: Identity, memory: Memory) -> None:
-        self.id = secrets.token_hex(16)
+    def __init__(
+        self, fronts: Fronts, profile: str, identity: Identity, memory: Memory, sharing: SharedSessions | None = None,
+        id: str = "",
+    ) -> None:  # fmt: skip
+        """`id`: that of a session which another replica has begun."""
+        self.id = id or secrets.token_hex(16)
         self.profile = profile
         self.principal = identity.principal
         self.identity = identity
         """Who sent the latest request."""
-        self.events = EventStore(memory=memory)
-        self.front: Front = fronts.open(
-            "legacy", "http", self.events.standalone, profile, identity.principal, name=identity.name
-        )
+        standalone: Channel
+        self.shared: Shared
+        """What it has with other replicas, if there are any."""
+        if sharing is None:
+            self.events = EventStore(memory=memory)
+            standalone = self.events.standalone
+        else:
+            standalone = sharing.attach(self, memory)
+        self.front: Front = fronts.open("legacy", "http", standalone, profile, identity.principal, name=identity.name)
+        if sharing is not None:
+            self.front.share(sharing.replica.id)
         self.responses = 0
         """Responses that are being sent; a session in use is not idle."""
         self.used_at = time.monotonic()
@@ -57,11 +73,18 @@ class LegacyClients:
     are; each may have an equal part of the sessions, so that none keeps the others out.
     """
 
-    def __init__(self, fronts: Fronts, admit: Admit, limits: HttpLimits, shares: int, memory: Memory) -> None:
+    def __init__(
+        self, fronts: Fronts, admit: Admit, limits: HttpLimits, shares: int, memory: Memory,
+        sharing: SharedSessions | None = None,
+    ) -> None:  # fmt: skip
+        """`sharing`: None for one process alone."""
         self.sessions: dict[str, LegacySession] = {}
         self._fronts = fronts
         self._admit = admit
         self._memory = memory
+        self._sharing = sharing
+        if sharing is not None:
+            sharing.drop = self._drop
         self.set_limits(limits, shares)
 
     def set_limits(self, limits: HttpLimits, shares: int) -> None:
@@ -76,7 +99,7 @@ class LegacyClients:
         elif request.method == "GET":
             await self._get(request, profile, identity)
         elif request.method == "DELETE":
-            self._drop(self._session(request, profile, identity))
+            self._end(self._session(request, profile, identity))
             await request.reply(200)
         else:
             raise Refused(405, f"{request.method} means nothing here", allow="GET, POST, DELETE")
@@ -86,12 +109,40 @@ class LegacyClients:
         if ident is None:
             raise Refused(400, "Mcp-Session-Id is missing; send initialize first")
         session = self.sessions.get(ident)
+        if self._sharing is not None:
+            session = self._find_shared(self._sharing, ident, session, profile, identity)
         # The session of another credential gets the same answer as one that does not exist.
         if session is None or session.principal != identity.principal or session.profile != profile:
             raise Refused(404, "Session not found; send initialize again")
         session.used_at = time.monotonic()
         session.identity = identity
         return session
+
+    def _find_shared(
+        self, sharing: SharedSessions, ident: str, session: LegacySession | None, profile: str, identity: Identity
+    ) -> LegacySession | None:
+        """Return a session as the replicas know it, None if it has ended or is another's. Raises `Refused` while
+        that cannot be found out."""
+        if session is not None:
+            return session if sharing.follow(session) else None
+        if not (found := sharing.find(ident, identity.principal, profile)):
+            return None
+        self._admit(identity, profile)
+        self._make_way(identity.principal)
+        session = LegacySession(self._fronts, profile, identity, self._memory, sharing, ident)
+        sharing.adopt(session, found)
+        self.sessions[ident] = session
+        return session
+
+    def _make_way(self, principal: str) -> None:
+        """Leave a session that nobody uses here to other replicas, where there is no room for one more."""
+        if self._has_room(principal):
+            return
+        own = [session for session in self.sessions.values() if session.principal == principal]
+        unused = [session for session in own if not (session.responses or session.front.in_flight)]
+        if not unused:
+            raise self._full()
+        self._drop(min(unused, key=lambda session: session.used_at))
 
     async def _post(self, request: HttpRequest, profile: str, identity: Identity) -> None:
         message = await request.message()
@@ -102,27 +153,40 @@ class LegacyClients:
         session = self._session(request, profile, identity)
         if message.method is UNSET or message.id is UNSET:
             session.front.receive(message, session.events.standalone)
+            if self._sharing is not None:
+                self._sharing.pass_on(session, message)
             await request.reply(202)
             return
         if session.events.open_count > MOST_REQUESTS:
             raise Refused(429, f"{MOST_REQUESTS} requests of this session have no answer yet", retry_after="2")
-        stream = session.events.open_stream()
+        stream = session.events.open_stream(self._tag(message))
         try:
             session.front.receive(message, stream)
         except BaseException:
             stream.end()  # or the session would keep it for ever
             raise
+        if self._sharing is not None and message.method == "tools/list":
+            self._sharing.note_listed(session)
         await self._send(request, session, stream)
+
+    def _tag(self, message: Message) -> str:
+        return self._sharing.tag(message.id) if self._sharing is not None and isinstance(message.id, int | str) else ""
 
     def _begin(self, profile: str, identity: Identity) -> LegacySession:
         self._admit(identity, profile)
-        own = sum(session.principal == identity.principal for session in self.sessions.values())
-        if own >= self._share or len(self.sessions) >= self._most:
-            reason = f"all {self._share} sessions are taken; end some with DELETE, or try again later"
-            raise Refused(503, reason, retry_after="60")
-        session = LegacySession(self._fronts, profile, identity, self._memory)
+        if not self._has_room(identity.principal):
+            raise self._full()
+        session = LegacySession(self._fronts, profile, identity, self._memory, self._sharing)
         self.sessions[session.id] = session
         return session
+
+    def _has_room(self, principal: str) -> bool:
+        own = sum(session.principal == principal for session in self.sessions.values())
+        return own < self._share and len(self.sessions) < self._most
+
+    def _full(self) -> Refused:
+        reason = f"all {self._share} sessions are taken; end some with DELETE, or try again later"
+        return Refused(503, reason, retry_after="60")
 
     async def _initialize(self, request: HttpRequest, message: Message, session: LegacySession) -> None:
         """Wait for the reply before the response begins: it decides whether there is a session, and its version."""
@@ -136,7 +200,7 @@ class LegacyClients:
                 await reader.wait(http_request.PING_S)
             agreed = stream.is_finished and stream.code is None and not request.is_gone
             if not agreed:
-                self._drop(session)
+                self._end(session)
             elif (reply := stream.latest) is not None:
                 version = jsonrpc.member(jsonrpc.decode(reply).result, "protocolVersion") or ""
                 session.events.primes = version >= "2025-11-25"  # the client wants priming events
@@ -151,9 +215,14 @@ class LegacyClients:
         session = self._session(request, profile, identity)
         last = request.headers.get("last-event-id")
         stream = session.events.standalone if last is None else session.events.resume(last)
+        if stream is None and self._sharing is not None:
+            stream = self._sharing.resume(session, last or "")
         if stream is None:
             raise Refused(400, "the stream of this Last-Event-ID is not kept any more; send the request again")
-        await self._send(request, session, stream)
+        if self._sharing is not None and stream is session.events.standalone:
+            await self._sharing.carry(session, self._send(request, session, stream))
+        else:
+            await self._send(request, session, stream)
 
     async def _send(self, request: HttpRequest, session: LegacySession, stream: Stream, *, named: bool = True) -> None:
         """Send a stream in a response, as far as it goes. `named`: with the id of the session."""
@@ -169,20 +238,35 @@ class LegacyClients:
 
     def expire(self, now: float) -> None:
         """Close the sessions that nobody has used for too long. `now`: monotonic seconds."""
+        if self._sharing is not None:
+            self._sharing.tick(self.sessions.values(), now, self._idle_s)
         for session in list(self.sessions.values()):
             if self._idle_s and not session.responses and now - session.used_at > self._idle_s:
                 self._drop(session)
 
     def _drop(self, session: LegacySession) -> None:
+        """Forget a session here; with other replicas, those go on with it."""
         if self.sessions.pop(session.id, None) is not None:
+            if self._sharing is not None:
+                self._sharing.forget(session)
+                session.front.leave()
+            else:
+                session.front.close()
+            session.events.close()
+
+    def _end(self, session: LegacySession) -> None:
+        """End a session everywhere."""
+        if self._sharing is not None and self.sessions.pop(session.id, None) is not None:
+            self._sharing.end(session)
             session.front.close()
             session.events.close()
+        self._drop(session)
 
     def close_refused(self, opens: Callable[[Identity, str], bool]) -> None:
         """Close the sessions of those who may not come in any more."""
         for session in list(self.sessions.values()):
             if not opens(session.identity, session.profile):
-                self._drop(session)
+                self._end(session)
 
     def close(self) -> None:
         for session in list(self.sessions.values()):

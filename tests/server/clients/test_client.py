@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from fakes import Failed, FakeUpstream, SwiftLoop, proxy_over
+from fakes import Failed, FakeUpstream, SwiftLoop, changed, proxy_over
 from requirements import requirement
 
 from foretool.server.protocol import jsonrpc, versions
+from foretool.storage.records import ToolId
 
 pytestmark = pytest.mark.anyio
 
@@ -69,3 +71,63 @@ async def test_a_mistake_of_ours_in_one_request_is_answered_and_logged_and_the_n
         await stage.client.discover("anything")
     assert failed.value.code == jsonrpc.INTERNAL_ERROR
     assert "RuntimeError: a mistake" in caplog.text
+
+
+class Elsewhere:
+    """A channel that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    def send(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    def finish(self, data: bytes, code: int | None) -> None:
+        self.sent.append(data)
+
+    def poll(self) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+@requirement("replicas:session")
+async def test_another_replica_goes_on_with_the_session_its_list_and_its_log_level() -> None:
+    async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
+        await stage.client.initialize("editor")
+        await stage.client.ask("logging/setLevel", {"level": "error"})
+        await stage.client.list_tools()
+        (first,) = stage.app.clients
+        other = stage.app.router.open("legacy", "http", Elsewhere(), "", "")
+        other.share("r2")
+        other.resume(first.memo())
+        assert (other.session_key, other.version, other.log_level) == (first.session_key, first.version, "error")
+        assert other.info == first.info and other.session is not None and first.session is not None
+        assert other.session.view is first.session.view and not other.tools.is_stale()
+        assert other.memo() == first.memo()
+        # What it asks cannot be taken for a question of another replica.
+        assert other.ask("roots/list", jsonrpc.UNSET, lambda reply: None, None) == "foretool-r2-1"
+        other.leave()
+        assert [each.ended_at for each in stage.store.sessions.recent()] == [None]
+        first.close()
+        (ended,) = stage.store.sessions.recent()
+        assert ended.ended_at is not None
+
+
+async def test_a_list_that_has_moved_since_counts_as_the_one_that_was_given() -> None:
+    async with proxy_over(FakeUpstream("calc", ["add", "sub"]), pin=["calc__add"], list_tokens=0) as stage:
+        await stage.client.initialize("editor")
+        await stage.client.list_tools()
+        (first,) = stage.app.clients
+        assert first.session is not None
+        exposure = stage.app.recorder.exposed(first.session.exposure)
+        assert exposure is not None
+        moved = changed(exposure, tools=(*exposure.tools, ToolId("calc__sub")), id=0)
+        memo = json.loads(first.memo())
+        memo["session"]["exposure"] = stage.app.recorder.exposure(moved)
+        other = stage.app.router.open("legacy", "http", Elsewhere(), "", "")
+        other.resume(json.dumps(memo).encode())
+        assert other.session is not None
+        assert other.session.sees(ToolId("calc__sub")) and not first.session.sees(ToolId("calc__sub"))
+        assert other.tools.is_stale()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fakes import changed
+from msgspec.json import decode, encode
 
 from foretool.server.clients.exposure import View
-from foretool.server.clients.session import HISTORY, MOST_CONVERSATIONS, Forward, Session
+from foretool.server.clients.session import HISTORY, MOST_CONVERSATIONS, MOST_MEMO, Forward, Session, SessionMemo
 from foretool.storage.records import Discovery, Match, Miss, SessionRecord, Tool, ToolId
 
 ADD = Tool(ToolId("calc__add"), "calc", "add", b"{}", "h")
@@ -112,3 +113,29 @@ def test_a_call_of_a_tool_that_a_hint_or_the_list_had_named_is_hidden_and_no_mis
     named = session()
     named.set_list(changed(view(ADD.id), named=(MAIL.id,)), 8)
     assert named.call(MAIL, "bridge", 1.0) == ([], Forward(MAIL, True, 0))
+
+
+def test_a_session_goes_on_elsewhere_as_it_was_left() -> None:
+    before = session(ADD.id)
+    before.discovered(found(SUB, task="subtract"), 3, 40)
+    before.call(MAIL, "name", 1.0)
+    before.agree(ADD)
+    before.grow([SUB.id], found=True)
+    memo = decode(encode(before.memo()), type=SessionMemo)
+    after = Session(memo.record)
+    after.resume(memo)
+    after.set_list(view(ADD.id), memo.exposure)
+    assert after.record == before.record
+    assert after.has_agreed(ADD) and after.lists(SUB.id) and not after.sees(SUB.id)
+    # The same miss is not counted again, and what was found there is known here.
+    assert after.call(MAIL, "name", 2.0) == ([], Forward(MAIL, True, 0))
+    (miss,), forward = after.call(SUB, "name", 2.0)
+    assert (miss.noticed, miss.query, forward.discovery) == ("discovery", "subtract", 3)
+    assert after.memo().chat.missed != before.memo().chat.missed
+
+
+def test_a_memo_stays_small_however_much_was_found() -> None:
+    long = session()
+    for place in range(3 * MOST_MEMO):
+        long.discovered(found(Tool(ToolId(f"s__t{place}"), "s", f"t{place}", b"{}", "h"), task="x"), place, 40)
+    assert list(long.memo().chat.found) == [f"s__t{place}" for place in range(2 * MOST_MEMO, 3 * MOST_MEMO)]
