@@ -139,12 +139,10 @@ def _read_time(text: str | None) -> float | None:
 
 
 def _forget(store: Store, selection: Selection) -> Outcome:
-    from foretool.retrieval.corpus import digest
-
     models = len(store.artifacts.served())
     forgotten: Forgotten = store.forgetting.forget(selection)
     counts = dict(forgotten.counts)
-    if vectors := store.vectors.forget({digest(task) for task in forgotten.tasks}):
+    if vectors := store.vectors.forget(_digests_of(forgotten.tasks)):
         counts["vectors"] = counts.get("vectors", 0) + vectors
     remains: list[str] = []
     if selection.everything:
@@ -167,6 +165,14 @@ def _forget(store: Store, selection: Selection) -> Outcome:
             " then run the same command with --compact"
         )
     return Outcome(counts, True, tuple(remains))
+
+
+def _digests_of(tasks: Sequence[str]) -> set[bytes]:
+    """Return under what the vectors of tasks are kept: of their whole texts and of the parts that are searched with."""
+    from foretool.retrieval.corpus import digest
+    from foretool.server.replay.tasks import texts_of_prompt, texts_of_search
+
+    return {digest(text) for each in tasks for text in (each, *texts_of_search(each), *texts_of_prompt(each))}
 
 
 def _compact(store: Store) -> bool:

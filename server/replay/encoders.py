@@ -3,11 +3,13 @@
 A replay knows beforehand what its tasks searched with. So a thread embeds those texts ahead of the player, many at a
 time, which takes half the processor time of one after the other and leaves the second core something to do. Each text
 gets the same vector, to the last bit, as a proxy's search of this text alone (`tests/retrieval/encoders/test_onnx.py`).
+So the vectors of recorded texts are kept in the store, beside those that learning keeps there, for the next replay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from foretool.server.app import App
 from foretool.server.catalog import embedding
 from foretool.server.config.settings import Settings
-from foretool.storage.stores import Store
+from foretool.storage.stores import StorageError, Store, VectorStore
 
 if TYPE_CHECKING:
     from foretool.retrieval.encoders import Encoder, Weights
@@ -33,12 +35,16 @@ class OpenedEncoders:
         """`texts`: what will be searched with, about in this order."""
         self._texts = texts
         self._opened: dict[tuple[str, ...], tuple[tuple[Weights, ...], list[Remembering]]] = {}
+        self._kept: VectorStore | None = None
 
     def close(self) -> None:
-        """Stop to embed ahead."""
-        for _, encoders in self._opened.values():
-            for each in encoders:
-                each.close()
+        """Stop to embed ahead, and keep what was embedded where the store can be written."""
+        for weights, encoders in self._opened.values():
+            for one, encoder in zip(weights, encoders, strict=True):
+                encoder.close()
+                with suppress(StorageError):
+                    if self._kept is not None and (new := encoder.take_new()):
+                        self._kept.save(one.query_key, _by_digest(new))
 
     def install(self, settings: Settings, app: App, kept: Store) -> None:
         """Install the encoders of some settings with the vectors of every tool. Words alone rank where that fails."""
@@ -60,9 +66,15 @@ class OpenedEncoders:
 
             weights = embedding.find_weights(settings)
             folder = embedding.find_cache_folder(kept)
+            self._kept = kept.vectors
             # Somebody else's model may give a text another vector among other texts.
             encoders = [
-                Remembering(open_encoder(each, folder, key=settings.encoder_key), () if each.is_slow else self._texts)
+                Remembering(
+                    open_encoder(each, folder, key=settings.encoder_key),
+                    self._texts,
+                    _load(kept.vectors, each.query_key, self._texts),
+                    embeds_ahead=not each.is_slow,
+                )
                 for each in weights
             ]
             self._opened[key] = (weights, encoders)
@@ -70,14 +82,25 @@ class OpenedEncoders:
 
 
 class Remembering:
-    """An encoder that embeds each text once, since two configs read the same tasks; the texts of `ahead` in a thread,
+    """An encoder that embeds each text once, since two configs read the same tasks; the `foreseen` texts in a thread,
     as soon as the ones before them are wanted."""
 
-    def __init__(self, encoder: Encoder, ahead: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        foreseen: Sequence[str] = (),
+        known: Mapping[str, Any] | None = None,
+        *,
+        embeds_ahead: bool = True,
+    ) -> None:
+        """`known` are vectors of texts that need not be embedded."""
         self._encoder, self.name = encoder, encoder.name
-        self._known: dict[str, Any] = {}
+        self._known: dict[str, Any] = dict(known or {})
+        self._new: dict[str, None] = {each: None for each in foreseen if each not in self._known}
+        """The foreseen texts whose vectors nobody has taken yet."""
         self._documents: dict[str, Any] = {}
-        self._ahead: Iterator[str] = (each for each in dict.fromkeys(ahead) if each not in self._known)
+        ahead = list(self._new) if embeds_ahead else []
+        self._ahead: Iterator[str] = (each for each in ahead if each not in self._known)
         self._embedded: dict[str, None] = {}
         """The texts that the thread embeds now."""
         self._changed = Condition()
@@ -114,6 +137,12 @@ class Remembering:
             self._thread.join()
         self._thread, self._is_closed = None, False
 
+    def take_new(self) -> dict[str, Any]:
+        """Return the vectors of foreseen texts that were embedded here, each once; call it when closed."""
+        found = {text: self._known[text] for text in self._new if text in self._known}
+        self._new = {text: None for text in self._new if text not in found}
+        return found
+
     def _embed_ahead(self) -> None:
         """Embed the next texts whenever one of those before them was searched with, until none is left."""
         while True:
@@ -143,3 +172,19 @@ def _remember(known: dict[str, Any], texts: Sequence[str], embed: Any) -> Any:
     if new := [text for text in dict.fromkeys(texts) if text not in known]:
         known.update(zip(new, embed(new), strict=True))
     return np.stack([known[text] for text in texts])
+
+
+def _load(kept: VectorStore, key: str, texts: Sequence[str]) -> dict[str, Any]:
+    """Return the vectors of those texts that the store has."""
+    import numpy as np
+
+    from foretool.retrieval.corpus import digest
+
+    digests = {digest(text): text for text in texts}
+    return {digests[each]: np.frombuffer(data, np.float32) for each, data in kept.load(key, digests).items()}
+
+
+def _by_digest(vectors: Mapping[str, Any]) -> dict[bytes, bytes]:
+    from foretool.retrieval.corpus import digest
+
+    return {digest(text): row.tobytes() for text, row in vectors.items()}

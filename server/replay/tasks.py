@@ -69,9 +69,20 @@ def _session_of(episode: Episode) -> str:
 def searched_texts(tasks: Sequence[RecordedTask]) -> Iterator[str]:
     """Yield what an encoder reads of the recorded prompts and searches, in the order of the tasks."""
     for task in tasks:
-        prompt = searched_lines(Prompt(task.episode.at, task.prompt)) if task.prompt else ()
-        for lines in (prompt, *(Arguments(task=text).lines for text in task.searches)):
-            yield from read_texts(needs(lines))
+        if task.prompt:
+            yield from texts_of_prompt(task.prompt)
+        for text in task.searches:
+            yield from texts_of_search(text)
+
+
+def texts_of_prompt(prompt: str) -> list[str]:
+    """Return what an encoder reads of a prompt."""
+    return read_texts(needs(searched_lines(Prompt(0.0, prompt))))
+
+
+def texts_of_search(task: str) -> list[str]:
+    """Return what an encoder reads of the words of a search."""
+    return read_texts(needs(Arguments(task=task).lines))
 
 
 def last_tasks(tasks: Sequence[RecordedTask]) -> dict[str, float]:

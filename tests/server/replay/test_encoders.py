@@ -9,14 +9,23 @@ import numpy as np
 import pytest
 from recorded_tasks import HOUR, START, write_recorded
 
+from foretool.retrieval.corpus import digest
 from foretool.retrieval.encoders import EncoderError
 from foretool.server.catalog import embedding, encoders
+from foretool.server.commands.group import run
 from foretool.server.config import loader
 from foretool.server.replay.effect import Replays
 from foretool.server.replay.encoders import AHEAD, Remembering
 from foretool.storage.opening import open_store
+from foretool.storage.sql.vectors import Vectors
+from foretool.storage.stores import StorageError
 
 TASKS = [("add two numbers", ["calc__add"]), ("the phase of the moon", ["sky__moon"])]
+LONG = (
+    "Find out in which phase the moon is tonight and write it down for the children of the second form; "
+    "then add the nights that are left until it is full and tell the teacher how many evenings remain for the trip."
+)
+"""A paragraph, of which each clause is embedded too."""
 
 
 class Counting:
@@ -42,22 +51,53 @@ class Weights:
     is_slow = False
 
 
-def test_a_text_is_embedded_once_for_both_configs_and_nothing_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_recorded(tmp_path, TASKS, encoder="minilm-tools")
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    """The encoder that every proxy of the test opens."""
     counting = Counting()
     monkeypatch.setattr(embedding, "find_weights", lambda settings: (Weights(),))
     monkeypatch.setattr(encoders, "open_encoder", lambda weights, folder, key: counting)
-    config = loader.load(path)
+    return counting
+
+
+def test_a_text_is_embedded_once_for_both_configs(tmp_path: Path, counting: Counting) -> None:
+    config = loader.load(write_recorded(tmp_path, TASKS, encoder="minilm-tools"))
     with open_store(config.storage) as store:
         replays = Replays(config, store, START, START + 9 * HOUR)
         found = replays.now
         replays.play(config)
-        assert store.vectors.known("counting") == set()
     assert len(found) == 2
     assert sorted(counting.read) == sorted(set(counting.read)) and len(counting.read) == 6
     assert counting.queried and sorted(counting.queried) == sorted(set(counting.queried))
+
+
+def test_the_next_replay_embeds_no_recorded_text_again_until_it_is_forgotten(
+    tmp_path: Path, counting: Counting
+) -> None:
+    path = write_recorded(tmp_path, [*TASKS, (LONG, ["calc__add"])], encoder="minilm-tools")
+    config = loader.load(path)
+    with open_store(config.storage) as store:
+        first = Replays(config, store, START, START + 9 * HOUR).now
+        embedded, kept = list(counting.queried), store.vectors.known("counting")
+        assert len(embedded) == len(kept) > len(TASKS) + 1
+        assert Replays(config, store, START, START + 9 * HOUR).now == first
+    assert counting.queried == embedded
+    assert run(["forget", "--text", "moon", "--yes", "--config", str(path)]) == 0
+    with open_store(config.storage) as store:
+        assert store.vectors.known("counting") == {digest(TASKS[0][0])}
+
+
+def test_a_replay_tells_its_effect_also_where_the_store_cannot_be_written(
+    tmp_path: Path, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = loader.load(write_recorded(tmp_path, TASKS, encoder="minilm-tools"))
+
+    def refuse(self: object, encoder: str, vectors: object) -> None:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(Vectors, "save", refuse)
+    with open_store(config.storage) as store:
+        assert len(Replays(config, store, START, START + 9 * HOUR).now) == 2
 
 
 def test_words_alone_rank_where_no_encoder_can_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
