@@ -29,6 +29,7 @@ from foretool.server.config.settings import (
     DomainEntry,
     GrantEntry,
     OAuthEntry,
+    PerUserEntry,
     ProfileEntry,
     ServerEntry,
     Settings,
@@ -47,6 +48,7 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
     "server": ServerEntry,
     "tool": ToolEntry,
     "oauth": OAuthEntry,
+    "per_user": PerUserEntry,
     "foretool": Settings,
     "profile": ProfileEntry,
     "domain": DomainEntry,
@@ -65,6 +67,9 @@ DEFAULTS = {
     "encoder_key": "none",
     "token": "none",
     "oauth": "none",
+    "per_user": "none",
+    "token_endpoint": "required",
+    "audience": "none",
     "access": "none",
     "resource": "none",
     "jwks_url": "none",
@@ -184,7 +189,7 @@ def type_in_words(annotation: Any) -> str:
         return f"object of {NAMED.get(inner) or type_in_words(inner)}s"
     if arguments:
         return type_in_words(arguments[0])
-    if annotation in (OAuthEntry, AccessEntry):
+    if annotation in (OAuthEntry, PerUserEntry, AccessEntry):
         return "object"
     return _TYPES[annotation]
 

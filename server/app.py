@@ -17,6 +17,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedder
 from foretool.server.catalog.models import LearnedLists, ModelLoader
 from foretool.server.catalog.names import NameKeeper
+from foretool.server.catalog.personal_tools import PersonalTools
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.token_counter import TokenCounter
 from foretool.server.clients.exchange import Exchange, Outbox
@@ -25,6 +26,7 @@ from foretool.server.clients.kept_results import KeptResults
 from foretool.server.clients.registry import Announcements, ClientRegistry
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.servers import Server
+from foretool.server.identity.subjects import Subjects
 from foretool.server.learning.schedule import Schedule
 from foretool.server.methods.admission import Admission
 from foretool.server.methods.argument_check import ArgumentCheck, Checker
@@ -62,10 +64,11 @@ from foretool.server.recording.store_watch import StoreWatch
 from foretool.server.reload import Reloader
 from foretool.server.transports.pipes import Turn
 from foretool.server.transports.tasks import TICK_S
+from foretool.server.transports.upstream.base import Authorizer
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
 from foretool.server.trust.policy import TrustPolicy
-from foretool.server.upstreams.launcher import Launcher, link_opener, make_bearer, message_limit
+from foretool.server.upstreams.launcher import Launcher, link_opener, make_bearer, make_personal, message_limit
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.refresh import Refresher
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -76,7 +79,6 @@ from foretool.storage.stores import StorageError, Store
 if TYPE_CHECKING:
     from foretool.server.methods.agent_step import AgentSteps
     from foretool.server.methods.instructions import Instructions
-    from foretool.server.signin.bearer import Bearer
 
 
 class Parts(NamedTuple):
@@ -104,7 +106,8 @@ class App:
         self.live = live = LiveConfig(config)
         self.store = store
         store.hide(lambda: live.now.secrets)
-        self.policy = TrustPolicy(live)
+        self.policy = TrustPolicy(live, lambda person, tool: self.personal_tools.sees(person, tool))
+        self.subjects = Subjects()
         self.turn = Turn()
         self._children = ChildWatcher()
         self._instructions: Instructions | None = None
@@ -115,6 +118,7 @@ class App:
         self._names = NameKeeper(store.catalog)
         self.gatekeeper = Gatekeeper(lambda: self.store.approvals, live, lambda: asyncio.get_running_loop().time())
         self.catalog = Catalog(list(config.servers.values()), self._names.load(), self._names.keep, config.prefixes)
+        self.personal_tools = PersonalTools(self.catalog)
         self.search = Search(self.catalog, self.recorder.usage, clock)
         self.embedding = Embedder(config.settings, self.catalog, store, self.search)
         self.models = ModelLoader(self.search, store, self._begin_epoch)
@@ -244,6 +248,13 @@ class App:
     # -- upstreams
 
     def _make_upstream(self, server: Server) -> Upstream:
+        if server.per_user is not None:
+            options = {"capabilities": self.clients.capabilities, "list_limit": self._list_limit}
+            self.personal_tools.forget(server.name)
+            return make_personal(
+                server, self._events, self.subjects, lambda authorizer: self._link_opener(server, authorizer), options,
+                self._take_in_personal, self.upstreams.wake,
+            )  # fmt: skip
         bearer = make_bearer(server, self.config.path)
         opener = self._link_opener(server, bearer)
         return Upstream(
@@ -251,8 +262,21 @@ class App:
             capabilities=self.clients.capabilities, list_limit=self._list_limit, bearer=bearer,
         )  # fmt: skip
 
-    def _link_opener(self, server: Server, bearer: Bearer | None) -> OpenLink:
-        return link_opener(server, message_limit(self.config), self._children, self.turn, bearer)
+    def _link_opener(self, server: Server, authorizer: Authorizer | None) -> OpenLink:
+        return link_opener(server, message_limit(self.config), self._children, self.turn, authorizer)
+
+    def _take_in_personal(self, lane: Upstream, tools: Sequence[Raw]) -> None:
+        """Take in what a server has listed to one person."""
+        owner, person = self.upstreams.get(lane.name), lane.key.removeprefix(f"{lane.name}\x1f")
+        if owner is None or owner.of(person) is not lane:  # a reload has replaced it
+            return
+        merged = self.personal_tools.take_in(lane.name, person, tools)
+        if {bytes(each) for each in merged} != {tool.definition for tool in self.catalog.listed(lane.name)}:
+            self._events.take_in(owner, merged)
+        lane.has_listed = True
+        self.exposures.forget_person(person)
+        self.upstreams.wake(lane)
+        self.announcements.soon()
 
     def keep_listed(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
         """Keep what a server has listed to a command instead of to this proxy. Needs a running loop."""

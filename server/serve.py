@@ -34,6 +34,7 @@ from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
     from foretool.server.identity.issuer import Issuer
+    from foretool.server.identity.subjects import Subjects
     from foretool.server.transports.client.shared_sessions import SharedSessions
 
 GRACE_S: Final = 2.0
@@ -102,13 +103,12 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
     from foretool.server.transports.client.http import HttpServer
     from foretool.server.transports.client.http_rules import BindError, list_problems, read_rules
 
-    issuers = _Issuers()
-
     address = parse_address(written or config.settings.bind)
     for problem in list_problems(config.settings, address):
         raise BindError(problem)
     with _watching(config, http=True) as watch, _open(config) as store:
         app = watch.make(config, store)
+        issuers = _Issuers(app.subjects)
         transport = HttpServer(
             app.router,
             read_rules(config, address, issuers.follow(config)),
@@ -158,7 +158,8 @@ def _share(app: App, store: Store) -> SharedSessions | None:
 class _Issuers:
     """Keeps the keys of the authorization server while other settings of the config change."""
 
-    def __init__(self) -> None:
+    def __init__(self, subjects: Subjects) -> None:
+        self._subjects = subjects
         self._now: Issuer | None = None
         self._closing: list[Issuer] = []
 
@@ -171,7 +172,8 @@ class _Issuers:
             from foretool.server.identity.issuer import Issuer  # only who has one waits for its imports
 
             same = before is not None and (before.entry.issuer, before.entry.jwks_url) == (entry.issuer, entry.jwks_url)
-            self._now = Issuer(entry, config.profiles, before.keys if before is not None and same else None)
+            keys = before.keys if before is not None and same else None
+            self._now = Issuer(entry, config.profiles, keys, self._subjects)
             self._now.keys.warm()
         if before is not None and (self._now is None or self._now.keys is not before.keys):
             self._closing.append(before)

@@ -524,6 +524,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:http:people": Promise(
         "SECURITY.md", "two people of one issuer never share a session, a stream, a handle or what a profile hides"
     ),
+    "trust:per-user": Promise(
+        "SECURITY.md", "a server with a token for each person gets no token of a client, and mixes no two people"
+    ),
     "trust:http:smuggling": Promise("SECURITY.md", "every request shows its own token, in its header lines alone"),
     "trust:http:slow-readers": Promise("SECURITY.md", "what clients do not read is bounded, over all of them"),
     "trust:http:bodies": Promise(

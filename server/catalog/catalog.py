@@ -266,6 +266,18 @@ class Catalog:
             self._mark_changed([upstream])
         return has_changed
 
+    def read_definitions(self, upstream: str, definitions: Sequence[Raw]) -> dict[str, tuple[str, bytes]]:
+        """Return the hash and the text that definitions would have in the catalog, by the upstream's own names."""
+        server, found = self._entries.get(upstream), dict[str, tuple[str, bytes]]()
+        for definition in definitions:
+            try:
+                cleaned = Raw(self._hide_credentials(bytes(definition)))
+                name, data = _check_definition(cleaned, over_http=server is not None and server.type == "http")
+            except ValueError:
+                continue  # `replace` says what is wrong
+            found.setdefault(name, (hash_value(without_era(data)), data))
+        return found
+
     def set_token_counts(self, tokens: Mapping[str, int]) -> None:
         """Replace estimates by counted tokens; `tokens` is keyed by schema hash."""
         for known in (self._by_upstream, self._shown):

@@ -184,7 +184,7 @@ class Exposures:
         if self._version != self._catalog.version:
             self._views.clear()
             self._version = self._catalog.version
-        key = (profile.name, policy)
+        key = (profile.key, policy)
         view = self._views.get(key)
         if view is None:
             view = self._restore(profile, policy)
@@ -205,6 +205,13 @@ class Exposures:
         """Check every list again, because settings or models have changed."""
         self._views.clear()
         self._digests.clear()
+
+    def forget_person(self, person: str) -> None:
+        """Check the lists of one person again, because a server has listed other tools to them."""
+        for key in [key for key in self._views if key[0].endswith(f"\x1f{person}")]:
+            del self._views[key]
+        for profile in [profile for profile in self._digests if profile.endswith(f"\x1f{person}")]:
+            del self._digests[profile]
 
     def advance(self) -> bool:
         """Begin a new epoch for lists older than `epoch_s` and for those that nobody uses; return whether there is
@@ -313,7 +320,7 @@ class Exposures:
 
     def _restore(self, profile: Profile, policy: Policy) -> View | None:
         """Return the stored list, or None if its epoch is over or anything it was made of has changed."""
-        stored = self._recorder.working_set(f"{profile.name}/{policy}")
+        stored = self._recorder.working_set(f"{profile.key}/{policy}")
         if stored is None or stored.inputs != self._digest_inputs(profile, policy):
             return None
         return None if self._epochs.is_over(stored.created_at) else self._show(profile, policy, stored)
@@ -378,7 +385,7 @@ class Exposures:
     def _is_in_newer(self, profile: Profile, policy: Policy, tool: ToolId) -> bool:
         """Tell whether the current list has a tool: the tools, the settings or what was learned have changed since an
         older one was made."""
-        known = self._views.get((profile.name, policy)) if self._version == self._catalog.version else None
+        known = self._views.get((profile.key, policy)) if self._version == self._catalog.version else None
         return tool in (known or self.preview(profile, policy)).shown
 
     def _keeps_back(
@@ -395,7 +402,7 @@ class Exposures:
         """Return a digest of everything a list is made of, except usage, which only a new epoch brings in."""
         settings = self._config.settings
         parts = (
-            profile.name, policy, profile.list_tokens, profile.about, profile.pin, settings.pin, profile.servers,
+            profile.key, policy, profile.list_tokens, profile.about, profile.pin, settings.pin, profile.servers,
             settings.list_whole, settings.list_fill,
         )  # fmt: skip
         digest = hashlib.sha256("".join(map(repr, parts)).encode())
@@ -408,14 +415,14 @@ class Exposures:
 
     def _digest_tools(self, profile: Profile) -> bytes:
         """Return a digest of the tools that a profile finds; made once while none of them changes."""
-        version, known = self._digests.get(profile.name, (-1, b""))
+        version, known = self._digests.get(profile.key, (-1, b""))
         if version == self._catalog.version:
             return known
         pinned, reach = frozenset(self._pinned(profile)), self._policy.reach(profile)
         found = filter(reach.finds, self._catalog.tools())
         lines = "".join([f"{tool.id} {tool.schema_hash} {tool.id in pinned}\n" for tool in found])
         known = hashlib.sha256(lines.encode()).digest()
-        self._digests[profile.name] = (self._catalog.version, known)
+        self._digests[profile.key] = (self._catalog.version, known)
         return known
 
     def _pinned(self, profile: Profile) -> list[ToolId]:
@@ -535,7 +542,7 @@ class Exposures:
         chosen = (one for one in split if self._catalog.get(one) is not None)
         tools = tuple(sorted({*(own for own, _ in self._own(profile)), *chosen}))
         listing = self._write(profile, policy, tools, named, "modern")
-        key = f"{profile.name}/{policy}"
+        key = f"{profile.key}/{policy}"
         stored = self._recorder.working_set(key)
         epoch = stored.epoch + 1 if stored else 1
         return WorkingSet(

@@ -88,7 +88,7 @@ class ClientRegistry:
     ) -> Client:  # fmt: skip
         """Add a client. `standalone` takes what belongs to no request. `principal`: the credential's owner, or "";
         `name`: that owner in words. `folder`: where a window works."""
-        found = self._config.profile(profile)
+        found = self._config.profile(profile, principal)
         client = Client(era, transport, found, principal, standalone, self._outbox, self, router)
         client.folder = folder
         if principal:
@@ -120,17 +120,17 @@ class ClientRegistry:
             profile=client.profile.name,
             started_at=self._recorder.now(),
         )
-        others = [each for each in self._clients if each.profile.name == record.profile and each.sessions()]
+        others = [each for each in self._clients if each.profile.key == client.profile.key and each.sessions()]
         if not others and client.transport != "library":
-            self._exposures.begin_session(record.profile)
+            self._exposures.begin_session(client.profile.key)
         self._recorder.begin_session(record, client.person)
-        self._upstreams.wake_unlisted(era)
+        self._upstreams.wake_unlisted(era, client.profile)
         return Session(record)
 
     def resume_session(self, client: Client, memo: SessionMemo) -> Session:
         """Go on with a session that another replica has begun, and recorded."""
         self._recorder.know_session(memo.record, client.person)
-        self._upstreams.wake_unlisted(memo.record.era)
+        self._upstreams.wake_unlisted(memo.record.era, client.profile)
         return Session(memo.record)
 
     def end_session(self, session: Session, *, goes_on: bool = False) -> None:
@@ -150,7 +150,8 @@ class ClientRegistry:
     def follow_config(self) -> None:
         """After a reload, give each client its profile as it is now; its policy is chosen again."""
         for client in self._clients:
-            before, client.profile = client.profile, self._config.profile(client.profile.name)
+            before = client.profile
+            client.profile = self._config.profile(before.name, client.principal)
             for session in client.sessions():
                 session.policy = None
                 if client.profile.policy != before.policy:

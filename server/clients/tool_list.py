@@ -85,7 +85,7 @@ class ToolList:
         view = self.view(session)
         if session.view is view and reason == "list":
             return
-        profile = self._client.profile.name
+        profile = self._client.profile.key
         session.set_list(view, self._exposures.record(session.record.key, view, session.grown, reason, profile))
 
     def resume(self, session: Session, exposure: int) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 
 from foretool.server.config import jsonc
-from foretool.server.config.addresses import is_loopback
+from foretool.server.config.addresses import check_address
 from foretool.server.config.errors import Invalid
 from foretool.server.config.settings import AccessEntry, GrantEntry, Settings
 from foretool.server.config.tokens import DEFAULT, opens_profile
@@ -31,7 +30,7 @@ def read_access(settings: Settings, here: jsonc.Path, environ: Mapping[str, str]
     }
     for key, address in addresses.items():
         if address or key != "jwks_url":
-            _check_address(address, (*path, key))
+            check_address(address, (*path, key), "anybody on the way could forge keys or take tokens")
     audience = tuple(Expansion(environ, (*path, "audience")).text(each) for each in entry.audience)
     if not all(audience):
         raise Invalid((*path, "audience"), "expected names that are not empty; leave it out to expect `resource`")
@@ -42,20 +41,6 @@ def read_access(settings: Settings, here: jsonc.Path, environ: Mapping[str, str]
             raise Invalid((*path, "scopes"), f"expected scopes without blanks, found {scope[:40]!r}; write one an item")
     _check_grants(entry, path)
     return msgspec.structs.replace(entry, **addresses, audience=audience or (addresses["resource"],))
-
-
-def _check_address(address: str, path: jsonc.Path) -> None:
-    try:
-        parts = urlsplit(address)
-        host, _ = parts.hostname or "", parts.port
-    except ValueError:
-        parts, host = urlsplit(""), ""
-    if parts.scheme not in ("https", "http") or not host or parts.username or parts.query or parts.fragment:
-        raise Invalid(path, 'expected an address like "https://login.example.com", without "?", "#" or a password')
-    if not address.isprintable() or " " in address or '"' in address or "\\" in address:
-        raise Invalid(path, "expected an address without blanks and quotation marks")
-    if parts.scheme == "http" and not is_loopback(host):
-        raise Invalid(path, "expected https://: over http:// anybody on the way could forge keys or take tokens")
 
 
 def _check_grants(entry: AccessEntry, path: jsonc.Path) -> None:

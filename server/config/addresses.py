@@ -1,10 +1,14 @@
-"""Where `serve --http` listens: a host and a port, or a Unix socket."""
+"""Where `serve --http` listens: a host and a port, or a Unix socket; and which addresses an authorization server may
+have."""
 
 from __future__ import annotations
 
 import os
 import re
 from typing import NamedTuple
+
+from foretool.server.config import jsonc
+from foretool.server.config.errors import Invalid
 
 UNIX = "unix:"
 EXPECTED = 'expected host:port, like "127.0.0.1:8399" or "[::1]:8399", or "unix:/path/of/a.sock"'
@@ -46,3 +50,20 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def check_address(address: str, path: jsonc.Path, danger: str) -> None:
+    """Raise `Invalid` for what is no address of an authorization server. `danger`: of one without encryption."""
+    from urllib.parse import urlsplit  # few configs name one
+
+    try:
+        parts = urlsplit(address)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        parts, host = urlsplit(""), ""
+    if parts.scheme not in ("https", "http") or not host or parts.username or parts.query or parts.fragment:
+        raise Invalid(path, 'expected an address like "https://login.example.com", without "?", "#" or a password')
+    if not address.isprintable() or " " in address or '"' in address or "\\" in address:
+        raise Invalid(path, "expected an address without blanks and quotation marks")
+    if parts.scheme == "http" and not is_loopback(host):
+        raise Invalid(path, f"expected https://: over http:// {danger}")

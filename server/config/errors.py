@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from foretool.server.config import jsonc
 from foretool.server.config.codes import Code
-from foretool.server.config.settings import AccessEntry, OAuthEntry, ProfileEntry, ServerEntry, Settings
+from foretool.server.config.settings import AccessEntry, OAuthEntry, PerUserEntry, ProfileEntry, ServerEntry, Settings
 
 
 class Coded(str):
@@ -178,7 +178,7 @@ def _choices(path: jsonc.Path) -> list[str]:
         for inner in get_args(annotation):
             yield from [inner] if isinstance(inner, str) else literals(inner)
 
-    owners = (Settings, OAuthEntry, AccessEntry, ServerEntry, ProfileEntry)
+    owners = (Settings, OAuthEntry, PerUserEntry, AccessEntry, ServerEntry, ProfileEntry)
     known = [owner.__annotations__[key] for key in reversed(path) for owner in owners if key in owner.__annotations__]
     return next(found for annotation in known if (found := list(literals(annotation))))
 

@@ -70,6 +70,14 @@ class Profile(Struct, frozen=True, kw_only=True):
     about: str
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    person: str = ""
+    """Whose list it is, where the tools of some server depend on that; "" where they do not."""
+
+    @property
+    def key(self) -> str:
+        """Return what tells its list from all others."""
+        # No config file can hold this character in a name that it also serves.
+        return f"{self.name}\x1f{self.person}" if self.person else self.name
 
     def admits(self, server: str) -> bool:
         return self.servers == ("*",) or matches(server, self.servers)
@@ -143,11 +151,13 @@ class LiveConfig:
         """Return the text without the secrets of any server."""
         return self.now.secrets.redact(text)
 
-    def profile(self, name: str) -> Profile:
-        """Return a profile by name; one that a reload has removed has no servers."""
-        return self.now.profiles.get(name) or msgspec.structs.replace(
+    def profile(self, name: str, person: str = "") -> Profile:
+        """Return a profile by name, as this person has it; one that a reload has removed has no servers."""
+        found = self.now.profiles.get(name) or msgspec.structs.replace(
             self.now.profiles[""], name=name, servers=(), pin=(), about=""
         )
+        differs = person and any(server.per_user and found.admits(server.name) for server in self.now.servers.values())
+        return msgspec.structs.replace(found, person=person) if differs else found
 
 
 class Changes(NamedTuple):

@@ -26,8 +26,16 @@ from foretool.server.config.errors import (
     one_line,
     refuse_unknown,
 )
+from foretool.server.config.per_user import file_path, read_per_user
 from foretool.server.config.places import absolute, home_folder
-from foretool.server.config.settings import CLASSES, OAuthEntry, ProfileEntry, ServerEntry, ToolEntry
+from foretool.server.config.settings import (
+    CLASSES,
+    OAuthEntry,
+    PerUserEntry,
+    ProfileEntry,
+    ServerEntry,
+    ToolEntry,
+)
 from foretool.server.config.variables import (
     CREDENTIAL,
     WORKING_FOLDER,
@@ -58,6 +66,8 @@ class Server(Struct, frozen=True, kw_only=True):
     headers: dict[str, str]
     oauth: OAuthEntry
     """With its variables expanded."""
+    per_user: PerUserEntry | None
+    """With its variables expanded; None where one token is for everybody."""
     client_cert: str
     client_key: str
     """Full paths of the files for mTLS, "" for none."""
@@ -69,7 +79,11 @@ class Server(Struct, frozen=True, kw_only=True):
     @property
     def may_sign_in(self) -> bool:
         """Whether `foretool login` can sign in to it: a remote server whose config holds no credentials for it."""
-        return self.type != "stdio" and not any(key.lower() == "authorization" for key in self.headers)
+        return (
+            self.type != "stdio"
+            and self.per_user is None
+            and not any(key.lower() == "authorization" for key in self.headers)
+        )
 
     @property
     def address(self) -> str:
@@ -113,7 +127,7 @@ def same_connection(old: Server, new: Server) -> bool:
     """Tell whether a running upstream may stay, because only filters, pins, texts or timeouts differ."""
     fields = (
         "name", "type", "command", "args", "env", "inherit", "withheld", "cwd", "url", "headers", "oauth",
-        "client_cert", "client_key",
+        "per_user", "client_cert", "client_key",
     )  # fmt: skip
     return all(getattr(old, field) == getattr(new, field) for field in fields)
 
@@ -215,8 +229,9 @@ def _server(
         url=found.at("url").text(entry.url or ""),
         headers={key: found.at("headers", key).secret(value, key) for key, value in entry.headers.items()},
         oauth=_expand_oauth(entry.oauth or OAuthEntry(), found.at("oauth"), folder, environ),
-        client_cert=_file(entry.client_cert, found.at("client_cert"), folder, environ),
-        client_key=_file(entry.client_key, found.at("client_key"), folder, environ),
+        per_user=read_per_user(entry.per_user, transport, entry.headers, found.at("per_user"), folder, environ),
+        client_cert=file_path(entry.client_cert, found.at("client_cert"), folder, environ),
+        client_key=file_path(entry.client_key, found.at("client_key"), folder, environ),
         prefix=name if entry.prefix is None else entry.prefix,
         secrets=Secrets(),
         entry=entry,
@@ -284,7 +299,7 @@ def _expand_oauth(entry: OAuthEntry, found: Expansion, folder: Path, environ: Ma
         client_id=found.at("client_id").text(entry.client_id),
         client_secret=found.at("client_secret").secret(entry.client_secret, "client_secret"),
         client_metadata_url=metadata_url,
-        private_key=_file(entry.private_key, found.at("private_key"), folder, environ),
+        private_key=file_path(entry.private_key, found.at("private_key"), folder, environ),
         issuer=issuer,
     )
 
@@ -292,10 +307,6 @@ def _expand_oauth(entry: OAuthEntry, found: Expansion, folder: Path, environ: Ma
 def _is_known_by(entry: OAuthEntry) -> bool:
     """Tell whether a machine has one thing to show, and not two."""
     return bool(entry.client_secret) != bool(entry.private_key)
-
-
-def _file(written: str, found: Expansion, folder: Path, environ: Mapping[str, str]) -> str:
-    return str(absolute(folder / expand_tilde(found.text(written), home_folder(environ)))) if written else ""
 
 
 def check_rules(entry: ServerEntry | ProfileEntry, here: jsonc.Path) -> None:

@@ -84,6 +84,33 @@ class OAuthEntry(Struct, frozen=True, kw_only=True):
         return f"OAuthEntry({self.client_id!r}, {self.grant!r})"
 
 
+class PerUserEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`per_user` of a remote server: each person reaches it with a token and over a connection of their own."""
+
+    kind: Literal["exchange"] = "exchange"
+    """`exchange` trades the access token that the caller shows to foretool for one for this server (RFC 8693), which
+    needs [`access`](#people-of-an-authorization-server)."""
+    token_endpoint: str = ""
+    """Where tokens are given out. `${VAR}` is expanded."""
+    client_id: str = ""
+    """The client that you registered there for foretool. `${VAR}` is expanded."""
+    client_secret: str = ""
+    """The secret of that client. It is a secret, so write `${NOTION_SECRET}`. `${VAR}` is expanded."""
+    private_key: str = ""
+    """File with the private key in PEM form with which foretool shows that it is that client (`private_key_jwt`), in
+    place of `client_secret`. `~` and `${VAR}` are expanded; a relative path starts in the folder of this file."""
+    audience: str = ""
+    """For whom the token is, as the authorization server names this server (`exchange`). `${VAR}` is expanded."""
+    resource: str = ""
+    """For whom the token is, as an address (RFC 8707); without it and `audience`, the `url` of the server. `${VAR}` is
+    expanded."""
+    scopes: tuple[str, ...] = ()
+    """Scopes to ask for. All programs of one person get the same, so name no more than the least of them may have."""
+
+    def __repr__(self) -> str:
+        return f"PerUserEntry({self.kind!r}, {self.client_id!r})"
+
+
 class ServerEntry(Struct, frozen=True, kw_only=True):
     """One entry of `mcpServers`, before variables are expanded. Keys that it does not have belong to other clients."""
 
@@ -109,6 +136,8 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     """HTTP headers sent with every request. Values are secrets. `${VAR}` is expanded."""
     oauth: OAuthEntry | None = None
     """How `foretool login` signs in to a remote server; see [below](#a-sign-in)."""
+    per_user: PerUserEntry | None = None
+    """Each person reaches a remote server with a token of their own; see [below](#a-token-for-each-person)."""
     client_cert: str = ""
     """File with a client certificate in PEM form, which a remote server asks for (mTLS). `~` and `${VAR}` are expanded;
     a relative path starts in the folder of this file."""

@@ -17,6 +17,7 @@ import jwt
 from foretool.server.config.settings import AccessEntry
 from foretool.server.identity import claims as reading
 from foretool.server.identity.key_sets import KeySet, KeysMissing
+from foretool.server.identity.subjects import Subjects
 from foretool.server.transports.client.access import Identity
 from foretool.server.transports.client.security import Refused
 from foretool.server.transports.client.well_known import challenge
@@ -41,7 +42,12 @@ _SAID: Final[tuple[tuple[type[Exception], str], ...]] = (
 class Issuer:
     """The authorization server of a config. `profiles`: those that its grants may open."""
 
-    def __init__(self, entry: AccessEntry, profiles: Collection[str], keys: KeySet | None = None) -> None:
+    def __init__(
+        self, entry: AccessEntry, profiles: Collection[str], keys: KeySet | None = None,
+        subjects: Subjects | None = None,
+    ) -> None:  # fmt: skip
+        """`subjects`: hears every token that is believed, where a server needs it."""
+        self._subjects = subjects or Subjects()
         self.entry = entry
         self.keys = keys or KeySet(entry.issuer, entry.jwks_url)
         self._profiles = frozenset(profiles)
@@ -69,6 +75,7 @@ class Issuer:
             reason = f"the token lacks the scope {' '.join(lacking)}"
             header = challenge(self.entry, "insufficient_scope", reason, self.entry.scopes)
             raise Refused(403, reason, www_authenticate=header)
+        self._subjects.note(found.principal, token, found.expires_at)
         return found
 
     def again(self, identity: Identity) -> Identity | None:

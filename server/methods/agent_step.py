@@ -130,7 +130,7 @@ class AgentSteps:
         started = time.perf_counter()
         domain = self._find_domain(query)
         # The whole text counts: "copy alpha to beta" has the words of "copy beta to alpha" and is another task.
-        key = (query.lines, query.history, query.servers_in_use, profile.name, budget, domain)
+        key = (query.lines, query.history, query.servers_in_use, profile.key, budget, domain)
         known = self._cache.get(key, self._version())
         if known is not None:
             go(replace(known, cached=True, took_ms=(time.perf_counter() - started) * 1000))

@@ -106,7 +106,7 @@ class Forwarder:
         if lost.sent and "within" in lost.reason:
             return Code.SERVER_SLOW
         server = self._config.now.servers.get(upstream.name)
-        if server is None or lost.reason != upstream.error:
+        if server is None or lost.reason != upstream.error or upstream.is_personal:
             return ""
         from foretool.server.upstreams.failures import explain_failure  # only a server that fails needs it
 

@@ -45,6 +45,9 @@ class HeldNotices:
         told = self._told.setdefault(client, {})
         found: list[dict[str, Any]] = []
         for server, (hashes, text) in waiting.items():
+            # What one person's list has changed is for whoever decides, not for the others.
+            if self._gatekeeper.is_per_user(server):
+                continue
             if not hashes <= told.get(server, frozenset()) and client in self._clients.admitted(server):
                 told[server] = hashes
                 found.append({"level": LEVEL, "logger": "foretool", "data": text})

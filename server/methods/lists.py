@@ -13,7 +13,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.exposure import View, list_result
 from foretool.server.clients.registry import ClientRegistry
-from foretool.server.config.loader import LiveConfig
+from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.held_notices import HeldNotices
 from foretool.server.protocol import jsonrpc
@@ -90,22 +90,23 @@ class ListTools:
     def start(self, exchange: Exchange) -> None:
         if "cursor" in exchange.params and jsonrpc.text(exchange.params["cursor"]) is not None:
             raise RpcError(jsonrpc.INVALID_PARAMS, "tools/list: unknown cursor; the whole list is one page")
-        self._upstreams.when_listed(lambda: exchange.attempt(self._answer, exchange))
+        self._upstreams.when_listed(lambda: exchange.attempt(self._answer, exchange), exchange.client.profile)
 
     def _answer(self, exchange: Exchange) -> None:
         session, tools = exchange.own_session, exchange.client.tools
         self._catalog.fix_names()
         self._notices.attach(exchange)
-        answer = list_result(tools.array(session), exchange.era, self._ttl_ms(tools.view(session)))
+        ttl_ms = self._ttl_ms(tools.view(session), exchange.client.profile)
+        answer = list_result(tools.array(session), exchange.era, ttl_ms)
         tools.record(session, "list")
         exchange.result(answer)
         tools.mark_listed()
 
-    def _ttl_ms(self, view: View) -> int:
+    def _ttl_ms(self, view: View, profile: Profile) -> int:
         """Return how long a modern client may cache a list: not at all where it may grow."""
         if view.policy == "growing":
             return 0
-        if self._upstreams.still_coming():
+        if self._upstreams.still_coming() or (profile.person and self._upstreams.still_coming(profile)):
             return INCOMPLETE_TTL_MS
         return TTL_MS if view.until is None else max(0, min(TTL_MS, round(1000 * (view.until - self._clock()))))
 

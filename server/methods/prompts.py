@@ -76,7 +76,8 @@ class Prompts:
             raise RpcError(jsonrpc.INVALID_PARAMS, "prompts/get: name is missing")
         if self._is_own(name, exchange.client.profile):
             # Before the first upstreams have listed their tools, nothing would be found.
-            self._upstreams.when_listed(lambda: exchange.attempt(self._answer_step, exchange))
+            profile = exchange.client.profile
+            self._upstreams.when_listed(lambda: exchange.attempt(self._answer_step, exchange), profile)
             return
         upstream, own = self._find(name, exchange.client.profile)
         self._forwarder.pass_on(exchange, upstream, {**exchange.params, "name": jsonrpc.raw(own)})
@@ -120,7 +121,8 @@ class Prompts:
     def _locate(self, name: str, profile: Profile) -> tuple[Upstream, str]:
         """Return the upstream whose prefix the name has, else the first without a prefix that lists it, else the only
         one. Raises `RpcError` for an unknown prompt."""
-        upstreams = {upstream.name: upstream for upstream in self._upstreams.admitted(profile)}
+        admitted = self._upstreams.admitted(profile)
+        upstreams = {upstream.name: upstream for upstream in admitted if not upstream.is_personal}
         namespaces = self._catalog.namespaces
         bare = [upstream for upstream in namespaces.bare() if upstream in upstreams]
         found = namespaces.split(name) if names.SEPARATOR in name else None

@@ -90,7 +90,7 @@ class ServerRequests:
 
     def on_request(self, upstream: Upstream, message: Message, request: Request | None, answer: Answer) -> None:
         """Put a request of a legacy upstream to the client it is for. `request`: in whose course it came, if known."""
-        admitted = self._limit.admit(upstream.name, message, request, answer)
+        admitted = self._limit.admit(upstream.key, message, request, answer)
         if admitted is None:
             return
         answer = admitted
@@ -111,7 +111,7 @@ class ServerRequests:
         elif message.method == "roots/list" and self._are_several_folders(upstream):
             why = f"{message.method}: windows of several folders share this server"
             answer(answer_error(_id(message), jsonrpc.METHOD_NOT_FOUND, why))
-        elif problem := self._prepare(upstream.name, message):
+        elif problem := self._prepare(upstream, message):
             answer(answer_error(_id(message), jsonrpc.INVALID_PARAMS, problem))
         elif in_course is not None and request is not None and in_course.era == "modern":
             self._park(in_course, request, upstream, message, answer)
@@ -125,23 +125,23 @@ class ServerRequests:
         self.working_in_roots.add(upstream.name)
         return False
 
-    def _prepare(self, upstream: str, message: Message) -> str:
+    def _prepare(self, upstream: Upstream, message: Message) -> str:
         """Let a question name its upstream; return why it must not be asked, or ""."""
         try:
-            message.params = prepare_question(upstream, str(message.method), message.params)
+            message.params = prepare_question(upstream.name, str(message.method), message.params)
             elicitation = _elicitation(message.params)
         except ValueError as error:
             return str(error)
         # Clients know an elicitation by this id alone, so one upstream could end that of another.
-        sender, _ = self._elsewhere.get(elicitation or "", (upstream, None))
-        return "" if sender == upstream else f"{message.method}: the elicitationId is in use"
+        sender, _ = self._elsewhere.get(elicitation or "", (upstream.key, None))
+        return "" if sender == upstream.key else f"{message.method}: the elicitationId is in use"
 
     def _ask_legacy(
         self, client: Caller, request: Request | None, upstream: Upstream, message: Message, answer: Answer
     ) -> None:
         exchange = request.exchange if request is not None else None
         assert exchange is None or isinstance(exchange, Exchange)
-        key = (upstream.name, _id(message))
+        key = (upstream.key, _id(message))
 
         def answered(reply: Message) -> None:
             self._asked.pop(key, None)
@@ -164,7 +164,7 @@ class ServerRequests:
 
         self._asked[key] = take_back
         if (elicitation := _elicitation(message.params)) is not None:
-            self.remember(elicitation, upstream.name, client)
+            self.remember(elicitation, upstream.key, client)
 
     def _may_ask_unasked(self, upstream: Upstream, client: Caller) -> bool:
         """Tell whether an upstream may ask a client in the course of no request; a modern one is never asked so."""
@@ -174,8 +174,8 @@ class ServerRequests:
         """Take back a question that a legacy upstream has cancelled."""
         if not isinstance(question, int | str):
             return
-        self._limit.close(upstream.name, question)
-        take_back = self._asked.pop((upstream.name, question), None)
+        self._limit.close(upstream.key, question)
+        take_back = self._asked.pop((upstream.key, question), None)
         if take_back is not None:
             take_back(reason)
         for parked in self._parked.values():

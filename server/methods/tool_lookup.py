@@ -41,7 +41,10 @@ class ToolLookup:
 
     def look_up(self, exchange: Exchange, name: str, via: Via, go: Go) -> None:
         """Call `go` with the tool, or answer the exchange with the reason that there is none."""
-        if (tool := self._catalog.find(name)) is not None:
+        profile = exchange.client.profile
+        tool = self._catalog.find(name)
+        lane = self._unlisted_lane(exchange, tool) if tool is not None else None
+        if tool is not None and lane is None:
             self._catalog.fix_names()
             self._take(exchange, name, via, tool, go)
             return
@@ -53,14 +56,17 @@ class ToolLookup:
             exchange.attempt(self._find_listed, exchange, name, via, go)
 
         # Its upstream has not listed yet, or one may that has it: the name may be right, so wait rather than refuse.
-        if (owner := self._unlisted_owner(exchange, name)) is not None:
+        if (owner := lane or self._unlisted_owner(exchange, name)) is not None:
             self._upstreams.when_upstream_listed(owner, exchange.era, look_again)
         else:
-            self._upstreams.when_listed(look_again)
+            self._upstreams.when_listed(look_again, profile)
 
     def _find_listed(self, exchange: Exchange, name: str, via: Via, go: Go) -> None:
         self._catalog.fix_names()
         tool = self._catalog.find(name)
+        if tool is not None and (lane := self._unlisted_lane(exchange, tool)) is not None:
+            self._refuse_unlisted(exchange, name, via, lane)
+            return
         if tool is None and (held := self._gatekeeper.find_held(name)) is not None:
             self._take(exchange, name, via, held, go)  # `Admission` refuses it
             return
@@ -87,10 +93,22 @@ class ToolLookup:
     def _unlisted_owner(self, exchange: Exchange, name: str) -> Upstream | None:
         """Return the upstream of the profile whose prefix a name has, if its tools are unknown."""
         found = self._catalog.namespaces.split(name)
-        upstream = self._upstreams.get(found[0]) if found is not None else None
-        if upstream is None or not self._upstreams.admits(exchange.client.profile, upstream.name):
+        profile = exchange.client.profile
+        if found is None or self._upstreams.get(found[0]) is None or not self._upstreams.admits(profile, found[0]):
             return None
-        return upstream if upstream.name in self._upstreams.unlisted() else None
+        return (
+            self._upstreams.serving(found[0], profile) if self._upstreams.has_yet_to_list(found[0], profile) else None
+        )
+
+    def _unlisted_lane(self, exchange: Exchange, tool: Tool) -> Upstream | None:
+        """Return the connection of this person to the server of a tool, if it has not listed its tools to them."""
+        profile = exchange.client.profile
+        if not self._upstreams.admits(profile, tool.upstream):
+            return None
+        upstream = self._upstreams.get(tool.upstream)
+        if upstream is None or not upstream.is_personal or not self._upstreams.has_yet_to_list(tool.upstream, profile):
+            return None
+        return self._upstreams.serving(tool.upstream, profile)
 
     def _unlisted(self, name: str, profile: Profile) -> Tool | None:
         """Return a tool that nobody lists, if exactly one upstream exposes its own names: it may have tools that it
@@ -126,13 +144,18 @@ class ToolLookup:
     def _refuse_unknown(self, exchange: Exchange, name: str, via: Via) -> None:
         session, at = exchange.own_session, self._recorder.now()
         if (owner := self._unlisted_owner(exchange, name)) is not None:
-            self._recorder.miss(session.unreachable(name, owner.name, via, at, exchange.chat))
-            lost = Lost(owner.error or "its tools are not known yet", sent=False)
-            self._links.answer(exchange, owner, lost, self._forwarder.lost_text(owner, lost, repr(name)))
+            self._refuse_unlisted(exchange, name, via, owner)
             return
         text, candidates = self._unknown_text(exchange, name)
         self._recorder.miss(session.unknown(name, candidates, at, exchange.chat))
         answer_refusal(exchange, via, text)
+
+    def _refuse_unlisted(self, exchange: Exchange, name: str, via: Via, owner: Upstream) -> None:
+        """Refuse a name whose server could not list its tools, and say why."""
+        session, at = exchange.own_session, self._recorder.now()
+        self._recorder.miss(session.unreachable(name, owner.name, via, at, exchange.chat))
+        lost = Lost(owner.error or "its tools are not known yet", sent=False)
+        self._links.answer(exchange, owner, lost, self._forwarder.lost_text(owner, lost, repr(name)))
 
     def _unknown_text(self, exchange: Exchange, name: str) -> tuple[str, list[ToolId]]:
         """Return what is said of a name that no tool of the profile has, and which of its tools may be meant."""

@@ -97,7 +97,7 @@ class ToolRunner:
             session=session,
             handle=chat.handle if chat else "",
             tool=tool,
-            upstream=self._upstreams[tool.upstream],
+            upstream=self._upstreams.serving(tool.upstream, exchange.client.profile),
             via=via,
             forward=forward,
             misses=misses,
@@ -140,7 +140,8 @@ class ToolRunner:
         else:
             assert isinstance(reply.result, Raw)
             failed = translate.is_tool_error(reply.result)
-            self._note_result(attempt.upstream.name, reply.result)
+            if not attempt.upstream.is_personal:  # no client gets resources of such a server
+                self._note_result(attempt.upstream.name, reply.result)
             self._record(attempt, "tool_error" if failed else "ok", True)
             self._flows.add_result((attempt.session.record.key, attempt.handle), attempt.tool.id, reply.result)
             result = _fit(attempt, exchange, self._results.fit(exchange, attempt.tool, reply.result))

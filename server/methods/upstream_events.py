@@ -61,7 +61,7 @@ class UpstreamMessages:
         elif method == "notifications/cancelled":
             self._server_requests.withdraw(upstream, params.get("requestId"), str(params.get("reason") or ""))
         elif method == "notifications/elicitation/complete":
-            self._server_requests.complete(upstream.name, message, str(params.get("elicitationId")))
+            self._server_requests.complete(upstream.key, message, str(params.get("elicitationId")))
         elif kind := next((kind for kind, change in CHANGES.values() if change == method), ""):
             if kind == "promptsListChanged" and (instructions := self._instructions()) is not None:
                 instructions.prompts_changed(upstream)

@@ -39,7 +39,7 @@ async def renew(record: SignIn) -> SignIn:
         wanted["resource"] = record.resource
     status, answer = await _post(record, record.token_endpoint, wanted)
     token = answer.get("access_token")
-    if status != 200 or not isinstance(token, str) or not _is_sendable(token):
+    if status != 200 or not isinstance(token, str) or not is_sendable(token):
         error = error_code(answer)
         raise TokenError(f"the authorization server answered HTTP {status} ({error})", is_over=error in _OVER)
     if str(answer.get("token_type", "Bearer")).lower() != "bearer":
@@ -86,7 +86,8 @@ def error_code(answer: dict[str, Any]) -> str:
     return code if isinstance(code, str) and re.fullmatch(r"[a-z_]{1,60}", code) else "no error code"
 
 
-def _is_sendable(token: str) -> bool:
+def is_sendable(token: str) -> bool:
+    """Tell whether a token can stand in a header."""
     return bool(token) and token.isascii() and token.isprintable() and " " not in token
 
 

@@ -71,6 +71,11 @@ class Gatekeeper:
         self._ledger = ledger = Ledger(store, lambda: config.now.servers, clock)
         self.look, self.due, self.waiting = ledger.look, ledger.due, ledger.waiting
 
+    def is_per_user(self, name: str) -> bool:
+        """Tell whether people reach a server with tokens of their own, so that each may get another list of it."""
+        server = self._config.now.servers.get(name)
+        return server is not None and server.per_user is not None
+
     # -- tools and instructions
 
     def admit(self, name: str, listing: Listing, before: Listing) -> Listing:

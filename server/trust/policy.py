@@ -6,7 +6,7 @@ decision is made once for each definition of a tool, and again when the config c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal
 
 from msgspec import Struct
@@ -23,6 +23,11 @@ BridgeName = Literal["call_tool", "call_tool_write"]
 Source = Literal["config", "server", "none"]
 """Who rated a tool: the user (`risk` of the server's entry), the server (annotations), or nobody."""
 
+Sees = Callable[[str, Tool], bool]
+"""Tells whether a server has listed a tool to a person."""
+
+MOST_REACHES: Final = 2000
+"""Profiles whose verdicts are kept; where people see different tools, each of them has their own."""
 MOST_KEPT: Final = 20_000
 """Verdicts that are kept for a profile; a server that changes its definitions all the time would add more for ever."""
 _WORST: Final[tuple[Risk, ...]] = ("read", "write", "destructive")
@@ -81,8 +86,12 @@ Decision = Run | Confirm | Refuse
 class Reach:
     """What the clients of one profile reach, under one reading of the config."""
 
-    def __init__(self, profile: Profile, servers: Mapping[str, Server], settings: Settings) -> None:
+    def __init__(
+        self, profile: Profile, servers: Mapping[str, Server], settings: Settings, sees: Sees | None = None
+    ) -> None:
         self.profile = profile
+        self._sees = sees
+        self._personal = frozenset(name for name, each in servers.items() if each.per_user is not None)
         self._settings = settings
         self._servers = servers
         self._admitted: dict[str, bool] = {}
@@ -99,12 +108,18 @@ class Reach:
     def finds(self, tool: Tool) -> bool:
         """Tell whether a tool may be listed, found and named."""
         # Without a rule nothing is read: a warm start asks this of thousands of tools.
-        return self.admits(tool.upstream) and not (self.denies_some(tool.upstream) and self.verdict(tool).denied)
+        if not self.admits(tool.upstream) or (tool.upstream in self._personal and not self.sees(tool)):
+            return False
+        return not (tool.upstream in self._denying and self.verdict(tool).denied)
+
+    def sees(self, tool: Tool) -> bool:
+        """Tell whether a tool of a server with a token for each person was listed to the person of this profile."""
+        return tool.upstream not in self._personal or self._sees is None or self._sees(self.profile.person, tool)
 
     @property
     def finds_all(self) -> bool:
         """Whether every tool of every server is found."""
-        return self.profile.servers == ("*",) and not self._denying
+        return self.profile.servers == ("*",) and not self._denying and not self._personal
 
     @property
     def pins(self) -> tuple[str, ...]:
@@ -112,8 +127,8 @@ class Reach:
         return *self._settings.pin, *self.profile.pin
 
     def denies_some(self, server: str) -> bool:
-        """Tell whether a rule may deny a tool of this server."""
-        return server in self._denying
+        """Tell whether a rule may deny a tool of this server, or only some people have it."""
+        return server in self._denying or server in self._personal
 
     @property
     def own_denials(self) -> tuple[str, ...]:
@@ -143,6 +158,10 @@ class Reach:
 
     def decide(self, tool: Tool, asked: Asked) -> Decision:
         """Decide on a call of a tool."""
+        if tool.upstream in self._personal and self.admits(tool.upstream) and not self.sees(tool):
+            # Never kept: the next list of the person may have it.
+            reason = f"server {tool.upstream!r} does not list it to you"
+            return Refuse(self.verdict(tool), reason, hides=True)
         key = (tool.id, tool.upstream, tool.name, tool.schema_hash, asked)
         if (found := self._decisions.get(key)) is None:
             if len(self._decisions) >= MOST_KEPT:
@@ -204,8 +223,11 @@ class Reach:
 class TrustPolicy:
     """Answers for the config in force."""
 
-    def __init__(self, config: LiveConfig) -> None:
+    def __init__(self, config: LiveConfig, sees: Sees | None = None) -> None:
+        """`sees`: tells what the servers with a token for each person have listed to whom; None where nobody calls, and
+        all of it is shown to the user of this machine."""
         self._config = config
+        self._sees = sees
         self._read = config.now
         """The config that `_reaches` were made for."""
         self._reaches: dict[str, Reach] = {}
@@ -215,9 +237,12 @@ class TrustPolicy:
         if self._read is not self._config.now:
             self._read = self._config.now
             self._reaches.clear()
-        found = self._reaches.get(profile.name)
+        found = self._reaches.get(profile.key)
         if found is None or (found.profile is not profile and found.profile != profile):
-            found = self._reaches[profile.name] = Reach(profile, self._read.servers, self._read.settings)
+            if len(self._reaches) >= MOST_REACHES:
+                self._reaches.clear()
+            found = Reach(profile, self._read.servers, self._read.settings, self._sees)
+            self._reaches[profile.key] = found
         return found
 
 

@@ -61,7 +61,8 @@ class Refresher:
         self._end_listed()
         if era is None or now - self._begun < AFTER_S:
             return
-        stale = [each for each in self._upstreams if each.state is State.KNOWN and self._memory.is_stale(each.name)]
+        known = [each for each in self._upstreams if each.state is State.KNOWN and not each.is_personal]
+        stale = [each for each in known if self._memory.is_stale(each.name)]
         if not stale:
             if not self._started:
                 self._lead.release()

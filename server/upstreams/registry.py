@@ -71,14 +71,24 @@ class UpstreamRegistry:
         found = {**self._upstreams, upstream.name: upstream}
         ordered = [name for name in self._config.now.servers if name in found]
         self._upstreams = {name: found[name] for name in dict.fromkeys([*ordered, *found])}
+        if upstream.is_personal:
+            self._listed.add(upstream.name)  # nobody waits for what is listed to each person alone
 
     def remove(self, name: str) -> Upstream | None:
         return self._upstreams.pop(name, None)
 
     def admitted(self, profile: Profile) -> list[Upstream]:
-        """Return the upstreams of a profile."""
+        """Return the upstreams of a profile, as its person reaches them."""
         reach = self._policy.reach(profile)
-        return [upstream for upstream in self if reach.admits(upstream.name)]
+        return [self.serving(upstream.name, profile) for upstream in self if reach.admits(upstream.name)]
+
+    def serving(self, name: str, profile: Profile) -> Upstream:
+        """Return the upstream that serves the person of a profile: their own connection, where each person has one."""
+        return self._upstreams[name].of(profile.person)
+
+    def has_yet_to_list(self, name: str, profile: Profile) -> bool:
+        """Tell whether a server has not listed its tools to the person of a profile, in this process."""
+        return name in self._upstreams and self._is_unlisted(self.serving(name, profile))
 
     def admits(self, profile: Profile, name: str) -> bool:
         """Tell whether a profile has an upstream."""
@@ -102,7 +112,9 @@ class UpstreamRegistry:
 
     def with_capability(self, capability: str, profile: Profile) -> list[Upstream]:
         """Return a profile's upstreams that declare a capability, or of which nothing is known yet."""
-        return [upstream for upstream in self.admitted(profile) if self._may_have(upstream, capability)]
+        # Of a server that people reach with tokens of their own, tools alone are served.
+        shared = (upstream for upstream in self.admitted(profile) if not upstream.is_personal)
+        return [upstream for upstream in shared if self._may_have(upstream, capability)]
 
     def _may_have(self, upstream: Upstream, capability: str) -> bool:
         known = self._capabilities.get(upstream.name)
@@ -110,12 +122,18 @@ class UpstreamRegistry:
 
     # -- who waits for their tools
 
-    def wake_unlisted(self, era: Era) -> None:
-        """Start every upstream whose tools are unknown: a client has opened its conversation."""
+    def wake_unlisted(self, era: Era, profile: Profile | None = None) -> None:
+        """Start every upstream whose tools are unknown: a client (of a profile) has opened its conversation."""
         self._cold_until = asyncio.get_running_loop().time() + self._config.settings.cold_list_s
         for upstream in self:
             if upstream.name not in self._listed:
                 upstream.start(era)
+        for lane in self.admitted(profile) if profile is not None and profile.person else ():
+            if lane.has_listed is False:
+                lane.start(era)
+
+    def _is_unlisted(self, upstream: Upstream) -> bool:
+        return upstream.name not in self._listed if upstream.has_listed is None else not upstream.has_listed
 
     def unlisted(self) -> frozenset[str]:
         """Return the names of the upstreams whose tools are unknown."""
@@ -137,12 +155,13 @@ class UpstreamRegistry:
 
     def _is_coming(self, upstream: Upstream) -> bool:
         coming = (State.KNOWN, State.STARTING, State.READY)
-        return upstream.name not in self._listed and upstream.state in coming and not upstream.error
+        return self._is_unlisted(upstream) and upstream.state in coming and not upstream.error
 
-    def when_listed(self, go: Callable[[], None]) -> None:
+    def when_listed(self, go: Callable[[], None], profile: Profile) -> None:
         """Call `go` as soon as every upstream has listed its tools or failed to, at the latest `cold_list_s` after the
-        last client has come."""
-        self._wait(go, self._cold_until - asyncio.get_running_loop().time(), None)
+        last client has come. Where people have lists of their own, only the servers of `profile` count."""
+        within_s = self._cold_until - asyncio.get_running_loop().time()
+        self._wait(go, within_s, profile if profile.person else None)
 
     def when_searchable(self, go: Callable[[], None], profile: Profile) -> None:
         """Call `go` as soon as every upstream of a profile has listed its tools or failed to, at the latest
@@ -171,7 +190,7 @@ class UpstreamRegistry:
 
     def when_upstream_listed(self, upstream: Upstream, era: Era, go: Callable[[], None]) -> None:
         """Call `go` as soon as one upstream has listed its tools or failed to; start it in `era` if it is down."""
-        self._waiting_for_one.setdefault(upstream.name, []).append(go)
+        self._waiting_for_one.setdefault(upstream.key, []).append(go)
         if upstream.timeout_s:
             asyncio.get_running_loop().call_later(upstream.timeout_s, self._give_up, upstream, go)
         if upstream.is_up:
@@ -181,7 +200,7 @@ class UpstreamRegistry:
 
     def _give_up(self, upstream: Upstream, go: Callable[[], None]) -> None:
         """Stop one wait that took longer than a call of this upstream may."""
-        waiting = self._waiting_for_one.get(upstream.name, [])
+        waiting = self._waiting_for_one.get(upstream.key, [])
         if go in waiting:
             waiting.remove(go)
             go()
@@ -193,7 +212,7 @@ class UpstreamRegistry:
 
     def wake(self, upstream: Upstream) -> None:
         """Call back who waited for this upstream: it has listed its tools or cannot."""
-        for go in self._waiting_for_one.pop(upstream.name, []):
+        for go in self._waiting_for_one.pop(upstream.key, []):
             go()
         for waiter in [each for each in self._waiting if not self._is_worth_waiting(each.profile)]:
             self._stop_waiting(waiter)

@@ -90,6 +90,13 @@ class Upstream:
     declare in a handshake of the given era. `timeout_s` limits each request; 0 means no limit.
     """
 
+    is_personal = False
+    """People reach it with tokens of their own: this is one person's connection, or stands for all of them."""
+    comes_back = True
+    """It is restarted by itself when it was lost."""
+    has_listed: bool | None = None
+    """Whether it has listed its tools to its one person; None where it lists them to everybody."""
+
     def __init__(
         self,
         name: str,
@@ -103,6 +110,8 @@ class Upstream:
         bearer: Bearer | None = None,
     ) -> None:
         self.name = name
+        self.key = name
+        """Tells it from every other connection, also from those of other people to the same server."""
         self.bearer = bearer
         """Has the token of a remote server; None where there is none to have."""
         self.state = State.KNOWN
@@ -189,6 +198,10 @@ class Upstream:
 
     def _ready_connections(self) -> list[Connection]:
         return [connection for line in self._lines.values() if (connection := line.ready) is not None]
+
+    def of(self, person: str) -> Upstream:
+        """Return the connection that serves a person; "" for nobody who is known."""
+        return self
 
     # -- what it is asked
 
@@ -301,7 +314,7 @@ class Upstream:
             if is_refused:
                 line.wanted.clear()  # the upstream turned out to speak only the other era
             # What was put to rest, or needs a sign-in, comes back when it is wanted; what was lost also by itself.
-            rests = is_refused or self.state is State.KNOWN or self.needs_sign_in
+            rests = is_refused or self.state is State.KNOWN or self.needs_sign_in or not self.comes_back
             pause = None if rests else BACKOFF_S[min(line.failures, len(BACKOFF_S) - 1)]
 
     async def _connect(self, line: Line) -> None:

@@ -1,0 +1,249 @@
+"""Attacks on servers that each person reaches with a token of their own: what is Ann's never comes to Ben."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from http_callers import INITIALIZE, JSON_AND_EVENTS, META, bearer
+from http_fakes import PATIENCE_S, serving, soon
+from issuer_fakes import ISSUER, RESOURCE, key_set, token
+from per_user_fakes import SECRET, Mail, Trader, tool
+from requirements import requirement
+
+from foretool.server.app import App
+from foretool.server.config import loader
+from foretool.server.config.addresses import Address
+from foretool.server.config.tokens import digest
+from foretool.server.identity.issuer import Issuer
+from foretool.server.transports.client.http import HttpServer
+from foretool.server.transports.client.http_rules import read_rules
+from foretool.storage.opening import open_store
+from foretool.storage.stores import Store
+
+pytestmark = pytest.mark.anyio
+
+TOOLS = {
+    "ann": [tool("read", "Reads the mail of a person"), tool("fire", "Dismisses a person of Ann's department")],
+    "ben": [tool("read", "Reads the mail of a person"), tool("hire", "Invites a person to Ben's team")],
+}
+ROBOT = "robot-q8Zr2LxVn0pTfYw7"
+
+
+class Office:
+    """A proxy over one server with a token for each person."""
+
+    def __init__(self, app: App, http: httpx2.AsyncClient, mail: Mail, trader: Trader, store: Store) -> None:
+        self.app, self.http, self.mail, self.trader, self.store = app, http, mail, trader, store
+
+    async def ask(self, who: dict[str, str], method: str, path: str = "/mcp", **params: Any) -> dict[str, Any]:
+        """One request of the modern era."""
+        headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": method, **JSON_AND_EVENTS, **who}
+        headers |= {"mcp-name": params["name"]} if "name" in params else {}
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": META, **params}}
+        answer = await self.http.post(path, json=body, headers=headers)
+        lines = [line[6:] for line in answer.text.splitlines() if line.startswith("data: {")]
+        found: dict[str, Any] = json.loads(lines[-1] if lines else answer.text)
+        return found
+
+    async def tools(self, who: dict[str, str]) -> set[str]:
+        answer = await self.ask(who, "tools/list")
+        names = {each["name"] for each in answer["result"]["tools"]}
+        return {name for name in names if name.startswith("mail__")}
+
+    async def call(self, who: dict[str, str], tool_name: str, /, **arguments: Any) -> str:
+        return json.dumps(await self.ask(who, "tools/call", name=tool_name, arguments=arguments))
+
+
+@asynccontextmanager
+async def office(folder: Path, per_user: dict[str, Any] | None = None, **settings: Any) -> AsyncIterator[Office]:
+    mail, trader = Mail(TOOLS), Trader()
+    async with serving(mail.app) as mail_at, serving(trader.app) as trader_at:
+        entry = {"token_endpoint": f"{trader_at}/token", "client_id": "foretool", "client_secret": SECRET,
+                 "audience": "mail", "scopes": ["read"], **(per_user or {})}  # fmt: skip
+        access = {"issuer": ISSUER, "resource": RESOURCE,
+                  "grants": [{"claim": "sub", "values": ["*"], "profiles": ["*"]}]}  # fmt: skip
+        block = {"access": access, "policy": "full", "encoder": "none", "storage": "unused.sqlite3", "learn_s": 0,
+                 "tokens": [{"name": "robot", "sha256": digest(ROBOT), "profiles": ["*"]}],
+                 "cold_list_s": 10, **settings}  # fmt: skip
+        written = {"mcpServers": {"mail": {"url": f"{mail_at}/mcp", "per_user": entry, "trust": "auto"}}}
+        config = loader.parse(json.dumps({**written, "foretool": block}).encode(), folder / "mcp.json", {})
+        assert not config.broken, config.broken
+        store = open_store(":memory:")
+        app, keys = App(config, store), key_set()
+        issuer = Issuer(config.settings.access, config.profiles, keys, app.subjects)  # type: ignore[arg-type]
+        server = HttpServer(app.router, read_rules(config, Address(), issuer), Address())
+        async with app.running():
+            running = asyncio.create_task(server.serve())
+            await soon(server.ready)
+            try:
+                async with httpx2.AsyncClient(base_url=f"http://{server.address}", timeout=3 * PATIENCE_S) as http:
+                    yield Office(app, http, mail, trader, store)
+            finally:
+                await server.stop()
+                await running
+                await keys.close()
+        store.close()
+
+
+def person(name: str, **claims: Any) -> dict[str, str]:
+    return bearer(token(name, **claims))
+
+
+@requirement("trust:per-user")
+async def test_each_person_has_tools_a_session_and_answers_of_their_own(tmp_path: Path) -> None:
+    ann, ben = person("ann"), person("ben")
+    async with office(tmp_path) as at:
+        assert await at.tools(ann) == {"mail__read", "mail__fire"}
+        assert await at.tools(ben) == {"mail__read", "mail__hire"}
+        assert await at.tools(ann) == {"mail__read", "mail__fire"}
+        assert "box of ann in session-ann" in await at.call(ann, "mail__read", q=1)
+        assert "box of ben in session-ben" in await at.call(ben, "mail__read", q=2)
+        assert not at.mail.crossed and len(at.mail.sessions) == 2
+        # A tool that was listed to Ann alone does not exist for Ben: not by name, by bridge, by search or by near name.
+        for name in ("mail__fire", "fire", "mail__fires"):
+            said = await at.call(ben, name)
+            assert "box of" not in said and "Ann's department" not in said and '"mail__fire"' not in said.replace(
+                f"Unknown tool: {name}", ""), said  # fmt: skip
+        bridged = await at.call(ben, "call_tool_write", name="mail__fire", arguments={})
+        assert "box of" not in bridged and "department" not in bridged
+        found = await at.call(ben, "discover_tools", task="dismiss a person of a department, fire somebody")
+        assert "fire" not in found.replace("fire somebody", "") and "department" not in found.replace(
+            "of a department", "")  # fmt: skip
+        named = await at.call(ben, "discover_tools", names=["mail__fire"])
+        assert "Ann" not in named
+        assert "department" in await at.call(ann, "discover_tools", names=["mail__fire"])
+
+
+@requirement("trust:per-user")
+async def test_no_server_gets_the_token_of_a_client_and_nothing_that_is_kept_has_a_token(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    ann = person("ann")
+    async with office(tmp_path, record="full", audit=True) as at:
+        await at.call(ann, "mail__read", q="x")
+        own = ann["authorization"].removeprefix("Bearer ")
+        assert at.mail.authorizations and not any(own in each for each in at.mail.authorizations)
+        assert {each.split("-")[1] for each in at.mail.authorizations} == {"ann"}
+        (asked,) = at.trader.asked
+        assert asked["subject_token"] == own and asked["audience"] == "mail" and asked["scope"] == "read"
+        assert "resource" not in asked
+        assert at.trader.basic == [f"foretool:{SECRET}"]
+        dumped = "\n".join(str(line) for line in at.store._database._connection.iterdump())  # type: ignore[attr-defined]
+        for secret in (own, "for-ann-1", SECRET):
+            assert secret not in dumped and secret not in caplog.text
+            assert secret not in repr(at.app.subjects)
+
+
+@requirement("trust:per-user")
+async def test_many_calls_of_one_person_wait_for_one_trade(tmp_path: Path) -> None:
+    ann, ben = person("ann"), person("ben")
+    async with office(tmp_path) as at:
+        at.trader.may_answer.clear()
+        calls = [asyncio.create_task(at.call(each, "mail__read", n=n)) for n in range(10) for each in (ann, ben)]
+        async with asyncio.timeout(PATIENCE_S):
+            while len(at.trader.asked) < 2:
+                await asyncio.sleep(0.01)
+        at.trader.may_answer.set()
+        said = await asyncio.gather(*calls)
+        assert all(f"box of {('ann', 'ben')[n % 2]} " in each for n, each in enumerate(said)), said
+        assert len(at.trader.asked) == 2
+
+
+@requirement("trust:per-user")
+async def test_a_trade_that_fails_is_said_in_one_line_to_that_person_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ann, ben = person("ann"), person("ben")
+    async with office(tmp_path) as at:
+        at.trader.refuses["ann"] = "access_denied"
+        said = await at.call(ann, "mail__read")
+        assert "HTTP 400 (access_denied)" in said and "SECRET WORDS" not in said
+        assert "box of ben" in await at.call(ben, "mail__read")
+        assert "access_denied" not in await at.call(ben, "mail__read")
+        assert "Traceback" not in caplog.text
+        before = len(at.trader.asked)
+        await at.call(ann, "mail__read")
+        assert len(at.trader.asked) == before  # refused a moment ago
+        at.trader.refuses.clear()
+        assert "box of ann" in await at.call(person("ann", jti="2"), "mail__read")  # another token is tried at once
+
+
+@requirement("trust:per-user")
+async def test_a_token_that_was_ended_is_replaced_once(tmp_path: Path) -> None:
+    ann = person("ann")
+    async with office(tmp_path) as at:
+        assert "box of ann" in await at.call(ann, "mail__read")
+        lane = at.app.upstreams.serving("mail", at.app.live.profile("", next(iter(at.app.subjects._latest))))
+        credentials = at.app.upstreams["mail"].credentials  # type: ignore[attr-defined]
+        next(iter(credentials._kept.values())).issued_at -= 60  # it was made a while ago
+        at.mail.refused.add("for-ann-1")
+        assert "box of ann" in await at.call(ann, "mail__read")
+        assert at.trader.given["ann"] == 2
+        at.mail.refused.add("for-ann-2")
+        said = await at.call(ann, "mail__read")
+        assert "it refused a token that was just made for this person" in said
+        assert at.trader.given["ann"] == 2 and lane.name == "mail"
+
+
+@requirement("trust:per-user")
+async def test_the_same_sub_of_two_issuers_and_names_with_separators_are_different_people(tmp_path: Path) -> None:
+    from foretool.server.identity.claims import principal_of
+
+    async with office(tmp_path) as at:
+        upstream = at.app.upstreams["mail"]
+        pairs = [("https://a.example", "ann"), ("https://b.example", "ann"), ("https://a.example/", "ann"),
+                 ("https://a.examplea", "nn"), ("https://a.example", "ann\x1fben"), ("https://a.example", "ann:ben"),
+                 ("", "https://a.exampleann")]  # fmt: skip
+        people = [principal_of(*pair) for pair in pairs]
+        lanes = [upstream.of(each) for each in people]
+        assert len(set(people)) == len({lane.key for lane in lanes}) == len(set(map(id, lanes))) == len(pairs)
+        assert len({at.app.live.profile("", each).key for each in people}) == len(pairs)
+
+
+@requirement("trust:per-user")
+async def test_a_machine_an_expired_token_and_one_for_others_get_nothing_of_the_server(tmp_path: Path) -> None:
+    async with office(tmp_path) as at:
+        await at.call(person("ann"), "mail__read")
+        said = await at.call(bearer(ROBOT), "mail__read")
+        assert "has shown none of the authorization server" in said and "box of" not in said
+        assert await at.tools(bearer(ROBOT)) == set()
+        for bad in (person("ann", exp=1), person("ann", aud="https://other.example"), person("ann", iss="https://b")):
+            assert "error" in await at.ask(bad, "tools/list")
+        assert len(at.trader.asked) == 1
+
+
+@requirement("trust:per-user")
+async def test_a_definition_that_was_written_for_somebody_else_is_shown_to_nobody_else(tmp_path: Path) -> None:
+    ann, ben, cem = person("ann"), person("ben"), person("cem")
+    async with office(tmp_path) as at:
+        at.mail.tools["ann"] = [tool("read", "Reads the mail of Ann, whose project is HUSHHUSH")]
+        at.mail.tools["ben"] = at.mail.tools["cem"] = [tool("read", "Reads the mail")]
+        assert await at.tools(ann) == {"mail__read"}
+        assert await at.tools(ben) == set()  # one text for each name: the one that was there first
+        assert await at.tools(cem) == {"mail__read"}  # now most have another
+        assert await at.tools(ben) == {"mail__read"} and await at.tools(ann) == set()
+        for who in (ben, cem):
+            for more in ({"task": "read the mail of a project"}, {"names": ["mail__read"]}):
+                assert "HUSHHUSH" not in await at.call(who, "discover_tools", **more)
+            assert "HUSHHUSH" not in json.dumps(await at.ask(who, "tools/list"))
+
+
+@requirement("trust:per-user")
+async def test_instructions_prompts_and_resources_of_such_a_server_reach_nobody(tmp_path: Path) -> None:
+    ann = person("ann")
+    async with office(tmp_path) as at:
+        await at.call(ann, "mail__read")
+        for method in ("prompts/list", "resources/list", "server/discover"):
+            assert "alone" not in json.dumps(await at.ask(ann, method))
+        headers = {**JSON_AND_EVENTS, **person("ben")}
+        assert "alone" not in (await at.http.post("/mcp", json=INITIALIZE, headers=headers)).text
+        assert "Unknown prompt" in json.dumps(await at.ask(ann, "prompts/get", name="mail__secret"))

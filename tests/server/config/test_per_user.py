@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foretool.server.config import loader
+from foretool.server.config.loader import Config
+
+GOOD = {"token_endpoint": "https://login.example/token", "client_id": "foretool", "client_secret": "${SECRET}"}
+
+
+def read(entry: Any, **server: Any) -> Config:
+    written = {"mcpServers": {"mail": {"url": "https://mail.example/mcp", "per_user": entry, **server}}}
+    return loader.parse(
+        json.dumps(written).encode(), Path("/home/ann/mcp.json"), {"SECRET": "s3cret-word", "A": "mail"}
+    )
+
+
+def test_variables_are_expanded_and_secrets_are_known() -> None:
+    config = read({**GOOD, "audience": "${A}"})
+    server = config.servers["mail"]
+    assert server.per_user is not None and not server.may_sign_in
+    assert (server.per_user.client_secret, server.per_user.audience) == ("s3cret-word", "mail")
+    assert "s3cret-word" not in config.secrets.redact("x s3cret-word") and "s3cret-word" not in repr(server.per_user)
+
+
+def test_a_key_file_is_found_beside_the_config() -> None:
+    server = read({**GOOD, "client_secret": "", "private_key": "key.pem"}).servers["mail"]
+    assert server.per_user is not None and server.per_user.private_key == "/home/ann/key.pem"
+
+
+@pytest.mark.parametrize(("entry", "server", "said"), [
+    ({**GOOD, "token_endpoint": "http://login.example/token"}, {}, "per_user.token_endpoint: expected https://"),
+    ({**GOOD, "token_endpoint": ""}, {}, "per_user.token_endpoint: expected an address"),
+    ({**GOOD, "client_secret": ""}, {}, "per_user.client_id: expected client_id beside it"),
+    ({**GOOD, "private_key": "a.pem"}, {}, "per_user.client_id: expected client_id beside it"),
+    ({**GOOD, "scope": "x"}, {}, "per_user"),
+    ({**GOOD, "kind": "passthrough"}, {}, "per_user.kind: expected"),
+    (GOOD, {"url": None, "command": "mail"}, "per_user: expected a server with \"url\""),
+    (GOOD, {"type": "sse"}, "per_user: expected a server with \"url\""),
+    (GOOD, {"headers": {"Authorization": "Bearer x"}}, "per_user: expected no Authorization in headers"),
+])  # fmt: skip
+def test_what_no_person_could_use_is_refused_in_one_line(entry: Any, server: Any, said: str) -> None:
+    written = {"url": "https://mail.example/mcp", "per_user": entry, **server}
+    text = json.dumps(
+        {"mcpServers": {"mail": {k: v for k, v in written.items() if v is not None}, "b": {"command": "b"}}}
+    )
+    config = loader.parse(text.encode(), Path("/home/ann/mcp.json"), {"SECRET": "s3cret-word"})
+    assert said in config.broken["mail"] and "\n" not in config.broken["mail"], config.broken
+
+
+def test_only_people_get_a_profile_of_their_own_and_only_where_it_matters() -> None:
+    config = read(GOOD)
+    live = loader.LiveConfig(config)
+    assert live.profile("", "ann").key == "\x1fann" and live.profile("").key == "" == live.profile("").person
+    other = loader.LiveConfig(loader.parse(b'{"mcpServers": {"b": {"command": "b"}}}', Path("mcp.json"), {}))
+    assert other.profile("", "ann").key == ""
