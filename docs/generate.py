@@ -73,6 +73,7 @@ DEFAULTS = {
     "access": "none",
     "resource": "none",
     "jwks_url": "none",
+    "introspection_endpoint": "none",
     "name_claim": "the first of three",
     "client_cert": "none",
     "client_key": "none",

@@ -169,12 +169,12 @@ class _Issuers:
         if entry is None:
             self._now = None
         else:
-            from foretool.server.identity.issuer import Issuer  # only who has one waits for its imports
+            from foretool.server.identity.introspection import new_issuer  # only who has one waits for its imports
 
             same = before is not None and (before.entry.issuer, before.entry.jwks_url) == (entry.issuer, entry.jwks_url)
             keys = before.keys if before is not None and same else None
-            self._now = Issuer(entry, config.profiles, keys, self._subjects)
-            self._now.keys.warm()
+            self._now = new_issuer(entry, config.profiles, keys, self._subjects)
+            self._now.warm()
         if before is not None and (self._now is None or self._now.keys is not before.keys):
             self._closing.append(before)
         return self._now

@@ -26,10 +26,11 @@ def read_access(settings: Settings, here: jsonc.Path, environ: Mapping[str, str]
         return None
     path: jsonc.Path = (*here, "access")
     addresses = {
-        key: Expansion(environ, (*path, key)).text(getattr(entry, key)) for key in ("issuer", "resource", "jwks_url")
+        key: Expansion(environ, (*path, key)).text(getattr(entry, key))
+        for key in ("issuer", "resource", "jwks_url", "introspection_endpoint")
     }
     for key, address in addresses.items():
-        if address or key != "jwks_url":
+        if address or key in ("issuer", "resource"):
             check_address(address, (*path, key), "anybody on the way could forge keys or take tokens")
     audience = tuple(Expansion(environ, (*path, "audience")).text(each) for each in entry.audience)
     if not all(audience):
@@ -40,7 +41,16 @@ def read_access(settings: Settings, here: jsonc.Path, environ: Mapping[str, str]
         if not _SCOPE.fullmatch(scope):
             raise Invalid((*path, "scopes"), f"expected scopes without blanks, found {scope[:40]!r}; write one an item")
     _check_grants(entry, path)
-    return msgspec.structs.replace(entry, **addresses, audience=audience or (addresses["resource"],))
+    client = {key: Expansion(environ, (*path, key)).text(getattr(entry, key)) for key in ("client_id", "client_secret")}
+    if addresses["introspection_endpoint"]:
+        if addresses["jwks_url"]:
+            raise Invalid(
+                (*path, "jwks_url"), "found introspection_endpoint beside it, which asks for no keys; keep one"
+            )
+        if not all(client.values()):
+            problem = "expected client_id and client_secret beside it, as which foretool asks; add what is missing"
+            raise Invalid((*path, "introspection_endpoint"), problem)
+    return msgspec.structs.replace(entry, **addresses, **client, audience=audience or (addresses["resource"],))
 
 
 def _check_grants(entry: AccessEntry, path: jsonc.Path) -> None:

@@ -278,6 +278,7 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
                 *secrets,
                 (settings.token, "token"),
                 (settings.encoder_key, "encoder_key"),
+                (settings.access.client_secret if settings.access else "", "client_secret"),
                 *_storage_secrets(settings.storage),
                 *((entry.token, f"token {entry.name}") for entry in settings.tokens),
             ]

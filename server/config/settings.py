@@ -261,6 +261,16 @@ class AccessEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """What a token's `aud` has to name, one of these; without it, `resource`. `${VAR}` is expanded."""
     jwks_url: str = ""
     """Where the public keys of the issuer are; without it, the address in its metadata. `${VAR}` is expanded."""
+    introspection_endpoint: str = ""
+    """Where the issuer is asked about each token (RFC 7662), for tokens that are no JWTs or have to end at once when
+    they are revoked; no keys are read then. `${VAR}` is expanded."""
+    introspection_s: Annotated[float, Meta(ge=1, le=3600, extra={"unit": "s"})] = 30
+    """How long such an answer counts: a token that was revoked is refused after this time at the latest, and streams
+    that only listen end with it."""
+    client_id: str = ""
+    """The client as which foretool asks there. `${VAR}` is expanded."""
+    client_secret: str = ""
+    """The secret of that client. It is a secret, so write `${ACCESS_SECRET}`. `${VAR}` is expanded."""
     algorithms: tuple[
         Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"], ...
     ] = ("RS256", "PS256", "ES256", "EdDSA")

@@ -224,9 +224,14 @@ async def post_as_client(
     if entry.private_key:
         form |= {"client_id": entry.client_id, "client_assertion_type": ASSERTION, "client_assertion": _assert(entry)}
     else:
-        pair = f"{quote(entry.client_id, safe='')}:{quote(entry.client_secret, safe='')}"
-        headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        headers["authorization"] = basic(entry.client_id, entry.client_secret)
     return await post(url, headers, urlencode(form).encode())
+
+
+def basic(client_id: str, secret: str) -> str:
+    """Return the value of the header with which a client shows its secret (RFC 6749, section 2.3.1)."""
+    pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}"
+    return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 
 def read_token(status: int, answer: Mapping[str, Any]) -> Issued:

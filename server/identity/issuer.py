@@ -58,6 +58,16 @@ class Issuer:
     async def identify(self, token: str) -> Identity:
         """Return who a token stands for. Raises `Refused`: 401 for one that is not believed, 403 for one without the
         scopes that every token needs, 503 while there are no keys."""
+        found = await self._believe(token)
+        lacking = [scope for scope in self.entry.scopes if scope not in reading.scopes_of(found.claims)]
+        if lacking:
+            reason = f"the token lacks the scope {' '.join(lacking)}"
+            header = challenge(self.entry, "insufficient_scope", reason, self.entry.scopes)
+            raise Refused(403, reason, www_authenticate=header)
+        self._subjects.note(found.principal, token, found.expires_at)
+        return found
+
+    async def _believe(self, token: str) -> Identity:
         digest = hashlib.sha256(token.encode("latin-1", "replace")).digest()
         if self._version != self.keys.version:
             self._kept.clear()
@@ -70,12 +80,6 @@ class Issuer:
                 self._kept.popitem(last=False)
         elif found.expires_at + self.entry.leeway_s < time.time():
             raise self._refused("the token has expired")
-        lacking = [scope for scope in self.entry.scopes if scope not in reading.scopes_of(found.claims)]
-        if lacking:
-            reason = f"the token lacks the scope {' '.join(lacking)}"
-            header = challenge(self.entry, "insufficient_scope", reason, self.entry.scopes)
-            raise Refused(403, reason, www_authenticate=header)
-        self._subjects.note(found.principal, token, found.expires_at)
         return found
 
     def again(self, identity: Identity) -> Identity | None:
@@ -85,7 +89,7 @@ class Issuer:
         audiences = audience if isinstance(audience, list) else [audience]
         if said.get("iss") != self.entry.issuer or not set(self.entry.audience) & set(audiences):
             return None
-        if identity.expires_at + self.entry.leeway_s < time.time():
+        if self._ends_at(said) + self.entry.leeway_s < time.time():
             return None
         if not set(self.entry.scopes) <= reading.scopes_of(said):
             return None
@@ -100,8 +104,15 @@ class Issuer:
         header = challenge(self.entry, "insufficient_scope", reason, scopes)
         return Refused(403, reason, www_authenticate=header)
 
+    def warm(self) -> None:
+        """Begin to read the keys before a token needs them."""
+        self.keys.warm()
+
     async def close(self) -> None:
         await self.keys.close()
+
+    def _ends_at(self, said: Mapping[str, Any]) -> float:
+        return float(said["exp"])
 
     def _read(self, said: Mapping[str, Any]) -> Identity:
         grants = [grant for grant in self.entry.grants if reading.fits(grant, said)]
@@ -110,7 +121,7 @@ class Issuer:
             profiles=reading.opened_by(grants, self._profiles),
             may_decide=any(grant.may_decide for grant in grants),
             name=reading.name_of(said, self.entry.name_claim),
-            expires_at=float(said["exp"]),
+            expires_at=self._ends_at(said),
             claims=said,
         )
 

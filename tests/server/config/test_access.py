@@ -35,6 +35,12 @@ def test_the_audience_is_the_resource_and_variables_are_expanded() -> None:
     [
         ({"issuer": ""}, "access.issuer: expected an address"),
         ({"issuer": "login.example.com"}, "access.issuer: expected an address"),
+        (
+            {"introspection_endpoint": "https://a.example/i"},
+            "introspection_endpoint: expected client_id and client_secret",
+        ),
+        ({"introspection_endpoint": "http://a.example/i"}, "introspection_endpoint: expected https://"),
+        ({"introspection_endpoint": "https://a.example/i", "jwks_url": "https://a.example/k"}, "jwks_url: found"),
         ({"issuer": "https://[::1"}, "access.issuer: expected an address"),
         ({"issuer": "http://login.example.com"}, "access.issuer: expected https://"),
         ({"issuer": "https://me:pass@login.example.com"}, "or a password"),
