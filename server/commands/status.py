@@ -19,7 +19,7 @@ from foretool.server.commands.login import say_until
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import NamedBy
-from foretool.server.config.settings import Record
+from foretool.server.config.settings import Record, Telemetry
 from foretool.server.inspection import inspect_store
 from foretool.server.local.caller import ask_all
 from foretool.server.local.hello import STATUS
@@ -54,6 +54,11 @@ STATES: Final[dict[str, str]] = {
     State.STOPPED.value: "stopped",
 }
 """The states of an upstream for people."""
+SENT: Final[dict[Telemetry, str]] = {
+    "on": "names, durations and codes of errors",
+    "full": "names, durations, tasks, and what calls are given and return",
+}
+"""What leaves the machine, for people; `docs/observability.md` has the whole list."""
 ASK_S = 1.0
 """How long all running proxies may take to say which windows they have."""
 LEAST_RATED = 50
@@ -112,6 +117,8 @@ class Status(Struct, frozen=True):
     contents: Statistics | None
     """None while there is no store."""
     recording: Recording
+    telemetry: Telemetry
+    """What is sent to a collector: `off`, `on`, or `full` with the contents of calls."""
     encoder: Encoding
     confidence: Confidence
     proxies: tuple[Proxy, ...]
@@ -176,6 +183,7 @@ def read_status(config: Config) -> Status:
             storage=str(config.storage),
             contents=store.statistics() if store.path != MEMORY else None,
             recording=Recording(config.settings.record, last_call, last_discovery),
+            telemetry=config.settings.telemetry,
             encoder=_describe_encoders(config, store),
             confidence=rate_confidence(discovery_outcomes(store.discoveries)),
             proxies=tuple(
@@ -263,6 +271,8 @@ def _print(status: Status, verbose: bool) -> None:
     output.say_fact("encoder", ranks)
     last = f"last call {output.ago(recording.last_call)}, last discovery {output.ago(recording.last_discovery)}"
     output.say_fact("recorder", f"record: {recording.level}; {last}")
+    if status.telemetry != "off":
+        output.say_fact("telemetry", f"{status.telemetry}: {SENT[status.telemetry]} go to a collector")
     if status.confidence.verdicts >= LEAST_RATED:
         output.say(f"Search quality {_say_quality(status.confidence, verbose)}")
 

@@ -133,3 +133,18 @@ def test_what_waits_for_the_user_is_shown_and_is_nothing_wrong(
     assert "held      calc: 1 tool new; nobody has approved this" in capsys.readouterr().out
     assert run(["status", "--json", "--config", str(path)]) == 0
     assert "foretool review calc" in json.loads(capsys.readouterr().out)["held"]["calc"]
+
+
+@pytest.mark.parametrize(
+    ("telemetry", "said"),
+    [("off", ""), ("on", "names, durations and codes of errors"), ("full", "what calls are given and return")],
+)
+def test_it_says_what_leaves_the_machine_for_a_collector(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], telemetry: str, said: str
+) -> None:
+    path = write_config(tmp_path, telemetry=telemetry)
+    assert run(["status", "--config", str(path)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert (said in shown) if said else ("telemetry" not in shown)
+    assert run(["status", "--json", "--config", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["telemetry"] == telemetry
