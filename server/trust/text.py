@@ -13,6 +13,7 @@ import re
 from functools import cache
 from typing import Final
 
+import msgspec
 from msgspec import Raw, UnsetType
 
 _ARABIC: Final = (
@@ -50,6 +51,8 @@ _ascii_hidden = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _escape = re.compile(rb"\\[ubf]")
 _string = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(?=(\s*:)?)')
 """A string of a JSON text, and whether it is a key."""
+_pairs: Final = json.JSONDecoder(object_pairs_hook=list)
+"""Reads objects as lists of pairs: a dictionary would lose what a key that is there twice says first."""
 _ASCII: Final = bytes(range(128))
 _LINES: Final = "\x0b\x0c\x85\u2028\u2029"
 """Ends of lines that no JSON text or terminal needs; they become newlines."""
@@ -99,9 +102,7 @@ def clean_json(data: bytes) -> bytes:
     """
     if data.isascii() and not _has_escapes(data):
         return data
-    # Without its ASCII a text is short, and the rest of it is still UTF-8.
-    rest = data.translate(None, _ASCII).decode("utf-8", "surrogatepass")
-    return data if not _has_escapes(data) and _suspect().search(rest) is None else _clean_strings(data)
+    return data if _is_clean_json(data) or _has_only_clean_escapes(data) else _clean_strings(data)
 
 
 def clean_params(params: Raw | UnsetType) -> Raw | UnsetType:
@@ -112,6 +113,25 @@ def clean_params(params: Raw | UnsetType) -> Raw | UnsetType:
 def _has_escapes(data: bytes) -> bool:
     """Tell whether a JSON text may hide characters in escapes, or has a DEL, which JSON allows as it is."""
     return (b"\\" in data and _escape.search(data) is not None) or b"\x7f" in data
+
+
+def _is_clean_json(data: bytes) -> bool:
+    """Tell whether nothing can be hidden in a JSON text, because of which characters it has."""
+    if _has_escapes(data):
+        return False
+    # Without its ASCII a text is short, and the rest of it is still UTF-8.
+    return _suspect().search(data.translate(None, _ASCII).decode("utf-8", "surrogatepass")) is None
+
+
+def _has_only_clean_escapes(data: bytes) -> bool:
+    """Tell whether nothing is hidden in a JSON text that has escapes: it is written once more without those that need
+    none, and looked at as a whole. In doubt, it is not clean."""
+    if _escape.search(data) is None:
+        return False
+    try:
+        return _is_clean_json(msgspec.json.encode(_pairs.decode(data.decode())))
+    except (ValueError, RecursionError, OverflowError):
+        return False
 
 
 def _clean_strings(data: bytes) -> bytes:

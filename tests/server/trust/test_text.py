@@ -77,6 +77,14 @@ def test_clean_json_is_left_byte_for_byte(text: str) -> None:
     assert clean_json(data) is data
 
 
+def test_nothing_hides_in_the_first_of_two_values_of_one_key_nor_behind_what_is_no_json() -> None:
+    assert clean_json(rb'{"a": "x\u200by", "a": "z", "b": "\u00e9"}') == rb'{"a": "xy", "a": "z", "b": "\u00e9"}'
+    assert clean_json(rb'{"a": "\u00e9"} "x\u200by"') == rb'{"a": "\u00e9"} "xy"'
+    assert clean_json(rb'["\u00e9", "x\ud800y"]') == '["\\u00e9", "x\ufffdy"]'.encode()
+    deep = b"[" * 20_000 + rb'"\u00e9\u200b"' + b"]" * 20_000
+    assert b"200b" not in clean_json(deep)
+
+
 def test_a_key_with_invisible_characters_is_an_error_that_shows_them() -> None:
     with pytest.raises(ValueError, match=r"the key 'pa<U[+]200B>th' has invisible characters"):
         clean_json(b'{"properties": {"pa\\u200bth": {"type": "string"}}}')
