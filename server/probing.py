@@ -90,7 +90,7 @@ class Probe:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
-    def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
+    async def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
         if not self._settled.is_set():
             self.definitions, self.listed_s = tools, time.perf_counter() - self._started
             self._settled.set()

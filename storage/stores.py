@@ -311,6 +311,10 @@ class CatalogStore(Protocol):
     def save_upstream(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> None:
         """Replace what is known of an upstream and its tools (names are unique); earlier definitions are kept."""
 
+    def save_in_steps(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> Iterator[None]:
+        """Do the same in steps of some milliseconds, each with a transaction of its own; one of them replaces the whole
+        list. Whoever stops before it has changed nothing that anybody reads."""
+
     def changed_tools(self) -> set[tuple[str, str]]:
         """Return upstream and name of each tool that has had more than one definition."""
 

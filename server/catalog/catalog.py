@@ -7,11 +7,13 @@ It is filled from the store before any upstream has started, and corrected by wh
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from foretool.retrieval.tokens import estimate
@@ -20,10 +22,12 @@ from foretool.server.catalog.names import Key, Resolver
 from foretool.server.catalog.namespaces import Gone, Namespaces, lawful, say_refused
 from foretool.server.catalog.overrides import Overrides
 from foretool.server.config.servers import Server, matches
+from foretool.server.config.variables import Secrets
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import annotated_schema, schema_problem
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.output_schemas import is_wide, narrow, without_era
+from foretool.server.transports.tasks import Steps, finish
 from foretool.server.trust.approvals import hash_value
 from foretool.server.trust.policy import Reach
 from foretool.server.trust.text import clean, clean_json, is_clean
@@ -34,11 +38,22 @@ MAX_DEFINITION: Final = 256 * 1024
 
 Gate = Callable[[Sequence[Tool], str], tuple[Sequence[Tool], str]]
 """Takes the tools that an upstream lists and its `instructions`, and returns what may be served of both."""
+GateInSteps = Callable[[Sequence[Tool], str], Steps[tuple[Sequence[Tool], str]]]
+"""The same in steps."""
 
 MOST_PROBLEMS, MOST_PROBLEM = 20, 500
 """How many problems of one server are kept, and the characters of each: they quote what it wrote."""
 
 log = logging.getLogger("foretool.catalog")
+
+
+class _Listed(Struct):
+    """What was read of an upstream's list."""
+
+    tools: dict[str, Tool] = field(default_factory=dict)
+    excluded: set[str] = field(default_factory=set)
+    problems: list[str] = field(default_factory=list)
+    known_as: dict[bytes, Tool] = field(default_factory=dict)
 
 
 class Catalog:
@@ -61,6 +76,7 @@ class Catalog:
         self._read_problems: dict[str, tuple[str, ...]] = {}
         """The same without what is wrong with `tools`, which is known once the tools are named."""
         self._entries = {entry.name: entry for entry in entries}
+        self._secrets = _secrets_of(entries)
         self._texts: dict[str, str] = {}
         self._given = lawful(given or {})
         """The names given for good. A tool that comes back gets its old name."""
@@ -68,8 +84,12 @@ class Catalog:
         self.overrides = Overrides(entries, self.namespaces)
         self._excluded: dict[str, frozenset[str]] = {}
         """By upstream, the tools that it has and the config leaves out."""
+        self._known_as: dict[str, dict[bytes, Tool]] = {}
+        """By upstream and digest of a definition as it is written, the tools of the last list as they were read."""
         self._plain: Counter[str] = Counter()
         """By plain name, how many tools want it."""
+        self._has_rivals = False
+        """Several tools want one plain name."""
         self._on_fixed = on_fixed
         self._fixed = 0
         """The version whose names are all fixed."""
@@ -200,7 +220,9 @@ class Catalog:
     def configure(self, entries: Sequence[Server], prefixes: Mapping[str, str] | None = None) -> None:
         """Follow a changed config and forget the tools of removed upstreams."""
         before = {name: self.overrides.of(name) for name in self._entries}
+        self._known_as.clear()
         self._entries = {entry.name: entry for entry in entries}
+        self._secrets = _secrets_of(entries)
         self.namespaces = Namespaces(entries, prefixes, self._given)
         self.overrides = Overrides(entries, self.namespaces)
         gone = set(self._by_upstream) - set(self._entries)
@@ -236,23 +258,44 @@ class Catalog:
         self, upstream: str, definitions: Sequence[Raw], text: str = "", gate: Gate = lambda *listed: listed,
         cut: str = "",
     ) -> bool:  # fmt: skip
+        """Do what `replace_in_steps` does, in one go."""
+
+        def gate_in_steps(tools: Sequence[Tool], said: str) -> Steps[tuple[Sequence[Tool], str]]:
+            yield
+            return gate(tools, said)
+
+        return finish(self.replace_in_steps(upstream, definitions, text, gate_in_steps, cut))
+
+    def replace_in_steps(
+        self, upstream: str, definitions: Sequence[Raw], text: str, gate: GateInSteps, cut: str = ""
+    ) -> Steps[bool]:
         """Take in what `gate` lets through of an upstream's list; returns whether a tool came, went or changed.
 
         Invisible characters are removed. Bad definitions are dropped one by one and explained in `problems`. Over HTTP,
         a definition with a wrong `x-mcp-header` annotation is bad, too (specification: tools). `cut`: what was left out
         of the list before it came here.
+
+        The list before stays until the last step, which puts the whole new one in its place. A config that changes
+        meanwhile makes it begin again.
         """
-        old, text = self._by_upstream.get(upstream, []), clean(text)
-        server = self._entries.get(upstream)
-        definitions = [Raw(self._hide_credentials(bytes(each))) for each in definitions]
-        text = self._hide_credentials(text.encode(errors="replace")).decode()
-        read, problems = self._read(upstream, definitions, over_http=server is not None and server.type == "http")
-        found, refused = self._lawful_tools(upstream, list(read.values()))
-        new = {tool.name: tool for tool in found}
-        self._note_problems(upstream, (*([cut] if cut else []), *problems, *refused))
+        while True:
+            entries = self._entries
+            listed = yield from self._read(upstream, definitions)
+            lawful, refused = yield from self._lawful_in_steps(upstream, list(listed.tools.values()))
+            said = self._hide_credentials(clean(text).encode(errors="replace")).decode()
+            admitted, said = yield from gate(lawful, said)
+            if self._entries is entries:
+                break
+        self._note_excluded(upstream, listed.excluded)
+        self._note_problems(upstream, (*([cut] if cut else []), *listed.problems, *refused))
         for problem in self.problems[upstream]:
             log.warning("upstream %r: %s", upstream, problem)
-        admitted, text = gate(list(new.values()), text)
+        self._known_as[upstream] = listed.known_as
+        return self._take_over(upstream, admitted, said)
+
+    def _take_over(self, upstream: str, admitted: Sequence[Tool], text: str) -> bool:
+        """Serve these tools of an upstream from now on; returns whether a tool came, went or changed."""
+        old = self._by_upstream.get(upstream, [])
         tools = [tool for tool in admitted if self._includes(upstream, tool.name)]
         # An unchanged definition stays byte for byte the same and keeps its token count.
         kept = {tool.schema_hash: tool for tool in old}
@@ -362,40 +405,55 @@ class Catalog:
 
     def _hide_credentials(self, data: bytes) -> bytes:
         """Return what a server says without the credentials of any server: it may repeat its environment."""
-        for entry in self._entries.values():
-            data = entry.secrets.hide_credentials(data)
+        for secrets in self._secrets:
+            data = secrets.hide_credentials(data)
         return data
 
     def _includes(self, upstream: str, tool: str) -> bool:
         entry = self._entries.get(upstream)
         return entry is not None and entry.offers(tool)
 
-    def _read(self, upstream: str, definitions: Sequence[Raw], over_http: bool) -> tuple[dict[str, Tool], list[str]]:
-        tools: dict[str, Tool] = {}
-        excluded: set[str] = set()
-        problems: list[str] = []
+    def _read(self, upstream: str, definitions: Sequence[Raw]) -> Steps[_Listed]:
+        """Read the definitions one by one. Those that were in the last list too were read then."""
+        server = self._entries.get(upstream)
+        over_http = server is not None and server.type == "http"
+        listed, known_as = _Listed(), self._known_as.get(upstream, {})
         before = {tool.name: tool.id for tool in self.of(upstream)}
         for position, definition in enumerate(definitions):
-            try:
-                name, data = _check_definition(definition, over_http)
-            except ValueError as error:
-                problems.append(f"tool {position + 1} was dropped: {error}")
-                continue
-            if name in tools:
-                problems.append(f"tool {name!r} was listed twice; the first is used")
-            elif not self._includes(upstream, name):
-                excluded.add(name)
-            id = before.get(name) or ToolId(self.overrides.plain_name(upstream, name))
-            tools.setdefault(name, Tool(id, upstream, name, data, hash_value(without_era(data))))
+            yield
+            written = self._hide_credentials(bytes(definition))
+            key = hashlib.blake2b(written, digest_size=16).digest()
+            if (tool := known_as.get(key)) is None:
+                try:
+                    name, data = _check_definition(Raw(written), over_http)
+                except ValueError as error:
+                    listed.problems.append(f"tool {position + 1} was dropped: {error}")
+                    continue
+                id = ToolId(self.overrides.plain_name(upstream, name))
+                tool = Tool(id, upstream, name, data, hash_value(without_era(data)))
+            listed.known_as[key] = tool
+            if tool.name in listed.tools:
+                listed.problems.append(f"tool {tool.name!r} was listed twice; the first is used")
+            elif not self._includes(upstream, tool.name):
+                listed.excluded.add(tool.name)
+            listed.tools.setdefault(tool.name, _with_name(tool, before.get(tool.name) or tool.id))
+        return listed
+
+    def _note_excluded(self, upstream: str, excluded: Set[str]) -> None:
         if excluded != self._excluded.get(upstream, frozenset()):
             self._excluded[upstream] = frozenset(excluded)
             self._resolver = None  # their own names are not free
-        return tools, problems
 
     def _lawful_tools(self, upstream: str, tools: Sequence[Tool]) -> tuple[list[Tool], tuple[str, ...]]:
         """Return the tools whose names the upstream may have, and one line on the others, if there are any."""
-        reasons = {tool.name: self.namespaces.refusal(upstream, tool.name) for tool in tools}
-        refused = {name: why for name, why in reasons.items() if why is not None}
+        return finish(self._lawful_in_steps(upstream, tools))
+
+    def _lawful_in_steps(self, upstream: str, tools: Sequence[Tool]) -> Steps[tuple[list[Tool], tuple[str, ...]]]:
+        refused: dict[str, str] = {}
+        for tool in tools:
+            yield
+            if (why := self.namespaces.refusal(upstream, tool.name)) is not None:
+                refused[tool.name] = why
         return [tool for tool in tools if tool.name not in refused], say_refused(refused)
 
     def _note_problems(self, upstream: str, problems: Sequence[str]) -> None:
@@ -426,6 +484,7 @@ class Catalog:
         ]
         found = names.assign_names(listed, self._given, self.overrides.names)
         self._plain = Counter(self.overrides.plain_name(*key) for key, _ in listed)
+        self._has_rivals = len(self._plain) < len(listed)
         renamed: list[str] = []
         for upstream, tools in self._by_upstream.items():
             named = [_with_name(tool, found[upstream, tool.name]) for tool in tools]
@@ -452,7 +511,7 @@ class Catalog:
         before = {names.plain_name(prefix, tool.name): tool for tool in old}
         new = self._by_upstream[upstream]
         named = {names.plain_name(prefix, tool.name): tool for tool in new}
-        if len(before) < len(old) or len(named) < len(new) or before.keys() - named.keys():
+        if len(before) < len(old) or len(named) < len(new) or (self._has_rivals and before.keys() - named.keys()):
             return False  # another tool may have been denied a name that now becomes free
         if any(tool.id != name or self._plain[name] > 1 for name, tool in before.items()):
             return False
@@ -474,6 +533,11 @@ class Catalog:
         self._resolver = None
         self.version += 1
         return True
+
+
+def _secrets_of(entries: Sequence[Server]) -> list[Secrets]:
+    """Return the secrets of servers, the same ones once: each definition is searched for them."""
+    return list(dict.fromkeys(entry.secrets for entry in entries if entry.secrets.values))
 
 
 def _with_widest(known: Tool | None, listed: Tool) -> Tool:

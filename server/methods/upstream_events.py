@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,6 +17,7 @@ from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
 from foretool.server.protocol.versions import META_SUBSCRIPTION
+from foretool.server.transports.tasks import Steps, finish, in_slices
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
 from foretool.server.trust.questions import prepare_log
 from foretool.server.trust.text import clean_params
@@ -95,13 +97,32 @@ class UpstreamEvents:
         self._gatekeeper = gatekeeper
         self.on_notification = messages.on_notification
         self.on_request = messages.on_request
+        self._waiting: dict[Upstream, Sequence[Raw]] = {}
+        """The latest list of each server whose turn has not come."""
+        self._turn = asyncio.Lock()
         self._trouble: dict[str, str] = {}
         """By upstream: its last problem, so that the same problem is logged once."""
 
-    def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
-        if self._upstreams.get(upstream.name) is not upstream:  # a reload has replaced it
+    async def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
+        """Take in a list, in slices. Servers wait for each other, so that hundreds of lists that come at once leave the
+        loop as much time as one does; a list that waits is given up for a newer one of its server."""
+        is_waiting = upstream in self._waiting
+        self._waiting[upstream] = tools
+        if is_waiting:
             return
-        changes = self.take_in(upstream, tools)
+        try:
+            await self._turn.acquire()
+        finally:
+            newest = self._waiting.pop(upstream)
+        try:
+            if self._upstreams.get(upstream.name) is upstream:  # no reload has replaced it
+                await in_slices(self._follow(upstream, newest))
+        finally:
+            self._turn.release()
+
+    def _follow(self, upstream: Upstream, tools: Sequence[Raw]) -> Steps[None]:
+        decisions = self._gatekeeper.decisions()
+        changes = yield from self._serve(upstream, tools)
         self._memory.save_state(upstream)
         self._upstreams.mark_listed(upstream)
         self._lists.upstream_came(upstream)
@@ -111,25 +132,30 @@ class UpstreamEvents:
             self._announcements.relay(upstream.name)
         if changes:
             self._announcements.soon()
+        yield
+        yield from self._memory.save_tools(upstream)
+        if self._gatekeeper.decisions() != decisions:
+            upstream.relist_all()  # what was saved may be older than a decision
 
-    def take_in(self, upstream: Upstream, tools: Sequence[Raw]) -> bool:
-        """Take a server's list into the catalog and the store, as far as it is approved. Returns whether a tool came,
-        went or changed."""
-        gate = partial(self._admit, upstream)
-        changes = self._catalog.replace(
-            upstream.name, tools, upstream.server_info.instructions, gate, upstream.list_problem
-        )
-        self._memory.save_tools(upstream)
-        return changes
+    def take_in(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
+        """Take a server's list into the catalog and the store at once, as far as it is approved."""
+        finish(self._serve(upstream, tools))
+        finish(self._memory.save_tools(upstream))
 
-    def _admit(self, upstream: Upstream, tools: Sequence[Tool], text: str) -> tuple[Sequence[Tool], str]:
+    def _serve(self, upstream: Upstream, tools: Sequence[Raw]) -> Steps[bool]:
+        """Take a server's list into the catalog. Returns whether a tool came, went or changed."""
+        return self._catalog.replace_in_steps(
+            upstream.name, tools, upstream.server_info.instructions, partial(self._admit, upstream),
+            upstream.list_problem,
+        )  # fmt: skip
+
+    def _admit(self, upstream: Upstream, tools: Sequence[Tool], text: str) -> Steps[tuple[Sequence[Tool], str]]:
         """Return what may be served of the tools and the instructions of an upstream."""
         info, name = upstream.server_info, upstream.name
         version = str(info.implementation.get("version") or "")
         listing = Listing(tools, text, version, "prompts" in (info.capabilities or {}))
-        admitted = self._gatekeeper.admit(
-            name, listing, Listing(self._catalog.listed(name), self._catalog.instructions(name))
-        )
+        before = Listing(self._catalog.listed(name), self._catalog.instructions(name))
+        admitted = yield from self._gatekeeper.admit_in_steps(name, listing, before)
         return admitted.tools, admitted.text
 
     def on_state(self, upstream: Upstream) -> None:

@@ -1,19 +1,53 @@
-"""Tasks that end with their owner, and the second in which all that looks from time to time does so."""
+"""Tasks that end with their owner, work in slices, and the second in which all that looks from time to time does so."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
-from typing import Any, Final
+import time
+from collections.abc import Coroutine, Generator
+from typing import Any, Final, TypeVar
 
 TICK_S: Final = 1.0
 """Pause between two looks of housekeeping."""
 EARLY_S: Final = 0.001
 """How early a timer may fire at most."""
 
+SLICE_S: Final = 0.005
+"""How long one piece of work keeps the loop before everything else gets its turn."""
+
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""A piece of work that stops wherever other work may come between; its value comes with its end."""
+
+
+def finish(steps: Steps[T]) -> T:
+    """Do a piece of work in one go."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
+
+async def in_slices(steps: Steps[T]) -> T:
+    """Do a piece of work, and let the loop do everything else after each slice of it. Whoever cancels this ends the
+    work where it stands."""
+    try:
+        while True:
+            until = time.perf_counter() + SLICE_S
+            while time.perf_counter() < until:
+                next(steps)
+            await asyncio.sleep(0)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+    finally:
+        steps.close()
 
 
 async def wait_for_tick() -> None:

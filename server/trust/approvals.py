@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.transports.tasks import Steps
 from foretool.storage.records import Definition, DefinitionKind, Effect, Tool
 from foretool.storage.redaction import hide_shapes
 
@@ -53,8 +54,8 @@ def judge_tools(
     approved: Mapping[str, Collection[str]],
     blocked: Mapping[str, Collection[str]],
     versions: Versions,
-) -> Judgement:
-    """Decide about each listed tool. `approved` and `blocked` hold the hashes by name.
+) -> Steps[Judgement]:
+    """Decide about one listed tool after the other. `approved` and `blocked` hold the hashes by name.
 
     `versions` is only called for a tool with a hash that was not approved.
     """
@@ -63,6 +64,7 @@ def judge_tools(
     # Whatever names they have: a store that hides secrets may keep a name in other words, and the hash covers the name.
     hashes = {each for versions_of in approved.values() for each in versions_of}
     for tool in listed:
+        yield
         if tool.schema_hash in hashes:
             served.append(tool)
             continue

@@ -21,6 +21,7 @@ from foretool.server.config.loader import LiveConfig
 from foretool.server.config.servers import Server
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.transports.tasks import Steps, T, finish
 from foretool.server.trust import approvals
 from foretool.server.trust.approvals import definition_of, hash_value, is_same, prompt_fits, text_of
 from foretool.server.trust.launch import launch_of, of_launch
@@ -70,6 +71,7 @@ class Gatekeeper:
         """By server: until when its lists wait, because comparing the last one took long."""
         self._ledger = ledger = Ledger(store, lambda: config.now.servers, clock)
         self.look, self.due, self.waiting = ledger.look, ledger.due, ledger.waiting
+        self.decisions = ledger.decisions
 
     def is_per_user(self, name: str) -> bool:
         """Tell whether people reach a server with tokens of their own, so that each may get another list of it."""
@@ -80,6 +82,10 @@ class Gatekeeper:
 
     def admit(self, name: str, listing: Listing, before: Listing) -> Listing:
         """Return what may be served of a server's listing. `before`: what is served of it now."""
+        return finish(self.admit_in_steps(name, listing, before))
+
+    def admit_in_steps(self, name: str, listing: Listing, before: Listing) -> Steps[Listing]:
+        """Do the same in steps. It begins again where somebody has decided about a definition meanwhile."""
         server = self._config.now.servers.get(name)
         if server is None:
             return listing
@@ -87,7 +93,11 @@ class Gatekeeper:
             self._ledger.unjudged.add(name)
             return before
         try:
-            return self._admit(server, listing, before)
+            while True:
+                decisions = self.decisions()
+                admitted = yield from self._admit(server, listing, before)
+                if self.decisions() == decisions:
+                    return admitted
         except StorageError as error:
             self._ledger.unjudged.add(name)
             if server.entry.trust != "auto" and (before.tools or before.text or server.entry.approve_new):
@@ -95,48 +105,53 @@ class Gatekeeper:
                 return before
             return listing
 
-    def _admit(self, server: Server, listing: Listing, before: Listing) -> Listing:
-        started = time.perf_counter()
+    def _admit(self, server: Server, listing: Listing, before: Listing) -> Steps[Listing]:
         launch = replace(launch_of(server), version=listing.version)
-        self._see_first(server, launch, listing, before)
+        yield from self._see_first(server, launch, listing, before)
         held: list[Definition] = []
         is_strict = self._follow_launch(server, launch, held)
         said = text_of(server.name, "instructions", "", listing.text)
         if server.entry.trust == "auto":
-            return self._admit_all(server.name, listing, said, launch)
+            return (yield from self._admit_all(server.name, listing, said, launch))
         approved, blocked = self._ledger.known(server.name, "tool")
-        judged = approvals.judge_tools(
+        judging = approvals.judge_tools(
             listing.tools, {} if is_strict else approved, blocked,
             lambda name: self._ledger.approved(server.name, "tool", name),
         )  # fmt: skip
+        judged, took_s = yield from _timed(judging)
         text = self._judge_text(said, listing.text, held, is_strict=is_strict)
         held += judged.held
+        yield
         self._ledger.hold(server.name, LISTED, [of_launch(each, launch) for each in held])
-        took_s = time.perf_counter() - started
         if held and took_s > COSTLY_S:
             self._rests[server.name] = self._clock() + REST_SHARE * took_s
         return Listing(judged.served, text, listing.version)
 
-    def _admit_all(self, server: str, listing: Listing, said: Definition, launch: Definition) -> Listing:
+    def _admit_all(self, server: str, listing: Listing, said: Definition, launch: Definition) -> Steps[Listing]:
         """Approve everything that was not blocked."""
-        self._ledger.approve_all(server, [*_definitions(listing.tools), said, launch], launch)
+        yield from self._ledger.approve_all(server, [*_definitions(listing.tools), said, launch], launch)
         self._ledger.hold(server, LISTED, ())
         blocked = self._ledger.known(server, "tool")[1]
         tools = [tool for tool in listing.tools if tool.schema_hash not in blocked.get(tool.name, ())]
         is_blocked = said.hash in self._ledger.known(server, "instructions")[1].get("", ())
         return Listing(tools, "" if is_blocked else listing.text, listing.version)
 
-    def _see_first(self, server: Server, launch: Definition, listing: Listing, before: Listing) -> None:
+    def _see_first(self, server: Server, launch: Definition, listing: Listing, before: Listing) -> Steps[None]:
         """Keep the first sight of a server. What an earlier foretool already served counts as seen first."""
         if self._ledger.is_seen(server.name, "launch"):
             return
         state: Approval = "held" if server.entry.approve_new else "approved"
         seen = before if before.tools or before.text else listing
         hidden = (tool for tool in listing.tools if seen is before and not server.offers(tool.name))
-        first = [launch, *_definitions([*seen.tools, *hidden]), text_of(server.name, "instructions", "", seen.text)]
+        kept = {"state": state, "seen_at": time.time()}
+        first = [replace(of_launch(launch, launch), **kept)]
+        for tool in (*seen.tools, *hidden):
+            yield
+            first.append(replace(of_launch(definition_of(tool), launch), **kept))
+        first.append(replace(of_launch(text_of(server.name, "instructions", "", seen.text), launch), **kept))
         if not listing.has_prompts:
-            first.append(text_of(server.name, "prompt_list", "", ""))
-        self._ledger.add_first([replace(of_launch(each, launch), state=state, seen_at=time.time()) for each in first])
+            first.append(replace(of_launch(text_of(server.name, "prompt_list", "", ""), launch), **kept))
+        self._ledger.add_first(first)
 
     def _follow_launch(self, server: Server, launch: Definition, held: list[Definition]) -> bool:
         """Take in how the server is reached. The user has written that, so it needs no decision, except under
@@ -148,7 +163,7 @@ class Gatekeeper:
             held.append(replace(launch, effect="withheld" if approved else "new"))
             return bool(approved)
         if launch.hash not in blocked.get("", ()):
-            self._ledger.approve_all(server.name, [launch], launch)
+            finish(self._ledger.approve_all(server.name, [launch], launch))
         return False
 
     def _judge_text(self, said: Definition, text: str, held: list[Definition], *, is_strict: bool = False) -> str:
@@ -193,7 +208,7 @@ class Gatekeeper:
             seen = {"state": "approved", "seen_at": time.time()}
             self._ledger.add_first([replace(of_launch(each, launch), **seen) for each in (marker, *first)])
         if server.entry.trust == "auto":
-            self._ledger.approve_all(server.name, list(listed.values()), launch)
+            finish(self._ledger.approve_all(server.name, list(listed.values()), launch))
         approved, blocked = self._ledger.known(server.name, "prompt")
         served: list[Raw] = []
         held: list[Definition] = []
@@ -225,7 +240,7 @@ class Gatekeeper:
             known = {*approved.get(prompt, ()), *blocked.get(prompt, ())}
             is_first = not (known or server.entry.approve_new or self._is_late(name, "prompt", prompt))
             if server.entry.trust == "auto" or is_first:
-                self._ledger.approve_all(name, [said], launch)
+                finish(self._ledger.approve_all(name, [said], launch))
             found = self._judge_text(said, text, held)
             others = [
                 each
@@ -256,6 +271,20 @@ class Gatekeeper:
     def is_prompt_held(self, server: str, prompt: str) -> bool:
         """Tell whether a server's prompt is held and nothing is served in its place."""
         return any((owner, own) == (server, prompt) for owner, _, own in self._ledger.refused("prompt"))
+
+
+def _timed(steps: Steps[T]) -> Steps[tuple[T, float]]:
+    """Return the value of some steps, and the seconds that they took without what came between."""
+    took_s = 0.0
+    while True:
+        started = time.perf_counter()
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found, took_s + time.perf_counter() - started
+        took_s += time.perf_counter() - started
+        yield
 
 
 def _definitions(tools: Sequence[Tool]) -> list[Definition]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import Final
 
 from msgspec.structs import replace
 
+from foretool.server.transports.tasks import Steps
 from foretool.server.trust.held_words import describe_held, say_waiting
 from foretool.server.trust.launch import of_launch
 from foretool.storage.records import Definition, DefinitionHead, DefinitionKind
@@ -22,6 +24,8 @@ RETRY_S: Final = 1.0
 """The shortest pause between two writes of what is held of a server."""
 AGAIN_S: Final = (5.0, 300.0)
 """The first and the longest pause before servers list again that could not be compared with the store."""
+APPROVED_AT_ONCE: Final = 50
+"""Definitions that one transaction approves."""
 SAY_S: Final = 30.0
 """A server whose held texts change all the time is logged at most this often."""
 
@@ -65,6 +69,13 @@ class Ledger:
 
     # -- the store
 
+    def decisions(self) -> int | None:
+        """Return a number that rises with every decision; None where the store cannot be read."""
+        try:
+            return self.store.version
+        except StorageError:
+            return None
+
     def read(self, server: str, kind: DefinitionKind) -> list[DefinitionHead]:
         try:
             found = self._heads[server, kind] = self.store.heads(server, kind)
@@ -107,15 +118,19 @@ class Ledger:
             self._unsaved[key] = first
             self.unjudged.add(key[0])
 
-    def approve_all(self, server: str, definitions: Sequence[Definition], launch: Definition) -> None:
-        """Approve what is not blocked. What cannot be written now is approved again with the next list."""
+    def approve_all(self, server: str, definitions: Sequence[Definition], launch: Definition) -> Steps[None]:
+        """Approve what is not blocked, some at a time. What cannot be written now is approved again with the next
+        list."""
         decided = {kind: self.known(server, kind) for kind in {each.kind for each in definitions}}
         new = [each for each in definitions if not any(each.hash in of.get(each.name, ()) for of in decided[each.kind])]
         if not new:
             return
         try:
-            at = time.time()
-            self.store.approve_listed([replace(of_launch(each, launch), state="approved", seen_at=at) for each in new])
+            at, rest = time.time(), iter(new)
+            while part := list(islice(rest, APPROVED_AT_ONCE)):
+                yield
+                found = (replace(of_launch(each, launch), state="approved", seen_at=at) for each in part)
+                self.store.approve_listed(list(found))
         except StorageError as error:
             log.warning("%s; what server %r lists now is approved again later", error, server)
             self.unjudged.add(server)

@@ -17,6 +17,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.loader import LiveConfig
 from foretool.server.config.servers import Server, fingerprint
 from foretool.server.system.processes import machine_name
+from foretool.server.transports.tasks import Steps
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.running import BEAT_S, find_proxies
 from foretool.server.upstreams.upstream import Upstream
@@ -99,8 +100,8 @@ class UpstreamMemory:
 
     # -- what upstreams tell
 
-    def save_tools(self, upstream: Upstream) -> None:
-        """Keep what is known of an upstream that has listed its tools."""
+    def save_tools(self, upstream: Upstream) -> Steps[None]:
+        """Keep what is known of an upstream that has listed its tools, in steps."""
         if upstream.name not in self._config.now.servers:
             return
         info = upstream.server_info
@@ -119,14 +120,13 @@ class UpstreamMemory:
         self._listed_at[upstream.name] = record.listed_at
         self._records[upstream.name] = record
         try:
-            self._save_record(record)
+            yield from self._store.catalog.save_in_steps(record, self._catalog.listed(upstream.name))
         except StorageError as error:
             if not self._store.trouble:
                 log.warning("%s; the tools of %r are not remembered this time", error, upstream.name)
 
     def _save_record(self, record: UpstreamRecord) -> None:
-        with self._store.atomic():
-            self._store.catalog.save_upstream(record, self._catalog.listed(record.name))
+        self._store.catalog.save_upstream(record, self._catalog.listed(record.name))
 
     def save_all(self) -> None:
         """Bring a store that was away, or is another one now, up to date. May raise `StorageError`."""

@@ -161,7 +161,7 @@ class PersonalHost:
         self._on_tools = on_tools
         self._wake = wake
 
-    def on_tools(self, upstream: Upstream, tools: Any) -> None:
+    async def on_tools(self, upstream: Upstream, tools: Any) -> None:
         assert isinstance(upstream, Lane)
         self._on_tools(upstream, tools)
 

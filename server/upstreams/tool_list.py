@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from foretool.server.protocol import jsonrpc
@@ -51,7 +51,7 @@ class ToolList:
         name: str,
         ready: Callable[[], Sequence[Connection]],
         tasks: Tasks,
-        on_listed: Callable[[Sequence[Raw]], None],
+        on_listed: Callable[[Sequence[Raw]], Awaitable[None]],
         on_failed: Callable[[str], None],
         limit: Callable[[], ListLimit] = ListLimit,
     ) -> None:
@@ -83,7 +83,7 @@ class ToolList:
         if self._failures:
             log.info("upstream %r has listed its tools, after %d failures", self._name, self._failures)
             self._failures = 0
-        self._on_listed(tools)
+        await self._on_listed(tools)
 
     async def _pages(self, connection: Connection) -> list[Raw]:
         capabilities = connection.server_info.capabilities

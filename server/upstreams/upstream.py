@@ -57,7 +57,7 @@ class State(Enum):
 class Host(Protocol):
     """Takes what upstreams report."""
 
-    def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None: ...
+    async def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None: ...
 
     def on_state(self, upstream: Upstream) -> None:
         """The state or the error of the upstream has changed."""
@@ -418,11 +418,11 @@ class Upstream:
 
     # -- what its list of tools tells
 
-    def _on_listed(self, tools: Sequence[Raw]) -> None:
+    async def _on_listed(self, tools: Sequence[Raw]) -> None:
         if self.state is State.UNLISTED:
             self.error = ""
             self._set(State.READY)
-        self._host.on_tools(self, tools)
+        await self._host.on_tools(self, tools)
 
     def _on_unlisted(self, reason: str) -> None:
         self.error = self._describe(reason)

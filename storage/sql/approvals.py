@@ -6,6 +6,8 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+from msgspec.structs import astuple
+
 from foretool.storage.records import Approval, Definition, DefinitionHead, DefinitionKind
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.tables import Table
@@ -16,9 +18,9 @@ KEPT_BLOCKS: Final = 32
 """How many refused versions of one definition are kept; one that was forgotten is held again."""
 
 _DEFINITIONS = Table("approvals", Definition)
-_VALUES = ":server, :kind, :name, :hash, :value, :state, :seen_at, :exposed, :fingerprint, :version, :effect, :decision"
-_COLUMNS = _VALUES.replace(":", "")
-_INSERT = f"INSERT INTO approvals ({_COLUMNS}) VALUES ({_VALUES})"  # noqa: S608  # constants of this file
+_COLUMNS = ", ".join((*Definition.__struct_fields__, "decision"))
+_MARKS = ", ".join("?" * len(_COLUMNS.split(", ")))
+_INSERT = f"INSERT INTO approvals ({_COLUMNS}) VALUES ({_MARKS})"  # noqa: S608  # constants of this file
 _APPROVE = _INSERT + (
     " ON CONFLICT (server, kind, name, hash) DO UPDATE SET version = excluded.version,"
     " state = CASE WHEN approvals.state = 'held' THEN 'approved' ELSE approvals.state END"
@@ -91,9 +93,7 @@ class Approvals(Subject):
 
     def approve_listed(self, definitions: Sequence[Definition]) -> None:
         with self._database.atomic():
-            version = self.version
-            rows = [{**_row(each), "decision": version} for each in definitions]
-            self._run_each(_APPROVE, rows)
+            self._insert(_APPROVE, definitions, self.version)
             self._trim(definitions)
 
     def hold(self, server: str, kinds: Collection[DefinitionKind], definitions: Sequence[Definition]) -> None:
@@ -141,7 +141,7 @@ class Approvals(Subject):
             self._database.run(_SET_VERSION, row)
         row["text"] = kept.value.decode(errors="replace")
         if kept.kind == "tool":
-            self._run_each(_ADD_VALUE, [row])
+            self._database.run(_ADD_VALUE, row)
             for sql in (_SERVE_TOOL, _ADD_VERSION) if approval == "approved" else (_REMOVE_TOOL,):
                 self._database.run(sql, row)
         elif kept.kind == "instructions":
@@ -162,12 +162,8 @@ class Approvals(Subject):
         with self._database.atomic():
             self._database.run("DELETE FROM approvals WHERE server = ?", (server,))
 
-    def _insert(self, sql: str, definitions: Iterable[Definition]) -> None:
-        self._run_each(sql, [{**_row(each), "decision": 0} for each in definitions])
-
-    def _run_each(self, sql: str, rows: Sequence[dict[str, object]]) -> None:
-        for row in rows:
-            self._database.run(sql, row)
+    def _insert(self, sql: str, definitions: Iterable[Definition], decision: int = 0) -> None:
+        self._database.run_all(sql, [(*astuple(each), decision) for each in definitions])
 
     def _trim(self, definitions: Iterable[Definition]) -> None:
         for key in {(each.server, each.kind, each.name) for each in definitions}:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TypeVar
 
 from foretool.storage.records import Tool, ToolId, ToolVersion, UpstreamRecord
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.tables import Table
+
+T = TypeVar("T")
 
 _UPSTREAMS = Table("upstreams", UpstreamRecord, said=("server_info", "instructions"))
 
@@ -32,6 +36,20 @@ _NAMED_TOOLS = """
         FROM tools JOIN upstreams ON upstreams.id = tools.upstream JOIN definitions ON definitions.id = tools.definition
         WHERE tools.exposed = ? AND upstreams.name = ? AND upstreams.fingerprint = ?
 """
+_ADD_DEFINITION = (
+    "INSERT INTO definitions (schema_hash, definition) VALUES (?, ?) ON CONFLICT (schema_hash)"
+    " DO UPDATE SET definition = excluded.definition WHERE definitions.definition <> excluded.definition"
+)
+_PUT_TOOL = (
+    "INSERT INTO tools (upstream, name, position, exposed, definition)"
+    " SELECT ?, ?, ?, ?, id FROM definitions WHERE schema_hash = ?"
+)
+_ADD_VERSION = (
+    "INSERT INTO tool_versions (upstream, name, definition, first_seen)"
+    " SELECT ?, ?, id, ? FROM definitions WHERE schema_hash = ? ON CONFLICT (upstream, name, definition) DO NOTHING"
+)
+SAVED_AT_ONCE = 100
+"""Definitions, or counts of tokens, that one transaction writes where a list is saved in steps."""
 _OWNER = "SELECT upstream, name FROM exposed_names WHERE exposed = ?"
 KEPT_VERSIONS = 20
 """Definitions that are kept of each tool, the latest, so that a server which changes its list all the time fills no
@@ -74,37 +92,60 @@ class Catalog(Subject):
 
     def save_upstream(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> None:
         with self._database.atomic():
-            self._database.run(_SAVE_UPSTREAM, _UPSTREAMS.row(upstream))
-            key = (upstream.name, upstream.fingerprint)
-            (id,) = self._database.rows(f"SELECT id FROM upstreams {_OF_UPSTREAM}", key)[0]  # noqa: S608  # a constant
-            before = [tuple(row) for row in self._database.rows(_CURRENT, (id,))]
-            if before != [(tool.name, tool.schema_hash, tool.id, len(tool.definition)) for tool in tools]:
-                self._replace_tools(id, upstream, tools)
-                hashes = {name: schema_hash for name, schema_hash, *_ in before}
-                changed = [tool.name for tool in tools if hashes.get(tool.name, tool.schema_hash) != tool.schema_hash]
-                for name in changed:
-                    self._database.run(_DROP_VERSIONS, {"upstream": upstream.name, "name": name, "id": id})
-            self._save_token_counts({tool.schema_hash: tool.tokens for tool in tools if tool.tokens is not None})
+            for _ in self.save_in_steps(upstream, tools):
+                pass
 
-    def _replace_tools(self, id: int, upstream: UpstreamRecord, tools: Sequence[Tool]) -> None:
-        self._database.run_all(
-            # One definition has one hash in both eras, and the form that is known last is kept.
-            "INSERT INTO definitions (schema_hash, definition) VALUES (?, ?) ON CONFLICT (schema_hash)"
-            " DO UPDATE SET definition = excluded.definition WHERE definitions.definition <> excluded.definition",
-            ((tool.schema_hash, tool.definition) for tool in tools),
-        )
-        self._database.run("DELETE FROM tools WHERE upstream = ?", (id,))
-        self._database.run_all(
-            "INSERT INTO tools (upstream, name, position, exposed, definition)"
-            " SELECT ?, ?, ?, ?, id FROM definitions WHERE schema_hash = ?",
-            ((id, tool.name, position, tool.id, tool.schema_hash) for position, tool in enumerate(tools)),
-        )
-        self._database.run(
-            "INSERT INTO tool_versions (upstream, name, definition, first_seen)"
-            " SELECT ?, name, definition, ? FROM tools WHERE upstream = ?"
-            " ON CONFLICT (upstream, name, definition) DO NOTHING",
-            (upstream.name, upstream.listed_at, id),
-        )
+    def save_in_steps(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> Iterator[None]:
+        key = (upstream.name, upstream.fingerprint)
+        row = self._database.row(f"SELECT id FROM upstreams {_OF_UPSTREAM}", key)  # noqa: S608  # a constant
+        before = self._listed(row[0]) if row else {}
+        redefined = [tool for tool in tools if before.get(tool.name, ())[::2] != _head(tool)[::2]]
+        for part in _parts(redefined):
+            yield
+            with self._database.atomic():
+                self._add_definitions(upstream, part)
+        yield
+        with self._database.atomic():
+            self._swap_tools(upstream, tools, redefined)
+        counts = [(tool.schema_hash, tool.tokens) for tool in tools if tool.tokens is not None]
+        for counted in _parts(counts):
+            yield
+            self.save_token_counts(dict(counted))
+
+    def _listed(self, id: int) -> dict[str, tuple[str, ToolId, int]]:
+        """Return the list of an upstream: by name the hash, the exposed name and the length of each definition."""
+        return {name: (hash, exposed, size) for name, hash, exposed, size in self._database.rows(_CURRENT, (id,))}
+
+    def _add_definitions(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> None:
+        """Add definitions, and that the upstream has had them."""
+        # One definition has one hash in both eras, and the form that is known last is kept.
+        self._database.run_all(_ADD_DEFINITION, ((tool.schema_hash, tool.definition) for tool in tools))
+        versions = ((upstream.name, tool.name, upstream.listed_at, tool.schema_hash) for tool in tools)
+        self._database.run_all(_ADD_VERSION, versions)
+
+    def _swap_tools(self, upstream: UpstreamRecord, tools: Sequence[Tool], redefined: Sequence[Tool]) -> None:
+        """Replace the list of an upstream; only what has changed is written. `redefined`: new or with a new
+        definition."""
+        self._database.run(_SAVE_UPSTREAM, _UPSTREAMS.row(upstream))
+        key = (upstream.name, upstream.fingerprint)
+        (id,) = self._database.rows(f"SELECT id FROM upstreams {_OF_UPSTREAM}", key)[0]  # noqa: S608  # a constant
+        before = {name: (place, *rest) for place, (name, rest) in enumerate(self._listed(id).items())}
+        rows = [(tool.name, place, *_head(tool)) for place, tool in enumerate(tools)]
+        now = {name: tuple(rest) for name, *rest in rows}
+        gone = ((id, name) for name, rest in before.items() if now.get(name) != rest)
+        self._database.run_all("DELETE FROM tools WHERE upstream = ? AND name = ?", gone)
+        put = [
+            (id, name, place, exposed, schema_hash)
+            for name, place, schema_hash, exposed, size in rows
+            if before.get(name) != (place, schema_hash, exposed, size)
+        ]
+        self._database.run_all(_PUT_TOOL, put)
+        if put and len(self._listed(id)) < len(tools):  # somebody has removed definitions that nobody had yet
+            self._add_definitions(upstream, tools)
+            self._database.run_all(_PUT_TOOL + " ON CONFLICT (upstream, name) DO NOTHING", put)
+        for tool in redefined:
+            if tool.name in before:
+                self._database.run(_DROP_VERSIONS, {"upstream": upstream.name, "name": tool.name, "id": id})
 
     def changed_tools(self) -> set[tuple[str, str]]:
         sql = "SELECT upstream, name FROM tool_versions GROUP BY upstream, name HAVING count(*) > 1"
@@ -136,3 +177,15 @@ class Catalog(Subject):
                 ((exposed, *tool) for exposed, tool in names.items() if exposed not in known),
             )
         return {exposed: known[exposed] for exposed, tool in names.items() if known.get(exposed, tool) != tool}
+
+
+def _head(tool: Tool) -> tuple[str, ToolId, int]:
+    """Return what `_CURRENT` reads of a tool besides its name."""
+    return tool.schema_hash, tool.id, len(tool.definition)
+
+
+def _parts(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield items in parts that one transaction writes."""
+    rest = iter(items)
+    while part := list(islice(rest, SAVED_AT_ONCE)):
+        yield part

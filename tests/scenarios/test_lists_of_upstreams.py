@@ -208,6 +208,64 @@ async def test_a_burst_of_changes_is_asked_for_once_and_announced_once(eras: tup
     assert stage.client.count(LIST_CHANGED) == 1
 
 
+MANY = [f"t{at}" for at in range(900)]
+
+
+@requirement("catalog:changes")
+async def test_calls_go_on_while_a_long_list_is_taken_in() -> None:
+    """The loop gets its turn between two slices, so that calls are answered before the list is served."""
+    upstream = FakeUpstream("calc", ["add"], entry={"trust": "auto"})
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        upstream.change("add", *MANY)
+        await upstream.asked("tools/list", 2)
+        answered = 0
+        while len(stage.app.catalog.of("calc")) == 1:
+            assert said(await stage.client.call_tool("calc__add", {})) == "add"
+            answered += 1
+        assert len(stage.app.catalog.of("calc")) == 1 + len(MANY)
+        assert answered > 1  # in one go, no more than one comes between
+
+
+@requirement("catalog:changes")
+async def test_of_lists_that_come_while_one_is_taken_in_the_latest_is_served() -> None:
+    slow, fast = FakeUpstream("slow", ["add"], entry={"trust": "auto"}), FakeUpstream("fast", ["add"])
+    fast.entry = {"trust": "auto"}
+    async with proxy_over(slow, fast) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        slow.change(*MANY)
+        await slow.asked("tools/list", 2)
+        for count in range(3):
+            fast.change("add", f"new{count}")
+            await fast.asked("tools/list", 2 + count)
+        while [each.name for each in stage.app.catalog.of("fast")] != ["add", "new2"]:
+            await asyncio.sleep(0.01)
+        assert len(stage.app.catalog.of("slow")) == len(MANY)
+        await asyncio.sleep(1)
+        assert [each.name for each in stage.app.catalog.of("fast")] == ["add", "new2"]
+        keys = [(record.name, record.fingerprint) for record in saved_upstreams(stage.store)]
+        kept = {record.name: [each.name for each in tools] for record, tools in stage.store.catalog.load(keys)}
+        assert kept == {"slow": MANY, "fast": ["add", "new2"]}
+
+
+@requirement("catalog:changes")
+async def test_a_server_that_is_removed_while_its_list_is_taken_in_leaves_nothing() -> None:
+    upstream, other = FakeUpstream("calc", ["add"], entry={"trust": "auto"}), FakeUpstream("other", ["b"])
+    async with proxy_over(upstream, other) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        upstream.change(*MANY)
+        await upstream.asked("tools/list", 2)
+        await asyncio.sleep(0)
+        await stage.app.upstreams["calc"].stop()
+        other.change("b", "c")
+        await other.asked("tools/list", 2)
+        await asyncio.sleep(1)
+        assert [each.name for each in stage.app.catalog.of("calc")] == ["add"]
+
+
 @requirement("catalog:changes")
 async def test_a_change_that_changes_nothing_is_not_announced() -> None:
     upstream = FakeUpstream("calc", ["add"], entry={"pin": ["*"]})

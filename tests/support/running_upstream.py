@@ -22,7 +22,7 @@ class Host:
         self.tools: list[int] = []
         self.states: list[State] = []
 
-    def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
+    async def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
         self.tools.append(len(tools))
 
     def on_state(self, upstream: Upstream) -> None:

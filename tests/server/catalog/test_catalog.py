@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from requirements import requirement
 from foretool.server.catalog.catalog import MOST_PROBLEM, MOST_PROBLEMS, Catalog
 from foretool.server.catalog.names import Key, assign_names
 from foretool.server.protocol.jsonrpc import raw
+from foretool.server.transports.tasks import Steps, finish
 from foretool.storage.records import Tool, ToolId
 
 
@@ -40,6 +42,81 @@ def test_a_new_list_says_whether_a_tool_came_went_or_changed() -> None:
     assert one.replace("calc", listed(tool("add", "new"), "sub", "mul"))
     assert one.replace("calc", listed(tool("add", "new"), "mul"))
     assert [each.id for each in one.tools()] == ["calc__add", "calc__mul"]
+
+
+def pass_all(tools: Sequence[Tool], text: str) -> Steps[tuple[Sequence[Tool], str]]:
+    yield
+    return tools, text
+
+
+def test_a_list_that_is_read_in_steps_takes_its_place_as_a_whole() -> None:
+    one = catalog(FakeUpstream("calc"))
+    one.replace("calc", listed("add", "sub"), "old")
+    names = [f"t{at}" for at in range(100)]
+    steps = one.replace_in_steps("calc", listed(*names), "new", pass_all)
+    count = 0
+    with pytest.raises(StopIteration) as ended:
+        while True:
+            next(steps)
+            count += 1
+            assert [each.id for each in one.tools()] == ["calc__add", "calc__sub"]
+            assert one.instructions("calc") == "old"
+    assert ended.value.value is True
+    assert count > 100  # at least one for each tool
+    assert {each.name for each in one.tools()} == set(names)
+
+
+def test_a_list_whose_reading_is_broken_off_changes_nothing() -> None:
+    one = catalog(FakeUpstream("calc"))
+    one.replace("calc", listed("add"))
+    before = one.tools(), one.version, dict(one.problems)
+    steps = one.replace_in_steps("calc", listed("sub", {"name": "bad"}), "", pass_all)
+    for _ in range(3):
+        next(steps)
+    steps.close()
+    assert (one.tools(), one.version, dict(one.problems)) == before
+
+
+def test_a_config_that_changes_while_a_list_is_read_holds_for_the_whole_list() -> None:
+    one = catalog(FakeUpstream("calc"))
+    steps = one.replace_in_steps("calc", listed("add", "sub", "mul"), "", pass_all)
+    next(steps)
+    next(steps)
+    one.configure(list(config_of(FakeUpstream("calc", entry={"exclude": ["add"]})).servers.values()))
+    finish(steps)
+    assert [each.id for each in one.tools()] == ["calc__mul", "calc__sub"]
+
+
+def test_two_lists_read_in_turns_both_take_their_place() -> None:
+    one = catalog(FakeUpstream("a"), FakeUpstream("b"))
+    readings = [one.replace_in_steps(name, listed("x", "y", "z"), "", pass_all) for name in ("a", "b")]
+    while readings:
+        readings = [each for each in readings if next(each, "ended") != "ended"]
+    assert [each.id for each in one.tools()] == [f"{name}__{tool}" for name in "ab" for tool in "xyz"]
+
+
+def test_a_definition_of_the_last_list_is_known_however_the_config_has_changed() -> None:
+    calc = FakeUpstream("calc", entry={"env": {"API_KEY": "abcdefgh1234"}})
+    one = catalog(calc)
+    said = [raw({"name": "add", "description": "key abcdefgh5678", "inputSchema": {"type": "object"}}) for _ in "ab"]
+    one.replace("calc", said)
+    one.replace("calc", said)
+    assert b"abcdefgh5678" in one.tools()[0].definition
+    assert len(one.problems["calc"]) == 1  # listed twice, as before
+    other = FakeUpstream("calc", entry={"env": {"API_KEY": "abcdefgh5678"}})
+    one.configure(list(config_of(other).servers.values()))
+    one.replace("calc", said)
+    assert b"abcdefgh5678" not in one.tools()[0].definition
+
+
+def test_a_tool_that_goes_leaves_the_other_names_as_they_are() -> None:
+    fixed: dict[ToolId, Key] = {}
+    one = catalog(FakeUpstream("a"), FakeUpstream("b"), fixed=fixed)
+    one.replace("a", listed("x", "y"))
+    one.replace("b", listed("x", "y"))
+    one.replace("a", listed("y", "z"))
+    assert [each.id for each in one.tools()] == ["a__y", "a__z", "b__x", "b__y"]
+    assert one.changed_since(one.version - 1) == ["a"]
 
 
 def test_a_definition_that_only_orders_its_keys_differently_is_the_same() -> None:

@@ -1,12 +1,13 @@
-"""Tasks that end with their owner."""
+"""Tasks that end with their owner, and work in slices."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
-from foretool.server.transports.tasks import BackgroundWork, Tasks
+from foretool.server.transports.tasks import SLICE_S, BackgroundWork, Steps, Tasks, finish, in_slices
 
 pytestmark = pytest.mark.anyio
 
@@ -70,3 +71,46 @@ async def test_work_is_waited_for_with_patience_and_ends_with_its_owner() -> Non
     blocked.set()
     await owner.finish()
     assert not owner.is_working and ended == ["ended"] * 2
+
+
+def slow_steps(done: list[int], count: int) -> Steps[int]:
+    for at in range(count):
+        until = time.perf_counter() + 2 * SLICE_S
+        while time.perf_counter() < until:
+            pass
+        done.append(at)
+        yield
+    return count
+
+
+async def test_other_work_gets_its_turn_after_each_slice() -> None:
+    done: list[int] = []
+    turns: list[int] = []
+    work = asyncio.ensure_future(in_slices(slow_steps(done, 5)))
+    while not work.done():
+        turns.append(len(done))
+        await asyncio.sleep(0)
+    assert work.result() == finish(slow_steps([], 5)) == 5
+    assert set(range(1, 5)) <= set(turns)  # after each step, because each takes longer than a slice
+
+
+async def test_work_in_slices_that_is_cancelled_ends_where_it_stands() -> None:
+    done: list[int] = []
+    work = asyncio.ensure_future(in_slices(slow_steps(done, 1000)))
+    while len(done) < 3:
+        await asyncio.sleep(0)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    stood = len(done)
+    await asyncio.sleep(0)
+    assert len(done) == stood < 1000
+
+
+async def test_an_error_of_a_step_reaches_whoever_waits() -> None:
+    def broken() -> Steps[None]:
+        yield
+        raise ValueError("oops")
+
+    with pytest.raises(ValueError, match="oops"):
+        await in_slices(broken())

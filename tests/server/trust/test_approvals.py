@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from fakes import tool
 
+from foretool.server.transports.tasks import finish
 from foretool.server.trust.approvals import (
     definition_of,
     hash_value,
@@ -120,12 +121,13 @@ def test_an_output_schema_that_changed_is_not_promised_any_more() -> None:
 def test_each_tool_is_judged_by_its_own_approvals() -> None:
     same, changed, new, blocked = (listed({**BASE, "name": name}) for name in ("same", "changed", "new", "blocked"))
     old = listed({**BASE, "name": "changed", "description": "old"})
-    judged = judge_tools(
+    judging = judge_tools(
         [same, changed, new, blocked],
         {"same": [same.schema_hash], "changed": [old.schema_hash]},
         {"blocked": [blocked.schema_hash]},
         lambda name: [definition_of(old)],
     )
+    judged = finish(judging)
     assert [each.schema_hash for each in judged.served] == [same.schema_hash, old.schema_hash]
     assert [(each.name, each.effect) for each in judged.held] == [("changed", "kept"), ("new", "new")]
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.transports.tasks import finish
 from foretool.server.trust.approvals import hash_value
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
 from foretool.storage.opening import open_store
@@ -63,6 +64,19 @@ def test_going_back_to_an_approved_version_needs_no_decision() -> None:
         store.approvals.decide(store.approvals.undecided(), "approved")
         assert [list(gatekeeper.admit("w", Listing(each), EMPTY).tools) for each in (new, old, new)] == [new, old, new]
         assert store.approvals.undecided() == []
+
+
+def test_a_decision_between_two_steps_counts() -> None:
+    old, new = tools(tool("a", "old"), tool("b")), tools(tool("a", "new"), tool("b"))
+    with open_store(":memory:") as store:
+        gatekeeper = keeper(store)
+        gatekeeper.admit("w", Listing(old), EMPTY)
+        gatekeeper.admit("w", Listing(new), EMPTY)
+        steps = gatekeeper.admit_in_steps("w", Listing(new), Listing(old))
+        next(steps)
+        next(steps)
+        store.approvals.decide(store.approvals.undecided(), "approved")
+        assert list(finish(steps).tools) == new
 
 
 def test_a_setting_approves_what_is_listed_but_not_what_was_blocked() -> None:

@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 from fakes import failing_store
 
+from foretool.server.transports.tasks import finish
 from foretool.server.trust.ledger import AGAIN_S, RETRY_S, Ledger
 from foretool.storage.records import Definition
 from foretool.storage.stores import StorageError
@@ -90,8 +91,8 @@ def test_a_setting_approves_again_what_could_not_be_written() -> None:
     ledger = Ledger(lambda: store.approvals, lambda: {"w"}, Clock())
     ledger.add_first([LAUNCH, OLD])
     connection.refuse = sqlite3.SQLITE_BUSY
-    ledger.approve_all("w", [NEW], LAUNCH)
+    finish(ledger.approve_all("w", [NEW], LAUNCH))
     connection.refuse = 0
     assert ledger.due() == {"w"}
-    ledger.approve_all("w", [NEW], LAUNCH)
+    finish(ledger.approve_all("w", [NEW], LAUNCH))
     assert {each.hash for each in store.approvals.heads("w", "tool")} == {"old", "new"}

@@ -38,7 +38,7 @@ class Told:
     def __init__(self) -> None:
         self.told: list[Any] = []
 
-    def on_tools(self, upstream: Any, tools: Any) -> None:
+    async def on_tools(self, upstream: Any, tools: Any) -> None:
         self.told.append(("tools", upstream.key))
 
     def on_state(self, upstream: Any) -> None:
@@ -117,7 +117,7 @@ async def test_only_what_is_surely_about_its_person_goes_on() -> None:
     for method in ("notifications/message", "notifications/resources/updated", "notifications/prompts/list_changed",
                    "notifications/tools/list_changed", "notifications/cancelled"):  # fmt: skip
         host.on_notification(lane, Message(method=method), "legacy")
-    host.on_tools(lane, [])
+    await host.on_tools(lane, [])
     host.on_state(lane)
     assert told.told == ["notifications/cancelled"] and lists == ["ann"] and woken == []
     lane.error = "away"

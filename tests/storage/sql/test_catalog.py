@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from stored_records import UPSTREAM, tool
 
 from foretool.storage.records import ToolId, ToolVersion
-from foretool.storage.sql.catalog import KEPT_VERSIONS
+from foretool.storage.sql.catalog import KEPT_VERSIONS, SAVED_AT_ONCE
 from foretool.storage.stores import StorageError, Store
 
 
@@ -93,6 +93,38 @@ def test_an_upstream_with_two_tools_of_one_name_is_refused_as_a_whole(store: Sto
     ):
         store.catalog.save_upstream(UPSTREAM, [tool("b"), tool("b")])
     assert store.catalog.load([("git", "f1")]) == [(UPSTREAM, [tool("a")])]
+
+
+def test_a_list_saved_in_steps_is_read_whole_or_not_at_all(store: Store) -> None:
+    old, new = ([tool(f"t{at}", f"{age}{at}") for at in range(5 * SAVED_AT_ONCE // 2)] for age in ("old", "new"))
+    store.catalog.save_upstream(UPSTREAM, old)
+    later = replace(UPSTREAM, listed_at=UPSTREAM.listed_at + 1.0)
+    seen = []
+    for _ in store.catalog.save_in_steps(later, new):
+        seen.append(store.catalog.load([("git", "f1")]))
+    assert len(seen) == 4  # the definitions in three parts, and the list
+    assert all(each == [(UPSTREAM, old)] for each in seen)
+    assert store.catalog.load([("git", "f1")]) == [(later, new)]
+    assert len(store.catalog.versions("git", "t7")) == 2
+
+
+def test_a_list_whose_saving_was_broken_off_is_saved_the_next_time(store: Store) -> None:
+    tools = [tool(f"t{at}", f"h{at}", tokens=at) for at in range(2 * SAVED_AT_ONCE)]
+    steps = store.catalog.save_in_steps(UPSTREAM, tools)
+    next(steps)
+    next(steps)
+    del steps
+    assert store.catalog.load([("git", "f1")]) == []
+    store.catalog.save_upstream(UPSTREAM, tools)
+    assert store.catalog.load([("git", "f1")]) == [(UPSTREAM, tools)]
+
+
+def test_a_list_that_stays_is_not_written_again(store: Store) -> None:
+    tools = [tool(f"t{at}", f"h{at}") for at in range(3 * SAVED_AT_ONCE)]
+    store.catalog.save_upstream(UPSTREAM, tools)
+    assert len(list(store.catalog.save_in_steps(UPSTREAM, tools))) == 1
+    assert len(list(store.catalog.save_in_steps(UPSTREAM, [*tools[1:], tools[0]]))) == 1
+    assert [each.name for each in store.catalog.load([("git", "f1")])[0][1]][-1] == "t0"
 
 
 def test_an_exposed_name_keeps_its_first_meaning(store: Store) -> None:
