@@ -16,10 +16,15 @@ from typing import NamedTuple
 import numpy as np
 
 from foretool.retrieval.model_format import Floats
+from foretool.retrieval.score_sum import z_scores
 from foretool.retrieval.words import terms
 
 PLACES = 4
 """Numbers of calls that differ: none, one, two, more."""
+REMEMBERED = 100_000
+"""Tools whose texts are remembered as near to others, times those others; each takes 12 bytes."""
+LEAST_REMEMBERED = 20
+"""At least so many tools are remembered: the longest history that a prediction reads."""
 
 
 def count_terms(text: str) -> Counter[str]:
@@ -89,3 +94,59 @@ def lengths(texts: Floats, centre: Floats) -> Floats:
     """Return (tools,): the distance of each text from the centre."""
     found: Floats = np.maximum(np.linalg.norm(texts - centre, axis=1), np.float32(1e-6))
     return found
+
+
+class Texts:
+    """Compares the texts of tools with the text of the last tool, and with the text that is expected next.
+
+    What is expected is a sum over the task, the called tools, the last one and the number of calls. The nearness of all
+    texts is linear in it, so it is the sum of what each of those is near to, which is worked out once for each tool.
+    """
+
+    def __init__(self, vectors: Floats, aim: NextText) -> None:
+        self._vectors = vectors
+        self._aim = aim
+        self._lengths = lengths(vectors, aim.centre) if aim.dimension else None
+        self._of_count = self._near(aim.calls[2 * aim.dimension :]) if aim.dimension else None
+        self._read: dict[int, tuple[Floats, Floats]] = {}
+        """By slot: the z-scores of the nearness to its text; and what its call, and its call as the last one, add to
+        the nearness to what is expected, (2, slots), or nothing where nothing is expected."""
+        self._most = max(REMEMBERED // max(len(vectors), 1), LEAST_REMEMBERED)
+
+    def towards(self, task: Floats) -> Floats | None:
+        """Return (slots,): how near each text is to what a task expects; None where nothing is expected."""
+        return self._near((task @ self._aim.task)[None])[0] if self._aim.dimension else None
+
+    def after(
+        self, called: Sequence[int], last: int | None, calls: int, task: Floats | None
+    ) -> tuple[Floats | None, Floats | None]:
+        """Return the z-scores (slots,) of the nearness to the last tool's text and to what is expected. `called`: slots
+        of the called tools that are known, oldest first, the last of them `last`, unless it is not known; `calls`: how
+        many calls there were; `task`: what `towards` returns."""
+        kin = self._of(last)[0] if last is not None else None
+        if task is None or self._of_count is None:
+            return kin, None
+        near = task + self._of_count[min(calls, PLACES - 1)]
+        if called:
+            parts = [self._of(slot)[1] for slot in called]
+            near += np.add.reduce([each[0] for each in parts], 0) / np.float32(len(called))
+            near += parts[-1][1]
+        return kin, z_scores(near)
+
+    def _of(self, slot: int) -> tuple[Floats, Floats]:
+        if (read := self._read.get(slot)) is None:
+            while len(self._read) >= self._most:
+                del self._read[next(iter(self._read))]
+            text, size = self._vectors[slot], self._aim.dimension
+            maps = self._aim.calls[: 2 * size].reshape(2, size, size)
+            adds = self._near(np.stack([text @ each for each in maps])) if size else np.zeros((0, 0), np.float32)
+            read = self._read[slot] = z_scores(self._vectors @ text), adds
+        return read
+
+    def _near(self, texts: Floats) -> Floats:
+        """Return (texts, slots): how near each text of a tool is to each of these."""
+        # BLAS takes three times as long for several columns in one product.
+        products = np.stack([self._vectors @ text for text in texts])
+        products -= (texts @ self._aim.centre)[:, None]
+        products /= self._lengths
+        return products

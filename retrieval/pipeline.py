@@ -8,7 +8,8 @@ name or use is not ranked at all; with encoders, neither is one further off than
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from foretool.retrieval.corpus import Corpus
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
     from foretool.retrieval.rankers.dense import DenseEnsemble
     from foretool.retrieval.rankers.learned import LearnedModels
 
+MAX_PREDICTIONS = 32
+"""How many predictions are remembered: a tool that is called again and again changes nothing of what comes next."""
 MAX_READINGS = 256
 """How many texts keep their vectors."""
 LEAST_CHANCE = 0.01
 """Tools that are less likely to be called next are left out of a prediction."""
+
+_chance = itemgetter(0)
 
 
 class Pipeline:
@@ -44,6 +49,10 @@ class Pipeline:
         """The vectors of the texts that were searched last."""
         self._reader: object = None
         """The encoders that made them."""
+        self._predictions: dict[Hashable, tuple[Reading | None, tuple[Mapping[ToolId, float], float]]] = {}
+        """By calls and task, with the vectors of the task that were read for it; of one corpus and its models."""
+        self._predicted_by: object = None
+        """These models, and the corpus that they follow."""
 
     def rank(self, query: Query, usage: Mapping[ToolId, Usage] | None = None, limit: int = 50) -> Ranking:
         """Return the best `limit` tools for a query; tools asked for by name come first; empty when nothing fits."""
@@ -62,18 +71,34 @@ class Pipeline:
         request = self._request(query, usage)
         return request.sum.parts if request.sum is not None else {}
 
-    def after(self, history: Sequence[ToolId], lines: Sequence[str] = ()) -> tuple[dict[ToolId, float], float]:
+    def after(self, history: Sequence[ToolId], lines: Sequence[str] = ()) -> tuple[Mapping[ToolId, float], float]:
         """Return the tools that are called next and their probabilities, the likeliest first, and the probability that
         the task is done; ({}, 0) where nothing was learned. Cheap enough for the path of a call: the words of a task
         count only if they were searched before."""
         learned = self._aligned_models(self._ready_encoders())
-        reading = self._readings.get("\n".join(needs(lines)))
-        found = learned.after(history, reading, lines) if learned is not None else None
+        if learned is None:
+            return {}, 0.0
+        if self._predicted_by != (by := (learned, learned.stamp)):
+            self._predictions.clear()
+            self._predicted_by = by
+        reading = self._readings.get("\n".join(needs(lines))) if lines else None
+        key = tuple(history), tuple(lines)
+        known = self._predictions.get(key)
+        if known is None or known[0] is not reading:
+            while len(self._predictions) >= MAX_PREDICTIONS:
+                del self._predictions[next(iter(self._predictions))]
+            known = self._predictions[key] = reading, self._predict(learned, history, reading, lines)
+        return known[1]
+
+    def _predict(
+        self, learned: LearnedModels, history: Sequence[ToolId], reading: Reading | None, lines: Sequence[str]
+    ) -> tuple[dict[ToolId, float], float]:
+        found = learned.after(history, reading, lines)
         if found is None:
             return {}, 0.0
         chances, end = found
         slots = (chances >= LEAST_CHANCE).nonzero()[0]
-        likely = sorted(zip(chances[slots].tolist(), slots.tolist(), strict=True), key=lambda each: -each[0])
+        likely = sorted(zip(chances[slots].tolist(), slots.tolist(), strict=True), key=_chance, reverse=True)
         ids = self.corpus.ids
         return {tool: chance for chance, slot in likely if (tool := ids[slot]) is not None}, end
 

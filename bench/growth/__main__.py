@@ -57,7 +57,7 @@ def slices(only: Sequence[str], data: Path | None) -> Iterator[Slice]:
 
 
 def _predict(size: int) -> Iterator[tuple[int, Json]]:
-    return prediction.rows([size], processes.installed(None), CALLS, "frozen")
+    return prediction.rows([size], processes.installed(None), CALLS, prediction.Manner())
 
 
 def read(folder: Path, subject: str) -> dict[int, Json]:

@@ -51,6 +51,7 @@ from bench.retrieval import everyday
 from foretool.retrieval import tokens
 from foretool.server import hint
 from foretool.server.hint import HintOptions
+from foretool.server.methods.tool_runner import READING_S
 from foretool.storage.opening import open_store
 
 SETS = ("ultratool", "bfcl_multi_turn", "mcpbench")
@@ -229,6 +230,7 @@ async def do(agent: Agent, task: Task, schemas: Mapping[str, Any], cost: Cost, h
         if name in agent.listed:
             result = await agent.call(name, arguments)
         else:
+            await asyncio.sleep(2 * READING_S)  # a model does not call sooner, and a proxy names nothing to a program
             result = await agent.call("call_tool_write", {"name": name, "arguments": arguments})
             if result.get("isError"):
                 raise Failed(f"{name}: {' '.join(_texts(result))[:300]}")

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.encoders.base import unit
 from foretool.retrieval.encoders.weights import Prepare
-from foretool.retrieval.linear_maps import features, lengths
+from foretool.retrieval.linear_maps import Texts
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.rankers.dtdr_model import (
     AT,
@@ -60,10 +60,12 @@ TRACE = 1e-3
 """The least probability that a part gives a tool, so that its logarithm means "never" and not "impossible"."""
 
 TASKS = 16
-"""Tasks that are remembered; each takes 12 bytes for each tool."""
+"""Tasks that are remembered; each takes 20 bytes for each tool, and 35 kilobytes for its nearest past tasks."""
 NEAR = 2.5
 """How many standard deviations of nearness to the task count at most for tools that were called before: that a task is
 about a tool says little about when it is called (`docs/benchmarks.md`)."""
+
+_TRACE = np.float32(TRACE)
 
 
 class CallGraph:
@@ -142,25 +144,39 @@ class _Counts(NamedTuple):
         return cls(known // ends, (known % ends).astype(np.int32), counts.astype(np.float32))
 
 
+class Near(NamedTuple):
+    """The nearest past tasks as their comparison with a history reads them; (tasks, places and the end) each."""
+
+    weights: Floats
+    """(tasks, 1): what each counts; they add up to 1."""
+    firsts: NDArray[np.int64]
+    """(tasks, places): the class where a task calls it for the first time, else -1."""
+    before: NDArray[np.int64]
+    """The class before each place; -2 at the start, -1 beyond the end."""
+    known: Floats
+    """How many different classes were called before each place."""
+    next: NDArray[np.int64]
+    """What came at each place, flat: a class, END, or one beyond END."""
+
+
 class Task(NamedTuple):
     """What the words and the vector of a task give before any call, computed once for all its steps."""
 
     hidden: Floats
-    near: NDArray[np.int64]
-    """The nearest past tasks."""
-    nearness: Floats
-    """The weights of those, which add up to 1."""
+    near: Near
     meaning: Floats
     """(slots,)."""
     name: Floats
     """(slots,)."""
-    aim: Floats
-    """(dimension of texts,): what it expects; none where nobody asked or nothing is expected."""
+    aim: Floats | None
+    """(slots,): how near each text is to what the task expects (`Texts`); None where nothing is expected."""
     asked: bool
     weights: Floats
     """The weights of the listwise layer for it, by `PARTS`."""
     base: Floats
     """(slots and END,): the sum of all parts that no call changes; minus infinity for slots without a tool."""
+    called: Floats
+    """(slots,): what a tool gains by having been called."""
 
 
 class Dtdr(LearnedModel):
@@ -179,7 +195,7 @@ class Dtdr(LearnedModel):
         self._next = np.pad(known, ((0, 0), (0, 1)), constant_values=unknown)
         rows = np.flatnonzero(calls.ended)
         self._next[rows, calls.lengths[rows]] = self.classes
-        self._firsts = _first_calls(calls.classes)
+        self._firsts = np.where(_first_calls(calls.classes) > 0, calls.classes, -1)
         self.call_graph = CallGraph((row[row < unknown].tolist() for row in self._next), self.classes)
         self._said = np.flatnonzero(np.abs(model.tasks).sum(1) > 0)
         self.align((), None)
@@ -200,11 +216,12 @@ class Dtdr(LearnedModel):
         # Texts are read by the first encoder, whose part of a task's vector comes first.
         fits = vectors is not None and 0 < vectors.shape[1] <= task and aim.dimension in (0, vectors.shape[1])
         self._vectors = vectors if fits else None
-        self._lengths = lengths(self._vectors, aim.centre) if self._vectors is not None and aim.dimension else None
+        self._texts = Texts(self._vectors, aim) if self._vectors is not None else None
         self._names = _Names(tools)
         self._unseen = (self._classes < 0).astype(np.float32)
-        self._has_unseen = bool(self._unseen.any())
+        self._unseen_slots = np.flatnonzero(self._unseen)
         self._present = np.unique(self._classes)
+        self._all_present = len(self._present) - bool(len(self._unseen_slots)) == self.classes
         self._tasks: dict[tuple[bytes, tuple[str, ...]], Task] = {}
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
@@ -229,30 +246,33 @@ class Dtdr(LearnedModel):
         known = [self._class_of.get(tool, UNKNOWN) for tool in history]
         weights, slots = task.weights, len(self.live)
         # The last column is for tools without a class.
-        chances = np.zeros((3, self.classes + 2), np.float32)
+        chances = np.empty((3, self.classes + 2), np.float32)
+        chances[:, -1] = 0
         chances[0, :-1] = self._network(known, task)
-        if len(task.near):
-            chances[1, :-1] = self._neighbours(known, task)
+        chances[1, :-1] = self._neighbours(known, task.near)
         chances[2, :-1] = self.call_graph.after(known)
-        chances += np.float32(TRACE)
+        chances += _TRACE
         np.log(chances, out=chances)
         summed = weights[:3] @ chances
         logits: Floats = task.base.copy()
-        logits[:slots] += summed[self._classes]
+        logits[:slots] += summed.take(self._classes)
         place = np.float32(min(len(history), PLACES) / PLACES)
         logits[slots] += summed[self.classes] + weights[AT["end_place"]] * place
         calls = [slot for tool in history if (slot := self.slots.get(tool)) is not None]
-        called = list(dict.fromkeys(calls))
-        logits[called] += weights[AT["called"]] + weights[AT["unseen_called"]] * self._unseen[called]
-        if self._has_unseen:
-            surest = max(chances[0, self._present].max(), chances[0, self.classes])
-            logits[:slots] += (weights[AT["unseen_sure"]] * surest) * self._unseen
-        if self._vectors is not None:
-            found = np.zeros((len(PARTS), slots + 1), np.float32)
-            self._read_texts(found, history, calls, task)
-            aim = found[AT["aim"], :slots]
-            logits += weights[AT["kin"]] * found[AT["kin"]] + weights[AT["aim"]] * found[AT["aim"]]
-            logits[:slots] += weights[AT["unseen_aim"]] * self._unseen * aim
+        for slot in set(calls):
+            logits[slot] += task.called[slot]
+        if len(self._unseen_slots):
+            network = chances[0, :-1] if self._all_present else chances[0].take(self._present)
+            surest = max(np.maximum.reduce(network), chances[0, self.classes])
+            logits[self._unseen_slots] += weights[AT["unseen_sure"]] * surest
+        if self._texts is not None:
+            last = self.slots.get(history[-1]) if history else None
+            kin, aim = self._texts.after(calls, last, len(history), task.aim)
+            if kin is not None:
+                logits[:slots] += weights[AT["kin"]] * kin
+            if aim is not None:
+                logits[:slots] += weights[AT["aim"]] * aim
+                logits[self._unseen_slots] += weights[AT["unseen_aim"]] * aim[self._unseen_slots]
         return logits
 
     def _sum_fixed(self, meaning: Floats, name: Floats, weights: Floats) -> Floats:
@@ -274,14 +294,19 @@ class Dtdr(LearnedModel):
         slots = len(self.live)
         found = np.zeros((len(PARTS), slots + 1), np.float32)
         graph = self.call_graph
-        chances = (self._network(known, task), self._neighbours(known, task), graph.after(known), graph.prior)
+        chances = (self._network(known, task), self._neighbours(known, task.near), graph.after(known), graph.prior)
         # The column behind END, -1, is for tools without a class.
         of_class = np.log(np.pad(chances, ((0, 0), (0, 1))) + np.float32(TRACE))
         found[:4, :slots], found[:4, slots] = of_class[:, self._classes], of_class[:, self.classes]
         found[AT["meaning"], :slots], found[AT["name"], :slots] = np.minimum(task.meaning, NEAR), task.name
         called = [slot for tool in history if (slot := self.slots.get(tool)) is not None]
         found[AT["called"], called] = 1
-        self._read_texts(found, history, called, task)
+        if self._texts is not None:
+            last = self.slots.get(history[-1]) if history else None
+            kin, aim = self._texts.after(called, last, len(history), task.aim)
+            for name, each in (("kin", kin), ("aim", aim)):
+                if each is not None:
+                    found[AT[name], :slots] = each
         found[AT["end"], slots] = 1
         found[AT["end_place"], slots] = min(len(history), PLACES) / PLACES
         unseen = self._classes < 0
@@ -292,22 +317,6 @@ class Dtdr(LearnedModel):
         found[AT["unseen_sure"], :slots] = unseen * found[AT["network"]].max()
         found[AT["arrived"], :slots] = self._arrived
         return found
-
-    def _read_texts(self, found: Floats, history: Sequence[ToolId], called: Sequence[int], task: Task) -> None:
-        """Fill in how near each text is to the last tool's text and to the text that is expected next."""
-        vectors, slots, aim = self._vectors, len(self.live), self.model.next_text
-        if vectors is None:
-            return
-        # BLAS takes three times as long for both columns in one product.
-        if history and (last := self.slots.get(history[-1])) is not None:
-            found[AT["kin"], :slots] = z_scores(vectors @ vectors[last])
-        if len(task.aim) and self._lengths is not None:
-            so_far = features([vectors[slot] for slot in called], len(history), aim.dimension)
-            towards: Floats = task.aim + so_far @ aim.calls
-            products: Floats = vectors @ towards
-            products -= towards @ aim.centre
-            products /= self._lengths
-            found[AT["aim"], :slots] = z_scores(products)
 
     def _read_task(self, vector: Floats | None, lines: Sequence[str]) -> Task:
         model, network, slots = self.model, self.model.network, len(self.live)
@@ -321,7 +330,6 @@ class Dtdr(LearnedModel):
         texts = 0 if self._vectors is None else self._vectors.shape[1]
         # A network that was trained with vectors never saw words without one.
         asked = vector is not None or (not model.dimension and bool(said.any()))
-        near, nearness = self._nearest(said)
         scales = np.asarray(model.scales, np.float32)
         scaled: Floats = said * np.repeat(scales, (model.dimension, model.lsa.dimension))
         meaning = np.zeros(slots, np.float32)
@@ -331,14 +339,14 @@ class Dtdr(LearnedModel):
         weights = np.asarray(model.asked if asked else model.unasked, np.float32)
         return Task(
             hidden=network.bias + (scaled @ network.query if asked else network.unasked),
-            near=near,
-            nearness=nearness,
+            near=self._nearest(said),
             meaning=meaning,
             name=name,
-            aim=np.zeros(0, np.float32) if vector is None else vector @ model.next_text.task,
+            aim=self._texts.towards(vector) if self._texts is not None and vector is not None else None,
             asked=asked,
             weights=weights,
             base=self._sum_fixed(meaning, name, weights),
+            called=weights[AT["called"]] + weights[AT["unseen_called"]] * self._unseen,
         )
 
     def of_task(self, vector: Floats | None, lines: tuple[str, ...]) -> Task:
@@ -354,44 +362,61 @@ class Dtdr(LearnedModel):
     def _network(self, history: Sequence[int], task: Task) -> Floats:
         """Return an array (classes and END,)."""
         network = self.model.network
-        hidden = task.hidden + network.history[history_rows(history, self.classes)].sum(0)
+        hidden: Floats = np.add.reduce(network.history.take(history_rows(history, self.classes), 0), 0)
+        hidden += task.hidden
         np.maximum(hidden, 0, out=hidden)
-        return softmax(hidden @ network.out + network.out_bias)
+        logits: Floats = hidden @ network.out
+        logits += network.out_bias
+        return softmax(logits)
 
-    def _nearest(self, said: Floats) -> tuple[NDArray[np.int64], Floats]:
-        """Return the nearest past tasks and what each counts for."""
+    def _nearest(self, said: Floats) -> Near:
         near = self._said
         if not len(near) or not said.any():
-            return near[:0], np.zeros(0, np.float32)
+            return self._compare_with(near[:0], np.zeros(0, np.float32))
         cosines = self.model.tasks @ (said @ self.model.lens)
         if len(near) > NEIGHBOURS:
             near = near[np.argpartition(-cosines[near], NEIGHBOURS - 1)[:NEIGHBOURS]]
         weights: Floats = np.exp((cosines[near] - cosines[near].max()) / np.float32(NEARNESS))
         weights /= weights.sum()
-        return near, weights
+        return self._compare_with(near, weights)
 
-    def _neighbours(self, history: Sequence[int], task: Task) -> Floats:
+    def _compare_with(self, tasks: NDArray[np.int64], weights: Floats) -> Near:
+        """Return past tasks with what each counts for (tasks,), as `_neighbours` reads them."""
+        firsts = self._firsts[tasks].astype(np.int64)
+        return Near(
+            weights=weights[:, None],
+            firsts=firsts,
+            before=np.pad(self.model.calls.classes[tasks], ((0, 0), (1, 0)), constant_values=-2),
+            known=np.pad(np.cumsum(firsts >= 0, 1, np.float32), ((0, 0), (1, 0))),
+            next=self._next[tasks].ravel().astype(np.int64),
+        )
+
+    def _neighbours(self, history: Sequence[int], near: Near) -> Floats:
         """Return (classes and END,): what came next in the nearest past tasks whose calls were like ours."""
-        if not len(task.near):
+        if not len(near.weights):
             return np.zeros(self.classes + 1, np.float32)
-        weights = task.nearness[:, None] * np.exp(self._likeness(history, task.near))
-        total = np.bincount(self._next[task.near].ravel(), weights.ravel(), minlength=self.classes + 2)
-        chance: Floats = total[:-1].astype(np.float32)
-        chance /= max(float(chance.sum()), 1e-12)
+        weights = np.exp(self._likeness(history, near))
+        weights *= near.weights
+        chance = np.bincount(near.next, weights.ravel(), minlength=self.classes + 2)[:-1].astype(np.float32)
+        chance /= max(float(np.add.reduce(chance)), 1e-12)
         return chance
 
-    def _likeness(self, history: Sequence[int], near: NDArray[np.int64]) -> Floats:
-        """Return (episodes, places): how like ours the calls before each place are, as an exponent."""
-        calls, firsts = self.model.calls.classes[near], self._firsts[near]
-        ours = np.zeros(self.classes + 1, np.float32)
-        ours[[call for call in history if call != UNKNOWN]] = 1
-        # Jaccard compares sets: a call that an episode repeats counts once, as it does in our history.
-        shared = np.pad(np.cumsum(ours[calls] * firsts, 1), ((0, 0), (1, 0)))
-        union = len(set(history)) + np.pad(np.cumsum(firsts, 1), ((0, 0), (1, 0))) - shared
-        overlap = np.where(union > 0, shared / np.maximum(union, 1), np.float32(1))
-        before = np.pad(calls, ((0, 0), (1, 0)), constant_values=-2)
-        same_last = (before == (history[-1] if history else -2)).astype(np.float32)
-        likeness: Floats = SAME_CALLS * overlap + SAME_LAST * same_last
+    def _likeness(self, history: Sequence[int], near: Near) -> Floats:
+        """Return (tasks, places and the end): how like ours the calls before each place are, as an exponent."""
+        likeness: Floats
+        if history:
+            ours = np.zeros(self.classes + 1, np.float32)
+            ours[[call for call in history if call != UNKNOWN]] = 1
+            # Jaccard compares sets: a call that a task repeats counts once, as it does in our history.
+            shared = np.zeros_like(near.known)
+            np.cumsum(ours.take(near.firsts), 1, out=shared[:, 1:])
+            union = near.known - shared
+            union += np.float32(len(set(history)))
+            likeness = np.divide(shared, union, out=shared)
+        else:
+            likeness = (near.known == 0).astype(np.float32)
+        likeness *= np.float32(SAME_CALLS)
+        likeness += np.float32(SAME_LAST) * (near.before == (history[-1] if history else -2))
         return likeness
 
 

@@ -275,7 +275,7 @@ class Search(BackgroundWork):
             self._usage_until = self._clock() + USAGE_S
         return self._usage
 
-    def predict(self, history: Sequence[ToolId], lines: Sequence[str]) -> tuple[dict[ToolId, float], float]:
+    def predict(self, history: Sequence[ToolId], lines: Sequence[str]) -> tuple[Mapping[ToolId, float], float]:
         """Return which tools are called next with which probability, likeliest first, and the probability that the task
         is done; ({}, 0) if nothing was learned. Cheap enough for the path of a call."""
         return self._index.update(FEW).after(history, lines) if self.has_learned else ({}, 0.0)

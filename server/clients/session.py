@@ -14,6 +14,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import Any, Final, Literal
 
 from msgspec import Struct
@@ -95,6 +96,8 @@ class Conversation:
         self.lines: tuple[str, ...] = ()
         """The present task in words."""
         self.last_at = 0.0
+        self.answered_at = -inf
+        """When the last call was answered, by `time.perf_counter`."""
         self.hinted: set[ToolId] = set()
         """Hidden tools that a hint has named with what their calls need; a call of one is not a miss."""
         self.told: set[ToolId] = set()

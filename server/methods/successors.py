@@ -11,6 +11,7 @@ The text is ours: of a server it holds names of tools and arguments alone (`cata
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -67,11 +68,17 @@ def write_hint(
         tool = get(id)
         if tool is None or not (call := signature(tool)):
             continue
-        cost = estimate(call) + 4
+        cost = _cost(call)
         if chance * PRICE >= cost <= left:
             chosen.append(Successor(tool, chance, bridge_of(tool)))
             left -= cost
     return Hint(tuple(chosen), _text(chosen)) if chosen else None
+
+
+@lru_cache(maxsize=1024)
+def _cost(call: str) -> int:
+    """Return the tokens of a call in the block, with its probability."""
+    return estimate(call) + 4
 
 
 def _text(chosen: Iterable[Successor]) -> str:

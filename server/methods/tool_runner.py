@@ -32,7 +32,9 @@ from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Call, Miss, Outcome, Tool
 
 PAUSE_S: Final = 0.002
-"""How long an upstream has to work on a call before a prediction is made that only `_meta` holds."""
+"""How long an upstream has to work on a call before a prediction is made that no model waits for."""
+READING_S: Final = 0.02
+"""No model reads an answer and writes the next call in this time; a program does."""
 
 
 class _Attempt(Struct):
@@ -110,10 +112,12 @@ class ToolRunner:
         """Predict what follows this call once the request has left: the upstream works meanwhile.
 
         Where no model reads the prediction with the result, no result waits for it: it is made after a pause, unless
-        the result was faster.
+        the result was faster. That is so for listed tools, and for calls that follow the last answer at once.
         """
         loop, session = asyncio.get_running_loop(), attempt.session
-        if attempt.via == "bridge" or exchange.client.tools.policy(session) == "growing":
+        chat = exchange.chat or session.conversation()
+        is_read = attempt.via == "bridge" or exchange.client.tools.policy(session) == "growing"
+        if is_read and attempt.started - chat.answered_at >= READING_S:
             loop.call_soon(self._look_ahead, exchange, attempt)
         else:
             loop.call_later(PAUSE_S, self._look_ahead_late, exchange, attempt)
@@ -149,6 +153,7 @@ class ToolRunner:
                 result = self._tell(attempt, exchange, result, attempt.hint)
             if result is not reply.result:
                 reply = replace(reply, result=result)
+        (exchange.chat or attempt.session.conversation()).answered_at = time.perf_counter()
         tools = exchange.client.tools
         if attempt.grew and tools.is_announced:
             tools.hold(lambda: self._forwarder.answer(exchange, attempt.upstream, reply))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from math import log
 
 import numpy as np
+import pytest
 
-from foretool.retrieval.linear_maps import PLACES, Lsa, NextText, count_terms, features, lengths, no_next_text
+from foretool.retrieval.linear_maps import PLACES, Lsa, NextText, Texts, count_terms, features, lengths, no_next_text
+from foretool.retrieval.score_sum import z_scores
 
 
 def test_words_and_pairs_of_neighbours_are_count_terms() -> None:
@@ -51,3 +53,44 @@ def test_lengths_are_from_the_centre_and_never_nothing() -> None:
 def test_over_no_texts_there_is_nothing() -> None:
     aim = no_next_text(7)
     assert (aim.task.shape, aim.calls.shape, aim.dimension) == ((7, 0), (PLACES, 0), 0)
+
+
+def test_the_nearness_to_what_is_expected_is_the_sum_of_what_each_call_adds() -> None:
+    draw = np.random.default_rng(3)
+    size, tools = 4, 30
+    task, calls, centre = (
+        draw.standard_normal(shape).astype(np.float32) for shape in ((6, size), (2 * size + PLACES, size), (size,))
+    )
+    texts = draw.standard_normal((tools, size)).astype(np.float32)
+    aim, said = NextText(task, calls, centre), draw.standard_normal(6).astype(np.float32)
+    for called in ([], [4], [4, 9, 4], list(range(25))):
+        towards = said @ task + features([texts[slot] for slot in called], len(called) + 1, size) @ calls
+        whole = (texts - centre) @ towards / lengths(texts, centre)
+        found = Texts(texts, aim)
+        # The second time everything is remembered.
+        for _ in range(2):
+            kin, expected = found.after(called, called[-1] if called else None, len(called) + 1, found.towards(said))
+            assert expected is not None and np.allclose(expected, z_scores(whole), atol=1e-4)
+            assert (kin is None) == (not called)
+            if kin is not None:
+                assert np.allclose(kin, z_scores(texts @ texts[called[-1]]), atol=1e-5)
+
+
+def test_without_a_task_or_a_map_only_the_last_text_is_compared() -> None:
+    texts = np.eye(3, dtype=np.float32)
+    some = NextText(np.ones((3, 3), np.float32), np.ones((6 + PLACES, 3), np.float32), np.zeros(3, np.float32))
+    assert Texts(texts, no_next_text(3)).towards(np.ones(3, np.float32)) is None
+    for aim in (some, no_next_text(3)):
+        kin, expected = Texts(texts, aim).after([1], 1, 1, None)
+        assert expected is None
+        assert kin is not None and np.allclose(kin, z_scores(texts[1]))
+
+
+def test_of_more_tools_than_are_remembered_each_is_still_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foretool.retrieval.linear_maps.REMEMBERED", 1)
+    monkeypatch.setattr("foretool.retrieval.linear_maps.LEAST_REMEMBERED", 2)
+    texts = np.eye(5, dtype=np.float32)
+    found = Texts(texts, no_next_text(5))
+    for slot in (0, 1, 2, 3, 4, 0):
+        kin, _ = found.after([slot], slot, 1, None)
+        assert kin is not None and kin.argmax() == slot

@@ -113,7 +113,7 @@ def test_a_past_that_repeats_a_call_is_as_like_ours_as_one_that_does_not() -> No
     # The past is A A B and ours is A: before B, the same set of calls and the same last one, so 3 * 1 + 2 * 1.
     calls = Calls(np.asarray([[0, 0, 1]], np.int32), np.asarray([3], np.int32), np.asarray([True], np.bool_))
     found = served(model(calls=calls, tasks=np.ones((1, 2), np.float32)))
-    likeness = found._likeness([0], np.asarray([0]))
+    likeness = found._likeness([0], found._compare_with(np.asarray([0]), np.ones(1, np.float32)))
     assert listed(likeness[0]) == [0.0, 5.0, 5.0, 1.5]  # before A, before A, before B, and at the end: {A} of {A, B}
 
 

@@ -13,6 +13,7 @@ from requirements import requirement
 
 from foretool.retrieval.list_rules import Fixed, Growth
 from foretool.server.clients.session import Conversation
+from foretool.server.methods import tool_runner
 from foretool.server.methods.prediction import with_meta, with_text
 from foretool.server.methods.successors import Hint, Successor
 from foretool.server.protocol.jsonrpc import Raw
@@ -189,6 +190,98 @@ async def test_the_result_of_a_listed_tool_does_not_wait_for_a_prediction(monkey
         assert "_meta" not in await stage.client.call_tool(OPEN, {})
         await asyncio.sleep(2 * PAUSE_S)
         assert made == []
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, stage: Stage) -> list[str]:
+    """Return what happens from now on, in order: requests that go to the upstream, and the steps of predictions."""
+    done: list[str] = []
+
+    def note(owner: type, name: str) -> None:
+        real = getattr(owner, name)
+
+        def noted(*values: Any, **named: Any) -> Any:
+            result = real(*values, **named)
+            done.append(name)
+            return result
+
+        monkeypatch.setattr(owner, name, noted)
+
+    note(type(stage.app.upstreams["files"]), "request")
+    for name in AHEAD:
+        note(type(stage.app.predictor), name)
+    return done
+
+
+AHEAD = ["predict", "grow_for_next", "hint"]
+
+
+@requirement("learn:hint")
+@pytest.mark.parametrize("policy", ["frozen", "growing"])
+@pytest.mark.parametrize("asked", ["name", "bridge"])
+async def test_nothing_is_predicted_between_a_request_and_its_forwarding(
+    policy: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool_runner, "READING_S", 0.0)
+    monkeypatch.setattr(tool_runner, "PAUSE_S", 60.0)
+    async with proxy_over(files(), policy=policy, pin=[OPEN], list_tokens=1) as stage:
+        await learned(stage)
+        done = watch(monkeypatch, stage)
+        for _ in range(5):
+            await call_open(stage, asked)
+        ahead = AHEAD if (policy, asked) != ("frozen", "name") else []
+        assert done == ["request", *ahead] * 5
+
+
+@requirement("learn:hint")
+@pytest.mark.parametrize("policy", ["frozen", "growing"])
+@pytest.mark.parametrize("asked", ["name", "bridge"])
+async def test_a_call_that_follows_the_last_answer_at_once_waits_for_no_prediction(
+    policy: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool_runner, "PAUSE_S", 60.0)
+    async with proxy_over(files(), policy=policy, pin=[OPEN], list_tokens=1) as stage:
+        await learned(stage)
+        await call_open(stage, asked)
+        monkeypatch.setattr(tool_runner, "READING_S", 60.0)
+        done = watch(monkeypatch, stage)
+        for _ in range(5):
+            await call_open(stage, asked)
+        assert done == ["request"] * 5
+
+
+@requirement("learn:hint")
+async def test_calls_that_a_model_makes_at_once_are_all_predicted_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_runner, "PAUSE_S", 60.0)
+    async with proxy_over(files(), policy="frozen") as stage:
+        await learned(stage)
+        done = watch(monkeypatch, stage)
+        asked = [{"name": "call_tool_write", "arguments": {"name": OPEN, "arguments": {}}} for _ in range(3)]
+        for call in [stage.client.post("tools/call", each) for each in asked]:
+            await stage.client.reply(call)
+        assert done.count("request") == 3
+        assert done.count("predict") == 3
+
+
+async def call_open(stage: Stage, asked: str) -> None:
+    if asked == "bridge":
+        await stage.client.call_tool("call_tool_write", {"name": OPEN, "arguments": {}})
+    else:
+        await stage.client.call_tool(OPEN, {})
+
+
+@requirement("learn:hint")
+async def test_a_tool_that_is_called_again_and_again_is_predicted_from_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_runner, "READING_S", 0.0)
+    async with proxy_over(files(), policy="frozen", pin=[OPEN]) as stage:
+        await learned(stage)
+        model = Counted(COUNTS)
+        stage.app.search.install_models(LearnedModels({"dtdr": model}))
+        asked: list[tuple[ToolId, ...]] = []
+        real = model.after
+        model.after = lambda history, *more: asked.append(tuple(history)) or real(history, *more)  # type: ignore[method-assign, func-returns-value]
+        for name in (OPEN, OPEN, OPEN, SHUT, OPEN):
+            await stage.client.call_tool("call_tool_write", {"name": name, "arguments": {}})
+        assert asked == [(OPEN,), (OPEN, SHUT), (OPEN, SHUT, OPEN)]
 
 
 @requirement("learn:hint")
