@@ -7,7 +7,7 @@ call is written without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import psycopg
 from foretool.storage.places import ServerAddress
 from foretool.storage.postgres import schema
 from foretool.storage.postgres.connecting import LOCK_SQL, Connection, connect, prepare
+from foretool.storage.postgres.days import BY_DAY, Days, prune
 from foretool.storage.postgres.errors import explain_error
 from foretool.storage.postgres.leads import ServerLead
 from foretool.storage.postgres.replicas import Replicas
@@ -32,10 +33,14 @@ HURRY_MS: Final = 100
 ANSWER_S: Final = 5.0
 """How long a proxy waits for an answer of the server. Then it goes on without it until it can be reached."""
 _OWN_BUSY_MS: Final = 5000
+_FEW: Final = 100
+"""Records that are looked through beside four times those that were not enough."""
 
 
 class PostgresDatabase(Database):
     """One open connection."""
+
+    by_day = BY_DAY
 
     def __init__(self, address: ServerAddress, busy_ms: int, *, serves: bool = False) -> None:
         super().__init__(address, serves=serves)
@@ -44,6 +49,7 @@ class PostgresDatabase(Database):
         self._held: Connection | None = None
         self._depth = 0
         self.replicas = Replicas(self, address)
+        self._days = Days(self)
 
     @classmethod
     def open(cls, address: ServerAddress, busy_ms: int, *, creates: bool = True) -> PostgresDatabase | None:
@@ -116,7 +122,8 @@ class PostgresDatabase(Database):
 
     def settle_writes(self, *tables: str) -> None:
         # Ids are given before rows are committed, so a lesser one may come later.
-        self._execute(f"LOCK TABLE {', '.join(tables)} IN SHARE ROW EXCLUSIVE MODE", ())
+        # Whoever writes locks the table as well as the day.
+        self._execute(f"LOCK TABLE {', '.join(f'ONLY {each}' for each in tables)} IN SHARE ROW EXCLUSIVE MODE", ())
 
     @contextmanager
     def _block(self, begin: str) -> Iterator[None]:
@@ -250,13 +257,49 @@ class PostgresDatabase(Database):
     def _open_own(self) -> PostgresDatabase | None:
         return PostgresDatabase.open(self.address, _OWN_BUSY_MS)
 
-    # Upkeep: the server does its own
+    # Records by their ids
+
+    def newest(self, table: str) -> int:
+        return int(self.rows(f"SELECT {self.newest_sql(table)}")[0][0])
+
+    def newest_sql(self, table: str) -> str:
+        return f"coalesce(pg_sequence_last_value(pg_get_serial_sequence('{table}', 'id')::regclass), 0)"
+
+    def count(self, table: str) -> int:
+        return self._days.count(table)
+
+    def within(self, table: str, first: int, last: int | None = None) -> str:
+        return self._days.within(table, first, last)
+
+    def first_of_latest(self, table: str, limit: int, where: str = "1 = 1") -> int:
+        if limit < 0 or table not in BY_DAY:
+            return 0
+        newest, many = self.newest(table), limit
+        # Ids have gaps, and some records do not count: more and more are looked through.
+        while newest > many:
+            first = newest - many
+            sql = f"SELECT count(*) FROM {table} WHERE id >= ? AND {self.within(table, first)} AND {where}"  # noqa: S608
+            if self.rows(sql, (first,))[0][0] >= limit:
+                return first
+            many = many * 4 + _FEW
+        return 0
+
+    def first_since(self, table: str, since: float) -> int | None:
+        return self._days.first_since(table, since) if table in BY_DAY else None
+
+    def prune_days(self, before: float, most: int, fold: Callable[[], object]) -> int:
+        return prune(self, before, most, fold)
+
+    # Upkeep: the server does its own, but for days
 
     @property
     def is_checkpoint_due(self) -> bool:
-        return False
+        return self._held is not None and self._days.is_look_due
 
     def checkpoint(self) -> int:
+        # Whoever may not, or meets a lock, leaves it to another proxy or another time: the rest takes every record.
+        with suppress(StorageError), self.own() as own:
+            self._days.make(own)
         return 0
 
     def give_back_room(self) -> None:

@@ -12,7 +12,10 @@ _AWAY = (
     errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow, errors.IdleSessionTimeout,
     errors.ReadOnlySqlTransaction,
 )  # fmt: skip
-_BUSY = (errors.LockNotAvailable, errors.QueryCanceled, errors.DeadlockDetected, errors.SerializationFailure)
+_BUSY = (
+    errors.LockNotAvailable, errors.QueryCanceled, errors.DeadlockDetected, errors.SerializationFailure,
+    errors.CheckViolation,  # a day was made at the same moment
+)  # fmt: skip
 _FULL = (errors.DiskFull, errors.TooManyConnections, errors.OutOfMemory, errors.ConfigurationLimitExceeded)
 _OTHER_SCHEMA = (errors.UndefinedTable, errors.UndefinedColumn)
 

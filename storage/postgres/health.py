@@ -23,15 +23,17 @@ SELECT current_setting('server_version'), current_setting('server_version_num'):
 """
 _RIGHTS: Final = """
 SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace
+    AND NOT relispartition AND relname <> 'days'
     AND NOT (has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT')
         AND (relname = 'audit' OR (has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE'))))
     ORDER BY relname LIMIT 1
 """
 
 _CHANGES: Final = """
-SELECT (SELECT max(id) FROM calls), (SELECT max(id) FROM misses), (SELECT max(id) FROM discoveries),
-    (SELECT max(id) FROM exposures), (SELECT max(id) FROM artifacts), (SELECT sum(value) FROM counters),
-    (SELECT max(since) FROM upstream_states)
+SELECT pg_sequence_last_value(pg_get_serial_sequence('calls', 'id')::regclass), (SELECT max(id) FROM misses),
+    pg_sequence_last_value(pg_get_serial_sequence('discoveries', 'id')::regclass),
+    pg_sequence_last_value(pg_get_serial_sequence('exposures', 'id')::regclass), (SELECT max(id) FROM artifacts),
+    (SELECT sum(value) FROM counters), (SELECT max(since) FROM upstream_states)
 """
 
 

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from foretool.storage.postgres import days
+
 Run = Callable[..., Any]
 """Runs one statement, with its values if there are any."""
 
@@ -140,10 +142,11 @@ def _create_replicas(run: Run) -> None:
 
 TOLD: Final = ("approvals", "artifacts", "working_sets")
 """The tables whose changes replicas are told of: what is approved, which models serve, which lists are given out."""
-LIVE: Final = frozenset({"live_sessions", "live_events", "letters"})
+LIVE: Final = frozenset({"live_sessions", "live_events", "letters", "days"})
 """The tables that SQLite does not have."""
 STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
     ("tables", _create_tables), ("audit", _create_audit), ("replicas", _create_replicas),
+    ("days", days.create),
 )  # fmt: skip
 """The history of the schema. What a released step creates never changes."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final
 
 from foretool.storage.sql.values import Values, is_writable, replace_surrogates
@@ -17,7 +17,7 @@ _MARK: Final = "\uffff"
 """A character that no text has: PostgreSQL keeps no NUL, so it is written as this one and "0"."""
 
 
-@cache
+@lru_cache(2048)  # some statements name days
 def translate(sql: str) -> str:
     """Return a statement with the places of psycopg for its values, and without a limit where it is negative."""
     return _TOKEN.sub(_translate_token, sql)

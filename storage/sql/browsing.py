@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from foretool.storage.records import Call, Miss, Neighbour, ProfileCount, SessionRecord, SessionSum, ToolId, Usage
 from foretool.storage.sql.calls import CALLS, MISSES
+from foretool.storage.sql.calls import latest as latest_calls
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.values import encode_json
 
@@ -24,7 +25,7 @@ WITH wanted AS (
 called AS (
     SELECT session, count(*) AS calls, sum(hidden) AS hidden, max(at) AS last_at FROM (
         SELECT session, hidden, at FROM calls
-        WHERE id >= (SELECT min(first_call) FROM wanted) AND outcome <> 'refused' ORDER BY id LIMIT 40000
+        WHERE id >= {first} AND {within} AND outcome <> 'refused' ORDER BY id LIMIT 40000
     ) AS some_calls GROUP BY session
 ),
 missed AS (
@@ -38,23 +39,28 @@ FROM wanted AS sessions
 LEFT JOIN called ON called.session = sessions.key LEFT JOIN missed ON missed.session = sessions.key
 ORDER BY sessions.started_at DESC
 """
-_OF_SESSION: Final = """
-WHERE session = :key AND id >= (SELECT first_call FROM sessions WHERE key = :key)
-    -- A session that began after this one had ended begins with a later call.
-    AND id < coalesce((
-        SELECT min(first_call) FROM sessions
-        WHERE started_at > (SELECT ended_at FROM sessions WHERE key = :key) + 1
-    ), 9e18)
-ORDER BY id LIMIT :most
+# A session that began after this one had ended begins with a later call.
+_SPAN: Final = """
+SELECT first_call, (SELECT min(first_call) FROM sessions AS later WHERE later.started_at > sessions.ended_at + 1)
+FROM sessions WHERE key = ?
 """
-_LATEST: Final = "SELECT session, tool FROM calls WHERE outcome <> 'refused' ORDER BY id DESC LIMIT ?"
+_FIRST_CALL: Final = """
+SELECT coalesce(min(first_call), 0) FROM (
+    SELECT first_call FROM sessions
+    WHERE started_at < ? AND (? IS NULL OR profile = ?) AND (? = '' OR lower(client) = lower(?))
+    ORDER BY started_at DESC LIMIT ?
+) AS wanted
+"""
+_LATEST: Final = (
+    "SELECT session, tool FROM calls WHERE outcome <> 'refused' AND id >= ? AND {} ORDER BY id DESC LIMIT ?"
+)
 _CLIENTS: Final = """
 SELECT key, client FROM sessions WHERE key IN ({}) AND (? IS NULL OR profile = ?)
 """
 _USAGE: Final = """
 SELECT tool, sum(called), sum(missed), max(at) FROM (
     SELECT session, tool, 1 AS called, 0 AS missed, at FROM (
-        SELECT session, tool, at FROM calls WHERE outcome <> 'refused' ORDER BY id DESC LIMIT ?
+        SELECT session, tool, at FROM calls WHERE outcome <> 'refused' AND id >= ? AND {} ORDER BY id DESC LIMIT ?
     ) AS latest
     UNION ALL SELECT session, tool, 0, 1, 0.0 FROM misses WHERE noticed NOT IN ('unknown_name', 'nothing_found')
 ) AS used WHERE session IN (SELECT key FROM sessions WHERE profile = ?) GROUP BY tool
@@ -64,8 +70,10 @@ WITH own AS MATERIALIZED (SELECT key, client FROM sessions WHERE profile = :prof
 SELECT 3600.0 * hour, client, sum(called), sum(hidden), sum(missed), sum(searched) FROM (
     SELECT session, CAST(at AS INTEGER) / 3600 AS hour, count(*) AS called, sum(hidden) AS hidden, 0 AS missed,
         0 AS searched
-    FROM (SELECT session, at, hidden FROM calls WHERE outcome <> 'refused' ORDER BY id DESC LIMIT :latest) AS latest
-    WHERE at >= :since GROUP BY session, hour
+    FROM (
+        SELECT session, at, hidden FROM calls WHERE outcome <> 'refused' AND id >= :first AND {}
+        ORDER BY id DESC LIMIT :latest
+    ) AS latest WHERE at >= :since GROUP BY session, hour
     UNION ALL SELECT session, CAST(at AS INTEGER) / 3600 AS hour, 0, 0, count(*), 0
     FROM (SELECT session, at FROM misses WHERE at >= :since ORDER BY at DESC LIMIT :fewer) AS latest
     GROUP BY session, hour
@@ -74,6 +82,7 @@ SELECT 3600.0 * hour, client, sum(called), sum(hidden), sum(missed), sum(searche
     GROUP BY session, hour
 ) AS done JOIN own ON own.key = done.session GROUP BY hour, client
 """
+_LAST_ID: Final = (1 << 63) - 1
 
 
 class Browsing(Subject):
@@ -82,10 +91,17 @@ class Browsing(Subject):
     def sessions(self, before: float, limit: int, profile: str | None = None, client: str = "") -> list[SessionSum]:
         columns = ", ".join(f"sessions.{name}" for name in SessionRecord.__struct_fields__)
         values = (before, profile, profile, client, client, limit)
-        return [_read_sum(row) for row in self._database.rows(_SUMS.format(columns=columns), values)]
+        (first,) = self._database.rows(_FIRST_CALL, values)[0]
+        query = _SUMS.format(columns=columns, first=int(first), within=self._database.within("calls", int(first)))
+        return [_read_sum(row) for row in self._database.rows(query, values)]
 
     def calls_of(self, session: str, most: int) -> list[Call]:
-        return CALLS.find_all(self._database, _OF_SESSION, {"key": session, "most": most})
+        if (span := self._database.row(_SPAN, (session,))) is None:
+            return []
+        first, end = span[0], _LAST_ID if span[1] is None else span[1]
+        within = self._database.within("calls", first, None if span[1] is None else end)
+        rest = f"WHERE session = ? AND id >= ? AND id < ? AND {within} ORDER BY id LIMIT ?"
+        return CALLS.find_all(self._database, rest, (session, first, end, most))
 
     def misses_of(self, session: str, most: int) -> list[Miss]:
         rest = (
@@ -96,7 +112,8 @@ class Browsing(Subject):
 
     def neighbours(self, tool: ToolId, latest: int, profile: str | None = None) -> list[Neighbour]:
         chains: dict[str, list[str]] = {}
-        for session, called in self._database.rows(_LATEST, (latest,)):
+        first, within = latest_calls(self._database, "calls", latest, "outcome <> 'refused'")
+        for session, called in self._database.rows(_LATEST.format(within), (first, latest)):
             chains.setdefault(session, [""]).append(called)
         found: Counter[tuple[str, str, bool]] = Counter()
         keys = [session for session, chain in chains.items() if tool in chain]
@@ -112,13 +129,17 @@ class Browsing(Subject):
         return [Neighbour(client, ToolId(other), is_before, times) for (client, other, is_before), times in counted]
 
     def counts(self, profile: str, since: float, latest: int) -> list[ProfileCount]:
+        first, within = latest_calls(self._database, "calls", latest, "outcome <> 'refused'")
         rows = self._database.rows(
-            _COUNTS, {"profile": profile, "since": since, "latest": latest, "fewer": latest // 5}
+            _COUNTS.format(within),
+            {"profile": profile, "since": since, "first": first, "latest": latest, "fewer": latest // 5},
         )
         return [ProfileCount(*row) for row in rows]
 
     def usage(self, profile: str, latest: int) -> list[Usage]:
-        return [Usage(ToolId(tool), *rest) for tool, *rest in self._database.rows(_USAGE, (latest, profile))]
+        first, within = latest_calls(self._database, "calls", latest, "outcome <> 'refused'")
+        rows = self._database.rows(_USAGE.format(within), (first, latest, profile))
+        return [Usage(ToolId(tool), *rest) for tool, *rest in rows]
 
 
 def _read_sum(row: tuple[Any, ...]) -> SessionSum:

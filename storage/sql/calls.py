@@ -20,7 +20,7 @@ _USAGE = Table("usage", Usage)
 _FLOWS = Table("flows", Flow)
 _GET_EVENTS = (
     "SELECT at, tool, outcome, handle, session, arguments FROM calls WHERE outcome <> 'refused'"
-    " ORDER BY id DESC LIMIT ?"
+    " AND id >= ? AND {} ORDER BY id DESC LIMIT ?"
 )
 
 FOLDED = 2000
@@ -30,18 +30,18 @@ LONGEST_CALL_S = 3600.0
 
 _EVENTS_BETWEEN = (
     "SELECT at, tool, outcome, handle, session, arguments FROM calls WHERE outcome <> 'refused'"
-    " AND id >= ? AND id <= ? ORDER BY id"
+    " AND id >= ? AND id <= ? AND {} ORDER BY id"
 )
 _AT_ONCE = 100_000
 """Calls that one query goes through for those of rare tools."""
 _OF_TOOLS = """
 SELECT id, tool FROM calls WHERE id >= ? AND id < ? AND outcome = 'ok'
-AND tool IN ({}) ORDER BY id DESC
+AND tool IN ({}) AND {} ORDER BY id DESC
 """
 _FOLD_CALLS = """
 INSERT INTO usage (tool, calls, misses, last_at)
 SELECT tool, count(*), 0, max(at) FROM calls
-WHERE id > ? AND id <= ? AND outcome <> 'refused' GROUP BY tool
+WHERE id > ? AND id <= ? AND outcome <> 'refused' AND {} GROUP BY tool
 ON CONFLICT (tool) DO UPDATE SET calls = usage.calls + excluded.calls,
     last_at = CASE WHEN usage.last_at > excluded.last_at THEN usage.last_at ELSE excluded.last_at END
 """
@@ -65,7 +65,7 @@ WHERE {} GROUP BY tool, cause ORDER BY count(*) DESC, max(at) DESC, tool
 """
 
 _FAILING = """
-SELECT tool FROM (SELECT tool, outcome FROM calls ORDER BY id DESC LIMIT ?) AS latest
+SELECT tool FROM (SELECT tool, outcome FROM calls WHERE id >= ? AND {} ORDER BY id DESC LIMIT ?) AS latest
 WHERE outcome NOT IN ('refused', 'cancelled') GROUP BY tool HAVING max(CASE WHEN outcome = 'ok' THEN 1 ELSE 0 END) = 0
 """
 
@@ -112,7 +112,7 @@ class Calls(Subject):
     ) -> tuple[Sequence[Call], Sequence[Miss]]:
         """Return what is not in the store yet of a batch that repeats one whose commit may have been made."""
         before, noticed = self._doubtful or ((), ())
-        newest = self._newest("calls") - MOST_IN_DOUBT, self._newest("misses") - MOST_IN_DOUBT
+        newest = self._database.newest("calls") - MOST_IN_DOUBT, self._database.newest("misses") - MOST_IN_DOUBT
         if before:
             is_written = self._database.row(_FIND_CALL, (newest[0], *_call_key(before[0]))) is not None
         elif noticed:
@@ -132,33 +132,42 @@ class Calls(Subject):
         return kept, [replace(miss, call=places.get(miss.call, 0)) for miss in misses if _miss_key(miss) not in seen]
 
     def get(self, id: int) -> Call | None:
-        return CALLS.find(self._database, "WHERE id = ?", (id,))
+        return CALLS.find(self._database, f"WHERE id = ? AND {self._database.within('calls', id, id)}", (id,))
 
     def recent(self, limit: int) -> list[Call]:
-        return CALLS.find_all(self._database, "ORDER BY id DESC LIMIT ?", (limit,))
+        first, within = latest(self._database, "calls", limit)
+        return CALLS.find_all(self._database, f"WHERE id >= ? AND {within} ORDER BY id DESC LIMIT ?", (first, limit))
 
     def of_session(self, session: str, since: float, until: float) -> list[Call]:
+        if "calls" in self._database.by_day:
+            rest = "WHERE session = ? AND at >= ? AND at <= ? ORDER BY id"
+            return CALLS.find_all(self._database, rest, (session, since, until))
         # A call is written when it ends, so those that began until then have ids up to some time later.
         first, last = first_call(self._database, since), first_call(self._database, until + 2 * LONGEST_CALL_S)
         rest = "WHERE id >= ? AND id <= ? AND session = ? AND at >= ? AND at <= ? ORDER BY id"
         return CALLS.find_all(self._database, rest, (first, last, session, since, until))
 
     def events(self, limit: int) -> list[Event]:
+        first, within = latest(self._database, "calls", limit, "outcome <> 'refused'")
+        found = self._database.rows(_GET_EVENTS.format(within), (first, limit))
         return [
             Event(at, "call", tool, outcome == "ok", handle, session, arguments)
-            for at, tool, outcome, handle, session, arguments in reversed(self._database.rows(_GET_EVENTS, (limit,)))
+            for at, tool, outcome, handle, session, arguments in reversed(found)
         ]
 
     def first_of_latest(self, limit: int) -> int:
-        sql = "SELECT min(id) FROM (SELECT id FROM calls ORDER BY id DESC LIMIT ?) AS latest"
-        return int(self._database.rows(sql, (limit,))[0][0] or 0)
+        first, within = latest(self._database, "calls", limit)
+        sql = (
+            f"SELECT min(id) FROM (SELECT id FROM calls WHERE id >= ? AND {within} ORDER BY id DESC LIMIT ?) AS latest"  # noqa: S608
+        )
+        return int(self._database.rows(sql, (first, limit))[0][0] or 0)
 
     def latest_of(self, tools: Collection[ToolId], each: int, before: int, most: int) -> list[int]:
         left, found, last = dict.fromkeys(tools, each), [], before
         until = max(before - most, 0)
-        wanted = _OF_TOOLS.format(self._database.json_strings)
         while left and last > until:
             first = max(last - _AT_ONCE, until)
+            wanted = _OF_TOOLS.format(self._database.json_strings, self._database.within("calls", first, last - 1))
             for id, tool in self._database.rows(wanted, (first, last, encode_json(list(left)))):
                 if tool in left:
                     found.append(int(id))
@@ -171,11 +180,14 @@ class Calls(Subject):
     def events_between(self, first: int, last: int) -> list[Event]:
         return [
             Event(at, "call", tool, outcome == "ok", handle, session, arguments)
-            for at, tool, outcome, handle, session, arguments in self._database.rows(_EVENTS_BETWEEN, (first, last))
+            for at, tool, outcome, handle, session, arguments in self._database.rows(
+                _EVENTS_BETWEEN.format(self._database.within("calls", first, last)), (first, last)
+            )
         ]
 
     def failing(self, limit: int) -> set[ToolId]:
-        return {ToolId(tool) for (tool,) in self._database.rows(_FAILING, (limit,))}
+        first, within = latest(self._database, "calls", limit)
+        return {ToolId(tool) for (tool,) in self._database.rows(_FAILING.format(within), (first, limit))}
 
     def miss(self, id: int) -> Miss | None:
         return MISSES.find(self._database, "WHERE id = ?", (id,))
@@ -209,12 +221,13 @@ class Calls(Subject):
         with self._database.atomic():
             # Other writers wait for this block, so that it is short.
             self._database.settle_writes("calls", "misses")
-            newest = self._newest("calls"), self._newest("misses")
+            newest = self._database.newest("calls"), self._database.newest("misses")
         with self._database.atomic():
             call, miss = self._folded()
             # Another process may have counted further meanwhile.
             until = (min(max(newest[0], call), call + FOLDED), min(max(newest[1], miss), miss + FOLDED))
-            self._database.run(_FOLD_CALLS, (call, until[0]))
+            within = self._database.within("calls", call + 1, until[0])
+            self._database.run(_FOLD_CALLS.format(within), (call, until[0]))
             self._database.run(_FOLD_MISSES, (miss, until[1]))
             self._database.run(_SET_FOLDED, until)
         return self._unfolded() > 0
@@ -222,15 +235,12 @@ class Calls(Subject):
     def _unfolded(self) -> int:
         """Return how many ids are not in `usage` yet."""
         call, miss = self._folded()
-        return max(self._newest("calls") - call, 0) + max(self._newest("misses") - miss, 0)
+        return max(self._database.newest("calls") - call, 0) + max(self._database.newest("misses") - miss, 0)
 
     def _folded(self) -> tuple[int, int]:
         """Return the last call and the last miss that `usage` counts."""
         row = self._database.row("SELECT call, miss FROM usage_folded WHERE id = 1") or (0, 0)
         return row[0], row[1]
-
-    def _newest(self, table: str) -> int:
-        return int(self._database.rows(f"SELECT coalesce(max(id), 0) FROM {table}")[0][0])  # noqa: S608  # a constant
 
     def _conditions(self, wanted: MissFilter) -> tuple[str, tuple[Any, ...]]:
         """Return the condition of a WHERE clause, and its values."""
@@ -254,12 +264,21 @@ class Calls(Subject):
         return " AND ".join(condition for condition, _ in used), tuple(value for _, value in used)
 
 
+def latest(database: Database, table: str, limit: int, where: str = "1 = 1") -> tuple[int, str]:
+    """Return an id, and the condition for those from there on, among which the latest so many records are that meet
+    `where`."""
+    first = database.first_of_latest(table, limit, where)
+    return first, database.within(table, first)
+
+
 def first_call(database: Database, since: float) -> int:
     """Return the id of a call before which none began at `since` or later; 0 where that is not known.
 
     Calls have no index on their time, so their ids are halved some twenty times. They do not lie exactly in the order
     of their times: a call is written when it ends, by one of several processes.
     """
+    if (known := database.first_since("calls", since - LONGEST_CALL_S)) is not None:
+        return known
     # Two questions: SQLite answers one of both by going through all calls.
     found = database.rows("SELECT (SELECT min(id) FROM calls), (SELECT max(id) FROM calls)")[0]
     low, high = found[0] or 0, found[1] or 0

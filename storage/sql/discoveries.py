@@ -8,7 +8,7 @@ from math import inf
 from msgspec.json import Decoder
 
 from foretool.storage.records import Discovery, Event, Match, Prompt, StepRecord, ToolId
-from foretool.storage.sql.calls import first_call
+from foretool.storage.sql.calls import first_call, latest
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.tables import STRINGS, TOOL_IDS, Table
 from foretool.storage.sql.values import Said
@@ -37,7 +37,7 @@ _TASKS = """
 # keeps no texts would be read to its end.
 _LATEST_TASKS = """
     SELECT task FROM (
-        SELECT * FROM (SELECT task, at FROM discoveries ORDER BY at DESC LIMIT :rows) AS searched
+        SELECT * FROM (SELECT task, at FROM discoveries WHERE {} ORDER BY at DESC LIMIT :rows) AS searched
         UNION ALL SELECT * FROM (SELECT text, at FROM prompts ORDER BY at DESC LIMIT :rows) AS asked
     ) AS said WHERE task != '' GROUP BY task ORDER BY max(at) DESC LIMIT :limit
 """
@@ -67,13 +67,18 @@ class Discoveries(Subject):
         return self._database.insert(_DISCOVERIES.insert, _DISCOVERIES.row(discovery))
 
     def set_handle(self, id: int, handle: str) -> None:
-        self._database.run("UPDATE discoveries SET handle = ? WHERE id = ?", (Said(handle), id))
+        within = self._database.within("discoveries", id, id)
+        self._database.run(f"UPDATE discoveries SET handle = ? WHERE id = ? AND {within}", (Said(handle), id))  # noqa: S608
 
     def get(self, id: int) -> Discovery | None:
-        return _DISCOVERIES.find(self._database, "WHERE id = ?", (id,))
+        return _DISCOVERIES.find(
+            self._database, f"WHERE id = ? AND {self._database.within('discoveries', id, id)}", (id,)
+        )
 
     def recent(self, limit: int) -> list[Discovery]:
-        return _DISCOVERIES.find_all(self._database, "ORDER BY id DESC LIMIT ?", (limit,))
+        first, within = latest(self._database, "discoveries", limit)
+        rest = f"WHERE id >= ? AND {within} ORDER BY id DESC LIMIT ?"
+        return _DISCOVERIES.find_all(self._database, rest, (first, limit))
 
     def of_session(self, session: str, since: float, until: float) -> list[Discovery]:
         rest = "WHERE session = ? AND at >= ? AND at <= ? ORDER BY id"
@@ -84,8 +89,10 @@ class Discoveries(Subject):
         return [Event(at, "task", task, handle=handle, session=session) for at, task, handle, session in rows]
 
     def answered(self, limit: int) -> list[Discovery]:
-        rest = "WHERE names = '[]' AND matches != '[]' ORDER BY id DESC LIMIT ?"
-        return _DISCOVERIES.find_all(self._database, rest, (limit,))
+        answered = "names = '[]' AND matches != '[]'"
+        first, within = latest(self._database, "discoveries", limit, answered)
+        rest = f"WHERE {answered} AND id >= ? AND {within} ORDER BY id DESC LIMIT ?"
+        return _DISCOVERIES.find_all(self._database, rest, (first, limit))
 
     def first_calls(self, id: int, since: float) -> dict[int, ToolId]:
         values = (first_call(self._database, since), id, since)
@@ -104,7 +111,9 @@ class Tasks(Subject):
         return [task for (task,) in self._database.rows(_TASKS)]
 
     def latest(self, limit: int) -> list[str]:
-        return [task for (task,) in self._database.rows(_LATEST_TASKS, {"rows": LATEST, "limit": limit})]
+        # The latest by their times are none older than the latest by their ids.
+        _, within = latest(self._database, "discoveries", LATEST)
+        return [task for (task,) in self._database.rows(_LATEST_TASKS.format(within), {"rows": LATEST, "limit": limit})]
 
     def add_prompt(self, prompt: Prompt) -> int:
         # A hook that got no answer in time records its prompt itself; the proxy that it asked may have done so too.

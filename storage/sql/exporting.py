@@ -12,17 +12,19 @@ from foretool.storage.sql.discoveries import PROMPTS
 from foretool.storage.sql.tables import TOOL_IDS
 
 PAGE: Final = 1000
-_WITHIN: Final = "WHERE id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?"
+WINDOW: Final = 50 * PAGE
+"""Ids among which pages are read before the days of the next ones are looked up."""
+_WITHIN: Final = "WHERE id > ? AND id <= ? AND at >= ? AND at < ? AND {} ORDER BY id LIMIT ?"
 _EXPOSURES: Final = (
     "SELECT session, at, policy, epoch, lists.tools, tokens, reason, exposures.id FROM exposures"
     " JOIN lists ON lists.id = exposures.list"
-    " WHERE exposures.id > ? AND at >= ? AND at < ? ORDER BY exposures.id LIMIT ?"
+    " WHERE exposures.id > ? AND exposures.id <= ? AND at >= ? AND at < ? AND {} ORDER BY exposures.id LIMIT ?"
 )
 _EVENTS: Final = {
     "calls": "SELECT at, 'call', tool, outcome = 'ok', handle, session, arguments, id FROM calls"
-    " WHERE outcome <> 'refused' AND id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?",
+    " WHERE outcome <> 'refused' AND id > ? AND id <= ? AND at >= ? AND at < ? AND {} ORDER BY id LIMIT ?",
     "discoveries": "SELECT at, 'task', task, 1, handle, session, '', id FROM discoveries"
-    " WHERE task <> '' AND id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?",
+    " WHERE task <> '' AND id > ? AND id <= ? AND at >= ? AND at < ? AND {} ORDER BY id LIMIT ?",
 }
 
 
@@ -30,15 +32,17 @@ class Exporting(Subject):
     """Implements `ExportStore`."""
 
     def calls(self, since: float, until: float) -> Iterator[Call]:
-        for row in self._pages(f"{CALLS.select} {_WITHIN}", CALLS.fields.index("id"), since, until):
+        for row in self._pages("calls", f"{CALLS.select} {_WITHIN}", CALLS.fields.index("id"), since, until):
             yield CALLS.read(row)
 
     def misses(self, since: float, until: float) -> Iterator[Miss]:
-        for row in self._pages(f"{MISSES.select} {_WITHIN}", MISSES.fields.index("id"), since, until):
+        for row in self._pages("misses", f"{MISSES.select} {_WITHIN}", MISSES.fields.index("id"), since, until):
             yield MISSES.read(row)
 
     def exposures(self, since: float, until: float) -> Iterator[Exposure]:
-        for session, at, policy, epoch, tools, tokens, reason, id in self._pages(_EXPOSURES, -1, since, until):
+        for session, at, policy, epoch, tools, tokens, reason, id in self._pages(
+            "exposures", _EXPOSURES, -1, since, until
+        ):
             yield Exposure(session, at, policy, epoch, TOOL_IDS.decode(tools), tokens, reason, id)
 
     def call_events(self, since: float, until: float) -> Iterator[Event]:
@@ -53,12 +57,17 @@ class Exporting(Subject):
         )
 
     def _events(self, table: str, since: float, until: float) -> Iterator[Event]:
-        for at, kind, text, ok, handle, session, arguments, _ in self._pages(_EVENTS[table], -1, since, until):
+        for at, kind, text, ok, handle, session, arguments, _ in self._pages(table, _EVENTS[table], -1, since, until):
             yield Event(at, kind, text, bool(ok), handle, session, arguments)
 
-    def _pages(self, query: str, id: int, since: float, until: float) -> Iterator[tuple[Any, ...]]:
+    def _pages(self, table: str, query: str, id: int, since: float, until: float) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query in the order of their ids; `id`: the place of the id in a row."""
-        last = 0
-        while rows := self._database.rows(query, (last, since, until, PAGE)):
-            yield from rows
-            last = rows[-1][id]
+        database = self._database
+        last, newest = 0, database.newest(table)
+        while last < newest:
+            end = last + WINDOW
+            page = query.format(database.within(table, last + 1, end))
+            while rows := database.rows(page, (last, end, since, until, PAGE)):
+                yield from rows
+                last = rows[-1][id]
+            last, newest = end, max(newest, database.newest(table))

@@ -88,7 +88,7 @@ class Forgetting(Subject):
                 found = self._find(table, *where, tasks)
                 if found and not dry:
                     self._count_down(table.name, found)
-                    database.run_all(f"DELETE FROM {table.name} WHERE {row_key(table.name)} = ?", found)  # noqa: S608  # a constant
+                    database.run_all(f"DELETE FROM {table.name} WHERE {self._key(table.name, '= ? AND ')} = ?", found)  # noqa: S608
                 if found:
                     counts[table.name] = len(found)
             if not dry:
@@ -121,19 +121,23 @@ class Forgetting(Subject):
             "INSERT INTO forget_tools (name, written) VALUES (?, ?)", [(name, f'"{name}"') for name in sorted(wanted)]
         )
 
-    def _find(self, table: _Table, where: str, values: dict[str, Any], tasks: set[str]) -> list[tuple[int]]:
-        """Return the row ids that a condition selects, and add their tasks to `tasks`."""
-        task = table.task or "''"
-        query = f"SELECT {row_key(table.name)}, {task} FROM {table.name} WHERE {where}"  # noqa: S608  # constants of this file
-        rows = self._database.rows(query, values)
-        for _, text in rows if table.task else ():
-            tasks |= set(_tasks_of(table.name, text))
-        return [(key,) for key, _ in rows]
+    def _key(self, table: str, between: str = ", ") -> str:
+        """Return the column, or both, by which a row is found at once."""
+        return f"at {between}{row_key(table)}" if table in self._database.by_day else row_key(table)
 
-    def _count_down(self, table: str, found: list[tuple[int]]) -> None:
+    def _find(self, table: _Table, where: str, values: dict[str, Any], tasks: set[str]) -> list[tuple[Any, ...]]:
+        """Return the keys of the rows that a condition selects, and add their tasks to `tasks`."""
+        task = table.task or "''"
+        query = f"SELECT {task}, {self._key(table.name)} FROM {table.name} WHERE {where}"  # noqa: S608  # constants of this file
+        rows = self._database.rows(query, values)
+        for text, *_ in rows if table.task else ():
+            tasks |= set(_tasks_of(table.name, text))
+        return [tuple(key) for _, *key in rows]
+
+    def _count_down(self, table: str, found: list[tuple[Any, ...]]) -> None:
         """Take calls and misses that are deleted out of the numbers of their tools."""
         if table in ("calls", "misses"):
-            of_row = f"(SELECT tool FROM {table} WHERE id = ?)"  # noqa: S608  # a constant of this file
+            of_row = f"(SELECT tool FROM {table} WHERE {self._key(table, '= ? AND ')} = ?)"  # noqa: S608
             self._database.run_all(
                 f"UPDATE usage SET {table} = {table} - 1 WHERE {table} > 0 AND tool = {of_row}",  # noqa: S608
                 found,

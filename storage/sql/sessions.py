@@ -25,7 +25,7 @@ _numbers = Decoder(list[float])
 
 _ADD_SESSION = """
     INSERT INTO sessions (key, client, version, era, transport, profile, started_at, ended_at, first_call)
-    SELECT ?, ?, ?, ?, ?, ?, ?, ?, coalesce(max(id), 0) + 1 FROM calls WHERE true ON CONFLICT (key) DO NOTHING
+    SELECT ?, ?, ?, ?, ?, ?, ?, ?, {} + 1 WHERE true ON CONFLICT (key) DO NOTHING
 """
 _ADD_EXPOSURE = (
     "INSERT INTO exposures (session, at, policy, epoch, list, tokens, reason)"
@@ -69,7 +69,7 @@ class Sessions(Subject):
 
     def begin(self, session: SessionRecord) -> None:
         with self._database.atomic():
-            self._database.run(_ADD_SESSION, _SESSIONS.row(session))
+            self._database.run(_ADD_SESSION.format(self._database.newest_sql("calls")), _SESSIONS.row(session))
             self._database.run(
                 _SEE_CLIENT, (Said(session.client), Said(session.version), session.era, session.started_at)
             )
@@ -104,7 +104,9 @@ class Sessions(Subject):
             return self._database.insert(_ADD_EXPOSURE, (*head, exposure.tokens, exposure.reason, digest))
 
     def exposure(self, id: int) -> Exposure | None:
-        row = self._database.row(f"{_GET_EXPOSURES} WHERE exposures.id = ?", (id,))
+        row = self._database.row(
+            f"{_GET_EXPOSURES} WHERE exposures.id = ? AND {self._database.within('exposures', id, id)}", (id,)
+        )
         return _read_exposure(row) if row else None
 
     def exposures(self, session: str) -> list[Exposure]:

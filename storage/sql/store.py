@@ -22,10 +22,9 @@ from foretool.storage.stores import Store
 
 _STATISTICS = """
     SELECT (SELECT count(*) FROM upstreams), (SELECT count(*) FROM tools), (SELECT count(*) FROM tool_versions),
-        (SELECT count(*) FROM sessions), (SELECT count(*) FROM exposures), (SELECT count(*) FROM discoveries),
-        (
-            coalesce((SELECT count FROM costs_marks WHERE name = 'calls'), 0)
-            + (SELECT count(*) FROM calls WHERE id > coalesce((SELECT done FROM costs_marks WHERE name = 'calls'), 0))
+        (SELECT count(*) FROM sessions), ?, ?, (
+            SELECT coalesce((SELECT count FROM costs_marks WHERE name = 'calls'), 0) + count(*) FROM calls
+            WHERE id > ? AND {}
         ), (SELECT count(*) FROM misses), (SELECT count(*) FROM clients)
 """
 
@@ -79,5 +78,9 @@ class SqlStore(Store):
         return self._database.is_checkpoint_due
 
     def statistics(self) -> Statistics:
-        counts = self._database.rows(_STATISTICS)[0]
-        return Statistics(*(*counts, self._database.size()))
+        database = self._database
+        row = database.row("SELECT done FROM costs_marks WHERE name = 'calls'")
+        done = row[0] if row else 0
+        values = (database.count("exposures"), database.count("discoveries"), done)
+        counts = database.rows(_STATISTICS.format(database.within("calls", done + 1)), values)[0]
+        return Statistics(*(*counts, database.size()))
