@@ -149,7 +149,7 @@ def shipped() -> Priors:
     return msgspec.json.decode(FILE.read_bytes(), type=Priors)
 
 
-def take_turns(groups: Iterable[Sequence[T]], most: int) -> list[T]:
+def take_turns(groups: Iterable[Iterable[T]], most: int) -> list[T]:
     """Return at most `most` members, one of each group after the other."""
     rounds = zip_longest(*groups, fillvalue=None)
     return list(islice((each for turn in rounds for each in turn if each is not None), most))

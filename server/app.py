@@ -132,8 +132,8 @@ class App:
         self.upstreams = UpstreamRegistry(live, self.policy)
         self.memory = UpstreamMemory(store, self.catalog, self.upstreams, live)
         self.exposures = Exposures(
-            self.catalog, self.search.rank_for_list, self.recorder, live, self.upstreams.unlisted, LearnedLists(store),
-            self.policy,
+            self.catalog, self.search.rank_for_list, self.search.prepare_list, self.recorder, live,
+            self.upstreams.unlisted, LearnedLists(store), self.policy,
         )  # fmt: skip
         self.outbox = Outbox(self.recorder.commit, self.turn.at_end)
         kept = KeptResults()

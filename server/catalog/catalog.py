@@ -88,10 +88,10 @@ class Catalog:
         """By upstream and digest of a definition as it is written, the tools of the last list as they were read."""
         self._plain: Counter[str] = Counter()
         """By plain name, how many tools want it."""
-        self._has_rivals = False
-        """Several tools want one plain name."""
+        self._are_plain = True
+        """Each tool has its plain name, and none could have another one if some other tool were not there."""
         self._on_fixed = on_fixed
-        self._fixed = 0
+        self._fixed = -1
         """The version whose names are all fixed."""
         self._tools: dict[ToolId, Tool] = {}
         """The tools as clients see them."""
@@ -102,6 +102,9 @@ class Catalog:
         """The tools as their upstreams list them."""
         self._shown: dict[str, list[Tool]] = {}
         """By upstream whose tools the user describes himself, its tools as clients see them."""
+        self._digests: dict[str, tuple[list[Tool], bytes]] = {}
+        self._ordered: dict[str, tuple[list[Tool], list[Tool]]] = {}
+        """By upstream: its tools, and what was made of them."""
         self._changed_at: dict[str, int] = {}
         """By upstream, the version with which its tools or words changed last, oldest change first."""
         self._loaded: list[str] = []
@@ -122,9 +125,9 @@ class Catalog:
         """
         if self._fixed == self.version:
             return
-        self._fixed = self.version
+        changed, self._fixed = set(self.changed_since(self._fixed)), self.version
         new: dict[ToolId, Key] = {}
-        for tool in (each for name in self._entries for each in self.of(name)):
+        for tool in (each for name in self._entries if name in changed for each in self.of(name)):
             key = (tool.upstream, tool.name)
             if self._given.get(tool.id) != key:
                 self._given[tool.id] = new[tool.id] = key
@@ -157,6 +160,23 @@ class Catalog:
     def of(self, upstream: str) -> list[Tool]:
         """Return the tools of one upstream as clients see them, in its own order."""
         return self._shown.get(upstream) or self.listed(upstream)
+
+    def digest(self, upstream: str) -> bytes:
+        """Return a digest of the tools of one upstream, whatever their order; made once while none of them changes."""
+        tools = self.of(upstream)
+        known = self._digests.get(upstream)
+        if known is None or known[0] is not tools:
+            lines = sorted(f"{tool.id} {tool.schema_hash}\n" for tool in tools)
+            known = self._digests[upstream] = (tools, hashlib.sha256("".join(lines).encode()).digest())
+        return known[1]
+
+    def in_order(self, upstream: str) -> list[Tool]:
+        """Return the tools of one upstream by exposed name; sorted once while none of them changes."""
+        tools = self.of(upstream)
+        known = self._ordered.get(upstream)
+        if known is None or known[0] is not tools:
+            known = self._ordered[upstream] = (tools, sorted(tools, key=lambda tool: tool.id))
+        return known[1]
 
     def listed(self, upstream: str) -> list[Tool]:
         """Return the tools of one upstream as it lists them: approvals and the store keep these."""
@@ -231,6 +251,8 @@ class Catalog:
             self.problems.pop(name, None)
             self._read_problems.pop(name, None)
             self._excluded.pop(name, None)
+            self._digests.pop(name, None)
+            self._ordered.pop(name, None)
         for name, tools in self._by_upstream.items():
             self._by_upstream[name], _ = self._lawful_tools(name, tools)
         self._note_prefixes()
@@ -325,19 +347,18 @@ class Catalog:
         """Replace estimates by counted tokens; `tokens` is keyed by schema hash."""
         for known in (self._by_upstream, self._shown):
             for upstream, tools in known.items():
-                known[upstream] = [
-                    replace(tool, tokens=tokens[tool.schema_hash]) if tool.schema_hash in tokens else tool
-                    for tool in tools
-                ]
-        for tool in (each for upstream in self._by_upstream for each in self.of(upstream)):
-            if tool.schema_hash in tokens:
-                self._tools[tool.id] = tool
+                if any(tool.schema_hash in tokens for tool in tools):
+                    known[upstream] = [
+                        replace(tool, tokens=tokens[tool.schema_hash]) if tool.schema_hash in tokens else tool
+                        for tool in tools
+                    ]
+                    self._tools.update({tool.id: tool for tool in self.of(upstream)})
         for counted in tokens:
             self._estimates.pop(counted, None)
 
-    def find_uncounted(self) -> list[Tool]:
-        """Return the tools whose tokens are estimated."""
-        return [tool for tool in self._tools.values() if tool.tokens is None]
+    def find_uncounted(self) -> Iterator[Tool]:
+        """Yield the tools whose tokens are estimated."""
+        return (tool for tool in self._tools.values() if tool.tokens is None)
 
     def tokens(self, tool: ToolId) -> int:
         """Return the tokens of a tool's definition, estimated until they are counted."""
@@ -483,8 +504,9 @@ class Catalog:
             for tool in self._by_upstream.get(upstream, ())
         ]
         found = names.assign_names(listed, self._given, self.overrides.names)
-        self._plain = Counter(self.overrides.plain_name(*key) for key, _ in listed)
-        self._has_rivals = len(self._plain) < len(listed)
+        plain = {key: self.overrides.plain_name(*key) for key, _ in listed}
+        self._plain = Counter(plain.values())
+        self._are_plain = not self.namespaces.bare() and plain == found
         renamed: list[str] = []
         for upstream, tools in self._by_upstream.items():
             named = [_with_name(tool, found[upstream, tool.name]) for tool in tools]
@@ -511,7 +533,7 @@ class Catalog:
         before = {names.plain_name(prefix, tool.name): tool for tool in old}
         new = self._by_upstream[upstream]
         named = {names.plain_name(prefix, tool.name): tool for tool in new}
-        if len(before) < len(old) or len(named) < len(new) or (self._has_rivals and before.keys() - named.keys()):
+        if len(before) < len(old) or len(named) < len(new) or (before.keys() - named.keys() and not self._are_plain):
             return False  # another tool may have been denied a name that now becomes free
         if any(tool.id != name or self._plain[name] > 1 for name, tool in before.items()):
             return False

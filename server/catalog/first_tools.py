@@ -6,7 +6,6 @@ A client waits for its list, so at most `MOST` tools compete, the tools of all s
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 
 from foretool.retrieval import priors
 from foretool.retrieval.document import Fields, fields
+from foretool.server.transports.tasks import Steps, finish
 from foretool.storage.records import Tool, ToolId
 
 if TYPE_CHECKING:
@@ -36,13 +36,26 @@ class FirstTools:
 
     def order(self, competes: Callable[[Tool], bool], budget: int) -> list[ToolId]:
         """Return the tools that compete for `budget` tokens, best first."""
-        servers: dict[str, list[Tool]] = defaultdict(list)
-        for tool in filter(competes, self._catalog.tools()):
-            servers[tool.upstream].append(tool)
-        kept = [self._fields(tool) for tool in priors.take_turns(list(servers.values()), MOST)]
-        needs = self._ordered[1] if kept == self._ordered[0] else None
-        self._ordered = kept, needs or priors.shipped().weigh(kept)
-        return priors.shipped().order(kept, self._catalog.tokens, budget, self._ordered[1])
+        finish(self.read(competes))
+        kept, needs = self._ordered
+        return priors.shipped().order(kept, self._catalog.tokens, budget, needs)
+
+    def read(self, competes: Callable[[Tool], bool]) -> Steps[None]:
+        """Read the tools that compete, in steps; `order` then takes a few milliseconds."""
+        kept: list[Fields] = []
+        for tool in self._choose(competes):
+            yield
+            kept.append(self._fields(tool))
+            self._catalog.tokens(tool.id)
+        yield
+        if self._ordered[1] is None or kept != self._ordered[0]:
+            self._ordered = kept, priors.shipped().weigh(kept)
+
+    def _choose(self, competes: Callable[[Tool], bool]) -> list[Tool]:
+        """Return the tools that compete: one of each server after the other."""
+        servers = filter(None, map(self._catalog.in_order, self._catalog.upstreams()))
+        ordered = sorted(servers, key=lambda tools: tools[0].id)
+        return priors.take_turns([filter(competes, tools) for tools in ordered], MOST)
 
     def _fields(self, tool: Tool) -> Fields:
         """Read a definition; tools of two servers may share one."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from foretool.retrieval.ranking import Query, Ranking, needs
-from foretool.server.transports.tasks import BackgroundWork
+from foretool.server.transports.tasks import BackgroundWork, Steps
 from foretool.storage.records import Tool, ToolId, Usage
 
 if TYPE_CHECKING:
@@ -210,6 +210,12 @@ class Search(BackgroundWork):
         ranking = self._index.update(FEW).rank(query, self._recent_usage(), limit)
         tools = ((each, self._catalog.get(each.tool)) for each in ranking.ranked)
         return replace(ranking, ranked=tuple(each for each, tool in tools if tool and finds(tool)))
+
+    def prepare_list(self) -> Steps[None]:
+        """Index what a new list ranks, in steps."""
+        while not self._index.is_complete and self._index.count_missing() <= MANY:
+            yield
+            self._index.advance(SLICE_S)
 
     def rank_for_list(self, lines: Sequence[str]) -> list[ToolId]:
         """Return the best tools for the words of a profile and past tasks, best first; usage takes no part in it."""

@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Final, Protocol
 
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.workers import COMMAND
 from foretool.server.system.processes import WORKER_FOLDER, worker_environment
+from foretool.server.transports.tasks import Steps, in_slices
+from foretool.storage.records import Tool
 from foretool.storage.stores import CatalogStore, StorageError
 
 COUNTED_AT_ONCE: Final = 2000
@@ -44,10 +47,11 @@ class TokenCounter:
     async def count(self) -> None:
         """Count the next batch, if there is one."""
         texts = self._texts()
-        tools, others = self._catalog.find_uncounted()[:COUNTED_AT_ONCE], texts.uncounted() if texts is not None else {}
+        tools = list(islice(self._catalog.find_uncounted(), COUNTED_AT_ONCE))
+        others = texts.uncounted() if texts is not None else {}
         if not tools and not others:
             return
-        wanted = [bytes(self._catalog.definition(tool)).decode() for tool in tools] + list(others.values())
+        wanted = await in_slices(self._write(tools)) + list(others.values())
         counts = await self._count(wanted)
         if counts is None:
             # The estimates stay until the next start: the same texts would fail again.
@@ -57,6 +61,13 @@ class TokenCounter:
         tokens = self._take_in([tool.schema_hash for tool in tools], counts, texts, others)
         with contextlib.suppress(StorageError):
             self._store.save_token_counts(tokens)
+
+    def _write(self, tools: Sequence[Tool]) -> Steps[list[str]]:
+        texts: list[str] = []
+        for tool in tools:
+            yield
+            texts.append(bytes(self._catalog.definition(tool)).decode())
+        return texts
 
     def _take_in(
         self, hashes: list[str], counts: list[int], texts: CountedTexts | None, others: Mapping[str, str]

@@ -35,6 +35,7 @@ from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.output_schemas import is_wide
 from foretool.server.protocol.versions import ERAS
 from foretool.server.recording.recorder import Recorder
+from foretool.server.transports.tasks import Steps
 from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import (
     Cause,
@@ -134,16 +135,18 @@ class Exposures:
         self,
         catalog: Catalog,
         rank: Callable[[Sequence[str]], Sequence[ToolId]],
+        prepare_ranking: Callable[[], Steps[None]],
         recorder: Recorder,
         config: LiveConfig,
         unlisted: Callable[[], frozenset[str]],
         learned: LearnedLists,
         policy: TrustPolicy,
     ) -> None:
-        """`rank` returns the best tools for some words, best first. `unlisted` returns the upstreams whose tools are
-        unknown."""
+        """`rank` returns the best tools for some words, best first, at once after `prepare_ranking`. `unlisted` returns
+        the upstreams whose tools are unknown."""
         self._catalog = catalog
         self._rank = rank
+        self._prepare_ranking = prepare_ranking
         self._recorder = recorder
         self._config = config
         self._unlisted = unlisted
@@ -155,6 +158,8 @@ class Exposures:
         self._version = -1
         self._digests: dict[str, tuple[int, bytes]] = {}
         """By profile: the version of the catalog and the digest of its tools."""
+        self._prepared: set[tuple[int, str, Policy]] = set()
+        """By version of the catalog, profile and policy: lists that were prepared."""
         self._movable: set[tuple[str, Policy]] = set()
         """Lists that are made again when they are next wanted, if what was used has changed."""
         self._epochs = Epochs(recorder, config)
@@ -194,6 +199,26 @@ class Exposures:
             view = self._views[key] = view or self._make_stored(profile, policy)
         return view
 
+    def is_at_hand(self, profile: Profile, policy: Policy) -> bool:
+        """Tell whether `view` has its list already."""
+        return self._version == self._catalog.version and (profile.key, policy) in self._views
+
+    def prepare(self, profile: Profile, policy: Policy) -> Steps[None]:
+        """Do in steps what `view` needs and what takes long with thousands of tools."""
+        done = (self._catalog.version, profile.key, policy)
+        if done in self._prepared:
+            return
+        for name in self._catalog.upstreams():
+            yield
+            self._catalog.digest(name)
+        self._prepared = {each for each in self._prepared if each[0] == self._catalog.version} | {done}
+        if self._restore(profile, policy) is not None or self.shows_all(profile, policy):
+            return
+        if self._read_lines(profile):
+            yield from self._prepare_ranking()
+        if self._config.settings.list_fill and self._prior().fill:
+            yield from self._first.read(self._competing(profile))
+
     def preview(self, profile: Profile, policy: Policy) -> View:
         """Return the list that `view` would return, without storing a new one."""
         return self._restore(profile, policy) or self._show(profile, policy, *self._make(profile, policy))
@@ -205,6 +230,7 @@ class Exposures:
         """Check every list again, because settings or models have changed."""
         self._views.clear()
         self._digests.clear()
+        self._prepared.clear()
 
     def forget_person(self, person: str) -> None:
         """Check the lists of one person again, because a server has listed other tools to them."""
@@ -212,6 +238,7 @@ class Exposures:
             del self._views[key]
         for profile in [profile for profile in self._digests if profile.endswith(f"\x1f{person}")]:
             del self._digests[profile]
+        self._prepared.clear()
 
     def advance(self) -> bool:
         """Begin a new epoch for lists older than `epoch_s` and for those that nobody uses; return whether there is
@@ -418,10 +445,15 @@ class Exposures:
         version, known = self._digests.get(profile.key, (-1, b""))
         if version == self._catalog.version:
             return known
-        pinned, reach = frozenset(self._pinned(profile)), self._policy.reach(profile)
-        found = filter(reach.finds, self._catalog.tools())
-        lines = "".join([f"{tool.id} {tool.schema_hash} {tool.id in pinned}\n" for tool in found])
-        known = hashlib.sha256(lines.encode()).digest()
+        reach = self._policy.reach(profile)
+        digest = hashlib.sha256("\n".join(self._pinned(profile)).encode())
+        for name in sorted(filter(reach.admits, self._catalog.upstreams())):
+            if reach.denies_some(name):
+                found = filter(reach.finds, self._catalog.in_order(name))
+                digest.update("".join([f"{tool.id} {tool.schema_hash}\n" for tool in found]).encode())
+            else:
+                digest.update(self._catalog.digest(name))
+        known = digest.digest()
         self._digests[profile.key] = (self._catalog.version, known)
         return known
 
@@ -441,21 +473,27 @@ class Exposures:
     def _ranked(self, profile: Profile) -> tuple[ToolId, ...]:
         """Return the tools in the order in which they compete for the budget: first by what was learned and by usage,
         then by relevance to the profile's description and to recorded tasks, then by what is needed at first."""
-        left_out, finds = {*self._pinned(profile), *self._read_failing()}, self._policy.reach(profile).finds
-
-        def competes(tool: Tool) -> bool:
-            return tool.id not in left_out and finds(tool)
+        competes = self._competing(profile)
 
         def is_there(tool: ToolId) -> bool:
             found = self._catalog.get(tool)
             return found is not None and competes(found)
 
         expected = self._expected([each for each in self._read_usage() if is_there(each.tool)])
-        lines = tuple(line for line in (profile.about, *self._recorder.tasks(5)) if line.strip())
+        lines = self._read_lines(profile)
         relevant = self._rank(lines) if lines else ()
         fills = self._config.settings.list_fill and self._prior().fill
         first = self._first.order(competes, profile.list_tokens) if fills else ()
         return tuple(dict.fromkeys((*filter(is_there, (*expected, *relevant)), *first)))
+
+    def _competing(self, profile: Profile) -> Callable[[Tool], bool]:
+        """Return what tells whether a tool competes for the budget of a list."""
+        left_out, finds = {*self._pinned(profile), *self._read_failing()}, self._policy.reach(profile).finds
+        return lambda tool: tool.id not in left_out and finds(tool)
+
+    def _read_lines(self, profile: Profile) -> tuple[str, ...]:
+        """Return the words that tools of a list are relevant to."""
+        return tuple(line for line in (profile.about, *self._recorder.tasks(5)) if line.strip())
 
     def _read_usage(self) -> list[Usage]:
         return self._catalog.count_under_new_names(self._recorder.usage())
@@ -486,11 +524,14 @@ class Exposures:
 
     def _fitting_whole(self, profile: Profile, budget: int | None = None) -> list[ToolId]:
         """Return all tools of a profile if they fit a budget beside our own, its own budget if None; else []."""
+        reach = self._policy.reach(profile)
         own = self._own(profile, is_whole=True)
         left = profile.list_tokens if budget is None else budget
         left -= sum(estimate(bytes(one).decode()) for _, one in own)
+        if sum(self._catalog.count_tools(reach).values()) > left:
+            return []  # each takes a token at least
         found: list[ToolId] = []
-        for tool in filter(self._policy.reach(profile).finds, self._catalog.tools()):
+        for tool in filter(reach.finds, self._catalog.tools()):
             left -= self._catalog.tokens(tool.id)
             if left < 0:
                 return []

@@ -19,6 +19,7 @@ from foretool.server.protocol import translate
 from foretool.server.recording.data_flow import FlowWatch
 from foretool.server.recording.recorder import Recorder
 from foretool.server.transports.client.base import Channel
+from foretool.server.transports.tasks import Tasks, in_slices
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era, Person, SessionRecord
@@ -213,6 +214,7 @@ class Announcements:
     def __init__(self, clients: ClientRegistry) -> None:
         self._clients = clients
         self._timer: asyncio.TimerHandle | None = None
+        self._tasks = Tasks("announcements")
         self._took_s = 0.0
         """How long the last check of the clients' lists took."""
         self._announced: set[str] = set()
@@ -228,13 +230,27 @@ class Announcements:
         if self._timer is None:
             # While hundreds of upstreams come up one by one, most of the time must not go into making lists.
             pause = max(ANNOUNCE_S, min(ANNOUNCE_SHARE * self._took_s, ANNOUNCE_MOST_S))
-            self._timer = asyncio.get_running_loop().call_later(pause, self.announce)
+            self._timer = asyncio.get_running_loop().call_later(pause, self._begin)
+
+    def _begin(self) -> None:
+        self._tasks.spawn(self._announce_prepared())
+
+    async def _announce_prepared(self) -> None:
+        """Make the lists of all clients in slices, then announce those that have changed."""
+        started = time.perf_counter()
+        try:
+            for client in self._clients:
+                for session in client.sessions():
+                    if session.view is not None and client in self._clients:
+                        await in_slices(client.tools.prepare(session))
+        finally:
+            self.announce()
+            self._took_s = time.perf_counter() - started
 
     def announce(self) -> None:
         """Tell each client whose list differs from the one it was given. Clients that see everything are also told
         whenever an upstream has announced a change."""
         self._timer = None
-        started = time.perf_counter()
         announced, self._announced = self._announced, set()
         relayed = [client for name in announced for client in self._clients.admitted(name)]
         for client in self._clients:
@@ -242,4 +258,3 @@ class Announcements:
                 continue  # a program gets its tools with each step
             if client.tools.is_stale() or (client in relayed and client.tools.sees_all()):
                 client.tools.announce()
-        self._took_s = time.perf_counter() - started

@@ -10,6 +10,7 @@ from foretool.server.clients.exposure import Exposures, View
 from foretool.server.clients.policy_choice import is_scheduled
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig, Profile
+from foretool.server.transports.tasks import Steps
 from foretool.storage.records import ListReason, Policy, ToolId
 
 RELIST_S: Final = 2.0
@@ -74,6 +75,16 @@ class ToolList:
         """
         policy = session.list_policy = session.list_policy or self.policy(session)
         return self._exposures.view(self._client.profile, policy)
+
+    def is_at_hand(self, session: Session) -> bool:
+        """Tell whether `view` has the list already."""
+        policy = session.list_policy or self.policy(session)
+        return self._exposures.is_at_hand(self._client.profile, policy)
+
+    def prepare(self, session: Session) -> Steps[None]:
+        """Do in steps what `view` needs."""
+        policy = session.list_policy or self.policy(session)
+        return self._exposures.prepare(self._client.profile, policy)
 
     def array(self, session: Session) -> bytes:
         """Return the definitions of the session's list as a JSON array, which the client gets now."""

@@ -18,6 +18,7 @@ from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.held_notices import HeldNotices
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
+from foretool.server.transports.tasks import Steps, Tasks, in_slices
 from foretool.server.trust.text import clean_json, is_clean, one_line, visible
 from foretool.server.upstreams.connection import Lost, Reply, Request
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -83,6 +84,7 @@ class ListTools:
         self._catalog = catalog
         self._clock = clock
         self._notices = notices
+        self._tasks = Tasks("tools/list")
 
     def handlers(self, era: Era) -> dict[str, Any]:
         return {"tools/list": self.start}
@@ -90,7 +92,22 @@ class ListTools:
     def start(self, exchange: Exchange) -> None:
         if "cursor" in exchange.params and jsonrpc.text(exchange.params["cursor"]) is not None:
             raise RpcError(jsonrpc.INVALID_PARAMS, "tools/list: unknown cursor; the whole list is one page")
-        self._upstreams.when_listed(lambda: exchange.attempt(self._answer, exchange), exchange.client.profile)
+        self._upstreams.when_listed(lambda: exchange.attempt(self._prepare, exchange), exchange.client.profile)
+
+    def _prepare(self, exchange: Exchange) -> None:
+        """Answer at once where the list is there; otherwise make it in slices first."""
+        tools, session = exchange.client.tools, exchange.own_session
+        if tools.is_at_hand(session):
+            self._answer(exchange)
+        else:
+            self._tasks.spawn(self._answer_later(exchange, tools.prepare(session)))
+
+    async def _answer_later(self, exchange: Exchange, steps: Steps[None]) -> None:
+        try:
+            await in_slices(steps)
+        except Exception:  # the boundary of a request: the list is made in one go, and says itself what is wrong
+            log.exception("A list could not be prepared")
+        exchange.attempt(self._answer, exchange)
 
     def _answer(self, exchange: Exchange) -> None:
         session, tools = exchange.own_session, exchange.client.tools

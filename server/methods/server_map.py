@@ -93,7 +93,7 @@ def _clause(catalog: Catalog, reach: Reach, name: str, most: int) -> str:
 
     if text := one_line(first_sentence(catalog.server_text(name), most)):
         return text
-    tools = [one_line(tool.name) for tool in catalog.of(name) if reach.finds(tool)]
+    tools = (one_line(tool.name) for tool in catalog.of(name) if reach.finds(tool))
     said = ""
     for at, tool in enumerate(tools):
         longer = f"{said}, {tool}" if said else tool

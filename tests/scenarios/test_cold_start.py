@@ -34,6 +34,22 @@ async def test_a_known_catalogue_is_listed_and_searched_without_starting_any_ups
     assert asleep.starts == 1
 
 
+async def test_pings_are_answered_while_the_first_list_of_many_tools_is_made() -> None:
+    servers = [FakeUpstream(f"s{at}", [f"tool_{each}" for each in range(700)]) for at in range(3)]
+    async with proxy_over(*servers, list_tokens=3000, list_fill=True) as stage:
+        await stage.client.initialize()
+        while stage.app.upstreams.unlisted():
+            await asyncio.sleep(0.01)
+        listing = stage.client.post("tools/list")
+        pings = 0
+        while listing not in stage.client._raw:
+            await stage.client.reply(stage.client.post("ping"))
+            pings += 1
+        listed = (await stage.client.reply(listing))["result"]["tools"]
+        assert pings > 1  # in one go, no more than one comes between
+        assert len(listed) > 10
+
+
 @requirement("start:cold-deadline")
 async def test_the_first_list_waits_for_cold_upstreams_but_not_beyond_the_deadline() -> None:
     quick, slow = FakeUpstream("quick", ["a"]), FakeUpstream("slow", ["b"], gate=asyncio.Event())

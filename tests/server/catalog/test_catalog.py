@@ -297,7 +297,7 @@ def test_tokens_are_estimated_until_they_are_counted() -> None:
     (found,) = one.find_uncounted()
     assert one.tokens(found.id) > 5
     one.set_token_counts({found.schema_hash: 99})
-    assert (one.tokens(found.id), one.find_uncounted()) == (99, [])
+    assert (one.tokens(found.id), list(one.find_uncounted())) == (99, [])
     one.replace("calc", listed("add", "sub"))
     assert one.tokens(found.id) == 99
 

@@ -52,7 +52,7 @@ def test_tokens_are_counted_of_what_clients_see() -> None:
     one.set_token_counts({shown.schema_hash: 7})
     assert one.tokens(shown.id) == 7
     assert one.of("hub")[0].tokens == 7
-    assert one.find_uncounted() == []
+    assert list(one.find_uncounted()) == []
 
 
 def test_a_hidden_tool_is_not_there() -> None:

@@ -27,7 +27,7 @@ def test_tokens_are_counted_in_a_process_of_their_own_some_at_a_time(monkeypatch
     asyncio.run(counter.count())
     assert [each.id for each in catalog.find_uncounted()] == ["calc__t2"]
     asyncio.run(counter.count())
-    assert catalog.find_uncounted() == []
+    assert list(catalog.find_uncounted()) == []
     assert [each.tokens for each in catalog.tools()] == [each.tokens for each in catalog.tools()][:1] * 3
     assert all(each.tokens for each in catalog.tools())
 
@@ -53,5 +53,5 @@ def test_a_counter_that_fails_is_ended_and_not_started_for_the_same_tools_again(
     counter = TokenCounter(catalog, failing_store()[0].catalog, lambda: None)
     catalog.replace("calc", [raw({"name": f"t{n}", "inputSchema": {"type": "object"}}) for n in range(3)])
     asyncio.run(counter.count())
-    assert catalog.find_uncounted() == []
+    assert list(catalog.find_uncounted()) == []
     assert all(each.tokens for each in catalog.tools())

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from fakes import FakeUpstream, config_of, failing_store, search_over, tool
+from msgspec.structs import replace
 from requirements import requirement
 
 from foretool.retrieval.list_rules import Prior
@@ -15,6 +16,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.epochs import FIRST_S, QUIET_S
 from foretool.server.clients.exposure import Exposures, View, list_result
 from foretool.server.config.loader import Config, LiveConfig
+from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
@@ -38,9 +40,11 @@ class Setting:
         self.learned_base: int | None = None
         self.learned_share = 0.0
         self.unlisted: frozenset[str] = frozenset()
+        self.search = search_over(self.catalog)
         self.exposures = Exposures(
             self.catalog,
-            search_over(self.catalog).rank_for_list,
+            self.search.rank_for_list,
+            self.search.prepare_list,
             Recorder(self.store, live, lambda: self.now),
             live,
             lambda: self.unlisted,
@@ -83,6 +87,43 @@ def test_what_is_left_of_the_budget_is_filled_from_the_first_day_on() -> None:
     assert view.tools == ("calc__add", "calc__big", "calc__sub", *OWN) and view.tokens <= 1400
     growing = Setting(list_fill=True, list_tokens=1000).view("growing")
     assert growing.tools == ("calc__add", "calc__sub", *OWN) and growing.tokens <= 500
+
+
+@pytest.mark.parametrize("policy", ["frozen", "growing", "full"])
+def test_a_list_that_was_prepared_in_steps_is_the_same(policy: Any) -> None:
+    given = {"list_fill": True, "list_tokens": 600}
+    at_once, prepared = Setting(**given), Setting(**given)
+    profile = prepared.config.profiles[""]
+    assert not prepared.exposures.is_at_hand(profile, policy)
+    steps = list(prepared.exposures.prepare(profile, policy))
+    assert len(steps) >= 1
+    assert prepared.view(policy) == replace(
+        at_once.view(policy),
+        **{name: getattr(prepared.view(policy), name) for name in ("order", "would_list", "failing", "kept_back")},
+    )
+    assert prepared.exposures.is_at_hand(profile, policy)
+    assert list(prepared.exposures.prepare(profile, policy)) == []
+
+
+@requirement("list:fill")
+def test_what_was_read_ahead_is_not_read_again() -> None:
+    setting = Setting(list_fill=True, list_tokens=600)
+    steps = list(setting.exposures.prepare(setting.config.profiles[""], "frozen"))
+    assert len(steps) == 1 + 3 + 1  # the server, its tools, and what they are needed for
+    setting.exposures.forget()
+    assert setting.catalog.digest("calc") == setting.catalog.digest("calc")
+    setting.view()
+    assert list(setting.exposures.prepare(setting.config.profiles[""], "frozen")) == [None]  # the list is stored
+
+
+def test_the_order_in_which_a_server_lists_changes_no_list() -> None:
+    setting = Setting(list_tokens=600)
+    first = setting.view()
+    tools = [raw(jsonrpc.plain(each.definition)) for each in reversed(setting.catalog.listed("calc"))]
+    before = setting.catalog.digest("calc")
+    setting.catalog.replace("calc", tools)
+    assert setting.catalog.digest("calc") == before
+    assert setting.view().epoch == first.epoch
 
 
 @requirement("list:fill")
