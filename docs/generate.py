@@ -69,6 +69,8 @@ DEFAULTS = {
     "oauth": "none",
     "per_user": "none",
     "token_endpoint": "required",
+    "authorization_endpoint": "none",
+    "revocation_endpoint": "none",
     "audience": "none",
     "access": "none",
     "resource": "none",

@@ -32,6 +32,7 @@ from foretool.server.methods.admission import Admission
 from foretool.server.methods.argument_check import ArgumentCheck, Checker
 from foretool.server.methods.call_tool import Bridge, ToolCalls
 from foretool.server.methods.confirmation import Confirmation
+from foretool.server.methods.connecting import Connecting
 from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.discovery_answer import AnswerWriter
 from foretool.server.methods.exemplars import Exemplars
@@ -77,6 +78,7 @@ from foretool.server.upstreams.upstream import OpenLink, Upstream
 from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
+    from foretool.server.identity.grants import Grants
     from foretool.server.methods.agent_step import AgentSteps
     from foretool.server.methods.instructions import Instructions
 
@@ -171,6 +173,7 @@ class App:
             self.policy,
             Exemplars(lambda most: self.store.calls.events(most), time.monotonic),
         )
+        connecting = Connecting(live, self.upstreams, lambda: self.grants, self._forget_listed)
         calls = ToolCalls(
             self.discovery,
             ToolLookup(
@@ -189,6 +192,7 @@ class App:
                 resources.note_result,
             ),
             results,
+            connecting,
         )
         listing = ListTools(self.upstreams, self.catalog, self.recorder.now, self.notices)
         self.router = Router(
@@ -245,6 +249,30 @@ class App:
             self.policy,
         )  # fmt: skip
 
+    @cached_property
+    def grants(self) -> Grants:
+        """What people have allowed foretool to do at servers; made where a server wants that."""
+        from foretool.server.identity.grants import Grants
+
+        access = self.config.settings.access
+        resource = access.resource if access is not None else ""
+
+        def keys() -> Sequence[str]:
+            return self.config.settings.seal_keys
+
+        return Grants(lambda: self.store.grants, keys, resource, lambda: self.config.servers)
+
+    async def come_back(self, query: str) -> tuple[int, bytes] | None:
+        """Answer a browser that comes back from the authorization server of a server; return status and page, None
+        where no server sends one."""
+        if not any(
+            each.per_user is not None and each.per_user.kind == "grant" for each in self.config.servers.values()
+        ):
+            return None
+        from foretool.server.methods.connecting import come_back
+
+        return await come_back(self.grants, query)
+
     # -- upstreams
 
     def _make_upstream(self, server: Server) -> Upstream:
@@ -252,9 +280,15 @@ class App:
             options = {"capabilities": self.clients.capabilities, "list_limit": self._list_limit}
             self.personal_tools.forget(server.name)
             return make_personal(
-                server, self._events, self.subjects, lambda authorizer: self._link_opener(server, authorizer), options,
-                self._take_in_personal, self.upstreams.wake,
-            )  # fmt: skip
+                server,
+                self._events,
+                self.subjects,
+                lambda: self.grants,
+                lambda authorizer: self._link_opener(server, authorizer),
+                options,
+                self._take_in_personal,
+                self.upstreams.wake,
+            )
         bearer = make_bearer(server, self.config.path)
         opener = self._link_opener(server, bearer)
         return Upstream(
@@ -276,6 +310,12 @@ class App:
         lane.has_listed = True
         self.exposures.forget_person(person)
         self.upstreams.wake(lane)
+        self.announcements.soon()
+
+    def _forget_listed(self, server: str, person: str) -> None:
+        """Take what a server has listed to a person out of their lists."""
+        self.personal_tools.forget(server, person)
+        self.exposures.forget_person(person)
         self.announcements.soon()
 
     def keep_listed(self, upstream: Upstream, tools: Sequence[Raw]) -> None:

@@ -118,6 +118,7 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
             app.is_ready,
             **watch.http,
             sharing=_share(app, store),
+            come_back=app.come_back,
         )
 
         def follow_config() -> None:

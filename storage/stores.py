@@ -140,6 +140,25 @@ class AuditStore(Protocol):
         """Yield the entries of a time, the oldest first."""
 
 
+class GrantStore(Protocol):
+    """What people have allowed foretool to do at servers for them, sealed. No export has it."""
+
+    def load(self, server: str, person: str) -> bytes | None: ...
+    def save(self, server: str, person: str, sealed: bytes, at: float) -> None: ...
+
+    def replace(self, server: str, person: str, old: bytes, sealed: bytes, at: float) -> bool:
+        """Save in place of `old`; return False, and change nothing, if that is not there any more."""
+
+    def remove(self, server: str, person: str) -> bool: ...
+    def servers(self, person: str) -> Sequence[str]: ...
+
+    def begin(self, ident: bytes, sealed: bytes, until: float, now: float) -> None:
+        """Keep a consent that is under way, until a time in seconds since 1970."""
+
+    def take(self, ident: bytes, now: float) -> bytes | None:
+        """Return a consent under way, once: it is not there afterwards."""
+
+
 class SessionStore(Protocol):
     """Sessions, and the tool lists (exposures) that they received."""
 
@@ -614,6 +633,7 @@ class Store(AbstractContextManager["Store"], Protocol):
     exporting: ExportStore
     flows: FlowStore
     forgetting: ForgetStore
+    grants: GrantStore
     retention: RetentionStore
     serving: ServingStore
     sessions: SessionStore

@@ -32,8 +32,9 @@ DISCOVER: Final = ToolId("discover_tools")
 CALL: Final = ToolId("call_tool")
 CALL_WRITE: Final = ToolId("call_tool_write")
 READ_MORE: Final = ToolId("read_more")
+CONNECT: Final = ToolId("connect_server")
 """Is not listed: a result that was cut names it."""
-OWN: Final = frozenset({DISCOVER, CALL, CALL_WRITE, READ_MORE})
+OWN: Final = frozenset({DISCOVER, CALL, CALL_WRITE, READ_MORE, CONNECT})
 
 Key = tuple[str, str]
 """The name of an upstream and the name of a tool there."""

@@ -31,6 +31,7 @@ from foretool.server.config.errors import (
     one_line,
     refuse_unknown,
 )
+from foretool.server.config.per_user import find_unsealed, is_key
 from foretool.server.config.permissions import find_other_writers
 from foretool.server.config.places import (
     NamedBy,
@@ -241,6 +242,9 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
         raise source.error(error) from None
     folder = absolute(path).parent
     servers, broken, disabled = read_servers(source, key, entries, folder, environ, warnings)
+    for name, problem in find_unsealed({name: each.per_user for name, each in servers.items()}, settings).items():
+        del servers[name]
+        broken[name] = source.error(Invalid((key, name), problem)).coded
     if broken and not servers:
         more = f" ({len(broken)} servers, none usable)" if len(broken) > 1 else ""
         first = next(iter(broken.values()))
@@ -278,6 +282,7 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
                 *secrets,
                 (settings.token, "token"),
                 (settings.encoder_key, "encoder_key"),
+                *((each, "seal_keys") for each in settings.seal_keys),
                 (settings.access.client_secret if settings.access else "", "client_secret"),
                 *_storage_secrets(settings.storage),
                 *((entry.token, f"token {entry.name}") for entry in settings.tokens),
@@ -423,8 +428,16 @@ def _expand_settings(settings: Settings, here: jsonc.Path, path: Path, environ: 
     if settings.encoder.startswith((".", "~")) and not expanded["encoder_url"]:
         folder = path.parent / expand_tilde(settings.encoder, home_folder(environ))
         expanded["encoder"] = str(absolute(folder))
+    keys = tuple(Expansion(environ, (*here, "seal_keys", at)).text(key) for at, key in enumerate(settings.seal_keys))
+    for at, written in enumerate(keys):
+        if not is_key(written):
+            problem = (
+                "expected 32 bytes in base64, as `openssl rand -base64 32` prints them; write ${FORETOOL_SEAL_KEY}"
+            )
+            raise Invalid((*here, "seal_keys", at), problem)
     return msgspec.structs.replace(
         settings,
+        seal_keys=keys,
         tokens=read_tokens(settings, here, environ),
         access=read_access(settings, here, environ),
         **expanded,

@@ -87,11 +87,16 @@ class OAuthEntry(Struct, frozen=True, kw_only=True):
 class PerUserEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`per_user` of a remote server: each person reaches it with a token and over a connection of their own."""
 
-    kind: Literal["exchange"] = "exchange"
-    """`exchange` trades the access token that the caller shows to foretool for one for this server (RFC 8693), which
-    needs [`access`](#people-of-an-authorization-server)."""
+    kind: Literal["exchange", "grant"] = "exchange"
+    """`exchange` trades the access token that the caller shows to foretool for one for this server (RFC 8693). `grant`
+    uses what the caller has allowed once, in a browser, at the authorization server of this server. Both need
+    [`access`](#people-of-an-authorization-server)."""
     token_endpoint: str = ""
     """Where tokens are given out. `${VAR}` is expanded."""
+    authorization_endpoint: str = ""
+    """Where a browser asks the person (`grant`). `${VAR}` is expanded."""
+    revocation_endpoint: str = ""
+    """Where the tokens of a person who disconnects are ended (`grant`). `${VAR}` is expanded."""
     client_id: str = ""
     """The client that you registered there for foretool. `${VAR}` is expanded."""
     client_secret: str = ""
@@ -355,6 +360,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     requests_per_minute: Annotated[int, Meta(ge=0, le=1_000_000, extra={"unit": "requests"})] = 0
     """How many HTTP requests one token, or one person of an authorization server, may send; `0` means no limit. More
     get the status 429 and are told when to come back."""
+    seal_keys: tuple[str, ...] = ()
+    """Keys that seal what people have allowed with `per_user` in the database: 32 bytes each, in base64. The first one
+    seals, every one opens, so put a new one first to change it. They are secrets, so write `${FORETOOL_SEAL_KEY}`."""
     insecure_loopback: bool = False
     """Serves HTTP on this machine without a token: every program and every user of the machine can then call every
     tool."""

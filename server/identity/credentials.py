@@ -56,8 +56,12 @@ class CredentialError(Exception):
 class Source(Protocol):
     """Knows how a person gets a token for one server."""
 
-    async def fetch(self, person: str) -> Issued:
-        """Return a new token. Raises `CredentialError`."""
+    async def fetch(self, person: str, refused: str) -> Issued:
+        """Return a token other than the one that the server has refused. Raises `CredentialError`."""
+        ...
+
+    def holds(self, person: str) -> bool:
+        """Tell whether a token that was fetched may still be used, whatever it says of its end."""
         ...
 
     def stamp(self, person: str) -> object:
@@ -89,6 +93,8 @@ class _Kept(Struct, eq=False):
     issued_at: float = 0.0
     """Monotonic seconds."""
     renew_at: float = 0.0
+    refused: str = ""
+    """The last token that the server has refused."""
     failure: _Failure | None = None
     trading: asyncio.Task[Issued] | None = None
     hidden: Secrets = msgspec.field(default_factory=Secrets)
@@ -105,8 +111,10 @@ class Credentials:
     async def token(self, person: str) -> str:
         """Return the token of a person. Raises `CredentialError`."""
         kept = self._of(person)
-        if kept.issued is not None and time.time() < kept.renew_at:
+        if kept.issued is not None and time.time() < kept.renew_at and self._source.holds(person):
             return kept.issued.token
+        if kept.issued is not None:
+            kept.issued = None
         if kept.trading is None:
             stamp, failure = self._source.stamp(person), kept.failure
             if failure is not None and failure.stamp == stamp and time.monotonic() < failure.until:
@@ -126,7 +134,7 @@ class Credentials:
         if kept is None or kept.issued is None or kept.issued.token != token:
             return True  # another call has replaced it meanwhile
         is_old = time.monotonic() - kept.issued_at > PAUSE_S
-        kept.issued = None
+        kept.issued, kept.refused = None, token
         if not is_old:
             kept.failure = _Failure(reason, self._source.stamp(person), time.monotonic() + PAUSE_S)
         return is_old
@@ -157,7 +165,7 @@ class Credentials:
 
     async def _trade(self, person: str, kept: _Kept, stamp: object) -> Issued:
         try:
-            issued = await self._source.fetch(person)
+            issued = await self._source.fetch(person, kept.refused)
         except CredentialError as error:
             kept.failure = _Failure(str(error), stamp, time.monotonic() + PAUSE_S)
             raise
@@ -184,7 +192,10 @@ class Exchange:
     def stamp(self, person: str) -> object:
         return self._subjects.find(person)
 
-    async def fetch(self, person: str) -> Issued:
+    def holds(self, person: str) -> bool:
+        return True
+
+    async def fetch(self, person: str, refused: str) -> Issued:
         entry, subject = self._entry, self._subjects.find(person)
         if not subject:
             raise CredentialError(

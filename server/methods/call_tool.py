@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from foretool.server.catalog.names import CALL, CALL_WRITE, DISCOVER, OWN, READ_MORE
+from foretool.server.catalog.names import CALL, CALL_WRITE, CONNECT, DISCOVER, OWN, READ_MORE
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Via
 from foretool.server.methods.admission import Admission
 from foretool.server.methods.argument_check import ArgumentCheck
+from foretool.server.methods.connecting import Connecting
 from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.discovery_arguments import MOST_NAME
 from foretool.server.methods.long_results import LongResults
@@ -36,7 +37,7 @@ class ToolCalls:
 
     def __init__(
         self, discover: DiscoverTools, lookup: ToolLookup, admission: Admission, bridge: Bridge, runner: ToolRunner,
-        results: LongResults,
+        results: LongResults, connecting: Connecting,
     ) -> None:  # fmt: skip
         self._discover = discover
         self._lookup = lookup
@@ -44,11 +45,13 @@ class ToolCalls:
         self._bridge = bridge
         self._runner = runner
         self._results = results
+        self._connecting = connecting
         self._own: Mapping[str, OwnTool] = {
             DISCOVER: discover.start,
             CALL: partial(self._unwrap, "call_tool"),
             CALL_WRITE: partial(self._unwrap, "call_tool_write"),
             READ_MORE: results.read_more,
+            CONNECT: connecting.start,
         }
 
     def handlers(self, era: Era) -> dict[str, Any]:
@@ -79,6 +82,8 @@ class ToolCalls:
             self._discover.start(exchange, arguments)
         elif name == READ_MORE:
             self._results.read_more(exchange, arguments)
+        elif name == CONNECT:
+            self._connecting.start(exchange, arguments)
         elif name in OWN:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{bridge} cannot call {name}; name the tool to call")
         else:

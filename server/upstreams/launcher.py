@@ -23,6 +23,7 @@ from foretool.server.upstreams.upstream import Host, OpenLink, Upstream
 from foretool.storage.records import Era
 
 if TYPE_CHECKING:
+    from foretool.server.identity.grants import Grants
     from foretool.server.signin.bearer import Bearer
 
 
@@ -73,18 +74,26 @@ def make_bearer(server: Server, config: Path) -> Bearer | None:
 
 
 def make_personal(
-    server: Server, host: Host, subjects: Subjects, open_with: Callable[[Authorizer], OpenLink],
-    options: Mapping[str, Any], on_tools: Callable[[Upstream, Sequence[Raw]], None],
-    wake: Callable[[Upstream], None],
+    server: Server, host: Host, subjects: Subjects, grants: Callable[[], Grants],
+    open_with: Callable[[Authorizer], OpenLink], options: Mapping[str, Any],
+    on_tools: Callable[[Upstream, Sequence[Raw]], None], wake: Callable[[Upstream], None],
 ) -> Upstream:  # fmt: skip
     """Return what stands for a server that each person reaches with a token of their own. `host` takes what may go to
-    clients; `on_tools` takes the list of one person; `wake` hears of connections that failed."""
-    from foretool.server.identity.credentials import Credentials, Exchange
+    clients; `on_tools` takes the list of one person; `wake` hears of connections that failed. `grants` returns what
+    people have allowed."""
+    from foretool.server.identity.credentials import Credentials, Exchange, Source
     from foretool.server.upstreams.personal import Lane, PersonalHost, PersonalUpstream, PersonAuthorizer
 
     assert server.per_user is not None
-    subjects.wanted = True
-    credentials = Credentials(server.name, Exchange(server.per_user, server.url, subjects))
+    source: Source
+    if server.per_user.kind == "grant":
+        from foretool.server.identity.grants import GrantSource
+
+        source = GrantSource(grants(), server.name)
+    else:
+        subjects.wanted = True
+        source = Exchange(server.per_user, server.url, subjects)
+    credentials = Credentials(server.name, source)
     own_host = PersonalHost(host, on_tools, wake)
 
     def make_lane(person: str) -> Lane:

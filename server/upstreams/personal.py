@@ -99,8 +99,7 @@ class PersonalUpstream(Upstream):
         self._lanes[person] = found
         return found
 
-    def disconnect(self, person: str) -> None:
-        """End the connection of a person, and forget their token."""
+    def drop_person(self, person: str) -> None:
         self.credentials.forget(person)
         if (found := self._lanes.pop(person, None)) is not None:
             self._running.spawn(found.stop())

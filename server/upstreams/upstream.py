@@ -203,6 +203,9 @@ class Upstream:
         """Return the connection that serves a person; "" for nobody who is known."""
         return self
 
+    def drop_person(self, person: str) -> None:
+        """End the connection of a person, whose token is no longer theirs; one that is of everybody stays."""
+
     # -- what it is asked
 
     def request(self, era: Era, request: Request) -> None:

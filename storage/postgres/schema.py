@@ -140,13 +140,18 @@ def _create_replicas(run: Run) -> None:
         )
 
 
+def _create_grants(run: Run) -> None:
+    run(create_table("grants", "*server str, *person str, sealed bytes, at float"))
+    run(create_table("consents", "*ident bytes, sealed bytes, until float"))
+
+
 TOLD: Final = ("approvals", "artifacts", "working_sets")
 """The tables whose changes replicas are told of: what is approved, which models serve, which lists are given out."""
 LIVE: Final = frozenset({"live_sessions", "live_events", "letters", "days"})
 """The tables that SQLite does not have."""
 STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
     ("tables", _create_tables), ("audit", _create_audit), ("replicas", _create_replicas),
-    ("days", days.create),
+    ("days", days.create), ("grants", _create_grants),
 )  # fmt: skip
 """The history of the schema. What a released step creates never changes."""
 

@@ -65,7 +65,17 @@ _TABLES: Final = (
 )  # fmt: skip
 _BYTES: Final = frozenset({"listing"})
 """Columns of bytes that hold a text."""
-_WHOLE: Final = ("usage", "usage_folded", "vectors", "artifacts", "tools", "upstreams", "tool_versions")
+_WHOLE: Final = (
+    "grants",
+    "consents",
+    "usage",
+    "usage_folded",
+    "vectors",
+    "artifacts",
+    "tools",
+    "upstreams",
+    "tool_versions",
+)
 """Tables that are emptied as well when everything is forgotten."""
 
 _ADDED_UP: Final = frozenset({"calls", "misses", "discoveries", "exposures", "sessions", "prompts"})
@@ -156,6 +166,7 @@ class Forgetting(Subject):
                 of_server = "upstream IN (SELECT id FROM upstreams WHERE name = :server)"
                 wheres += [
                     ("upstream_states", "upstream = :server", server), ("tools", of_server, server),
+                    ("grants", "server = :server", server),
                     ("upstreams", "name = :server", server), ("tool_versions", "upstream = :server", server),
                 ]  # fmt: skip
         counts = {}

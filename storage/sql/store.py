@@ -14,6 +14,7 @@ from foretool.storage.sql.database import Database
 from foretool.storage.sql.discoveries import Discoveries, Tasks
 from foretool.storage.sql.exporting import Exporting
 from foretool.storage.sql.forgetting import Forgetting
+from foretool.storage.sql.grants import Grants
 from foretool.storage.sql.retention import Retention
 from foretool.storage.sql.serving import Serving
 from foretool.storage.sql.sessions import Clients, Sessions
@@ -56,6 +57,7 @@ class SqlStore(Store):
         self.exporting = Exporting(database)
         self.flows = Flows(database)
         self.forgetting = Forgetting(database)
+        self.grants = Grants(database)
         self.retention = Retention(database)
         self.serving = Serving(database)
         self.sessions = Sessions(database)

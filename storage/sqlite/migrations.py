@@ -310,3 +310,14 @@ def m017_audit(db: Database) -> None:
             f"CREATE TRIGGER audit_refuses_{change.lower()} BEFORE {change} ON audit"
             " BEGIN SELECT RAISE(ABORT, 'the audit log only grows'); END"
         )
+
+
+@migration
+def m018_grants(db: Database) -> None:
+    """Create what people have allowed foretool to do at servers for them, sealed with a key that is not here, and the
+    consents that are under way."""
+    _create(
+        db,
+        grants="*server str, *person str, sealed bytes, at float",
+        consents="*ident bytes, sealed bytes, until float",
+    )

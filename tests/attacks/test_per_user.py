@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
@@ -64,7 +67,7 @@ class Office:
 
 @asynccontextmanager
 async def office(folder: Path, per_user: dict[str, Any] | None = None, **settings: Any) -> AsyncIterator[Office]:
-    mail, trader = Mail(TOOLS), Trader()
+    mail, trader = Mail(dict(TOOLS)), Trader()
     async with serving(mail.app) as mail_at, serving(trader.app) as trader_at:
         entry = {"token_endpoint": f"{trader_at}/token", "client_id": "foretool", "client_secret": SECRET,
                  "audience": "mail", "scopes": ["read"], **(per_user or {})}  # fmt: skip
@@ -79,7 +82,7 @@ async def office(folder: Path, per_user: dict[str, Any] | None = None, **setting
         store = open_store(":memory:")
         app, keys = App(config, store), key_set()
         issuer = Issuer(config.settings.access, config.profiles, keys, app.subjects)  # type: ignore[arg-type]
-        server = HttpServer(app.router, read_rules(config, Address(), issuer), Address())
+        server = HttpServer(app.router, read_rules(config, Address(), issuer), Address(), come_back=app.come_back)
         async with app.running():
             running = asyncio.create_task(server.serve())
             await soon(server.ready)
@@ -247,3 +250,71 @@ async def test_instructions_prompts_and_resources_of_such_a_server_reach_nobody(
         headers = {**JSON_AND_EVENTS, **person("ben")}
         assert "alone" not in (await at.http.post("/mcp", json=INITIALIZE, headers=headers)).text
         assert "Unknown prompt" in json.dumps(await at.ask(ann, "prompts/get", name="mail__secret"))
+
+
+GRANT = {"kind": "grant", "authorization_endpoint": "https://login.example/authorize", "audience": ""}
+SEAL = base64.b64encode(b"k" * 32).decode()
+
+
+def link_in(said: str) -> dict[str, str]:
+    found = re.search(r"https://login\.example/authorize\?\S+", said)
+    assert found is not None, said
+    return {name: values[0] for name, values in parse_qs(urlsplit(found[0]).query).items()}
+
+
+async def come_back(at: Office, who: str, state: str) -> httpx2.Response:
+    """What the browser of a person is sent to after the consent; it shows no token."""
+    return await at.http.get("/connect/callback", params={"state": state, "code": f"code-of-{who}"})
+
+
+def code_on(page: httpx2.Response) -> str:
+    found = re.search(r"<b>([A-Z2-9-]+)</b>", page.text)
+    assert page.status_code == 200 and found is not None, page.text
+    return found[1]
+
+
+@requirement("trust:per-user")
+async def test_a_person_connects_a_server_uses_it_and_disconnects(tmp_path: Path) -> None:
+    ann, ben = person("ann"), person("ben")
+    async with office(tmp_path, GRANT, seal_keys=[SEAL], record="full") as at:
+        assert await at.tools(ann) == set()
+        said = await at.call(ann, "mail__read")
+        assert "needs the consent of its user" in said and "connect_server" in said
+        page = await come_back(at, "ann", link_in(said)["state"])
+        assert page.headers["cache-control"] == "no-store" and "for-ann" not in page.text
+        code = code_on(page)
+        for thief in (ben, bearer(ROBOT)):
+            assert "does not connect" in await at.call(thief, "connect_server", server="mail", code=code)
+        bridged = {"name": "connect_server", "arguments": {"server": "mail", "code": code}}
+        assert "is connected" in await at.call(ann, "call_tool", **bridged)
+        assert "box of ann" in await at.call(ann, "mail__read") and await at.tools(ann) == {"mail__read", "mail__fire"}
+        assert "box of" not in await at.call(ben, "mail__read") and await at.tools(ben) == set()
+        assert set(at.mail.authorizations) == {"Bearer for-ann-1"}
+        dumped = "\n".join(str(line) for line in at.store._database._connection.iterdump())  # type: ignore[attr-defined]
+        assert "for-ann" not in dumped and "again-ann" not in dumped and b"for-ann".hex() not in dumped.lower()
+        assert "is disconnected" in await at.call(ann, "connect_server", server="mail", disconnect=True)
+        assert "needs the consent" in await at.call(ann, "mail__read")
+        assert await at.tools(ann) == set()
+
+
+@requirement("trust:per-user")
+async def test_a_victim_who_opens_the_link_of_an_attacker_gives_nothing_away(tmp_path: Path) -> None:
+    eve = person("eve")
+    async with office(tmp_path, GRANT, seal_keys=[SEAL]) as at:
+        state = link_in(await at.call(eve, "connect_server", server="mail"))["state"]
+        shown = await come_back(at, "ann", state)  # in the browser of Ann
+        assert "Give it to nobody else" in shown.text
+        assert "box of" not in await at.call(eve, "mail__read")
+        for wrong in ("", "AAAA-AAAA-AAAA", state):
+            said = await at.call(eve, "connect_server", server="mail", code=wrong)
+            assert "is connected" not in said
+        for again in (state, "made-up", "", "<script>alert(1)</script>"):
+            page = await come_back(at, "ann", again)
+            assert page.status_code == 400 and "<script" not in page.text
+        assert (await at.http.post("/connect/callback")).status_code == 401
+
+
+async def test_without_a_server_that_asks_for_consent_there_is_no_such_path(tmp_path: Path) -> None:
+    async with office(tmp_path) as at:
+        assert (await at.http.get("/connect/callback?state=a&code=b")).status_code == 401
+        assert "no server of this name" in await at.call(person("ann"), "connect_server", server="mail", code="x")

@@ -40,6 +40,11 @@ class Trader:
         self.asked.append(form)
         self.authorizations.append(asked.headers.get("authorization", ""))
         await self.may_answer.wait()
+        if form["grant_type"] == "authorization_code":
+            self.given[who := form["code"].removeprefix("code-of-")] += 1
+            token = f"for-{who}-{self.given[who]}"
+            await asked.answer({"access_token": token, "refresh_token": f"again-{who}", "token_type": "bearer"})
+            return
         subject = str(jwt.decode(form["subject_token"], options={"verify_signature": False})["sub"])
         if code := self.refuses.get(subject):
             await asked.answer({"error": code, "error_description": "SECRET WORDS of the server"}, 400)

@@ -38,6 +38,14 @@ if TYPE_CHECKING:
 
 ROOT: Final = "/mcp"
 PAGE_ROOT: Final = "/ui/"
+CALLBACK: Final = "/connect/callback"
+PAGE_HEADERS: Final = {
+    "content-type": "text/html; charset=utf-8",
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+}
 LISTEN: Final = "subscriptions/listen"
 SWEEP_S: Final = 1.0
 """Pause between two looks for idle sessions and for connections that waste our time."""
@@ -51,6 +59,8 @@ KEEP_ALIVE_S: Final = 65
 
 Metrics = Callable[[str], Awaitable[tuple[bytes, str]]]
 """Writes the answer to `/metrics` and its Content-Type, for an Accept header."""
+ComeBack = Callable[[str], Awaitable[tuple[int, bytes] | None]]
+"""Takes the query of a browser that comes back; returns the status and the page, None if it is not served."""
 Page = Callable[[HttpRules, dict[str, Any], Receive, Send], Awaitable[None]]
 """Answers the requests of browsers below `/ui`, by the rules in force."""
 
@@ -72,9 +82,11 @@ class HttpServer:
         metrics: Metrics | None = None,
         request_type: type[HttpRequest] = HttpRequest,
         sharing: SharedSessions | None = None,
+        come_back: ComeBack | None = None,
     ) -> None:
         """`is_ready`: whether everything works that a client needs; `/readyz` tells it to whoever supervises.
-        `metrics`: None for no `/metrics`. `sharing`: None for one process alone."""
+        `metrics`: None for no `/metrics`. `sharing`: None for one process alone. `come_back`: answers a
+        browser that comes back from the authorization server of a server."""
         self.address = address
         """Once `ready` is set, with the actual port."""
         self.rules = rules
@@ -93,6 +105,7 @@ class HttpServer:
         self._is_ready = is_ready
         self._metrics = metrics
         self._request_type = request_type
+        self._come_back = come_back
         self._server: _Server | None = None
         self._is_stopping = False
         self._stopped = asyncio.Event()
@@ -223,6 +236,11 @@ class HttpServer:
             entry = self.rules.access.issuer.entry
             await request.reply(200, well_known.metadata(entry), {"cache-control": "max-age=300"})
             return
+        if request.path == CALLBACK and request.method == "GET" and self._come_back is not None:
+            answer = await self._come_back(request.query)
+            if answer is not None:
+                await request.reply(*answer, PAGE_HEADERS)
+                return
         # Nobody without a token learns which paths exist.
         identity = await self.rules.access.identify(request.headers.get("authorization") or "")
         request.connection.recognise(identity.principal)

@@ -143,7 +143,13 @@ def test_the_example_file_works() -> None:
 
 def test_every_example_of_the_page_works() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    environ = {"GITHUB_TOKEN": "t", "TICKETS_SECRET": "t", "MAIL_SECRET": "x", "NIGHTLY_SECRET": "t"}
+    environ = {
+        "GITHUB_TOKEN": "t",
+        "TICKETS_SECRET": "t",
+        "MAIL_SECRET": "x",
+        "FORETOOL_SEAL_KEY": "a" * 43,
+        "NIGHTLY_SECRET": "t",
+    }
     for block in page.split("```json")[1:]:
         text = block.partition("\n")[2].partition("```")[0]
         assert loader.parse(text.encode(), Path("mcp.json"), environ).broken == {}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from foretool.server.config import loader
+from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config
 
 GOOD = {"token_endpoint": "https://login.example/token", "client_id": "foretool", "client_secret": "${SECRET}"}
@@ -58,3 +59,26 @@ def test_only_people_get_a_profile_of_their_own_and_only_where_it_matters() -> N
     assert live.profile("", "ann").key == "\x1fann" and live.profile("").key == "" == live.profile("").person
     other = loader.LiveConfig(loader.parse(b'{"mcpServers": {"b": {"command": "b"}}}', Path("mcp.json"), {}))
     assert other.profile("", "ann").key == ""
+
+
+def test_a_grant_needs_a_key_that_seals_it_and_an_authorization_server_of_clients() -> None:
+    grant = {**GOOD, "kind": "grant", "authorization_endpoint": "https://login.example/authorize"}
+    access = {"issuer": "https://login.example", "resource": "https://tools.example/mcp",
+              "grants": [{"claim": "sub", "values": ["*"], "profiles": ["*"]}]}  # fmt: skip
+    servers = {"mail": {"url": "https://mail.example/mcp", "per_user": grant}, "b": {"command": "b"}}
+    key = "a" * 43 + "="
+
+    def parse(**block: Any) -> Config:
+        text = json.dumps({"mcpServers": servers, "foretool": block}).encode()
+        return loader.parse(text, Path("mcp.json"), {"SECRET": "s3cret-word", "KEY": key})
+
+    assert "grant needs foretool.seal_keys" in parse().broken["mail"]
+    assert "grant needs foretool.access" in parse(seal_keys=["${KEY}"]).broken["mail"]
+    good = parse(seal_keys=["${KEY}"], access=access)
+    assert not good.broken and good.settings.seal_keys == (key,) and key not in good.secrets.redact(f"x {key}")
+    assert "KEY" in good.servers["b"].withheld
+    for wrong in ("short", "", "!" * 43):
+        with pytest.raises(ConfigError, match=r"seal_keys.0.?: expected 32 bytes in base64"):
+            parse(seal_keys=[wrong])
+    del servers["mail"]["per_user"]["authorization_endpoint"]  # type: ignore[index]
+    assert "authorization_endpoint: expected an address" in parse(seal_keys=["${KEY}"], access=access).broken["mail"]

@@ -48,7 +48,7 @@ def subjects(**tokens: str) -> Subjects:
 async def test_the_token_of_a_caller_is_traded_for_one_for_the_server() -> None:
     server = Server()
     exchange = Exchange(ENTRY, "https://mail.example/mcp", subjects(ann="own"), server.post)
-    issued = await exchange.fetch("ann")
+    issued = await exchange.fetch("ann", "")
     assert issued.token == "given" and 290 < issued.expires_at - time.time() <= 300
     assert server.forms == [
         {
@@ -73,14 +73,14 @@ async def test_a_key_shows_who_we_are_in_place_of_a_secret(tmp_path: Path, key: 
     file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     entry = PerUserEntry(token_endpoint=ENTRY.token_endpoint, client_id="foretool", private_key=str(file), audience="m")
     server = Server()
-    await Exchange(entry, "https://mail.example/mcp", subjects(ann="own"), server.post).fetch("ann")
+    await Exchange(entry, "https://mail.example/mcp", subjects(ann="own"), server.post).fetch("ann", "")
     (form,) = server.forms
     said = jwt.decode(form["client_assertion"], key.public_key(), [algorithm], audience=ENTRY.token_endpoint)
     assert (said["iss"], said["sub"], form["client_id"]) == ("foretool",) * 3 and said["exp"] - said["iat"] == 60
     assert "authorization" not in server.headers[0] and "resource" not in form and form["audience"] == "m"
     file.write_text("no key")
     with pytest.raises(CredentialError, match="its log says why"):
-        await Exchange(entry, "https://mail.example/mcp", subjects(ann="own"), server.post).fetch("ann")
+        await Exchange(entry, "https://mail.example/mcp", subjects(ann="own"), server.post).fetch("ann", "")
 
 
 @pytest.mark.parametrize(("status", "answer", "said"), [
@@ -110,7 +110,7 @@ def test_a_token_without_an_end_is_used_for_a_short_time() -> None:
 async def test_a_server_that_returns_the_token_of_the_caller_has_traded_nothing() -> None:
     server = Server({**GIVEN, "access_token": "own"})
     with pytest.raises(CredentialError, match="returned the token of the caller"):
-        await Exchange(ENTRY, "https://mail.example/mcp", subjects(ann="own"), server.post).fetch("ann")
+        await Exchange(ENTRY, "https://mail.example/mcp", subjects(ann="own"), server.post).fetch("ann", "")
 
 
 class Source:
@@ -120,6 +120,7 @@ class Source:
         self.lasts_s = lasts_s
         self.asked: list[str] = []
         self.says: dict[str, str] = {}
+        self.ended: set[str] = set()
         self.now: object = 1
         self.may_answer = asyncio.Event()
         self.may_answer.set()
@@ -127,7 +128,10 @@ class Source:
     def stamp(self, person: str) -> object:
         return self.now
 
-    async def fetch(self, person: str) -> Issued:
+    def holds(self, person: str) -> bool:
+        return person not in self.ended
+
+    async def fetch(self, person: str, refused: str) -> Issued:
         self.asked.append(person)
         await self.may_answer.wait()
         if person in self.says:
@@ -144,6 +148,16 @@ async def test_a_token_is_kept_until_shortly_before_it_expires() -> None:
     assert source.asked == ["ann", "ann", "ben"]
     left = found._kept["ann"].renew_at - time.time()
     assert 235 < left <= 240  # a minute early
+
+
+async def test_a_token_whose_source_has_ended_is_used_no_more() -> None:
+    source = Source()
+    found = Credentials("mail", source)
+    assert await found.token("ann") == "ann-1-token"
+    source.ended.add("ann")
+    source.says["ann"] = "connect again"
+    with pytest.raises(CredentialError, match="connect again"):
+        await found.token("ann")
 
 
 async def test_many_who_wait_share_one_question_also_when_one_of_them_goes() -> None:

@@ -25,7 +25,10 @@ class Source:
     def stamp(self, person: str) -> object:
         return None
 
-    async def fetch(self, person: str) -> Issued:
+    def holds(self, person: str) -> bool:
+        return True
+
+    async def fetch(self, person: str, refused: str) -> Issued:
         if person == "eve":
             raise CredentialError("no")
         self.count += 1
@@ -103,7 +106,7 @@ async def test_connections_that_nobody_uses_are_closed(monkeypatch: pytest.Monke
     made[1].made_at -= personal.IDLE_S + 1
     upstream.expire()
     assert list(upstream._lanes) == ["cem"]
-    upstream.disconnect("cem")
+    upstream.drop_person("cem")
     assert not upstream._lanes
     await upstream.stop()
 

@@ -1,0 +1,330 @@
+"""What people have allowed foretool to do at servers for them: consents under way, and the tokens they brought.
+
+A person asks for a link, allows access in a browser, and gives the code that the page shows to the program that is
+signed in as that person. Only that code makes the grant theirs: whoever sends the link to somebody else gets nothing,
+because the code stands in the browser of whoever has allowed the access.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from foretool.server.config.servers import Server
+from foretool.server.config.settings import PerUserEntry
+from foretool.server.identity.credentials import CredentialError, Issued, Post, post_as_client, post_form, read_token
+from foretool.server.identity.seal import SealError, Seals, read_key
+from foretool.server.signin.record import EARLY_S
+from foretool.server.signin.tokens import error_code
+from foretool.storage.stores import GrantStore, StorageError
+
+CALLBACK: Final = "/connect/callback"
+CONSENT_S: Final = 600.0
+"""How long a person has to allow access, and again to bring the code."""
+HELD_S: Final = 2.0
+"""A grant that was ended at another replica is used no longer than this."""
+MOST_SEEN: Final = 4096
+MOST_CODE: Final = 64
+_ALPHABET: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+"""Of codes: no letter looks like a digit."""
+_OVER: Final = frozenset({"invalid_grant", "invalid_token"})
+
+log = logging.getLogger("foretool.identity")
+
+
+class Grant(Struct, frozen=True):
+    """What one person has at one server."""
+
+    access_token: str
+    expires_at: float
+    refresh_token: str = ""
+
+    def __repr__(self) -> str:
+        return f"Grant(expires_at={self.expires_at:.0f})"
+
+
+class _Consent(Struct, frozen=True):
+    """A consent that is under way."""
+
+    server: str
+    person: str
+    verifier: str
+
+    def __repr__(self) -> str:
+        return f"_Consent({self.server!r})"
+
+
+class Grants:
+    """The grants of all people at all servers, in the database, so that each replica has them."""
+
+    def __init__(
+        self, store: Callable[[], GrantStore], keys: Callable[[], Sequence[str]], resource: str,
+        servers: Callable[[], dict[str, Server]], post: Post | None = None,
+    ) -> None:  # fmt: skip
+        """`keys`: as the config has them now. `resource`: the address of `/mcp` as people reach it, where a browser
+        comes back to as well."""
+        self._store = store
+        self._keys = keys
+        self._read: tuple[Sequence[str], Seals] = ((), Seals([]))
+        parts = urlsplit(resource)
+        self.redirect_uri = f"{parts.scheme}://{parts.netloc}{CALLBACK}"
+        self._servers = servers
+        self._post = post or post_form
+
+    @property
+    def _seals(self) -> Seals:
+        if self._read[0] != (keys := self._keys()):
+            self._read = (keys, Seals([read_key(key) for key in keys]))
+        return self._read[1]
+
+    # -- consent
+
+    def link(self, server: str, person: str) -> str:
+        """Return where a browser asks the person. Raises `CredentialError`."""
+        entry, url = self._entry(server)
+        state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
+        self._begin(state, _Consent(server, person, verifier))
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+        asked = {
+            "response_type": "code",
+            "client_id": entry.client_id,
+            "redirect_uri": self.redirect_uri,
+            "state": state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+            "resource": entry.resource or url,
+        }
+        if entry.scopes:
+            asked["scope"] = " ".join(entry.scopes)
+        return f"{entry.authorization_endpoint}?{urlencode(asked)}"
+
+    def ask_for_consent(self, server: str, person: str) -> str:
+        """Return what a program is told whose user has to allow access. Raises `CredentialError`."""
+        return (
+            f"it needs the consent of its user. Ask the user to open {self.link(server, person)} and to tell you the"
+            " code that the page shows at the end; then call connect_server (through call_tool, if it is not listed)"
+            f' with {{"server": "{server}", "code": CODE}}'
+        )
+
+    async def come_back(self, state: str, code: str, error: str = "") -> str:
+        """Take in that a browser comes back; return the code that the person has to bring. Raises `CredentialError`."""
+        consent = self._take(state, _Consent)
+        if error or not code:
+            raise CredentialError("access was not allowed")
+        entry, url = self._entry(consent.server)
+        wanted = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self.redirect_uri,
+            "code_verifier": consent.verifier,
+            "resource": entry.resource or url,
+        }
+        grant = await self._ask(entry, wanted)
+        shown = "-".join("".join(secrets.choice(_ALPHABET) for _ in range(4)) for _ in range(3))
+        self._begin(_place(consent.server, consent.person, shown), grant)
+        return shown
+
+    def confirm(self, server: str, person: str, code: str) -> None:
+        """Make a grant that of the person who brings its code. Raises `CredentialError`."""
+        written = code.strip().upper()[:MOST_CODE]
+        grant = self._take(_place(server, person, written), Grant)
+        self._save(server, person, grant)
+
+    async def disconnect(self, server: str, person: str) -> bool:
+        """Delete a grant, and end its tokens at the authorization server. Returns whether there was one."""
+        try:
+            grant = self.load(server, person)
+        except CredentialError:
+            grant = None  # what does not open is deleted all the same
+        try:
+            was_there = self._store().remove(server, person)
+        except StorageError:
+            raise _away() from None
+        entry, _ = self._entry(server)
+        for token in (grant.refresh_token, grant.access_token) if grant and entry.revocation_endpoint else ():
+            if token:
+                try:
+                    await post_as_client(entry, entry.revocation_endpoint, {"token": token}, self._post)
+                except CredentialError as error:
+                    log.warning("server %r: a token could not be ended: %s", server, error)
+        return was_there
+
+    # -- tokens
+
+    def load(self, server: str, person: str) -> Grant | None:
+        """Return the grant of a person, None if there is none. Raises `CredentialError`."""
+        sealed = self.sealed(server, person)
+        if sealed is None:
+            return None
+        try:
+            grant = msgspec.json.decode(self._seals.open(sealed, "grant", server, person), type=Grant)
+            if not self._seals.is_current(sealed):
+                self._replace(server, person, sealed, grant)
+        except (SealError, msgspec.MsgspecError) as error:
+            log.error("the grant of a person for server %r does not open: %s", server, error)
+            raise CredentialError("what you have allowed cannot be opened; connect again") from None
+        return grant
+
+    def sealed(self, server: str, person: str) -> bytes | None:
+        """Return what the database has of a person. Raises `CredentialError` while it is away."""
+        try:
+            return self._store().load(server, person)
+        except StorageError:
+            raise _away() from None
+
+    async def renew(self, server: str, person: str, sealed: bytes, grant: Grant) -> Grant:
+        """Return the grant with a new token. Raises `CredentialError`, and deletes a grant that has ended."""
+        entry, url = self._entry(server)
+        wanted = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}
+        wanted["resource"] = entry.resource or url
+        try:
+            renewed = await self._ask(entry, wanted, grant.refresh_token)
+        except _Over:
+            # Another replica may have renewed it: some servers take each of these tokens once.
+            if self.sealed(server, person) == sealed:
+                self._remove(server, person)
+                raise
+            newer = self.load(server, person)
+            if newer is None:
+                raise
+            return newer
+        self._replace(server, person, sealed, renewed)
+        return renewed
+
+    def _replace(self, server: str, person: str, old: bytes, grant: Grant) -> None:
+        # In place of the old one alone: a grant that was deleted meanwhile must not come back.
+        try:
+            self._store().replace(server, person, old, self._seal(grant, "grant", server, person), time.time())
+        except StorageError:
+            raise _away() from None
+
+    def _save(self, server: str, person: str, grant: Grant) -> None:
+        try:
+            self._store().save(server, person, self._seal(grant, "grant", server, person), time.time())
+        except StorageError:
+            raise _away() from None
+
+    def _remove(self, server: str, person: str) -> None:
+        try:
+            self._store().remove(server, person)
+        except StorageError:
+            raise _away() from None
+
+    def _entry(self, server: str) -> tuple[PerUserEntry, str]:
+        found = self._servers().get(server)
+        if found is None or found.per_user is None or found.per_user.kind != "grant":
+            raise CredentialError("there is nothing to allow for this server")
+        return found.per_user, found.url
+
+    async def _ask(self, entry: PerUserEntry, wanted: dict[str, str], refresh_token: str = "") -> Grant:
+        status, answer = await post_as_client(entry, entry.token_endpoint, wanted, self._post)
+        if status != 200 and error_code(answer) in _OVER:
+            raise _Over("what you have allowed has ended; connect again")
+        issued = read_token(status, answer)
+        refreshed = answer.get("refresh_token")
+        return Grant(issued.token, issued.expires_at, refreshed if isinstance(refreshed, str) else refresh_token)
+
+    # -- what is under way
+
+    def _begin(self, name: str, value: Any) -> None:
+        ident, now = hashlib.sha256(name.encode()).digest(), time.time()
+        try:
+            self._store().begin(ident, self._seal(value, "consent", ident.hex()), now + CONSENT_S, now)
+        except StorageError:
+            raise _away() from None
+
+    def _take(self, name: str, kind: Any) -> Any:
+        ident = hashlib.sha256(name.encode("utf-8", "replace")).digest()
+        try:
+            sealed = self._store().take(ident, time.time())
+        except StorageError:
+            raise _away() from None
+        if sealed is None:
+            raise CredentialError("this is not known: it was used, is older than ten minutes, or is of somebody else")
+        try:
+            return msgspec.json.decode(self._seals.open(sealed, "consent", ident.hex()), type=kind)
+        except (SealError, msgspec.MsgspecError):
+            raise CredentialError("this cannot be opened; begin again") from None
+
+    def _seal(self, value: Any, *belongs: str) -> bytes:
+        try:
+            return self._seals.seal(msgspec.json.encode(value), *belongs)
+        except SealError as error:
+            raise CredentialError(str(error)) from None
+
+
+class _Over(CredentialError):
+    """A grant has ended, so only a person can help."""
+
+
+def _place(server: str, person: str, code: str) -> str:
+    """Return where the grant waits that a code makes somebody's. The lengths keep names with the same letters apart."""
+    return f"{len(server)}:{server}{len(person)}:{person}{code}"
+
+
+def _away() -> CredentialError:
+    return CredentialError("the database where grants are kept cannot be reached at the moment; try again")
+
+
+class GrantSource:
+    """Gives the tokens that people have allowed for one server."""
+
+    def __init__(self, grants: Grants, server: str) -> None:
+        self._grants = grants
+        self._server = server
+        self._seen: OrderedDict[str, tuple[bytes | None, float]] = OrderedDict()
+
+    def stamp(self, person: str) -> object:
+        return self._look(person)
+
+    def holds(self, person: str) -> bool:
+        """Tell whether the grant is still what the last token came from. What was seen a moment ago counts."""
+        before, at = self._seen.get(person, (None, 0.0))
+        if time.monotonic() - at < HELD_S:
+            return before is not None
+        try:
+            return self._look(person) == before
+        except CredentialError:
+            return True  # a database that is away ends nobody's work
+
+    async def fetch(self, person: str, refused: str) -> Issued:
+        sealed = self._look(person)
+        grant = self._grants.load(self._server, person) if sealed is not None else None
+        if sealed is None or grant is None:
+            raise CredentialError(self._ask_for_consent(person))
+        is_fresh = grant.access_token != refused and time.time() < grant.expires_at - EARLY_S
+        if not is_fresh and grant.refresh_token:
+            try:
+                grant = await self._grants.renew(self._server, person, sealed, grant)
+            except _Over:
+                raise CredentialError(self._ask_for_consent(person)) from None
+            self._look(person)
+        elif not is_fresh and (grant.access_token == refused or time.time() >= grant.expires_at):
+            raise CredentialError(self._ask_for_consent(person))
+        else:
+            self._look(person)  # it may have been sealed with the newest key
+        return Issued(grant.access_token, grant.expires_at)
+
+    def forget(self, person: str) -> None:
+        self._seen.pop(person, None)
+
+    def _look(self, person: str) -> bytes | None:
+        sealed = self._grants.sealed(self._server, person)
+        self._seen.pop(person, None)
+        self._seen[person] = (sealed, time.monotonic())
+        while len(self._seen) > MOST_SEEN:
+            self._seen.popitem(last=False)
+        return sealed
+
+    def _ask_for_consent(self, person: str) -> str:
+        return self._grants.ask_for_consent(self._server, person)

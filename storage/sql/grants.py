@@ -1,0 +1,55 @@
+"""The tables `grants` and `consents`: what people have allowed foretool to do at servers for them.
+
+Each row is sealed with a key that the database does not have; what is in it, this file does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from foretool.storage.sql.database import Subject
+
+_SAVE: Final = (
+    "INSERT INTO grants (server, person, sealed, at) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (server, person) DO UPDATE SET sealed = excluded.sealed, at = excluded.at"
+)
+MOST_CONSENTS: Final = 10_000
+"""Consents under way; when there are more, those that end first make room."""
+_TRIM: Final = (
+    "DELETE FROM consents WHERE until < ?"
+    " OR ident IN (SELECT ident FROM consents ORDER BY until DESC LIMIT -1 OFFSET ?)"
+)
+
+
+class Grants(Subject):
+    """Implements `GrantStore`."""
+
+    def load(self, server: str, person: str) -> bytes | None:
+        rows = self._database.rows("SELECT sealed FROM grants WHERE server = ? AND person = ?", (server, person))
+        return bytes(rows[0][0]) if rows else None
+
+    def save(self, server: str, person: str, sealed: bytes, at: float) -> None:
+        self._database.run(_SAVE, (server, person, sealed, at))
+
+    def replace(self, server: str, person: str, old: bytes, sealed: bytes, at: float) -> bool:
+        sql = "UPDATE grants SET sealed = ?, at = ? WHERE server = ? AND person = ? AND sealed = ?"
+        return self._database.run(sql, (sealed, at, server, person, old)) > 0
+
+    def remove(self, server: str, person: str) -> bool:
+        return self._database.run("DELETE FROM grants WHERE server = ? AND person = ?", (server, person)) > 0
+
+    def servers(self, person: str) -> Sequence[str]:
+        rows = self._database.rows("SELECT server FROM grants WHERE person = ? ORDER BY server", (person,))
+        return [server for (server,) in rows]
+
+    def begin(self, ident: bytes, sealed: bytes, until: float, now: float) -> None:
+        with self._database.atomic():
+            self._database.run(_TRIM, (now, MOST_CONSENTS - 1))
+            self._database.run("INSERT INTO consents (ident, sealed, until) VALUES (?, ?, ?)", (ident, sealed, until))
+
+    def take(self, ident: bytes, now: float) -> bytes | None:
+        rows = self._database.rows("SELECT sealed FROM consents WHERE ident = ? AND until >= ?", (ident, now))
+        # Of two who take it at the same time, one deletes the row.
+        is_first = self._database.run("DELETE FROM consents WHERE ident = ?", (ident,)) > 0
+        return bytes(rows[0][0]) if rows and is_first else None

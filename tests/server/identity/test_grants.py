@@ -1,0 +1,232 @@
+"""Consents and grants: whose they become, who can use them, and when they end."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from requirements import requirement
+
+from foretool.server.config.settings import PerUserEntry
+from foretool.server.identity import grants as module
+from foretool.server.identity.credentials import CredentialError
+from foretool.server.identity.grants import Grants, GrantSource
+from foretool.storage.opening import open_store
+from foretool.storage.stores import StorageError, Store
+
+pytestmark = pytest.mark.anyio
+KEY, OTHER = (base64.b64encode(os.urandom(32)).decode() for _ in range(2))
+
+
+class Named:
+    """A server as far as grants know it."""
+
+    def __init__(self, name: str, **entry: Any) -> None:
+        self.url = f"https://{name}.example/mcp"
+        self.per_user = PerUserEntry(
+            kind="grant", token_endpoint=f"https://{name}.example/token", client_id="foretool", client_secret="s3cret",
+            authorization_endpoint=f"https://{name}.example/authorize", scopes=("read", "write"),
+            revocation_endpoint=f"https://{name}.example/revoke", **entry,
+        )  # fmt: skip
+
+
+class Replica:
+    """One replica over a database that it may share."""
+
+    def __init__(self, store: Store, *keys: str) -> None:
+        self.store = store
+        self.keys = keys or (KEY,)
+        self.forms: list[tuple[str, dict[str, str]]] = []
+        self.answers: list[tuple[int, dict[str, Any]]] = []
+        self.is_away = False
+        servers: Any = {"mail": Named("mail"), "git": Named("git")}
+        self.grants = Grants(
+            self.of_store, lambda: self.keys, "https://tools.example.com/mcp", lambda: servers, self.post
+        )
+        self.source = GrantSource(self.grants, "mail")
+
+    def of_store(self) -> Any:
+        if self.is_away:
+            raise StorageError("away")
+        return self.store.grants
+
+    async def post(self, url: str, headers: Any, content: bytes) -> tuple[int, dict[str, Any]]:
+        self.forms.append((url, {name: values[0] for name, values in parse_qs(content.decode()).items()}))
+        if self.answers:
+            return self.answers.pop(0)
+        count = len(self.forms)
+        return 200, {"access_token": f"access-{count}", "refresh_token": f"refresh-{count}", "token_type": "bearer",
+                     "expires_in": 3600}  # fmt: skip
+
+    async def allow(self, person: str, server: str = "mail") -> str:
+        link = self.grants.link(server, person)
+        return await self.grants.come_back(parse_qs(urlsplit(link).query)["state"][0], "the-code")
+
+    async def connect(self, person: str, server: str = "mail") -> None:
+        self.grants.confirm(server, person, await self.allow(person, server))
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with open_store(":memory:") as opened:
+        yield opened
+
+
+async def test_the_link_asks_for_what_the_config_says_and_the_code_is_bound_to_it(store: Store) -> None:
+    at = Replica(store)
+    link = at.grants.link("mail", "ann")
+    assert link.startswith("https://mail.example/authorize?")
+    asked = {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
+    challenge, state = asked.pop("code_challenge"), asked.pop("state")
+    assert asked == {
+        "response_type": "code", "client_id": "foretool", "redirect_uri": "https://tools.example.com/connect/callback",
+        "code_challenge_method": "S256", "resource": "https://mail.example/mcp", "scope": "read write",
+    }  # fmt: skip
+    await at.grants.come_back(state, "the-code")
+    ((url, form),) = at.forms
+    assert url == "https://mail.example/token" and form["code"] == "the-code"
+    digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+    assert base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == challenge and form["redirect_uri"] in link.replace(
+        "%3A", ":").replace("%2F", "/")  # fmt: skip
+
+
+@requirement("trust:per-user")
+async def test_a_grant_becomes_that_of_whoever_began_it_and_brings_the_code(store: Store) -> None:
+    at = Replica(store)
+    code = await at.allow("ann")
+    for server, person, written in (
+        ("mail", "eve", code), ("git", "ann", code), ("mail", "ann", "AAAA-AAAA-AAAA"), ("mail", "", code),
+        ("mail", "an", "n" + code), ("mai", "lann", code),
+    ):  # fmt: skip
+        with pytest.raises(CredentialError, match=r"not known|nothing to allow"):
+            at.grants.confirm(server, person, written)
+    at.grants.confirm("mail", "ann", f" {code.lower()} ")
+    with pytest.raises(CredentialError, match="not known"):
+        at.grants.confirm("mail", "ann", code)
+    assert (await at.source.fetch("ann", "")).token == "access-1"
+    assert at.grants.load("mail", "eve") is None and at.grants.load("git", "ann") is None
+
+
+@requirement("trust:per-user")
+async def test_a_link_that_somebody_else_opened_gives_nothing_to_who_sent_it(store: Store) -> None:
+    at = Replica(store)
+    state = parse_qs(urlsplit(at.grants.link("mail", "eve")).query)["state"][0]
+    await at.grants.come_back(state, "code-of-the-victim")  # the page with the code is the victim's
+    with pytest.raises(CredentialError, match="consent of its user"):
+        await at.source.fetch("eve", "")
+
+
+async def test_a_state_counts_once_and_for_ten_minutes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = Replica(store)
+    state = parse_qs(urlsplit(at.grants.link("mail", "ann")).query)["state"][0]
+    await at.grants.come_back(state, "c")
+    for wrong in (state, "", "made-up", "\ud800"):
+        with pytest.raises(CredentialError, match="not known"):
+            await at.grants.come_back(wrong, "c")
+    monkeypatch.setattr(module, "CONSENT_S", -1.0)
+    state = parse_qs(urlsplit(at.grants.link("mail", "ann")).query)["state"][0]
+    with pytest.raises(CredentialError, match="not known"):
+        await at.grants.come_back(state, "c")
+    monkeypatch.undo()
+    state = parse_qs(urlsplit(at.grants.link("mail", "ann")).query)["state"][0]
+    with pytest.raises(CredentialError, match="not allowed"):
+        await at.grants.come_back(state, "", "access_denied")
+
+
+@requirement("trust:per-user")
+async def test_nothing_in_the_database_is_readable_or_can_be_moved(store: Store) -> None:
+    at = Replica(store)
+    await at.connect("ann")
+    await at.allow("ann")
+    dumped = "\n".join(store._database._connection.iterdump())  # type: ignore[attr-defined]
+    raw = bytes.fromhex("".join(each for each in dumped if each in "0123456789abcdefABCDEF")[-2:]) + dumped.encode()
+    for secret in ("access-1", "refresh-1", "code_verifier", KEY):
+        assert secret.encode() not in raw and secret.encode().hex() not in dumped.lower()
+    sealed = store.grants.load("mail", "ann")
+    assert sealed is not None
+    store.grants.save("mail", "eve", sealed, 1.0)  # the row of Ann under the name of Eve
+    store.grants.save("git", "ann", sealed, 1.0)
+    store.grants.save("mail", "ben", sealed[:-1] + bytes([sealed[-1] ^ 1]), 1.0)
+    for server, person in (("mail", "eve"), ("git", "ann"), ("mail", "ben")):
+        with pytest.raises(CredentialError, match="cannot be opened; connect again"):
+            at.grants.load(server, person)
+    with pytest.raises(CredentialError, match="cannot be opened"):
+        Replica(store, OTHER).grants.load("mail", "ann")
+    assert Replica(store, OTHER, KEY).grants.load("mail", "ann") is not None  # and seals it again with the first key
+    assert Replica(store, OTHER).grants.load("mail", "ann") is not None
+
+
+async def test_a_token_is_renewed_when_it_ends_or_is_refused(store: Store) -> None:
+    at = Replica(store)
+    at.answers = [(200, {"access_token": "short", "refresh_token": "r1", "token_type": "bearer", "expires_in": 30})]
+    await at.connect("ann")
+    assert (await at.source.fetch("ann", "")).token == "access-2"
+    assert at.forms[-1][1] | {"resource": ""} == {"grant_type": "refresh_token", "refresh_token": "r1", "resource": ""}
+    assert (await at.source.fetch("ann", "")).token == "access-2" and len(at.forms) == 2
+    assert (await at.source.fetch("ann", "access-2")).token == "access-3"
+    at.answers = [(200, {"access_token": "kept", "token_type": "bearer"})]
+    assert (await at.source.fetch("ann", "access-3")).token == "kept"
+    found = at.grants.load("mail", "ann")
+    assert found is not None and found.refresh_token == "refresh-3"
+
+
+@requirement("trust:per-user")
+async def test_a_grant_that_was_revoked_is_deleted_and_asked_for_again(store: Store) -> None:
+    at = Replica(store)
+    await at.connect("ann")
+    at.answers = [(400, {"error": "invalid_grant", "error_description": "SECRET WORDS"})]
+    with pytest.raises(CredentialError, match="consent of its user") as raised:
+        await at.source.fetch("ann", "access-1")
+    assert "SECRET" not in str(raised.value) and "\n" not in str(raised.value)
+    assert store.grants.load("mail", "ann") is None
+    await at.connect("ben")
+    at.answers = [(503, {})]
+    with pytest.raises(CredentialError, match="HTTP 503"):
+        await at.source.fetch("ben", "access-3")
+    assert store.grants.load("mail", "ben") is not None  # a server that is away ends nothing
+
+
+async def test_two_replicas_that_renew_at_once_both_go_on(store: Store) -> None:
+    one, two = Replica(store), Replica(store)
+    await one.connect("ann")
+    sealed = store.grants.load("mail", "ann")
+    grant = two.grants.load("mail", "ann")
+    assert sealed is not None and grant is not None
+    assert (await one.source.fetch("ann", "access-1")).token == "access-2"
+    two.answers = [(400, {"error": "invalid_grant"})]  # the refresh token was used by the other replica
+    assert (await two.grants.renew("mail", "ann", sealed, grant)).access_token == "access-2"
+    assert store.grants.load("mail", "ann") is not None
+
+
+@requirement("trust:per-user")
+async def test_who_disconnects_is_disconnected_at_every_replica(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = Replica(store), Replica(store)
+    await one.connect("ann")
+    await two.source.fetch("ann", "")
+    assert two.source.holds("ann")
+    assert await one.grants.disconnect("mail", "ann") and not await one.grants.disconnect("mail", "ann")
+    ended = [form["token"] for url, form in one.forms if url.endswith("/revoke")]
+    assert ended == ["refresh-1", "access-1"]
+    monkeypatch.setattr(module, "HELD_S", 0.0)
+    assert not two.source.holds("ann")
+    with pytest.raises(CredentialError, match="consent"):
+        await two.source.fetch("ann", "")
+
+
+async def test_while_the_database_is_away_a_token_in_use_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = Replica(store)
+    await at.connect("ann")
+    await at.source.fetch("ann", "")
+    at.is_away = True
+    monkeypatch.setattr(module, "HELD_S", 0.0)
+    assert at.source.holds("ann")
+    for asked in (at.grants.link, at.grants.load):
+        with pytest.raises(CredentialError, match="cannot be reached"):
+            asked("mail", "ann")
+    assert time.time() > 0 and "access" not in repr(at.grants)

@@ -1,0 +1,43 @@
+"""What browsers and callers are told of consents; whole ways stand in tests/attacks/test_per_user.py."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from fakes import FakeUpstream, proxy_over
+
+from foretool.server.identity.credentials import CredentialError
+from foretool.server.methods.connecting import MOST_QUERY, come_back
+
+pytestmark = pytest.mark.anyio
+
+
+class Grants:
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, str]] = []
+
+    async def come_back(self, state: str, code: str, error: str) -> str:
+        self.asked.append((state, code, error))
+        if state != "good":
+            raise CredentialError("this is <not> known")
+        return "ABCD-EFGH-JKLM"
+
+
+async def test_the_page_shows_the_code_or_why_there_is_none() -> None:
+    grants = Grants()
+    status, page = await come_back(cast("Any", grants), "state=good&code=c&iss=https%3A%2F%2Fx")
+    assert status == 200 and b"<b>ABCD-EFGH-JKLM</b>" in page
+    status, page = await come_back(cast("Any", grants), "state=bad&error=%3Cscript%3E")
+    assert status == 400 and b"this is &lt;not&gt; known" in page and b"<script" not in page
+    for odd in ("", "&&&===", "state=" + "x" * MOST_QUERY):
+        assert (await come_back(cast("Any", grants), odd))[0] == 400
+    assert grants.asked[:2] == [("good", "c", ""), ("bad", "", "<script>")] and len(grants.asked) == 5
+
+
+async def test_who_is_not_known_connects_nothing() -> None:
+    async with proxy_over(FakeUpstream("git", ["push"])) as stage:
+        await stage.client.initialize()
+        for arguments in ({"server": "git", "code": "x"}, {"server": "none"}, {}, {"server": 1}):
+            result = await stage.client.call_tool("connect_server", arguments)
+            assert result["isError"] and "no server of this name wants the consent" in str(result)
