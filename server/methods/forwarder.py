@@ -97,7 +97,7 @@ class Forwarder:
     def lost_text(self, upstream: Upstream, lost: Lost, what: str) -> str:
         """Return what a client is told of a reply that will not come, without secrets."""
         bearer = upstream.bearer
-        if bearer is not None and bearer.needs_sign_in and lost.reason == bearer.notice:
+        if bearer is not None and bearer.asks_for_sign_in(lost.reason):
             return sign_in_text(upstream.name, bearer.problem)
         return self._config.redact(lost_text(upstream.name, lost, what, self._code(upstream, lost)))
 

@@ -48,7 +48,7 @@ class SignInLinks:
     def _can_offer(self, exchange: Exchange, upstream: Upstream, lost: Lost) -> bool:
         """Tell whether a call failed for want of a sign-in, and its client can open a link on the user's machine."""
         bearer = upstream.bearer
-        if bearer is None or not bearer.needs_sign_in or lost.reason != bearer.notice:
+        if bearer is None or not bearer.asks_for_sign_in(lost.reason):
             return False
         if exchange.client.transport != "stdio":
             return False

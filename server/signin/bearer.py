@@ -69,6 +69,11 @@ class Bearer:
             return self.problem
         return f"{self.problem}: run `foretool login {self._server.name}` in a terminal"
 
+    def asks_for_sign_in(self, reason: str) -> bool:
+        """Tell whether only a person can help with a request that failed for this reason, or whose server could not be
+        asked for its tools for it."""
+        return self.needs_sign_in and reason.endswith(self.notice)
+
     def redact(self, text: str) -> str:
         """Return a text without our tokens, also without those of before."""
         return self._hidden.redact(text)

@@ -91,12 +91,12 @@ def _unlisted(said: str) -> Cause:
 
 
 def _remote_cause(server: Server, error: str) -> Cause:
-    if _UNLISTED.search(error):
-        return _unlisted(error)
     code = next((code for pattern, code in _HTTP_STATUS if re.search(pattern, error)), None)
     if code is Code.SIGN_IN:
         what = error.partition(": run `foretool login")[0]
         return Cause(code, what, f"run `foretool login {server.name}` in a terminal")
+    if _UNLISTED.search(error):
+        return _unlisted(error)
     if code is not None:
         do = "check its url" if code is Code.ADDRESS_WRONG else "check its headers, or make a new token"
         return Cause(code, error, do)

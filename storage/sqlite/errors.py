@@ -35,7 +35,7 @@ def explain_error(error: Exception, path: Location, busy_ms: int) -> StorageErro
             )
             return StorageError(f"{path}: {message}", lost=True)
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-            message = f"{path}: {error}; check that the file and its directory are writable"
+            message = f"{path}: {error}; check that this user may read and write the file and its directory"
             return StorageError(message, lost=True)
         case sqlite3.SQLITE_ERROR | sqlite3.SQLITE_SCHEMA if any(sign in str(error) for sign in _OTHER_SCHEMA):
             message = f"changed by another version of foretool ({error}); restart this proxy with the newer version"

@@ -59,6 +59,8 @@ async def test_without_a_sign_in_there_is_no_token_and_a_refusal_says_what_to_do
     assert await bearer.authorization() == ""
     assert await bearer.on_refused(401, "Bearer", "") == "refused"
     assert bearer.notice == "needs a sign-in: run `foretool login guarded` in a terminal" and bearer.needs_sign_in
+    assert bearer.asks_for_sign_in(f"its tools could not be listed: {bearer.notice}")
+    assert not bearer.asks_for_sign_in("it did not answer within 30 s")
     assert told == [bearer.notice]
 
 

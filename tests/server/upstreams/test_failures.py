@@ -50,6 +50,13 @@ def test_a_remote_server_is_never_told_of_variables(tmp_path: Path, monkeypatch:
     assert (found.code, found.do) == (Code.CREDENTIAL_REFUSED, "check its headers, or make a new token")
 
 
+@pytest.mark.parametrize("before", ["", "its tools could not be listed: "])
+def test_a_sign_in_that_has_ended_is_named_also_where_the_tools_were_asked_for(before: str, tmp_path: Path) -> None:
+    said = f"{before}its sign-in has ended: run `foretool login one` in a terminal"
+    found = explain_failure(server(tmp_path, url="https://h/mcp"), said, ())
+    assert (found.code, found.do) == (Code.SIGN_IN, "run `foretool login one` in a terminal")
+
+
 @pytest.mark.parametrize("script", ["exit 3", "echo 'DEMO_KEY is not set' >&2; exit 1", "exit 0"])
 def test_add_and_doctor_say_the_same_of_a_failed_start(script: str, tmp_path: Path) -> None:
     path = write_config(tmp_path, {"one": {"command": "/bin/sh", "args": ["-c", script]}})

@@ -63,7 +63,7 @@ def test_a_check_that_takes_too_long_ends_incomplete(tmp_path: Path) -> None:
     ("content", "said"),
     [
         (b"this is no database, " * 100, "not a readable SQLite file .*: move it away to start with an empty one"),
-        (None, r"cannot be read .*; check its permissions, or move it away"),
+        (None, "unable to open database file; check that this user may read and write the file and its directory"),
     ],
 )
 def test_the_error_for_an_unreadable_file_says_what_to_do(content: bytes | None, said: str, tmp_path: Path) -> None:
