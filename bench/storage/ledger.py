@@ -81,7 +81,7 @@ def write_ledger(folder: Path, calls: int, misses: int, days: float, now: float)
         tools = [
             each
             for name, server in config.servers.items()
-            for each in _save_server(store, name, fingerprint(server), now - days * DAY_S)
+            for each in save_server(store, name, fingerprint(server), now - days * DAY_S)
         ]
         sessions = -(-calls // SESSION)
         # The last session is over, so that nothing of it can change any more.
@@ -122,7 +122,7 @@ def _copied(column: str) -> str:
     return column
 
 
-def _save_server(store: Store, name: str, key: str, at: float) -> Iterator[Known]:
+def save_server(store: Store, name: str, key: str, at: float) -> Iterator[Known]:
     """Keep what a server listed, and yield its tools."""
     record = UpstreamRecord(name, key, "modern", '{"name":"made up"}', "", '{"tools":{}}', at)
     tools = []

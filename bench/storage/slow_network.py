@@ -16,6 +16,8 @@ class SlowNetwork:
         self.delay_s = delay_s
         self.is_mute = False
         """Delivers no answer while it is set, and keeps all of them."""
+        self.mutes = ""
+        """From a request on that has this in it, no answer is delivered."""
         self.turns = 0
         """How often clients have sent something after an answer: the round trips."""
         self._is_answered = True
@@ -65,6 +67,7 @@ class SlowNetwork:
         with suppress(OSError):
             while data := await reader.read(65_536):
                 if not answers:
+                    self.is_mute |= bool(self.mutes) and self.mutes.encode() in data
                     self.turns += self._is_answered
                     self._is_answered = False
                 pieces.put_nowait((self._loop.time() + self.delay_s, data))

@@ -24,6 +24,10 @@ CHOOSE_SCHEMA: Final = f"""
 SELECT CASE WHEN coalesce(current_schema(), 'public') = 'public'
     THEN set_config('search_path', '{OWN_SCHEMA}', false) ELSE current_setting('search_path') END
 """
+_SERVED_BY: Final = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+END_PROCESS: Final = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %s AND backend_start::text = %s
+"""
 MIGRATING_MS: Final = 60_000
 """How long another process may take that migrates the tables."""
 SETTINGS: Final[dict[str, Any]] = {
@@ -42,6 +46,8 @@ class Connection(psycopg.Connection[Any]):
         super().__init__(*arguments, **options)
         self.leads: set[str] = set()
         """The kinds of work for which it has the lead."""
+        self.served_by: tuple[int, Any] = (0, None)
+        """The process of the server, and when that began."""
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         try:
@@ -73,6 +79,7 @@ def connect(address: ServerAddress, busy_ms: int, patience_s: int, answer_s: flo
         if "synchronous_commit" not in address.written:
             run("SET synchronous_commit = off")
         run(f"SET lock_timeout = {int(busy_ms)}")
+        connection.served_by = run(_SERVED_BY).fetchone() or (0, None)
         connection.patience_s = answer_s
     except BaseException as error:
         if connection is not None:

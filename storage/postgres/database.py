@@ -7,6 +7,7 @@ call is written without it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -15,7 +16,7 @@ import psycopg
 
 from foretool.storage.places import ServerAddress
 from foretool.storage.postgres import schema
-from foretool.storage.postgres.connecting import LOCK_SQL, Connection, connect, prepare
+from foretool.storage.postgres.connecting import END_PROCESS, LOCK_SQL, Connection, connect, prepare
 from foretool.storage.postgres.days import BY_DAY, Days, prune
 from foretool.storage.postgres.errors import explain_error
 from foretool.storage.postgres.leads import ServerLead
@@ -32,6 +33,11 @@ HURRY_MS: Final = 100
 """Who waits no longer than this for a lock does not wait longer for the server either."""
 ANSWER_S: Final = 5.0
 """How long a proxy waits for an answer of the server. Then it goes on without it until it can be reached."""
+LATEST_S: Final = 120.0
+"""How long a process of the server that did not answer is waited for until it counts as gone."""
+_TRIES: Final = 20
+_TRY_S: Final = 0.05
+"""How often it is looked whether such a process has ended, and the pause, before a proxy goes on without a database."""
 _OWN_BUSY_MS: Final = 5000
 _FEW: Final = 100
 """Records that are looked through beside four times those that were not enough."""
@@ -50,6 +56,9 @@ class PostgresDatabase(Database):
         self._depth = 0
         self.replicas = Replicas(self, address)
         self._days = Days(self)
+        self._doubtful: tuple[int, Any] = (0, None)
+        """The process of the server that may still make a commit whose answer was lost; see `Connection.served_by`."""
+        self._doubtful_since = 0.0
 
     @classmethod
     def open(cls, address: ServerAddress, busy_ms: int, *, creates: bool = True) -> PostgresDatabase | None:
@@ -97,6 +106,7 @@ class PostgresDatabase(Database):
             return True
         try:
             found = connect(self.address, self._busy_ms, SERVING_S, ANSWER_S)
+            self._end_doubtful(found)
             prepare(found, self.address, creates=True)
         except StorageError as error:
             # The first reason stays: who waits for the server is told once.
@@ -104,6 +114,28 @@ class PostgresDatabase(Database):
             return False
         self.trouble, self._held = "", found
         return True
+
+    def _end_doubtful(self, connection: Connection) -> None:
+        """Let nobody look for a commit that the server may still make."""
+        if not self._doubtful[0]:
+            return
+        try:
+            for _ in range(_TRIES):
+                is_there = bool(psycopg.Cursor(connection).execute(END_PROCESS, self._doubtful).fetchall())
+                if not is_there:
+                    break
+                time.sleep(_TRY_S)
+        except (psycopg.Error, OSError) as error:
+            connection.close()
+            raise explain_error(error, self.address, is_closed=True) from error
+        if is_there and time.monotonic() - self._doubtful_since < LATEST_S:
+            connection.close()
+            raise StorageError(
+                f"{self.address}: the process {self._doubtful[0]} of the server that did not answer has not ended yet;"
+                " check the server's disks",
+                temporary=True,
+            )
+        self._doubtful = (0, None)
 
     # Transactions
 
@@ -133,7 +165,10 @@ class PostgresDatabase(Database):
         self._depth += 1
         try:
             yield
-            self._execute(f"RELEASE {name}" if is_inner else "COMMIT", ())
+            if is_inner:
+                self._execute(f"RELEASE {name}", ())
+            else:
+                self._commit()
         except BaseException:
             with suppress(StorageError):
                 if self._held is not None:
@@ -178,11 +213,19 @@ class PostgresDatabase(Database):
         except (psycopg.Error, OSError) as error:
             raise self._doubt(error) from error
 
+    def _commit(self) -> None:
+        try:
+            self._connection.execute("COMMIT")
+        except (psycopg.Error, OSError) as error:
+            raise self._doubt(error) from error
+
     def _doubt(self, error: Exception) -> StorageError:
         """Return what to raise for an error of a commit."""
         held = self._held
         # An error that the server reports for a statement has undone it.
-        self.in_doubt = held is not None and (held.closed or held.broken)
+        if held is not None and (held.closed or held.broken):
+            self.doubts += 1
+            self._doubtful, self._doubtful_since = held.served_by, time.monotonic()
         return self._explain(error)
 
     def run(self, sql: str, values: Values = ()) -> int:
@@ -206,8 +249,12 @@ class PostgresDatabase(Database):
         return cursor
 
     def insert(self, sql: str, row: Sequence[Any]) -> int:
-        (id,) = self._execute(translate(f"{sql} RETURNING id"), self._clean(row)).fetchall()[0]
-        return int(id)
+        try:
+            cursor = self._connection.execute(translate(f"{sql} RETURNING id"), write_values(self._clean(row)))
+        except (psycopg.Error, OSError) as error:
+            # Inside of a block nothing is committed yet.
+            raise self._explain(error) if self._depth else self._doubt(error) from error
+        return int(cursor.fetchall()[0][0])
 
     def insert_all(self, sql: str, rows: Sequence[Sequence[Any]]) -> list[int]:
         if not rows:

@@ -107,11 +107,15 @@ BEGIN
     FOR old IN SELECT * FROM days WHERE days.last IS NULL AND days.until <= (today - 1) * 86400.0
         AND is_day(days.part)
     LOOP
-        EXECUTE format('LOCK TABLE ONLY %I IN SHARE ROW EXCLUSIVE MODE', old.part);
-        EXECUTE format('CREATE TRIGGER notes_late AFTER INSERT ON %I FOR EACH ROW EXECUTE FUNCTION notes_late()',
-            old.part);
-        EXECUTE format('UPDATE days SET last = coalesce((SELECT max(id) FROM %I), 0) WHERE part = $1', old.part)
-            USING old.part;
+        BEGIN
+            EXECUTE format('LOCK TABLE ONLY %I IN SHARE ROW EXCLUSIVE MODE', old.part);
+            EXECUTE format('CREATE TRIGGER notes_late AFTER INSERT ON %I FOR EACH ROW EXECUTE FUNCTION notes_late()',
+                old.part);
+            EXECUTE format('UPDATE days SET last = coalesce((SELECT max(id) FROM %I), 0) WHERE part = $1', old.part)
+                USING old.part;
+        EXCEPTION WHEN lock_not_available THEN
+            NULL; -- it is being vacuumed, and is closed another time
+        END;
     END LOOP;
     FOR old IN SELECT * FROM days WHERE days.last IS NOT NULL AND days.count IS NULL AND is_day(days.part)
         LIMIT 100

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from foretool.storage.records import AuditEntry, AuditFilter
-from foretool.storage.sql.database import Subject
+from foretool.storage.sql.database import Database, Subject
+from foretool.storage.sql.repeats import Repeats
 from foretool.storage.sql.tables import Table
 
 PAGE: Final = 1000
@@ -15,14 +16,23 @@ _WITHIN: Final = (
     "at >= :since AND at < :until AND (:principal = '' OR principal = :principal OR name = :principal)"
     " AND (:action = '' OR action = :action) AND (:target = '' OR target = :target)"
 )
+_SAME: Final = "at = ? AND principal = ? AND session = ? AND profile = ? AND action = ? AND outcome = ?"
 
 
 class Audit(Subject):
     """Implements `AuditStore`."""
 
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._repeated = Repeats(database, _key, self._find)
+
     def add(self, entries: Sequence[AuditEntry]) -> None:
-        if entries:
+        if entries := self._repeated.leave_out(entries):
             self._database.write_all(AUDIT.insert, map(AUDIT.row, entries))
+
+    def _find(self, entry: AuditEntry) -> int:
+        row = self._database.row(f"SELECT id FROM audit WHERE {_SAME} LIMIT 1", _key(entry))  # noqa: S608  # a constant
+        return int(row[0]) if row else 0
 
     def find(self, wanted: AuditFilter, limit: int = -1) -> list[AuditEntry]:
         return AUDIT.find_all(
@@ -39,6 +49,10 @@ class Audit(Subject):
             if len(page) < PAGE:
                 return
             last = page[-1].id
+
+
+def _key(entry: AuditEntry) -> tuple[float | str, ...]:
+    return entry.at, entry.principal, entry.session, entry.profile, entry.action, entry.outcome
 
 
 def _values(wanted: AuditFilter) -> dict[str, object]:

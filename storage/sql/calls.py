@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, MissCount, MissFilter, ToolId, Usage
 from foretool.storage.sql.database import Database, Subject
+from foretool.storage.sql.repeats import Repeats
 from foretool.storage.sql.tables import TOOL_IDS, Table
 from foretool.storage.sql.values import Said, encode_json
-from foretool.storage.stores import StorageError
 
 CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments", "handle"))
 MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])}, said=("query", "change"))
@@ -72,8 +72,8 @@ WHERE outcome NOT IN ('refused', 'cancelled') GROUP BY tool HAVING max(CASE WHEN
 
 MOST_IN_DOUBT: Final = 100_000
 """Latest records among which a batch is looked for whose commit may have been made."""
-_FIND_CALL: Final = "SELECT 1 FROM calls WHERE id > ? AND at = ? AND session = ? AND tool = ? AND took_ms = ? LIMIT 1"
-_FIND_MISS: Final = "SELECT 1 FROM misses WHERE id > ? AND at = ? AND session = ? AND tool = ? LIMIT 1"
+_FIND_CALL: Final = "SELECT id FROM calls WHERE id > ? AND at = ? AND session = ? AND tool = ? AND took_ms = ? LIMIT 1"
+_FIND_MISS: Final = "SELECT id FROM misses WHERE id > ? AND at = ? AND session = ? AND tool = ? LIMIT 1"
 
 
 class Calls(Subject):
@@ -81,19 +81,17 @@ class Calls(Subject):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._doubtful: tuple[()] | tuple[Sequence[Call], Sequence[Miss]] = ()
-        """The batch whose commit may have been made, or not."""
+        self._repeated = Repeats(database, _call_key, self._find_call)
+        self._missed_again = Repeats(database, _miss_key, self._find_miss)
 
     def record(self, calls: Sequence[Call], misses: Sequence[Miss] = ()) -> None:
-        if self._database.in_doubt or self._doubtful:
-            calls, misses = self._leave_out_written(calls, misses)
-        try:
-            self._record(calls, misses)
-        except StorageError:
-            if self._database.in_doubt:
-                self._doubtful = (calls, misses)
-            raise
-        self._doubtful = ()
+        rest, noticed = self._repeated.leave_out(calls), self._missed_again.leave_out(misses)
+        if len(rest) < len(calls):
+            # A miss names the place of its call in the batch.
+            places = {id(call): place for place, call in enumerate(rest, 1)}
+            by_place = {place: places.get(id(call), 0) for place, call in enumerate(calls, 1)}
+            noticed = [replace(miss, call=by_place.get(miss.call, 0)) for miss in noticed]
+        self._record(rest, noticed)
 
     def _record(self, calls: Sequence[Call], misses: Sequence[Miss]) -> None:
         if len(calls) == 1 and not misses:
@@ -107,29 +105,15 @@ class Calls(Subject):
         children = [(miss.call, list(_miss_row(miss))) for miss in misses]
         self._database.insert_linked(CALLS.insert, [CALLS.row(call) for call in calls], MISSES.insert, children)
 
-    def _leave_out_written(
-        self, calls: Sequence[Call], misses: Sequence[Miss]
-    ) -> tuple[Sequence[Call], Sequence[Miss]]:
-        """Return what is not in the store yet of a batch that repeats one whose commit may have been made."""
-        before, noticed = self._doubtful or ((), ())
-        newest = self._database.newest("calls") - MOST_IN_DOUBT, self._database.newest("misses") - MOST_IN_DOUBT
-        if before:
-            is_written = self._database.row(_FIND_CALL, (newest[0], *_call_key(before[0]))) is not None
-        elif noticed:
-            is_written = self._database.row(_FIND_MISS, (newest[1], *_miss_key(noticed[0]))) is not None
-        else:
-            is_written = False
-        self._database.in_doubt, self._doubtful = False, ()
-        if not is_written:
-            return calls, misses
-        known, seen = set(map(_call_key, before)), set(map(_miss_key, noticed))
-        places = {0: 0}
-        kept = []
-        for place, call in enumerate(calls, 1):
-            if _call_key(call) not in known:
-                kept.append(call)
-                places[place] = len(kept)
-        return kept, [replace(miss, call=places.get(miss.call, 0)) for miss in misses if _miss_key(miss) not in seen]
+    def _find_call(self, call: Call) -> int:
+        return self._find_latest("calls", _FIND_CALL, _call_key(call))
+
+    def _find_miss(self, miss: Miss) -> int:
+        return self._find_latest("misses", _FIND_MISS, _miss_key(miss))
+
+    def _find_latest(self, table: str, query: str, key: tuple[Any, ...]) -> int:
+        row = self._database.row(query, (self._database.newest(table) - MOST_IN_DOUBT, *key))
+        return int(row[0]) if row else 0
 
     def get(self, id: int) -> Call | None:
         return CALLS.find(self._database, f"WHERE id = ? AND {self._database.within('calls', id, id)}", (id,))

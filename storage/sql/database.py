@@ -20,9 +20,9 @@ class Database(ABC):
     Every method may raise `StorageError`. A write that raised has left nothing behind and may be repeated.
     """
 
-    in_doubt: bool = False
-    """The connection was lost while a commit of `commit` or `insert_linked` was under way: it may have been made. Who
-    repeats it looks first, and clears this."""
+    doubts: int = 0
+    """How often the connection was lost while a commit was under way, which may have been made. Who repeats it looks
+    first; see `Repeats`."""
     trouble: str = ""
     """Why the database cannot be used now; see `Store.trouble`."""
     notice: str = ""

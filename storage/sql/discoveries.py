@@ -9,7 +9,8 @@ from msgspec.json import Decoder
 
 from foretool.storage.records import Discovery, Event, Match, Prompt, StepRecord, ToolId
 from foretool.storage.sql.calls import first_call, latest
-from foretool.storage.sql.database import Subject
+from foretool.storage.sql.database import Database, Subject
+from foretool.storage.sql.repeats import Repeats
 from foretool.storage.sql.tables import STRINGS, TOOL_IDS, Table
 from foretool.storage.sql.values import Said
 
@@ -63,7 +64,18 @@ LATEST = 250
 class Discoveries(Subject):
     """Implements `DiscoveryStore`."""
 
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._repeated = Repeats(database, _discovery_key, self._find)
+
+    def _find(self, discovery: Discovery) -> int:
+        query = "SELECT id FROM discoveries WHERE at = ? AND session = ? AND took_ms = ? ORDER BY id DESC LIMIT 1"
+        row = self._database.row(query, _discovery_key(discovery))
+        return int(row[0]) if row else 0
+
     def add(self, discovery: Discovery) -> int:
+        if not self._repeated.leave_out([discovery]):
+            return self._find(discovery)
         return self._database.insert(_DISCOVERIES.insert, _DISCOVERIES.row(discovery))
 
     def set_handle(self, id: int, handle: str) -> None:
@@ -107,6 +119,10 @@ class Discoveries(Subject):
 class Tasks(Subject):
     """Implements `TaskStore`."""
 
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._repeated = Repeats(database, _step_key, self._find_step)
+
     def texts(self) -> list[str]:
         return [task for (task,) in self._database.rows(_TASKS)]
 
@@ -128,8 +144,23 @@ class Tasks(Subject):
         rest = "WHERE at >= ? AND at <= ? ORDER BY at DESC, id DESC LIMIT ?"
         return PROMPTS.find_all(self._database, rest, (since, until, limit))
 
+    def _find_step(self, step: StepRecord) -> int:
+        query = "SELECT id FROM steps WHERE at = ? AND session = ? AND took_ms = ? ORDER BY id DESC LIMIT 1"
+        row = self._database.row(query, _step_key(step))
+        return int(row[0]) if row else 0
+
     def add_step(self, step: StepRecord) -> int:
+        if not self._repeated.leave_out([step]):
+            return self._find_step(step)
         return self._database.insert(_STEPS.insert, _STEPS.row(step))
 
     def steps(self) -> list[StepRecord]:
         return _STEPS.find_all(self._database, "ORDER BY at DESC, id DESC")
+
+
+def _discovery_key(discovery: Discovery) -> tuple[float | str, ...]:
+    return discovery.at, discovery.session, discovery.took_ms
+
+
+def _step_key(step: StepRecord) -> tuple[float | str, ...]:
+    return step.at, step.session, step.took_ms

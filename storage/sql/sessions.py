@@ -9,7 +9,8 @@ from typing import Any
 from msgspec.json import Decoder
 
 from foretool.storage.records import ClientRecord, Conversation, Era, Exposure, SessionRecord
-from foretool.storage.sql.database import Subject
+from foretool.storage.sql.database import Database, Subject
+from foretool.storage.sql.repeats import Repeats
 from foretool.storage.sql.tables import TOOL_IDS, Table
 from foretool.storage.sql.values import Said, encode_json
 
@@ -30,6 +31,10 @@ _ADD_SESSION = """
 _ADD_EXPOSURE = (
     "INSERT INTO exposures (session, at, policy, epoch, list, tokens, reason)"
     " SELECT ?, ?, ?, ?, id, ?, ? FROM lists WHERE hash = ?"
+)
+_FIND_EXPOSURE = (
+    "SELECT id FROM exposures WHERE at = ? AND session = ? AND reason = ? AND epoch = ? AND tokens = ?"
+    " ORDER BY id DESC LIMIT 1"
 )
 _GET_EXPOSURES = (
     "SELECT session, at, policy, epoch, lists.tools, tokens, reason, exposures.id"
@@ -67,6 +72,10 @@ _GET_CONVERSATIONS = """
 class Sessions(Subject):
     """Implements `SessionStore`."""
 
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._repeated = Repeats(database, _exposure_key, self._find_exposure)
+
     def begin(self, session: SessionRecord) -> None:
         with self._database.atomic():
             self._database.run(_ADD_SESSION.format(self._database.newest_sql("calls")), _SESSIONS.row(session))
@@ -94,6 +103,8 @@ class Sessions(Subject):
         return first
 
     def add_exposure(self, exposure: Exposure) -> int:
+        if not self._repeated.leave_out([exposure]):
+            return self._find_exposure(exposure)
         tools = encode_json(exposure.tools)
         digest = hashlib.sha256(tools.encode()).digest()
         with self._database.atomic():
@@ -102,6 +113,10 @@ class Sessions(Subject):
             )
             head = (exposure.session, exposure.at, exposure.policy, exposure.epoch)
             return self._database.insert(_ADD_EXPOSURE, (*head, exposure.tokens, exposure.reason, digest))
+
+    def _find_exposure(self, exposure: Exposure) -> int:
+        row = self._database.row(_FIND_EXPOSURE, _exposure_key(exposure))
+        return int(row[0]) if row else 0
 
     def exposure(self, id: int) -> Exposure | None:
         row = self._database.row(
@@ -145,6 +160,10 @@ class Clients(Subject):
     def all(self) -> list[ClientRecord]:
         rows = self._database.rows(f"{_GET_CLIENTS} ORDER BY last_seen DESC, client, version")
         return [_read_client(row) for row in rows]
+
+
+def _exposure_key(exposure: Exposure) -> tuple[float | str | int, ...]:
+    return exposure.at, exposure.session, exposure.reason, exposure.epoch, exposure.tokens
 
 
 def _read_exposure(row: Sequence[Any]) -> Exposure:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from msgspec.structs import replace
 from postgres import SKIPPED, cut_off, new_schema
-from stored_records import CALL, MISS
+from stored_records import CALL, DISCOVERY, EXPOSURE, MISS
 
 from bench.storage.slow_network import SlowNetwork
 from foretool.storage.opening import open_serving_store, open_store
-from foretool.storage.stores import StorageError
+from foretool.storage.records import AuditEntry, AuditFilter, Call, StepRecord
+from foretool.storage.stores import StorageError, Store
 
 pytest.importorskip("psycopg")
 from foretool.storage.postgres import database
@@ -111,6 +116,79 @@ def test_a_commit_whose_answer_was_lost_is_not_made_twice(address: str, monkeypa
         by_id = {call.id: call for call in found}
         assert [by_id[miss.call].took_ms for miss in store.calls.misses() if miss.tool == MISS.tool] == [9.5]
         assert {by_id[miss.call].took_ms >= 20 for miss in store.calls.misses() if miss.tool == "later"} == {True}
+
+
+def test_lists_searches_and_steps_whose_answer_was_lost_are_not_written_twice(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "ANSWER_S", 1.0)
+    step = StepRecord("s1", 5.0, "t", (), (), 1, 1, 0.5, None, "none", False, "", 1.0)
+    with network_to(address).running() as network, open_serving_store(over_network(address, network)) as store:
+        writes: list[Callable[[int], int]] = [
+            lambda number: store.sessions.add_exposure(replace(EXPOSURE, at=float(number))),
+            lambda number: store.discoveries.add(replace(DISCOVERY, at=float(number))),
+            lambda number: store.tasks.add_step(replace(step, at=float(number))),
+        ]
+        for write in writes:
+            assert write(1) == 1
+            network.is_mute = True
+            with pytest.raises(StorageError, match="has not answered for 1 s"):
+                write(2)
+            network.is_mute = False
+            assert store.reopen()
+            again, later = write(2), write(3)
+            assert 1 < again < later and write(3) > later, "a doubt is about one record"
+        assert [len(found) for found in (store.sessions.exposures("s1"), store.discoveries.recent(-1))] == [4, 4]
+        assert len(store.tasks.steps()) == 4
+
+
+def test_calls_with_their_audit_entries_are_not_written_twice_however_often_the_answer_is_lost(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "ANSWER_S", 1.0)
+    waiting: list[tuple[Call, AuditEntry]] = []
+
+    def write(store: Store) -> None:
+        with store.atomic():
+            store.calls.record([call for call, _ in waiting], [replace(MISS, at=waiting[0][0].at, call=1)])
+            store.audit.add([entry for _, entry in waiting])
+
+    with network_to(address).running() as network, open_serving_store(over_network(address, network)) as store:
+        for number in range(3):
+            at = 100.0 + number
+            waiting.append((replace(CALL, at=at), AuditEntry(at, "p", "ann", "c", "", "call", "t", "ok", session="s1")))
+            network.mutes = "COMMIT"
+            with pytest.raises(StorageError, match="has not answered for 1 s"):
+                write(store)
+            network.mutes, network.is_mute = "", False
+            assert store.reopen()
+        write(store)
+        assert sorted(call.at for call in store.calls.recent(-1)) == [100.0, 101.0, 102.0]
+        assert sorted(entry.at for entry in store.audit.find(AuditFilter())) == [100.0, 101.0, 102.0]
+        (miss,) = store.calls.misses()
+        found = store.calls.get(miss.call)
+        assert found is not None and found.at == 100.0
+
+
+def test_a_commit_that_the_server_makes_late_is_waited_for(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "ANSWER_S", 1.0)
+    with open_serving_store(address) as store:
+        store.calls.record([CALL])
+        (pid,) = store.calls._database.rows("SELECT pg_backend_pid()")[0]  # type: ignore[attr-defined]
+        call = replace(CALL, at=50.0)
+        os.kill(pid, signal.SIGSTOP)  # as a disk that hangs
+        try:
+            with pytest.raises(StorageError, match="has not answered for 1 s"):
+                store.calls.record([call])
+            assert not store.reopen()
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        deadline = time.monotonic() + 60
+        while not store.reopen():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        store.calls.record([call])
+        assert [each.at for each in store.calls.recent(-1)].count(50.0) == 1
 
 
 def test_a_commit_that_never_came_to_the_server_is_made_again(address: str) -> None:
