@@ -62,6 +62,14 @@ class Needs(NamedTuple):
     """The tools that delete something."""
 
 
+class Weight(NamedTuple):
+    """What one tool says of how much it is needed."""
+
+    score: float
+    """The log of how much, up to a constant that all tools share."""
+    deletes: bool
+
+
 class Priors(Struct, frozen=True):
     """What `priors.json` holds."""
 
@@ -75,22 +83,27 @@ class Priors(Struct, frozen=True):
         """Return the log of how much a tool is needed, up to a constant that all tools share."""
         return sum(self.first.get(name, 0.0) * value for name, value in features(tool))
 
-    def needs(self, tools: Sequence[Fields]) -> dict[ToolId, float]:
+    def judge(self, tool: Fields) -> Weight:
+        """Return what a tool says of itself, whatever others there are."""
+        return Weight(self.score(tool), deed(tool) == "delete")
+
+    def needs(self, tools: Sequence[Fields], weights: Sequence[Weight] | None = None) -> dict[ToolId, float]:
         """Return each tool's expected share of the calls. The shares add up to 1, and those of one server to its share
-        of the tools, whatever it writes about them."""
+        of the tools, whatever it writes about them. `weights` is what `judge` returned for these tools."""
         found: dict[ToolId, float] = {}
-        servers: dict[str, list[Fields]] = defaultdict(list)
-        for tool in tools:
-            servers[tool.upstream].append(tool)
+        servers: dict[str, list[tuple[ToolId, float]]] = defaultdict(list)
+        for tool, (score, _) in zip(tools, weights or map(self.judge, tools), strict=True):
+            servers[tool.upstream].append((tool.id, exp(score)))
         for each in servers.values():
-            weights = [exp(self.score(tool)) for tool in each]
-            share = len(each) / len(tools) / sum(weights)
-            found |= {tool.id: weight * share for tool, weight in zip(each, weights, strict=True)}
+            share = len(each) / len(tools) / sum(weight for _, weight in each)
+            found |= {tool: weight * share for tool, weight in each}
         return found
 
-    def weigh(self, tools: Sequence[Fields]) -> Needs:
-        """Return what `order` needs to know of some tools; reading 500 takes 10 ms."""
-        return Needs(self.needs(tools), frozenset(tool.id for tool in tools if deed(tool) == "delete"))
+    def weigh(self, tools: Sequence[Fields], weights: Sequence[Weight] | None = None) -> Needs:
+        """Return what `order` needs to know of some tools; judging 500 takes 10 ms."""
+        weights = weights or [self.judge(tool) for tool in tools]
+        deletes = (tool.id for tool, weight in zip(tools, weights, strict=True) if weight.deletes)
+        return Needs(self.needs(tools, weights), frozenset(deletes))
 
     def order(self, tools: Sequence[Fields], tokens: Tokens, budget: int, needs: Needs | None = None) -> list[ToolId]:
         """Sort tools as they compete for `budget` tokens of a list: one of each server first, tools that delete

@@ -1,16 +1,20 @@
 """A stand-in upstream on stdio that answers a call with its arguments, stdlib only.
 
     python -S -E echo.py --name N [--tools FILE.json | --count 10] [--start-s 2] [--call-ms 5] [--hang-if PATH]
+        [--change-s 1]
 
 FILE holds a list of tools or an object with `tools`; the upstream serves them as they are. It answers a call with one
-line of JSON: `server`, `tool`, `arguments`. It speaks the legacy era, as nearly every server does today.
+line of JSON: `server`, `tool`, `arguments`. With `--change-s` it announces so often that its list has changed, and two
+of its descriptions then have. It speaks the legacy era, as nearly every server does today.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,7 +50,8 @@ def answer(name: str, tools: list[Json], request: Json) -> Json:
         case "initialize":
             info = {"name": name, "version": "1.0.0"}
             version = min(params.get("protocolVersion", VERSION), "2025-11-25")
-            return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}}
+            capabilities = {"tools": {"listChanged": True}}
+            return {"result": {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}}
         case "tools/list":
             return {"result": {"tools": tools}}
         case "tools/call":
@@ -70,6 +75,17 @@ def serve(name: str, tools: list[Json], call_ms: float = 0.0) -> None:
             out.flush()
 
 
+def change(tools: list[Json], every_s: float) -> None:
+    """Describe two tools in other words every so often, and announce that."""
+    message = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
+    for at in itertools.count():
+        time.sleep(every_s)
+        for tool in (tools[at % len(tools)], tools[(at + 1) % len(tools)]):
+            tool["description"] = f"{tool['description'].partition(' (')[0]} (version {at})"
+        sys.stdout.buffer.write(message)
+        sys.stdout.buffer.flush()
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the upstream that the arguments describe."""
     parser = argparse.ArgumentParser(prog="echo.py", description=__doc__)
@@ -79,10 +95,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--start-s", type=float, default=0.0, help="seconds before the first line is read")
     parser.add_argument("--hang-if", type=Path, help="never answer anything if there is such a file")
     parser.add_argument("--call-ms", type=float, default=0.0, help="how long a call takes")
+    parser.add_argument("--change-s", type=float, default=0.0, help="how often the list changes; default: never")
     arguments = parser.parse_args(argv)
     hangs = arguments.hang_if is not None and arguments.hang_if.exists()
     time.sleep(NEVER_S if hangs else arguments.start_s)
     tools = read_tools(arguments.tools) if arguments.tools else made_up(arguments.name, arguments.count)
+    if arguments.change_s:
+        threading.Thread(target=change, args=(tools, arguments.change_s), daemon=True).start()
     serve(arguments.name, tools, arguments.call_ms)
 
 

@@ -28,7 +28,7 @@ class FirstTools:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._read: dict[str, Fields] = {}
+        self._read: dict[str, tuple[Fields, priors.Weight]] = {}
         """By hash of the definition; only of tools that competed for the last list."""
         self._ordered: tuple[list[Fields], priors.Needs | None] = ([], None)
         """The tools that competed last, and how much each is needed: lists of many budgets are tried one after the
@@ -43,13 +43,16 @@ class FirstTools:
     def read(self, competes: Callable[[Tool], bool]) -> Steps[None]:
         """Read the tools that compete, in steps; `order` then takes a few milliseconds."""
         kept: list[Fields] = []
+        weights: list[priors.Weight] = []
         for tool in self._choose(competes):
             yield
-            kept.append(self._fields(tool))
+            known, weight = self._judge(tool)
+            kept.append(known)
+            weights.append(weight)
             self._catalog.tokens(tool.id)
         yield
         if self._ordered[1] is None or kept != self._ordered[0]:
-            self._ordered = kept, priors.shipped().weigh(kept)
+            self._ordered = kept, priors.shipped().weigh(kept, weights)
 
     def _choose(self, competes: Callable[[Tool], bool]) -> list[Tool]:
         """Return the tools that compete: one of each server after the other."""
@@ -57,10 +60,12 @@ class FirstTools:
         ordered = sorted(servers, key=lambda tools: tools[0].id)
         return priors.take_turns([filter(competes, tools) for tools in ordered], MOST)
 
-    def _fields(self, tool: Tool) -> Fields:
+    def _judge(self, tool: Tool) -> tuple[Fields, priors.Weight]:
         """Read a definition; tools of two servers may share one."""
         if (known := self._read.get(tool.schema_hash)) is None:
             if len(self._read) >= 2 * MOST:
                 self._read.clear()
-            known = self._read[tool.schema_hash] = fields(tool)
-        return known if known.id == tool.id else replace(known, id=tool.id, upstream=tool.upstream)
+            said = fields(tool)
+            known = self._read[tool.schema_hash] = said, priors.shipped().judge(said)
+        said, weight = known
+        return (said if said.id == tool.id else replace(said, id=tool.id, upstream=tool.upstream)), weight

@@ -11,6 +11,7 @@ calls for longer: it gives way only every 5 ms.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,6 +43,8 @@ FEW: Final = 500
 """A ranking that nobody can wait for indexes up to so many missing tools at once; that takes some 70 ms."""
 MANY: Final = 5000
 """A new list indexes up to so many missing tools at once, 0.7 s; with more, it ranks those that are there."""
+SPARED_AT_ONCE: Final = 2500
+"""Tools in the index after whose growth the garbage collector is spared them."""
 INDEX_S: Final = 5.0
 """A search waits so long for the index, then ranks the tools that are in it."""
 OPEN_S: Final = 2.0
@@ -144,6 +147,8 @@ class Search(BackgroundWork):
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_wanted = False
         """Whether somebody searches in words here, or will: an encoder is worth its memory from then on."""
+        self._spared = 0
+        """How many tools were indexed when the collector was spared last."""
         self._is_opening = False
         self._open_encoders: Callable[[], asyncio.Future[None] | None] = lambda: None
 
@@ -303,7 +308,16 @@ class Search(BackgroundWork):
     async def _index_slices(self) -> None:
         await asyncio.to_thread(_import_ranking)
         while not self._index.advance(SLICE_S):
+            self._spare_collector()
             await asyncio.sleep(0)
+
+    def _spare_collector(self) -> None:
+        """Take what is indexed out of full garbage collections, which would look at all of it time and again: with
+        44,000 tools one takes a tenth of a second. Only growth does that, so that what is frozen has a bound."""
+        size = len(self._index.pipeline.corpus)
+        if size >= self._spared + SPARED_AT_ONCE:
+            self._spared = size
+            gc.freeze()
 
 
 def _import_ranking() -> None:

@@ -4,7 +4,7 @@ Values of variables and headers are secrets: no message, warning or repr here co
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
@@ -113,9 +113,9 @@ class Server(Struct, frozen=True, kw_only=True):
         return f"Server({self.name!r}, {self.type!r})"
 
 
-def matches(name: str, patterns: Iterable[str]) -> bool:
+def matches(name: str, patterns: Collection[str]) -> bool:
     """Tell whether a name matches one of these shell patterns (`*`, `?`, `[ab]`); upper and lower case differ."""
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    return "*" in patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def exactness(pattern: str) -> int:

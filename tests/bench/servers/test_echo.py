@@ -26,3 +26,18 @@ def test_echo_answers_with_the_arguments_it_was_given(tmp_path: Path) -> None:
     assert listed["result"]["tools"] == tools
     assert json.loads(messages.said(called["result"])) == {"server": "web", "tool": "fetch", "arguments": {"text": "x"}}
     assert unknown["error"]["code"] == -32601
+
+
+def test_a_list_that_changes_is_announced_with_other_words() -> None:
+    command = [sys.executable, "-S", "-E", echo.__file__, "--name", "web", "--count", "3", "--change-s", "0.05"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        announced = json.loads(process.stdout.readline())
+        process.stdin.write('{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}\n')
+        process.stdin.flush()
+        listed = next(each for each in map(json.loads, process.stdout) if "result" in each)["result"]["tools"]
+        process.stdin.close()
+    assert announced["method"] == "notifications/tools/list_changed"
+    assert len(listed) == 3
+    assert any("(version" in tool["description"] for tool in listed)

@@ -244,6 +244,21 @@ def test_names_given_as_upstreams_come_are_those_given_to_all_at_once(
         assert one.find(each.id) == each
 
 
+@requirement("names:deterministic")
+@pytest.mark.parametrize("entry", [{}, {"prefix": "other"}, {"prefix": ""}, {"tools": {"add": {"name": "plus"}}}])
+def test_names_given_for_good_are_the_same_after_a_start_from_the_store(entry: Any) -> None:
+    fixed: dict[ToolId, Key] = {}
+    one = catalog(FakeUpstream("calc", entry=entry), FakeUpstream("more"), fixed=fixed)
+    one.replace("calc", listed("add", "sub", "discover_tools"))
+    one.replace("more", listed("add", "x"))
+    one.fix_names()
+    again = Catalog(list(config_of(FakeUpstream("calc", entry=entry), FakeUpstream("more")).servers.values()), fixed)
+    for name in ("calc", "more"):
+        again.load(name, one.listed(name))
+    again.settle()
+    assert names_of(again, {}) == names_of(one, {})
+
+
 @requirement("names:collisions")
 def test_a_name_that_somebody_knows_is_not_given_to_an_upstream_that_lists_later() -> None:
     fixed: dict[ToolId, Key] = {}
