@@ -6,7 +6,7 @@ A client waits for its list, so at most `MOST` tools compete, the tools of all s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -33,15 +33,24 @@ class FirstTools:
         self._ordered: tuple[list[Fields], priors.Needs | None] = ([], None)
         """The tools that competed last, and how much each is needed: lists of many budgets are tried one after the
         other."""
+        self._key: tuple[int, Hashable] = (-1, None)
+        """The version of the catalog and the key of `read`, when it was last done."""
 
-    def order(self, competes: Callable[[Tool], bool], budget: int) -> list[ToolId]:
-        """Return the tools that compete for `budget` tokens, best first."""
-        finish(self.read(competes))
+    def forget(self) -> None:
+        """Let other tools compete under the same key."""
+        self._key = (-1, None)
+
+    def order(self, competes: Callable[[Tool], bool], budget: int, key: Hashable = None) -> list[ToolId]:
+        """Return the tools that compete for `budget` tokens, best first. `key` stands for which ones compete."""
+        finish(self.read(competes, key))
         kept, needs = self._ordered
         return priors.shipped().order(kept, self._catalog.tokens, budget, needs)
 
-    def read(self, competes: Callable[[Tool], bool]) -> Steps[None]:
-        """Read the tools that compete, in steps; `order` then takes a few milliseconds."""
+    def read(self, competes: Callable[[Tool], bool], key: Hashable = None) -> Steps[None]:
+        """Read the tools that compete, in steps. `order` with the same key then takes a few milliseconds."""
+        now = (self._catalog.version, key)
+        if key is not None and now == self._key:
+            return
         kept: list[Fields] = []
         weights: list[priors.Weight] = []
         for tool in self._choose(competes):
@@ -53,6 +62,7 @@ class FirstTools:
         yield
         if self._ordered[1] is None or kept != self._ordered[0]:
             self._ordered = kept, priors.shipped().weigh(kept, weights)
+        self._key = now
 
     def _choose(self, competes: Callable[[Tool], bool]) -> list[Tool]:
         """Return the tools that compete: one of each server after the other."""

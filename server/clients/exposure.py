@@ -10,7 +10,7 @@ and budget.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from math import inf
@@ -217,7 +217,7 @@ class Exposures:
         if self._read_lines(profile):
             yield from self._prepare_ranking()
         if self._config.settings.list_fill and self._prior().fill:
-            yield from self._first.read(self._competing(profile))
+            yield from self._first.read(*self._competing(profile))
 
     def preview(self, profile: Profile, policy: Policy) -> View:
         """Return the list that `view` would return, without storing a new one."""
@@ -231,6 +231,7 @@ class Exposures:
         self._views.clear()
         self._digests.clear()
         self._prepared.clear()
+        self._first.forget()
 
     def forget_person(self, person: str) -> None:
         """Check the lists of one person again, because a server has listed other tools to them."""
@@ -239,6 +240,7 @@ class Exposures:
         for profile in [profile for profile in self._digests if profile.endswith(f"\x1f{person}")]:
             del self._digests[profile]
         self._prepared.clear()
+        self._first.forget()
 
     def advance(self) -> bool:
         """Begin a new epoch for lists older than `epoch_s` and for those that nobody uses; return whether there is
@@ -473,7 +475,7 @@ class Exposures:
     def _ranked(self, profile: Profile) -> tuple[ToolId, ...]:
         """Return the tools in the order in which they compete for the budget: first by what was learned and by usage,
         then by relevance to the profile's description and to recorded tasks, then by what is needed at first."""
-        competes = self._competing(profile)
+        competes, key = self._competing(profile)
 
         def is_there(tool: ToolId) -> bool:
             found = self._catalog.get(tool)
@@ -483,13 +485,15 @@ class Exposures:
         lines = self._read_lines(profile)
         relevant = self._rank(lines) if lines else ()
         fills = self._config.settings.list_fill and self._prior().fill
-        first = self._first.order(competes, profile.list_tokens) if fills else ()
+        first = self._first.order(competes, profile.list_tokens, key) if fills else ()
         return tuple(dict.fromkeys((*filter(is_there, (*expected, *relevant)), *first)))
 
-    def _competing(self, profile: Profile) -> Callable[[Tool], bool]:
-        """Return what tells whether a tool competes for the budget of a list."""
-        left_out, finds = {*self._pinned(profile), *self._read_failing()}, self._policy.reach(profile).finds
-        return lambda tool: tool.id not in left_out and finds(tool)
+    def _competing(self, profile: Profile) -> tuple[Callable[[Tool], bool], Hashable]:
+        """Return what tells whether a tool competes for the budget of a list, and what that depends on besides the
+        catalog."""
+        left_out = frozenset({*self._pinned(profile), *self._read_failing()})
+        reach = self._policy.reach(profile)
+        return lambda tool: tool.id not in left_out and reach.finds(tool), (reach, left_out)
 
     def _read_lines(self, profile: Profile) -> tuple[str, ...]:
         """Return the words that tools of a list are relevant to."""
