@@ -54,5 +54,7 @@ def admits(config: Config, viewer: Viewer, server: str) -> bool:
     """Tell whether a viewer may see the tools of a server."""
     if viewer.profile is None:
         return True
-    profile = config.profiles.get(viewer.profile)
+    profile, found = config.profiles.get(viewer.profile), config.servers.get(server)
+    if found is not None and found.per_user is not None:
+        return False  # what it lists to one person of the profile, it lists to nobody else
     return profile is not None and Reach(profile, config.servers, config.settings).admits(server)
