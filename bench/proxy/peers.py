@@ -1,12 +1,14 @@
 """Compares foretool with other proxies in one run, as a table.
 
-    python -m bench.proxy.peers KIND --peerbench DIR [--peers a,b] [-- OPTIONS OF PEERBENCH]
+    python -m bench.proxy.peers KIND --peerbench DIR [--peers a,b] [--joined] [--model] [-- OPTIONS OF PEERBENCH]
 
 DIR is a folder of scripts that start each proxy over the same upstreams and print JSON lines; PEERS_HOME says where the
 proxies are installed. This benchmark runs one of the scripts with foretool among the peers and prints a table with
 ratios, so that the figures of one run stand beside each other: `calls` (latency, throughput), `startup`, `slow` (every
 upstream takes two seconds to start), `never` (no upstream ever starts), `tokens` (of the list), `search` (latency,
-quality). "x ours" is a figure divided by that of foretool.
+quality). "x ours" is a figure divided by that of foretool. foretool is a process of its own, as the other proxies are;
+with `--joined` it is a window that joins a proxy, whose memory then stands in no table. With `--model` its store has a
+model of what is called next, of 260 tools and 1,000 tasks (`calls`).
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ Cells = list[str]
 OURS = "ours"
 DIRECT = "direct"
 LIMIT_S = 3600.0
+WITH_MODEL = Path(__file__).resolve().with_name("with_model.py")
+MODEL_TOOLS = ["alpha__alpha_echo", *(f"alpha__alpha_t{at}" for at in range(1, 260))]
+"""The tools of the model; peerbench calls the first."""
 
 
 class Kind(NamedTuple):
@@ -146,8 +151,9 @@ KINDS = {
 
 
 def lines_of(folder: Path, command: Sequence[str], foretool: Sequence[str]) -> list[Row]:
-    """Run a script of peerbench; its rows, echoed to stderr as they come. Raises `subprocess.TimeoutExpired`."""
-    ours = json.dumps([*foretool, "serve", "--config", "{config}"])
+    """Run a script of peerbench; its rows, echoed to stderr as they come. `foretool` starts our proxy. Raises
+    `subprocess.TimeoutExpired`."""
+    ours = json.dumps(foretool)
     with subprocess.Popen(
         [sys.executable, *command], cwd=folder, env={**os.environ, "OURS": ours}, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -188,6 +194,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--peerbench", type=Path, required=True, metavar="DIR", help="the folder of scripts")
     parser.add_argument("--peers", help="comma-separated; default: those that make sense for the kind")
+    parser.add_argument("--joined", action="store_true", help="measure a window that joins a proxy")
+    parser.add_argument("--model", action="store_true", help="serve a model of what is called next")
     add_foretool(parser)
     words = list(sys.argv[1:] if argv is None else argv)
     # What stands after `--` is the script's; it comes last there, so it wins.
@@ -200,7 +208,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     more = [str(Path(each).resolve()) if Path(each).is_file() else each for each in more]
     before = processes.load_average()
     command = [*kind.script, "--peers", arguments.peers or kind.peers, *more]
-    rows = lines_of(arguments.peerbench, command, foretool)
+    serve = [*foretool, "serve", "--config", "{config}", *([] if arguments.joined else ["--alone"])]
+    if arguments.model:
+        serve = [sys.executable, str(WITH_MODEL), "{config}", ",".join(MODEL_TOOLS), "--", *serve]
+    rows = lines_of(arguments.peerbench, command, serve)
     print("\n".join(tables(kind, rows)))
     print(f"\nload average: {before} before, {processes.load_average()} after; {' '.join(command)}")
 

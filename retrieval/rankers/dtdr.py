@@ -19,6 +19,7 @@ This module needs numpy alone and trains nothing (`training.dtdr`).
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from math import log
 from typing import NamedTuple, Self
@@ -79,14 +80,14 @@ class CallGraph:
         """`walks`: classes in order, with `classes` (END) as the last where the end was seen."""
         self._ends = classes + 1
         total = np.full(classes + 1, 0.5)
-        found: list[list[int]] = [[] for _ in range(LAST)]
+        found = [array("q") for _ in range(LAST)]  # lists of numbers would take five times as much memory
         for walk in walks:
             for place, called in enumerate(walk):
                 total[called] += 1
                 for code, seen in zip(self._codes(walk[:place]), found, strict=False):
                     seen.append(code * self._ends + called)
         self.prior = (total / total.sum()).astype(np.float32)
-        self._follows = [_Counts.of(np.asarray(seen, np.int64), self._ends) for seen in found]
+        self._follows = [_Counts.of(np.frombuffer(seen, np.int64), self._ends) for seen in found]
         """What followed the suffixes of each length, the shortest first: a dictionary would take forty times as much
         memory."""
         self._read: dict[tuple[int, int], tuple[np.float32, NDArray[np.int64], Floats]] = {}

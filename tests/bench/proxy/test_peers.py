@@ -54,8 +54,11 @@ def test_the_script_is_run_with_ours_among_the_peers(tmp_path: Path, capsys: pyt
     peers.main(["tokens", "--peerbench", str(tmp_path), "--foretool", "ft", "--peers", "ours", "--", "--more"])
     out, err = capsys.readouterr()
     assert json.loads(err)["args"] == ["--peers", "ours", "--more"]
-    assert json.loads(json.loads(err)["peer"]) == ["ft", "serve", "--config", "{config}"]
+    # What is measured is the proxy, and not a window before it.
+    assert json.loads(json.loads(err)["peer"]) == ["ft", "serve", "--config", "{config}", "--alone"]
     assert "load average" in out
+    peers.main(["tokens", "--peerbench", str(tmp_path), "--foretool", "ft", "--joined"])
+    assert json.loads(json.loads(capsys.readouterr().err)["peer"]) == ["ft", "serve", "--config", "{config}"]
 
 
 def test_a_folder_without_the_script_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
