@@ -50,7 +50,8 @@ class Lsa:
         if not known:
             return np.zeros(self.dimension, np.float32)
         rows, weights = zip(*known, strict=True)
-        summed: Floats = np.asarray(weights, np.float32) @ self.projection[list(rows)]
+        # The projection may be in half precision.
+        summed: Floats = np.asarray(weights, np.float32) @ self.projection[list(rows)].astype(np.float32, copy=False)
         length = float(np.linalg.norm(summed))
         return summed / np.float32(length) if length > 0 else summed
 
@@ -107,7 +108,10 @@ class Texts:
         self._vectors = vectors
         self._aim = aim
         self._lengths = lengths(vectors, aim.centre) if aim.dimension else None
-        self._of_count = self._near(aim.calls[2 * aim.dimension :]) if aim.dimension else None
+        # The map may be in half precision, in which no sum is made.
+        self._centre = aim.centre.astype(np.float32)
+        counts = aim.calls[2 * aim.dimension :].astype(np.float32)
+        self._of_count = self._near(counts) if aim.dimension else None
         self._read: dict[int, tuple[Floats, Floats]] = {}
         """By slot: the z-scores of the nearness to its text; and what its call, and its call as the last one, add to
         the nearness to what is expected, (2, slots), or nothing where nothing is expected."""
@@ -147,6 +151,6 @@ class Texts:
         """Return (texts, slots): how near each text of a tool is to each of these."""
         # BLAS takes three times as long for several columns in one product.
         products = np.stack([self._vectors @ text for text in texts])
-        products -= (texts @ self._aim.centre)[:, None]
+        products -= (texts @ self._centre)[:, None]
         products /= self._lengths
         return products

@@ -9,7 +9,8 @@ again and again. `task`: as `bridge`, after a search in words that the model kno
 that of the upstream alone; `cpu` is the processor time of the proxy's loop. Both proxies and the upstream alone are
 called in turn, so that a busy machine hits all alike. `--think-ms` is the pause of the client before each call, as a
 model makes it; without one no result waits for a prediction. A process has a proxy of its own; with `--joined` it is a
-window that joins a proxy, and the memory of both is told.
+window that joins a proxy, and the memory of both is told. With `--encoder minilm-tools`, which the default install
+uses, both have searched and opened the encoder.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ from bench.metrics import quantile
 from bench.options import add_foretool, make_parser, split_names
 from bench.proxy.windows import processes as processes_of
 from bench.servers.echo import made_up
-from foretool.retrieval.linear_maps import Lsa, no_next_text
+from foretool.retrieval.linear_maps import PLACES, Lsa, NextText
 from foretool.retrieval.rankers.dtdr_model import PARTS, Calls, Model, Network, rows_of
+from foretool.retrieval.training.linear_maps import MOST_TERMS
 from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId
 
@@ -45,31 +47,37 @@ TOOLS: Final = 260
 CALLED: Final = 12
 HIDDEN, WIDTH, LENGTH = 256, 128, 22
 WARM: Final = 200
+OPENED_S: Final = 300.0
+VECTOR: Final = 384
+"""Numbers of a vector of `minilm-tools`."""
 TASK: Final = "echo text twice"
 """Words that the tools have and the model knows."""
+TERMS: Final = 4
+"""Words and pairs of words that one more task brings, up to `MOST_TERMS`: 1,000 tasks of ultratool have 4,086."""
 KINDS: Final = ("name", "bridge", "again", "task")
 
 
-def make_model(tools: Sequence[str], tasks: int) -> bytes:
-    """Return a model of the size that training gives it, by words alone."""
+def make_model(tools: Sequence[str], tasks: int, dimension: int = 0) -> bytes:
+    """Return a model of the size that training gives it, with vectors of so many numbers, or by words alone."""
     draw = np.random.default_rng(7)
 
     def some(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         return (draw.standard_normal(shape) / 16).astype(np.float32)
 
     classes = len(tools)
+    words = [*TASK.split(), *(f"term{at}" for at in range(min(TERMS * tasks, MOST_TERMS)))]
     weights = dict.fromkeys(PARTS, 0.1) | {"network": 1.0, "neighbours": 1.0, "graph": 1.0}
     return Model(
         tools=tuple(map(ToolId, tools)),
         idle=(),
         network=Network(
-            some(WIDTH, HIDDEN), some(rows_of(classes), HIDDEN), some(HIDDEN), some(HIDDEN), some(HIDDEN, classes + 1),
-            some(classes + 1),
+            some(dimension + WIDTH, HIDDEN), some(rows_of(classes), HIDDEN), some(HIDDEN), some(HIDDEN),
+            some(HIDDEN, classes + 1), some(classes + 1),
         ),
-        lsa=Lsa(TASK.split(), some(len(TASK.split()), WIDTH)),
-        dimension=0,
-        next_text=no_next_text(0),
-        lens=some(WIDTH, 64),
+        lsa=Lsa(words, some(len(words), WIDTH)),
+        dimension=dimension,
+        next_text=NextText(some(dimension, dimension), some(2 * dimension + PLACES, dimension), some(dimension)),
+        lens=some(dimension + WIDTH, 64),
         tasks=some(min(tasks, 4000), 64),
         calls=Calls(
             draw.integers(0, classes, (min(tasks, 4000), LENGTH)).astype(np.int32),
@@ -123,7 +131,20 @@ def proxy_of(config: Path, window: int) -> int:
     return found[0] if found else window
 
 
-def write_configs(place: Path, tasks: int, policy: str, takes: Sequence[str], *, joined: bool) -> list[Path]:
+class Manner(NamedTuple):
+    """How a proxy is called."""
+
+    policy: str = "frozen"
+    call_ms: float = 0.0
+    """How long the upstream takes for a call."""
+    think_ms: float = 0.0
+    """How long the client waits before each call."""
+    joined: bool = False
+    kinds: Sequence[str] = KINDS
+    encoder: str = "none"
+
+
+def write_configs(place: Path, tasks: int, manner: Manner, takes: Sequence[str]) -> list[Path]:
     """Write the config of a proxy without a model, and of one whose store has one."""
     configs = []
     for name in ("without", "with"):
@@ -132,13 +153,13 @@ def write_configs(place: Path, tasks: int, policy: str, takes: Sequence[str], *,
         made = [{**each, "annotations": {"readOnlyHint": True}} for each in made_up("s0", TOOLS)]
         entry = {**processes.serve_tools(folder, {"s0": made})["s0"], "pin": [f"s0_t{at + 1}" for at in range(CALLED)]}
         entry["args"] = [*entry["args"], *takes]
-        own = {"policy": policy, "encoder": "none", "learn_s": 0, "share": joined}
+        own = {"policy": manner.policy, "encoder": manner.encoder, "learn_s": 0, "share": manner.joined}
         configs.append(processes.write_config(folder, {"s0": entry}, **own))
         with open_store(folder / "foretool.sqlite3") as store:
             if name == "with":
-                store.artifacts.add(
-                    "dtdr", make_model([f"s0__s0_t{at}" for at in range(1, TOOLS)], tasks), {}, promote=True
-                )
+                dimension = 0 if manner.encoder == "none" else VECTOR
+                model = make_model([f"s0__s0_t{at}" for at in range(1, TOOLS)], tasks, dimension)
+                store.artifacts.add("dtdr", model, {"encoders": manner.encoder} if dimension else {}, promote=True)
                 store.artifacts.bump_version()
     return configs
 
@@ -164,16 +185,13 @@ async def call_all(served: Sequence[Served], kind: str, calls: int, think_ms: fl
     }  # fmt: skip
 
 
-class Manner(NamedTuple):
-    """How a proxy is called."""
-
-    policy: str = "frozen"
-    call_ms: float = 0.0
-    """How long the upstream takes for a call."""
-    think_ms: float = 0.0
-    """How long the client waits before each call."""
-    joined: bool = False
-    kinds: Sequence[str] = KINDS
+async def open_encoder(clients: Sequence[StdioClient], proxies: Sequence[int]) -> None:
+    """Search until every proxy has opened its encoder, which happens once all tools are embedded."""
+    async with asyncio.timeout(OPENED_S):
+        for client, pid in zip(clients, proxies, strict=True):
+            while b"onnxruntime" not in Path(f"/proc/{pid}/maps").read_bytes():  # noqa: ASYNC240 (no disk is read)
+                await client.call("discover_tools", {"task": TASK})
+                await asyncio.sleep(2.0)
 
 
 async def measure(command: Sequence[str], tasks: int, calls: int, manner: Manner) -> Json:
@@ -181,7 +199,7 @@ async def measure(command: Sequence[str], tasks: int, calls: int, manner: Manner
     found: dict[str, float | str] = {}
     takes = ("--call-ms", str(manner.call_ms))
     with tempfile.TemporaryDirectory(prefix="bench-prediction-") as name:
-        configs = write_configs(Path(name), tasks, manner.policy, takes, joined=manner.joined)
+        configs = write_configs(Path(name), tasks, manner, takes)
         own, environ = [] if manner.joined else ["--alone"], {"FORETOOL_SOCKETS": str(Path(name) / "run")}
         serve = [[*command, "serve", "--config", str(each), *own] for each in configs]
         clients = [await StdioClient.start(each, environ) for each in serve]
@@ -195,6 +213,8 @@ async def measure(command: Sequence[str], tasks: int, calls: int, manner: Manner
                 await client.first_list()
             proxies = [proxy_of(config, client.pid) for config, client in zip(configs, clients, strict=True)]
             await asyncio.sleep(6.0)  # a proxy looks for models about once a second
+            if manner.encoder != "none":
+                await open_encoder(clients, proxies)
             for kind in manner.kinds:
                 served = [Served(alone, "s0_", alone.pid)]
                 served += [Served(client, "s0__s0_", pid) for client, pid in zip(clients, proxies, strict=True)]
@@ -230,13 +250,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--call-ms", type=float, default=0.0, help="how long the upstream takes for a call")
     parser.add_argument("--think-ms", type=float, default=0.0, help="how long the client waits before each call")
     parser.add_argument("--joined", action="store_true", help="measure a window that joins a proxy")
+    parser.add_argument("--encoder", choices=("none", "minilm-tools"), default="none", help="default %(default)s")
     parser.add_argument("--kinds", default=",".join(KINDS), help="kinds of calls; default %(default)s")
     add_foretool(parser)
     arguments = parser.parse_args(argv)
     sizes = [int(each) for each in arguments.tasks.split(",")]
     command = processes.installed(arguments.foretool)
     kinds = split_names(parser, "--kinds", arguments.kinds, KINDS)
-    manner = Manner(arguments.policy, arguments.call_ms, arguments.think_ms, arguments.joined, kinds)
+    manner = Manner(arguments.policy, arguments.call_ms, arguments.think_ms, arguments.joined, kinds, arguments.encoder)
     print(tables.table("tasks", list(rows(sizes, command, arguments.calls, manner))))
 
 

@@ -198,7 +198,7 @@ class Dtdr(LearnedModel):
         self._next[rows, calls.lengths[rows]] = self.classes
         self._firsts = np.where(_first_calls(calls.classes) > 0, calls.classes, -1)
         self.call_graph = CallGraph((row[row < unknown].tolist() for row in self._next), self.classes)
-        self._said = np.flatnonzero(np.abs(model.tasks).sum(1) > 0)
+        self._said = np.flatnonzero(model.tasks.any(1))
         self.align((), None)
 
     @classmethod

@@ -98,18 +98,22 @@ class Model(Struct, frozen=True):
 
 
 def read_model(model: bytes) -> Model:
-    """Decode a model and check that its parts fit together. Raises `ModelError`."""
+    """Decode a model and check that its parts fit together. Raises `ModelError`.
+
+    The large parts that only a new task or a newly called tool reads stay in half precision, which takes half the
+    memory: a product turns them into floats.
+    """
     header, arrays = unpack(model, METHOD, VERSION)
     try:
         read = Model(
             tools=tuple(map(ToolId, header["tools"])),
             idle=tuple(map(ToolId, header["idle"])),
             network=Network(*(arrays[f"network_{name}"] for name in Network._fields)),
-            lsa=Lsa(header["vocabulary"], arrays["projection"].astype(np.float32)),
+            lsa=Lsa(header["vocabulary"], _halve(arrays["projection"])),
             dimension=int(header["dimension"]),
-            next_text=NextText(*(arrays[f"aim_{name}"].astype(np.float32) for name in NextText._fields)),
+            next_text=NextText(*(_halve(arrays[f"aim_{name}"]) for name in NextText._fields)),
             lens=arrays["lens"].astype(np.float32),
-            tasks=arrays["tasks"].astype(np.float32),
+            tasks=_halve(arrays["tasks"]),
             calls=Calls(*(arrays[f"calls_{name}"] for name in Calls._fields)),
             asked=tuple(float(header["asked"][name]) for name in PARTS),
             unasked=tuple(float(header["unasked"][name]) for name in PARTS),
@@ -119,6 +123,10 @@ def read_model(model: bytes) -> Model:
         raise ModelError(f"{METHOD}: a part is missing or of another kind ({error!r})") from error
     _check(read)
     return read
+
+
+def _halve(part: NDArray[Any]) -> NDArray[Any]:
+    return part.astype(np.float16, copy=False)
 
 
 def _check(model: Model) -> None:

@@ -11,7 +11,7 @@ from foretool.retrieval.linear_maps import Lsa, NextText, no_next_text
 from foretool.retrieval.model_format import Floats, ModelError
 from foretool.retrieval.rankers import dtdr
 from foretool.retrieval.rankers.dtdr import CallGraph, Dtdr
-from foretool.retrieval.rankers.dtdr_model import AT, PARTS, UNKNOWN, Calls, Model, Network, rows_of
+from foretool.retrieval.rankers.dtdr_model import AT, PARTS, UNKNOWN, Calls, Model, Network, read_model, rows_of
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
 
@@ -268,3 +268,25 @@ def test_a_prediction_is_the_weighted_sum_of_its_parts(history: tuple[ToolId, ..
     expected /= expected.sum()
     chances, end = found.after(history, np.asarray([0.6, 0.8], np.float32) if asked else None, ("send mail",))
     assert np.append(chances, end) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_model_that_was_kept_predicts_as_before_and_holds_its_large_parts_in_half_precision() -> None:
+    draw = np.random.default_rng(5)
+
+    def some(*shape: int) -> Floats:
+        # Numbers that half precision keeps as they are.
+        return (draw.integers(-40, 40, shape) / 32).astype(np.float32)
+
+    given = model(
+        network=Network(some(5, 2), some(rows_of(2), 2), some(2), some(2), some(2, 3), some(3)),
+        lsa=Lsa(("read", "mail"), some(2, 3)), next_text=NextText(some(2, 2), some(8, 2), some(2)), lens=some(5, 2),
+        tasks=some(2, 2), asked=tuple(some(len(PARTS)).tolist()),
+    )  # fmt: skip
+    texts = some(3, 2)
+    one, other = (served(each, A, B, NEW, vectors=texts) for each in (given, read_model(given.dumps())))
+    for part in (other.model.tasks, other.model.lsa.projection, *other.model.next_text):
+        assert part.dtype == np.float16
+    for history in ((), (A,), (A, NEW, B)):
+        chances = [each.after(history, np.asarray([1, 0], np.float32), ("read mail",)) for each in (one, other)]
+        assert np.allclose(chances[0][0], chances[1][0], atol=1e-6)
+        assert chances[0][1] == pytest.approx(chances[1][1], abs=1e-6)
