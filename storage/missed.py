@@ -18,12 +18,17 @@ SHOWN: Final = 5
 """How many tools that stood above the needed one are kept."""
 
 
-def read_missed(store: Store, tools: Mapping[ToolId, object]) -> list[MissedNeed]:
-    """Return the needs that misses revealed, the oldest first; without tools that are gone."""
+def read_missed(
+    store: Store, tools: Mapping[ToolId, object], people: Mapping[str, tuple[str, bool]] | None = None
+) -> list[MissedNeed]:
+    """Return the needs that misses revealed, the oldest first; without tools that are gone, and without the sessions of
+    `people` that may not be learned from."""
     misses = [each for each in store.calls.misses(limit=MOST) if each.query and each.discovery and each.tool in tools]
     answers = {each.id: each for each in store.discoveries.answered(MOST)} if misses else {}
     found = []
     for each in reversed(misses):
+        if people is not None and not people.get(each.session, ("", True))[1]:
+            continue
         answer = answers.get(each.discovery)
         above = [match.tool for match in answer.matches if match.rank < each.rank] if answer else []
         shown = tuple(tool for tool in above if tool in tools and tool != each.tool)[:SHOWN]

@@ -162,6 +162,12 @@ class GrantStore(Protocol):
 class SessionStore(Protocol):
     """Sessions, and the tool lists (exposures) that they received."""
 
+    def name_person(self, session: str, person: str, *, learns: bool, at: float) -> None:
+        """Keep whose a session is, and whether it may be learned from."""
+
+    def people(self) -> dict[str, tuple[str, bool]]:
+        """Return whose each session is of which that is kept, and whether it may be learned from."""
+
     def begin(self, session: SessionRecord) -> None:
         """Keep a session before its first call, and that its client was seen; a known key stays as it is."""
 

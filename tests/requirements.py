@@ -524,6 +524,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:http:people": Promise(
         "SECURITY.md", "two people of one issuer never share a session, a stream, a handle or what a profile hides"
     ),
+    "trust:shared-words": Promise(
+        "SECURITY.md", "a model is trained on no word that fewer people than `share_words` have used over HTTP"
+    ),
     "trust:per-user": Promise(
         "SECURITY.md", "a server with a token for each person gets no token of a client, and mixes no two people"
     ),

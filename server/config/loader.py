@@ -71,6 +71,8 @@ class Profile(Struct, frozen=True, kw_only=True):
     about: str
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    learn: bool = True
+    """Whether its sessions may be learned from."""
     person: str = ""
     """Whose list it is, where the tools of some server depend on that; "" where they do not."""
 
@@ -270,6 +272,7 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
                 about=entry.about,
                 allow=entry.allow,
                 deny=entry.deny,
+                learn=entry.learn,
             )
             for name, entry in {"": ProfileEntry(), **settings.profiles}.items()
         },

@@ -208,6 +208,8 @@ class ProfileEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Budget of its list."""
     about: str = ""
     """What the profile is used for. This text chooses the first list, while nothing has been called yet."""
+    learn: bool = True
+    """Whether what its people do is learned from; `false` for people who do not want that."""
 
 
 class DomainEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -336,6 +338,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sends the texts of tools and tasks there. `${VAR}` is expanded."""
     encoder_key: str = ""
     """Bearer token for `encoder_url`. It is a secret, so write `${OPENAI_API_KEY}`."""
+    share_words: Annotated[int, Meta(ge=1, le=1000, extra={"unit": "people"})] = 3
+    """How many people must have used a word over HTTP before it enters what is learned for all of them. Words of fewer
+    people are taken out of their tasks before anything is trained. What one user does on stdio counts as it is."""
     record: Record = "shape"
     """What the log keeps of a call: `off` no content, `shape` the task and the names of arguments, `full` the values
     of arguments as well."""

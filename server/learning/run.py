@@ -33,6 +33,7 @@ from foretool.server.learning.list_names import ListNames
 from foretool.server.learning.list_prior import ListPrior
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.schedule import LEARNING
+from foretool.server.learning.shared_words import choose_episodes, clean_episodes, clean_missed, sharing
 from foretool.server.learning.timeline import KnownModels, Timeline, rename_calls, trusted_tools
 from foretool.server.learning.whole_lists import WholeLists
 from foretool.storage.episodes import PROMPT_S
@@ -168,8 +169,12 @@ class Learner:
         imported, logged = read_sample(store, now, self._upstream_of, limits)
         # They were called by the names of their time; the user may have given other ones since.
         imported, logged = (rename_calls(each, catalog.find) for each in (imported, logged))
+        people = store.sessions.people()
+        logged = choose_episodes(logged, people)
+        clean = sharing(logged, people, config.settings.share_words)
+        logged = clean_episodes(logged, clean)
         self.timeline = Timeline(imported, logged, self._upstream_of, artifacts.count_demonstrations())
-        self._missed = read_missed(store, self._upstream_of)
+        self._missed = clean_missed(read_missed(store, self._upstream_of, people), clean)
         self._texts = EncodedTexts.open(config.settings, store)
         self._results = Results(artifacts, self.timeline.stamp(), encoder_names(self._texts), now, check)
         self.checkpoints = Checkpoints(store.path, artifacts, self.timeline, RUN)

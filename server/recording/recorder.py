@@ -146,6 +146,10 @@ class Recorder:
         if person is not None:
             self.know_session(session, person)
         self._write(partial(self._store.sessions.begin, session), None)
+        learns = self._config.profile(session.profile).learn
+        if person is not None and (not learns or session.transport == "http"):
+            name = partial(self._store.sessions.name_person, learns=learns, at=session.started_at)
+            self._write(partial(name, session.key, person.principal), None)
         if self._failing and self._spool is not None:
             self._spool.add([Spooled(session=session)])
 

@@ -145,6 +145,10 @@ def _create_grants(run: Run) -> None:
     run(create_table("consents", "*ident bytes, sealed bytes, until float"))
 
 
+def _create_session_people(run: Run) -> None:
+    run(create_table("session_people", "*session str, person str, learns int, at float"))
+
+
 TOLD: Final = ("approvals", "artifacts", "working_sets")
 """The tables whose changes replicas are told of: what is approved, which models serve, which lists are given out."""
 LIVE: Final = frozenset({"live_sessions", "live_events", "letters", "days"})
@@ -152,6 +156,7 @@ LIVE: Final = frozenset({"live_sessions", "live_events", "letters", "days"})
 STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
     ("tables", _create_tables), ("audit", _create_audit), ("replicas", _create_replicas),
     ("days", days.create), ("grants", _create_grants),
+    ("session people", _create_session_people),
 )  # fmt: skip
 """The history of the schema. What a released step creates never changes."""
 

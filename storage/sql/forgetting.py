@@ -51,6 +51,7 @@ _TABLES: Final = (
     _Table("prompts", "at", "session", "", ("text", "cwd"), "text"),
     _Table("steps", "at", "session", _NAMES_TOOL.format(column="tools"), ("task", "error", "fragments"), "task"),
     _Table("sessions", "started_at", "key", "", ("client", "version", "profile")),
+    _Table("session_people", "at", "session"),
     _Table("clients", "last_seen", "", "", ("client", "version")),
     _Table(
         "flows", "last_at", "", f"({_OF_TOOL.format(column='before')} OR {_OF_TOOL.format(column='after')})",

@@ -40,6 +40,11 @@ _OLD: Final = (
         "sessions",
         "SELECT rowid FROM sessions WHERE started_at < :before AND coalesce(ended_at, 0) < :before LIMIT {batch}",
     ),
+    (
+        "session_people",
+        "SELECT rowid FROM session_people WHERE at < :before"
+        " AND NOT EXISTS (SELECT 1 FROM sessions WHERE key = session_people.session) LIMIT {batch}",
+    ),
     ("costs", f"SELECT rowid FROM costs WHERE period < :before / {PERIOD_S} LIMIT {{batch}}"),  # noqa: S608
     ("clients", "SELECT rowid FROM clients WHERE last_seen < :before LIMIT {batch}"),
     ("flows", "SELECT rowid FROM flows WHERE last_at < :before LIMIT {batch}"),

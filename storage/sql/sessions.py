@@ -84,6 +84,17 @@ class Sessions(Subject):
             )
             self._database.run(_DROP_CLIENTS, (MOST_CLIENTS,))
 
+    def name_person(self, session: str, person: str, *, learns: bool, at: float) -> None:
+        self._database.run(
+            "INSERT INTO session_people (session, person, learns, at) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (session) DO NOTHING",
+            (session, person, int(learns), at),
+        )
+
+    def people(self) -> dict[str, tuple[str, bool]]:
+        rows = self._database.rows("SELECT session, person, learns FROM session_people")
+        return {session: (person, bool(learns)) for session, person, learns in rows}
+
     def end(self, key: str, at: float) -> None:
         self._database.run("UPDATE sessions SET ended_at = ? WHERE key = ?", (at, key))
 

@@ -321,3 +321,9 @@ def m018_grants(db: Database) -> None:
         grants="*server str, *person str, sealed bytes, at float",
         consents="*ident bytes, sealed bytes, until float",
     )
+
+
+@migration
+def m019_session_people(db: Database) -> None:
+    """Create whose a session was, where people share the store, and whether it may be learned from."""
+    _create(db, session_people="*session str, person str, learns int, at float")

@@ -69,3 +69,11 @@ def test_only_the_latest_outcomes_are_kept(store: Store) -> None:
         store.clients.add_relist(ClientRecord("c", "1", "legacy", 1, relisted, 1.0, 1.0, tries=1))
     store.clients.add_relist(ClientRecord("c", "1", "legacy", 0, 0, 0.0, 1.0, late=1))
     assert [(each.recent, each.tries, each.late) for each in store.clients.all()] == [("1" + "0" * 15, 45, 1)]
+
+
+def test_whose_a_session_is_stays_as_it_was_first_said(store: Store) -> None:
+    assert store.sessions.people() == {}
+    store.sessions.name_person("s1", "ann", learns=False, at=1.0)
+    store.sessions.name_person("s1", "eve", learns=True, at=2.0)
+    store.sessions.name_person("s2", "ben", learns=True, at=2.0)
+    assert store.sessions.people() == {"s1": ("ann", False), "s2": ("ben", True)}
