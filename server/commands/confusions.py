@@ -46,8 +46,9 @@ def command(
     """Show tools taken for each other, and what tells them apart.
 
     A pair is on record where one tool was called in vain right before the other one succeeded for the same task, or
-    where a search ranked it above the one that was then called. The words of such a task in the description of the
-    right tool, and one of them in its name, are tried on recorded tasks as in foretool replay.
+    where a search ranked it above the one that was then called, among the latest 50,000 calls and 5,000 searches. The
+    words of such a task in the description of the right tool, and one of them in its name, are tried on recorded tasks
+    as in foretool replay.
 
     \b
     foretool confusions

@@ -35,14 +35,14 @@ Pair = tuple[ToolId, ToolId]
 
 RIGHT_AFTER_S: Final = 600.0
 """A success later than this after a failed call is of another need."""
-MOST_CALLS: Final = 200_000
-"""How many calls are read, the latest ones."""
+MOST_CALLS: Final = 50_000
+"""How many calls are read, the latest ones, and the searches between them."""
 MOST: Final = 20
 """How many pairs are named."""
 LEAST: Final = 2
 """A pair that was confused less often is chance."""
-MOST_SEARCHES: Final = 20_000
-"""How many searches are read, the latest ones."""
+MOST_SEARCHES: Final = 5_000
+"""How many searches are read with their answers, the latest ones."""
 SHOWN_WORDS: Final = 60
 """Characters of a task in the words of a change."""
 TASKS: Final = 3
@@ -102,10 +102,13 @@ def find_confusions(store: Store, catalog: Catalog, since: float) -> list[Confus
 def _called_before(store: Store, since: float) -> Iterator[tuple[Pair, str]]:
     """Yield the tool that was called in vain and the one that succeeded right after it, with the words of the last
     search; "" if there was none."""
-    events = [each for each in (*store.calls.events(MOST_CALLS), *store.discoveries.events()) if each.at >= since]
+    calls = [each for each in store.calls.events(MOST_CALLS) if each.at >= since]
+    if not calls:
+        return
+    searches = store.discoveries.events(min(each.at for each in calls) - RIGHT_AFTER_S)
     failed: dict[tuple[str, str], Event] = {}
     words: dict[tuple[str, str], str] = {}
-    for event in sorted(events, key=lambda each: (each.at, each.kind == "call")):
+    for event in sorted((*searches, *calls), key=lambda each: (each.at, each.kind == "call")):
         chat = (event.session, event.handle)
         if event.kind != "call":
             words[chat] = event.text
