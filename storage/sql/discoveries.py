@@ -46,7 +46,7 @@ _FIRST_CALLS = """
     SELECT calls.discovery, calls.tool FROM calls JOIN (
         SELECT min(id) AS id FROM calls
         WHERE id >= ? AND discovery >= ? AND at >= ? AND outcome <> 'refused' GROUP BY discovery
-    ) AS firsts ON firsts.id = calls.id
+    ) AS firsts ON firsts.id = calls.id WHERE calls.at >= ?
 """
 _NEEDS = """
     SELECT at, 'task', task, handle, session FROM discoveries WHERE at >= ? AND names = '[]'
@@ -107,7 +107,7 @@ class Discoveries(Subject):
         return _DISCOVERIES.find_all(self._database, rest, (first, limit))
 
     def first_calls(self, id: int, since: float) -> dict[int, ToolId]:
-        values = (first_call(self._database, since), id, since)
+        values = (first_call(self._database, since), id, since, since)
         return {found: tool for found, tool in self._database.rows(_FIRST_CALLS, values)}
 
     def needs(self, since: float) -> Iterator[Event]:
