@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from foretool.retrieval.clauses import SHARE, clauses
 from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.near_words import near_terms
 from foretool.retrieval.rankers.bm25 import Lexical, idf, weigh_terms
 from foretool.retrieval.rankers.names import EXACT
 from foretool.retrieval.rankers.usage import usage_shares
@@ -51,10 +52,18 @@ TELLING = 0.5
 class Line:
     """One need of a task: its terms and what they score."""
 
-    def __init__(self, corpus: Corpus, text: str) -> None:
+    def __init__(self, corpus: Corpus, text: str, *, widened: bool = False) -> None:
+        """`widened`: whether words that mean nearly the same take part; encoders know them already."""
         self.text = text
-        self.wanted = weigh_terms(text)
-        """The terms with their weights."""
+        said = weigh_terms(text)
+        self._terms = len(said)
+        near = near_terms(said) if widened else {}
+        weights = {term: weight for term, (_, weight) in near.items()}
+        added = corpus.lexical.rare(weights) if near else ()
+        self.wanted = said | {term: weights[term] for term in added}
+        """The terms with their weights, and with less weight those that mean nearly the same."""
+        self.spelled = {term: near[term][0] for term in added}
+        """Those that mean nearly the same, as words."""
         self.hits = corpus.lexical.search(self.wanted)
         self.named = corpus.names.in_line(text)
         self._lexical = corpus.lexical
@@ -72,14 +81,14 @@ class Line:
     def evidence(self, lexical: Lexical) -> Evidence:
         """Return how well words and names met this line."""
         if not self.best:
-            return Evidence(named=bool(self.named), terms=len(self.wanted))
+            return Evidence(named=bool(self.named), terms=self._terms)
         best_slot = next(slot for slot, score in self.hits.items() if score == self.best[0])
         return Evidence(
             named=bool(self.named),
             strength=self.best[0] / idf(lexical.live, 1),
             entropy=_entropy(self.best),
             coverage=lexical.coverage(self.wanted, best_slot),
-            terms=len(self.wanted),
+            terms=self._terms,
         )
 
 
@@ -102,9 +111,10 @@ class Request:
         self.dense = dense
         self.learned = learned
         self._read_texts = read_texts
-        self.lines = [Line(corpus, text) for text in needs(query.lines)]
+        self._widened = dense is None
+        self.lines = [self._line(text) for text in needs(query.lines)]
         alone = self.lines[0].text if len(self.lines) == 1 else ""
-        self.clauses = [Line(corpus, text) for text in clauses(alone)]
+        self.clauses = [self._line(text) for text in clauses(alone)]
         """The parts of a task that is one paragraph."""
         self.raised: dict[ToolId, Raised] = {}
         """The tools that stand higher because a better one needs them."""
@@ -121,6 +131,9 @@ class Request:
             for slot, strength in line.named.items():
                 self.named[slot] = max(strength, self.named.get(slot, 0.0))
         self._shares = usage_shares(query.servers_in_use, usage, corpus.slot_of, corpus.slots_of)
+
+    def _line(self, text: str) -> Line:
+        return Line(self.corpus, text, widened=self._widened)
 
     def best(self, limit: int) -> tuple[list[tuple[int, float]], int]:
         """Return the `limit` best slots with their scores, and how many slots fit at all."""
@@ -157,7 +170,8 @@ class Request:
         if said := [self._spelled[term] for term in has if term in self._spelled][:MAX_REASON_WORDS]:
             yield "words: " + ", ".join(dict.fromkeys(said))
         elif has:
-            yield "words alike: " + ", ".join(KINDRED_WORDS[term] for term in has[:MAX_REASON_WORDS])
+            alike = [KINDRED_WORDS.get(term) or self._alike[term] for term in has[:MAX_REASON_WORDS]]
+            yield "words alike: " + ", ".join(alike)
         elif self.sum is not None and self.dense is not None:
             yield "meaning"
         if self.learned is not None:
@@ -192,6 +206,11 @@ class Request:
         return nlargest(MAX_REASON_TERMS, worth, key=worth.__getitem__)
 
     @cached_property
+    def _alike(self) -> dict[str, str]:
+        """The terms that mean nearly the same as one of the query, as words."""
+        return {term: word for line in self.lines for term, word in line.spelled.items()}
+
+    @cached_property
     def _spelled(self) -> dict[str, str]:
         """The words of the query as they were written, by term."""
         return spell_terms(self._whole_text())
@@ -219,7 +238,7 @@ class Request:
 
     def _whole(self) -> Line:
         """Return all lines as one text."""
-        return Line(self.corpus, self._whole_text())
+        return self._line(self._whole_text())
 
     def _best_by_words(self, limit: int) -> tuple[list[tuple[int, float]], int]:
         total = self._total_by_words()

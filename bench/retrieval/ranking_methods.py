@@ -3,7 +3,8 @@
 A method is one name or several joined by `+`:
 
     bm25            textbook BM25 over name and description, the baseline of the paired tests
-    lexical         our fielded BM25, the query as one text
+    lexical         our fielded BM25, the query as one text, with words that mean nearly the same as its own
+    said            the same without those words, as it stands beside an encoder
     minilm, ...     an encoder alone, by what the setting `encoder` calls it (a folder or a hub id too)
     lexical+minilm  the sum of z-scores of the words and of the named encoders
     dense           the first encoder of `--encoder` alone
@@ -24,7 +25,6 @@ from bench.retrieval.itr_ranking import published
 from bench.retrieval.pool import DEPTH, Pool, Search, bm25
 from foretool.retrieval import encoders
 from foretool.retrieval.corpus import Corpus
-from foretool.retrieval.rankers.bm25 import weigh_terms
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.scoring import Line
 from foretool.storage.records import ToolId
@@ -37,8 +37,8 @@ def build_method(name: str, pool: Pool) -> Search:
     if name in ("itr", "itr_hybrid"):
         scores = published(pool, cross=name == "itr")
         return lambda text: [tool for tool, _ in scores(text)]
-    if name == "lexical":
-        return lexical(pool)
+    if name in ("lexical", "said"):
+        return lexical(pool, widened=name == "lexical")
     if name == "served":
         return served(pool)
     if name in ("dense", "light", "hybrid"):
@@ -61,12 +61,12 @@ def served(pool: Pool) -> Search:
     return lambda text: [each.tool for each in pipeline.rank(Query(tuple(text.splitlines())), limit=DEPTH).ranked]
 
 
-def lexical(pool: Pool) -> Search:
+def lexical(pool: Pool, *, widened: bool = True) -> Search:
     """Our fielded BM25 alone, the query as one text."""
     corpus = pool.corpus
 
     def search(text: str) -> list[ToolId]:
-        hits = corpus.lexical.search(weigh_terms(text))
+        hits = Line(corpus, text, widened=widened).hits
         return best(corpus, [hits.get(slot, float("-inf")) for slot in range(len(corpus.ids))])
 
     return search

@@ -29,6 +29,10 @@ KINDRED_WEIGHT = 0.3
 MAX_TERMS = 40
 LEAST_TELLING = 0.1
 """Terms that tell less than this share of the best one are left out (`docs/benchmarks.md`)."""
+MOST_NEAR = 6
+"""How many terms take part that a query does not have (`near_words`)."""
+FEW, FEWEST = 0.05, 3
+"""Such a term counts only if at most this share of the tools has it, or so many: else it tells little."""
 MAX_HELD = 1 << 20
 """How many tools all kept terms may have together, 8 MiB: among 44,000 tools a common term alone has thousands."""
 MET = 0.5
@@ -197,6 +201,16 @@ class Lexical:
         return {
             term: wanted[term] for term in nlargest(MAX_TERMS, worth, key=worth.__getitem__) if worth[term] >= least
         }
+
+    def rare(self, wanted: Mapping[str, float]) -> list[str]:
+        """Return the terms that tell most, at most `MOST_NEAR`, of those that few tools have."""
+        most = max(FEW * self.live, FEWEST)
+        worth = {
+            term: weight * found.idf
+            for term, weight in wanted.items()
+            if (found := self.impacts(term)) and len(found.slots) <= most
+        }
+        return nlargest(MOST_NEAR, worth, key=worth.__getitem__)
 
     def hits(self, wanted: Mapping[str, float]) -> dict[int, float]:
         """Score weighted terms by slot; only slots that have one of them appear."""
