@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from served import Served
 
+from foretool.server.methods import tool_runner
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "requirement(*ids): promises of tests/requirements.py that the test holds us to")
@@ -17,6 +19,12 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def clients_that_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clients of tests call at once, and count as models that have read the last answer."""
+    monkeypatch.setattr(tool_runner, "READING_S", 0.0)
 
 
 @pytest.fixture

@@ -165,10 +165,12 @@ class SqliteDatabase(Database):
             yield
             self.run(commit)
         except BaseException:
-            # SQLite itself has already rolled back after some errors (full disk, I/O).
+            # SQLite itself has already rolled back after some errors (full disk, I/O). A savepoint is gone where its
+            # release was interrupted; then the block around it rolls back.
             if self._held is not None and self._held.in_transaction:
-                for statement in undo:
-                    self.run(statement)
+                with suppress(StorageError) if self._depth > 1 else nullcontext():
+                    for statement in undo:
+                        self.run(statement)
             raise
         finally:
             self._depth -= 1

@@ -116,7 +116,7 @@ class HttpRequest:
     ) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
-        self.query: str = scope["query_string"].decode("latin-1")
+        self.query: str = scope.get("query_string", b"").decode("latin-1")
         self.headers = Headers(scope["headers"])
         self.is_gone = False
         """The client has disconnected or was given up."""

@@ -144,14 +144,14 @@ import os, sys
 from foretool.server import cli
 from foretool.server.catalog.catalog import Catalog
 
-replace = Catalog.replace
+replace_in_steps = Catalog.replace_in_steps
 
 def noisy(*args, **kwargs):
     print("a library prints", flush=True)
     os.write(1, b"a C library prints\\n")
-    return replace(*args, **kwargs)
+    return replace_in_steps(*args, **kwargs)
 
-Catalog.replace = noisy
+Catalog.replace_in_steps = noisy
 cli.main(sys.argv[1:])
 """
 

@@ -221,7 +221,6 @@ AHEAD = ["predict", "grow_for_next", "hint"]
 async def test_nothing_is_predicted_between_a_request_and_its_forwarding(
     policy: str, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_runner, "READING_S", 0.0)
     monkeypatch.setattr(tool_runner, "PAUSE_S", 60.0)
     async with proxy_over(files(), policy=policy, pin=[OPEN], list_tokens=1) as stage:
         await learned(stage)
@@ -271,7 +270,6 @@ async def call_open(stage: Stage, asked: str) -> None:
 
 @requirement("learn:hint")
 async def test_a_tool_that_is_called_again_and_again_is_predicted_from_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_runner, "READING_S", 0.0)
     async with proxy_over(files(), policy="frozen", pin=[OPEN]) as stage:
         await learned(stage)
         model = Counted(COUNTS)
