@@ -312,9 +312,17 @@ class SqliteDatabase(Database):
             before = None
             while (free := self.rows("PRAGMA freelist_count")[0][0]) and free != before:
                 before = free
-                self.rows(f"PRAGMA incremental_vacuum({_FREED_PAGES})")
+                self._free_pages()
                 time.sleep(_PAUSE_S)
         self._truncate_log()
+
+    def _free_pages(self) -> None:
+        """Give back the next `_FREED_PAGES`."""
+        try:
+            # As a script: `execute` takes one step of this statement, which frees one page.
+            self._connection.executescript(f"PRAGMA incremental_vacuum({_FREED_PAGES})")
+        except sqlite3.Error as error:
+            raise self._explain(error) from error
 
     def compact(self) -> bool:
         self._truncate_log()
