@@ -79,9 +79,7 @@ def test_ids_that_are_given_again_join_nothing_and_usage_goes_on(path: Path) -> 
 
 
 @requirement("trust:data:retention")
-def test_many_old_records_go_in_parts_and_their_room_is_given_back(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_old_records_go_in_parts_and_their_room_is_given_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
     with open_store(path) as store:
