@@ -8,7 +8,6 @@ Many calls of one person wait for one trade; what it brings is kept in memory un
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import secrets
 import time
@@ -16,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +25,7 @@ from foretool.server.config.variables import Secrets, collect
 from foretool.server.identity.subjects import Subjects
 from foretool.server.signin.fetch import FetchError, fetch
 from foretool.server.signin.record import EARLY_S
-from foretool.server.signin.tokens import error_code, expiry, is_sendable
+from foretool.server.signin.tokens import basic, error_code, expiry, is_sendable, read_object
 
 EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105  # a kind of token
@@ -239,12 +238,6 @@ async def post_as_client(
     return await post(url, headers, urlencode(form).encode())
 
 
-def basic(client_id: str, secret: str) -> str:
-    """Return the value of the header with which a client shows its secret (RFC 6749, section 2.3.1)."""
-    pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}"
-    return f"Basic {base64.b64encode(pair.encode()).decode()}"
-
-
 def read_token(status: int, answer: Mapping[str, Any]) -> Issued:
     """Return the token in an answer. Raises `CredentialError`, without words of the authorization server."""
     token = answer.get("access_token")
@@ -291,8 +284,4 @@ async def post_form(url: str, headers: Mapping[str, str], content: bytes) -> tup
         response = await fetch("POST", url, url, headers=headers, content=content)
     except FetchError as error:
         raise CredentialError(f"the authorization server at {error}") from None
-    try:
-        answer = msgspec.json.decode(response.content)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        answer = {}
-    return response.status_code, answer if isinstance(answer, dict) else {}
+    return response.status_code, read_object(response.content)

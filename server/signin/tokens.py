@@ -91,12 +91,26 @@ def is_sendable(token: str) -> bool:
     return bool(token) and token.isascii() and token.isprintable() and " " not in token
 
 
+def basic(client_id: str, secret: str) -> str:
+    """Return the value of the header with which a client shows its secret (RFC 6749, section 2.3.1)."""
+    pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}"
+    return f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+
+def read_object(content: bytes) -> dict[str, Any]:
+    """Return the JSON object of an answer, {} where it is none."""
+    try:
+        answer = msgspec.json.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
 async def _post(record: SignIn, url: str, form: dict[str, str]) -> tuple[int, dict[str, Any]]:
     headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
     form = {**form, "client_id": record.client_id}
     if record.auth_method == "client_secret_basic" and record.client_secret:
-        pair = f"{quote(record.client_id, safe='')}:{quote(record.client_secret, safe='')}"
-        headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        headers["authorization"] = basic(record.client_id, record.client_secret)
         del form["client_id"]
     elif record.auth_method == "client_secret_post" and record.client_secret:
         form["client_secret"] = record.client_secret
@@ -104,8 +118,4 @@ async def _post(record: SignIn, url: str, form: dict[str, str]) -> tuple[int, di
         response = await fetch("POST", url, record.url, headers=headers, content=urlencode(form).encode())
     except FetchError as error:
         raise TokenError(f"the authorization server at {error}") from None
-    try:
-        answer = msgspec.json.decode(response.content)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        answer = {}
-    return response.status_code, answer if isinstance(answer, dict) else {}
+    return response.status_code, read_object(response.content)
