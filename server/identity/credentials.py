@@ -13,7 +13,6 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
@@ -25,6 +24,7 @@ from foretool.server.config.variables import Secrets, collect
 from foretool.server.identity.subjects import Subjects
 from foretool.server.signin.fetch import FetchError, fetch
 from foretool.server.signin.record import EARLY_S
+from foretool.server.signin.signing import SigningKeyError, read_signing_key
 from foretool.server.signin.tokens import basic, error_code, expiry, is_sendable, read_object
 
 EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -40,7 +40,6 @@ PAUSE_S: Final = 5.0
 """For so long a refusal is repeated to the same person, instead of asking again with each of their calls."""
 MOST_KEPT: Final = 4096
 """People whose tokens for one server are kept in memory."""
-_CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 
 Post = Callable[[str, Mapping[str, str], bytes], Awaitable[tuple[int, dict[str, Any]]]]
 """Sends a form to an address with these headers; returns the status and the JSON object. Raises `CredentialError`."""
@@ -257,22 +256,17 @@ _JWT: Final = "urn:ietf:params:oauth:token-type:jwt"
 def _assert(entry: PerUserEntry) -> str:
     """Sign that we are the client (RFC 7523). Raises `CredentialError`."""
     import jwt
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     now = int(time.time())
     said: dict[str, Any] = {"iss": entry.client_id, "sub": entry.client_id, "aud": entry.token_endpoint}
     said |= {"iat": now, "exp": now + ASSERTION_S, "jti": secrets.token_urlsafe(16)}
     try:
-        key = load_pem_private_key(Path(entry.private_key).read_bytes(), None)
-        algorithm = "EdDSA" if isinstance(key, Ed25519PrivateKey) else "RS256"
-        if isinstance(key, EllipticCurvePrivateKey):
-            algorithm = _CURVES.get(key.curve.name, "ES256")
-        return jwt.encode(said, key, algorithm)  # type: ignore[arg-type]
-    except (OSError, ValueError, TypeError, UnsupportedAlgorithm, jwt.PyJWTError) as error:
-        log.error("per_user: private_key cannot be used (%s); check the file", type(error).__name__)
+        key = read_signing_key(entry.private_key)
+        return jwt.encode(said, key.pem, key.algorithm)
+    except (SigningKeyError, ValueError, TypeError, jwt.PyJWTError) as error:
+        # Of other errors the kind alone: they may quote the key.
+        reason = str(error) if isinstance(error, SigningKeyError) else f"private_key: {type(error).__name__}"
+        log.error("per_user: %s", reason)
         raise CredentialError(
             "foretool cannot use its own key for the authorization server; its log says why"
         ) from None

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from msgspec import Struct
 
 from foretool.server.signin.fetch import FetchError, fetch
+from foretool.server.signin.signing import CURVES
 
 PAUSE_S: Final = 30.0
 """Keys are not read more often than this, whatever tokens name."""
@@ -38,7 +39,6 @@ LEAST_BITS: Final = 2048
 MOST_BITS: Final = 8192
 """Of an RSA key: a shorter one can be broken, a longer one makes each check slow."""
 
-_CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 
 Read = Callable[[str], Awaitable[Any]]
@@ -196,7 +196,7 @@ def algorithms_of(public: object) -> tuple[str, ...]:
     if isinstance(public, RSAPublicKey):
         return _RSA if LEAST_BITS <= public.key_size <= MOST_BITS else ()
     if isinstance(public, EllipticCurvePublicKey):
-        return tuple(filter(None, (_CURVES.get(public.curve.name),)))
+        return tuple(filter(None, (CURVES.get(public.curve.name),)))
     return ("EdDSA",) if isinstance(public, Ed25519PublicKey) else ()
 
 

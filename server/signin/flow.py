@@ -11,7 +11,6 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, urljoin, urlsplit
 
@@ -22,6 +21,7 @@ from foretool.server.signin.challenge import join_scopes, read_challenge, write_
 from foretool.server.signin.fetch import FetchError, check_address, fetch
 from foretool.server.signin.record import Challenge, SignIn, fits
 from foretool.server.signin.redirect import Receiver, RedirectError, receiving
+from foretool.server.signin.signing import SigningKeyError, read_signing_key
 from foretool.server.signin.tokens import expiry
 from foretool.server.signin.vault import Vault
 from foretool.server.trust.text import one_line, visible
@@ -38,7 +38,6 @@ MOST_WORDS: Final = 300
 MOST_STEPS: Final = 20
 ASSERTION_S: Final = 120
 """How long the statement that a machine signs is valid; it is used at once."""
-_CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 
 ShowLink = Callable[[str, Receiver], Awaitable[None]]
 """Brings a link before the user. The receiver also takes the address that the user pastes."""
@@ -253,9 +252,12 @@ def _machine(server: Server, scope: str) -> OAuthClientProvider:
     _quiet()
     own = server.oauth
     if own.private_key:
-        key, algorithm = _signing_key(own.private_key)
+        try:
+            key = read_signing_key(own.private_key)
+        except SigningKeyError as error:
+            raise SignInError(str(error)) from None
         signed = SignedJWTParameters(
-            issuer=own.client_id, subject=own.client_id, signing_key=key, signing_algorithm=algorithm,
+            issuer=own.client_id, subject=own.client_id, signing_key=key.pem, signing_algorithm=key.algorithm,
             lifetime_seconds=ASSERTION_S,
         )  # fmt: skip
         sign = signed.create_assertion_provider()
@@ -269,29 +271,6 @@ def _machine(server: Server, scope: str) -> OAuthClientProvider:
     return Provider(
         server.url, _Storage(), own.client_id, own.client_secret, scope=scope or None, issuer=own.issuer or None
     )
-
-
-def _signing_key(path: str) -> tuple[str, str]:
-    """Return a private key, and the algorithm that it signs with (RFC 7518, section 3.1). Raises `SignInError`."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    try:
-        text = Path(path).read_text(encoding="ascii")
-        key = load_pem_private_key(text.encode(), None)
-    except OSError as error:
-        raise SignInError(f"private_key {path} cannot be read ({error.strerror}); correct its path") from None
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        problem = f"private_key {path}: expected a private key in PEM form without a password"
-        raise SignInError(f"{problem}; convert it with openssl pkey") from None
-    if isinstance(key, rsa.RSAPrivateKey):
-        return text, "RS256"
-    if isinstance(key, ed25519.Ed25519PrivateKey):
-        return text, "EdDSA"
-    if isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.name in _CURVES:
-        return text, _CURVES[key.curve.name]
-    raise SignInError(f"private_key {path}: expected RSA, Ed25519, or an elliptic curve of NIST; make such a key")
 
 
 def _choose_auth_method(context: Any, *, is_default: bool = False) -> None:

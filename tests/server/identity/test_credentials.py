@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from foretool.server.config.settings import PerUserEntry
@@ -78,9 +78,24 @@ async def test_a_key_shows_who_we_are_in_place_of_a_secret(tmp_path: Path, key: 
     said = jwt.decode(form["client_assertion"], key.public_key(), [algorithm], audience=ENTRY.token_endpoint)
     assert (said["iss"], said["sub"], form["client_id"]) == ("foretool",) * 3 and said["exp"] - said["iat"] == 60
     assert "authorization" not in server.headers[0] and "resource" not in form and form["audience"] == "m"
-    file.write_text("no key")
-    with pytest.raises(CredentialError, match="its log says why"):
+
+
+@pytest.mark.parametrize(("key", "said"), [
+    (ec.generate_private_key(ec.SECP256K1()), "expected RSA, Ed25519, or an elliptic curve of NIST"),
+    (ed448.Ed448PrivateKey.generate(), "expected RSA, Ed25519, or an elliptic curve of NIST"),
+    (None, "expected a private key in PEM form"),
+])  # fmt: skip
+async def test_a_key_that_cannot_sign_is_named_in_the_log_alone_and_nothing_is_sent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, key: Any, said: str
+) -> None:
+    file = tmp_path / "key.pem"
+    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) if key else b"no key")
+    entry = PerUserEntry(token_endpoint=ENTRY.token_endpoint, client_id="foretool", private_key=str(file), audience="m")
+    server = Server()
+    with pytest.raises(CredentialError, match=r"its log says why$"):
         await Exchange(entry, "https://mail.example/mcp", subjects(ann="own"), server.post).fetch("ann", "")
+    (line,) = caplog.messages
+    assert line.startswith(f"per_user: private_key {file}: {said}") and server.forms == []
 
 
 @pytest.mark.parametrize(("status", "answer", "said"), [
