@@ -299,11 +299,13 @@ class Days:
         ((total,),) = self._database.rows(
             "SELECT coalesce(sum(count), 0) FROM days WHERE parent = ? AND last IS NOT NULL", (table,)
         )
+        # Whoever may write `days` must not choose what this connection runs: it may be that of the tables' owner.
         parts = self._database.rows(
-            "SELECT part FROM days WHERE parent = ? AND (last IS NULL OR count IS NULL)", (table,)
+            "SELECT quote_ident(part) FROM days WHERE parent = ? AND (last IS NULL OR count IS NULL) AND is_day(part)",
+            (table,),
         )
         for (part,) in (*parts, (f"{table}_rest",)):
-            total += self._database.rows(f"SELECT count(*) FROM {part}")[0][0]  # noqa: S608  # named by `make_days`
+            total += self._database.rows(f"SELECT count(*) FROM {part}")[0][0]  # noqa: S608  # a partition, quoted
         return int(total)
 
     # Upkeep
@@ -331,8 +333,13 @@ def prune(database: Database, before: float, most: int, fold: Callable[[], objec
         if deleted >= most:
             return deleted
     loose = [(table, f"{table}_rest") for table in BY_DAY]
-    loose += database.rows("SELECT parent, part FROM days WHERE since = '-infinity' AND until > ?", (before,))
-    for table, part in (*loose, *(old if not may_drop else ())):
+    # As in `Days.count`: what stands in `days` becomes a part of statements only where it is a partition.
+    loose += database.rows(
+        "SELECT parent, quote_ident(part) FROM days WHERE (since = '-infinity' AND until > :before"
+        " OR until <= :before AND :drops = 0) AND parent = ANY(:parents) AND is_day(part) ORDER BY until, part",
+        {"before": before, "drops": may_drop, "parents": sorted(BY_DAY)},
+    )
+    for table, part in loose:
         while deleted < most and (gone := _delete_some(database, table, part, before)):
             deleted += gone
             time.sleep(PAUSE_S)

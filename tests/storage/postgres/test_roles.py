@@ -21,31 +21,37 @@ FLEET = Path(__file__).parents[3] / "docs" / "fleet.md"
 ENTRY = AuditEntry(1.0, "oauth:1", "ann", "c", "", "call", "t", "ok")
 
 
+def make_proxy_role(address: str) -> str:
+    """Let a role of its own run the proxies, as the page says; return its address."""
+    psycopg = pytest.importorskip("psycopg")
+    schema = re.search(r"search_path=(\w+)", unquote(address))
+    written = re.search(r"```sql\n(GRANT.+?)```", FLEET.read_text("utf-8"), re.DOTALL)
+    assert schema is not None and written is not None
+    role = f"app_{secrets.token_hex(4)}"
+    with psycopg.connect(address, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {role}")
+        for line in written[1].split(";"):
+            if line.strip():
+                owner.execute(
+                    line.replace("foretool_app", role)
+                    .replace("SCHEMA foretool", f"SCHEMA {schema[1]}")
+                    .replace("foretool.", f"{schema[1]}.")
+                )
+    options = parse_qs(urlsplit(address).query)["options"][0]
+    proxy = address.replace(quote(options), quote(f"{options} -c role={role}"))
+    assert proxy != address
+    return proxy
+
+
 @requirement("trust:audit")
 def test_the_grants_of_the_page_let_a_proxy_add_entries_and_nothing_else() -> None:
-    psycopg = pytest.importorskip("psycopg")
+    pytest.importorskip("psycopg")
     address = new_schema()
     if address is None:
         pytest.skip(SKIPPED)
-    schema = re.search(r"search_path=(\w+)", unquote(address))
-    assert schema is not None
-    role = f"app_{secrets.token_hex(4)}"
     with open_store(address) as owners:
         owners.audit.add([ENTRY])
-        with psycopg.connect(address, autocommit=True) as owner:
-            owner.execute(f"CREATE ROLE {role}")
-            written = re.search(r"```sql\n(GRANT.+?)```", FLEET.read_text("utf-8"), re.DOTALL)
-            assert written is not None
-            for line in written[1].split(";"):
-                if line.strip():
-                    owner.execute(
-                        line.replace("foretool_app", role)
-                        .replace("SCHEMA foretool", f"SCHEMA {schema[1]}")
-                        .replace("foretool.", f"{schema[1]}.")
-                    )
-        options = parse_qs(urlsplit(address).query)["options"][0]
-        proxy = address.replace(quote(options), quote(f"{options} -c role={role}"))
-        assert proxy != address
+        proxy = make_proxy_role(address)
         assert examine_store(ServerAddress(proxy, Path("/nowhere")), 5.0).problems == ()
         with open_store(proxy) as store:
             fill_store(store)
@@ -68,3 +74,35 @@ def test_the_grants_of_the_page_let_a_proxy_add_entries_and_nothing_else() -> No
         for statement in ("UPDATE audit SET name = 'eve'", "DELETE FROM audit", "TRUNCATE audit"):
             with pytest.raises(StorageError, match="the audit log only grows"):
                 owners._database.run(statement)  # type: ignore[attr-defined]
+
+
+@requirement("trust:audit")
+def test_what_a_proxy_writes_of_days_does_not_run_as_the_owner() -> None:
+    psycopg = pytest.importorskip("psycopg")
+    address = new_schema()
+    if address is None:
+        pytest.skip(SKIPPED)
+    hostile = (
+        "(SELECT setval('calls_id_seq', 4711)) AS part", "calls_rest; ALTER TABLE audit DISABLE TRIGGER ALL", "audit",
+        'calls_rest" AS a, (SELECT 1) AS "b', "no_such_table",
+    )  # fmt: skip
+    with open_store(address) as owners:
+        owners.audit.add([ENTRY])
+        with psycopg.connect(make_proxy_role(address), autocommit=True) as proxy:
+            for part in hostile:
+                proxy.execute(
+                    "INSERT INTO days (parent, part, since, until, first) VALUES ('calls', %s, '-infinity', 1e11, 1)",
+                    (part,),
+                )
+            proxy.execute(
+                "INSERT INTO days (parent, part, since, until, first) VALUES"
+                " ('audit', 'calls_rest', '-infinity', 1e11, 1), ('calls', 'misses', '-infinity', 1e11, 1)"
+            )
+        owners.calls.record([CALL])
+        assert owners.statistics().calls == 1
+        owners.retention.prune(1e10)
+        database = owners._database  # type: ignore[attr-defined]
+        with pytest.raises(StorageError, match="the audit log only grows"):
+            database.run("DELETE FROM audit")
+        assert len(owners.audit.find(AuditFilter())) == 1
+        assert database.rows("SELECT last_value < 4711 FROM calls_id_seq") == [(True,)]
