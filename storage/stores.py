@@ -149,7 +149,9 @@ class GrantStore(Protocol):
     def replace(self, server: str, person: str, old: bytes, sealed: bytes, at: float) -> bool:
         """Save in place of `old`; return False, and change nothing, if that is not there any more."""
 
-    def remove(self, server: str, person: str) -> bool: ...
+    def remove(self, server: str, person: str, old: bytes | None = None) -> bool:
+        """Delete a grant, with `old` only while it is this one; return whether one went."""
+
     def servers(self, person: str) -> Sequence[str]: ...
 
     def begin(self, ident: bytes, sealed: bytes, until: float, now: float) -> None:

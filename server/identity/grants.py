@@ -38,6 +38,7 @@ MOST_CODE: Final = 64
 _ALPHABET: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 """Of codes: no letter looks like a digit."""
 _OVER: Final = frozenset({"invalid_grant", "invalid_token"})
+_ENDED: Final = "what you have allowed has ended; connect again"
 
 log = logging.getLogger("foretool.identity")
 
@@ -80,6 +81,9 @@ class Grants:
         self.redirect_uri = f"{parts.scheme}://{parts.netloc}{CALLBACK}"
         self._servers = servers
         self._post = post or post_form
+        self._unsaved: dict[tuple[str, str], tuple[bytes, Grant]] = {}
+        """What was renewed while the database was away, and what it has there instead: many authorization servers take
+        each refresh token once, so the one in the database is worth nothing any more."""
 
     @property
     def _seals(self) -> Seals:
@@ -150,30 +154,42 @@ class Grants:
             was_there = self._store().remove(server, person)
         except StorageError:
             raise _away() from None
+        for each in (grant, self._unsaved.pop((server, person), (b"", None))[1]):
+            if each is not None:
+                await self._revoke(server, each)
+        return was_there
+
+    async def _revoke(self, server: str, grant: Grant) -> None:
         entry, _ = self._entry(server)
-        for token in (grant.refresh_token, grant.access_token) if grant and entry.revocation_endpoint else ():
+        for token in (grant.refresh_token, grant.access_token) if entry.revocation_endpoint else ():
             if token:
                 try:
                     await post_as_client(entry, entry.revocation_endpoint, {"token": token}, self._post)
                 except CredentialError as error:
                     log.warning("server %r: a token could not be ended: %s", server, error)
-        return was_there
 
     # -- tokens
 
     def load(self, server: str, person: str) -> Grant | None:
         """Return the grant of a person, None if there is none. Raises `CredentialError`."""
+        found = self.open(server, person)
+        return None if found is None else found[1]
+
+    def open(self, server: str, person: str) -> tuple[bytes, Grant] | None:
+        """Return the grant of a person as the database has it now, and opened. Raises `CredentialError`."""
         sealed = self.sealed(server, person)
         if sealed is None:
             return None
         try:
             grant = msgspec.json.decode(self._seals.open(sealed, "grant", server, person), type=Grant)
-            if not self._seals.is_current(sealed):
-                self._replace(server, person, sealed, grant)
         except (SealError, msgspec.MsgspecError) as error:
             log.error("the grant of a person for server %r does not open: %s", server, error)
             raise CredentialError("what you have allowed cannot be opened; connect again") from None
-        return grant
+        if self._seals.is_current(sealed):
+            return sealed, grant
+        # Another replica may have done it meanwhile, or the person has disconnected.
+        newer = self._replace(server, person, sealed, grant)
+        return self.open(server, person) if newer is None else (newer, grant)
 
     def sealed(self, server: str, person: str) -> bytes | None:
         """Return what the database has of a person. Raises `CredentialError` while it is away."""
@@ -182,29 +198,40 @@ class Grants:
         except StorageError:
             raise _away() from None
 
-    async def renew(self, server: str, person: str, sealed: bytes, grant: Grant) -> Grant:
-        """Return the grant with a new token. Raises `CredentialError`, and deletes a grant that has ended."""
+    async def renew(self, server: str, person: str, sealed: bytes, grant: Grant) -> tuple[bytes, Grant]:
+        """Return the grant with a new token, as `open` does. Raises `CredentialError`, and deletes a grant that has
+        ended."""
+        before, renewed = self._unsaved.pop((server, person), (b"", grant))
+        if before != sealed:
+            try:
+                renewed = await self._ask_again(server, grant)
+            except _Over:
+                # Another replica may have renewed it: some servers take each of these tokens once.
+                if self._remove(server, person, sealed) or (newer := self.open(server, person)) is None:
+                    raise
+                return newer
+        try:
+            saved = self._replace(server, person, sealed, renewed)
+        except CredentialError:
+            self._unsaved[server, person] = sealed, renewed
+            raise
+        if saved is None and (saved := self.sealed(server, person)) is None:
+            # The person has disconnected while the new token was on its way.
+            await self._revoke(server, renewed)
+            raise _Over(_ENDED)
+        return saved, renewed
+
+    async def _ask_again(self, server: str, grant: Grant) -> Grant:
         entry, url = self._entry(server)
         wanted = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}
-        wanted["resource"] = entry.resource or url
-        try:
-            renewed = await self._ask(entry, wanted, grant.refresh_token)
-        except _Over:
-            # Another replica may have renewed it: some servers take each of these tokens once.
-            if self.sealed(server, person) == sealed:
-                self._remove(server, person)
-                raise
-            newer = self.load(server, person)
-            if newer is None:
-                raise
-            return newer
-        self._replace(server, person, sealed, renewed)
-        return renewed
+        return await self._ask(entry, {**wanted, "resource": entry.resource or url}, grant.refresh_token)
 
-    def _replace(self, server: str, person: str, old: bytes, grant: Grant) -> None:
-        # In place of the old one alone: a grant that was deleted meanwhile must not come back.
+    def _replace(self, server: str, person: str, old: bytes, grant: Grant) -> bytes | None:
+        """Save a grant in place of the old one; return it sealed, None if the old one is not there any more: a grant
+        that was deleted meanwhile must not come back."""
+        sealed = self._seal(grant, "grant", server, person)
         try:
-            self._store().replace(server, person, old, self._seal(grant, "grant", server, person), time.time())
+            return sealed if self._store().replace(server, person, old, sealed, time.time()) else None
         except StorageError:
             raise _away() from None
 
@@ -214,9 +241,10 @@ class Grants:
         except StorageError:
             raise _away() from None
 
-    def _remove(self, server: str, person: str) -> None:
+    def _remove(self, server: str, person: str, sealed: bytes) -> bool:
+        """Delete a grant that has ended, unless it is another one by now."""
         try:
-            self._store().remove(server, person)
+            return self._store().remove(server, person, sealed)
         except StorageError:
             raise _away() from None
 
@@ -229,7 +257,7 @@ class Grants:
     async def _ask(self, entry: PerUserEntry, wanted: dict[str, str], refresh_token: str = "") -> Grant:
         status, answer = await post_as_client(entry, entry.token_endpoint, wanted, self._post)
         if status != 200 and error_code(answer) in _OVER:
-            raise _Over("what you have allowed has ended; connect again")
+            raise _Over(_ENDED)
         issued = read_token(status, answer)
         refreshed = answer.get("refresh_token")
         return Grant(issued.token, issued.expires_at, refreshed if isinstance(refreshed, str) else refresh_token)
@@ -290,7 +318,7 @@ class GrantSource:
     def holds(self, person: str) -> bool:
         """Tell whether the grant is still what the last token came from. What was seen a moment ago counts."""
         before, at = self._seen.get(person, (None, 0.0))
-        if time.monotonic() - at < HELD_S:
+        if before is None or time.monotonic() - at < HELD_S:
             return before is not None
         try:
             return self._look(person) == before
@@ -298,21 +326,20 @@ class GrantSource:
             return True  # a database that is away ends nobody's work
 
     async def fetch(self, person: str, refused: str) -> Issued:
-        sealed = self._look(person)
-        grant = self._grants.load(self._server, person) if sealed is not None else None
-        if sealed is None or grant is None:
+        found = self._grants.open(self._server, person)
+        self._note(person, None if found is None else found[0])
+        if found is None:
             raise CredentialError(self._ask_for_consent(person))
+        sealed, grant = found
         is_fresh = grant.access_token != refused and time.time() < grant.expires_at - EARLY_S
         if not is_fresh and grant.refresh_token:
             try:
-                grant = await self._grants.renew(self._server, person, sealed, grant)
+                sealed, grant = await self._grants.renew(self._server, person, sealed, grant)
             except _Over:
                 raise CredentialError(self._ask_for_consent(person)) from None
-            self._look(person)
+            self._note(person, sealed)
         elif not is_fresh and (grant.access_token == refused or time.time() >= grant.expires_at):
             raise CredentialError(self._ask_for_consent(person))
-        else:
-            self._look(person)  # it may have been sealed with the newest key
         return Issued(grant.access_token, grant.expires_at)
 
     def forget(self, person: str) -> None:
@@ -320,11 +347,14 @@ class GrantSource:
 
     def _look(self, person: str) -> bytes | None:
         sealed = self._grants.sealed(self._server, person)
+        self._note(person, sealed)
+        return sealed
+
+    def _note(self, person: str, sealed: bytes | None) -> None:
         self._seen.pop(person, None)
         self._seen[person] = (sealed, time.monotonic())
         while len(self._seen) > MOST_SEEN:
             self._seen.popitem(last=False)
-        return sealed
 
     def _ask_for_consent(self, person: str) -> str:
         return self._grants.ask_for_consent(self._server, person)

@@ -36,8 +36,11 @@ class Grants(Subject):
         sql = "UPDATE grants SET sealed = ?, at = ? WHERE server = ? AND person = ? AND sealed = ?"
         return self._database.run(sql, (sealed, at, server, person, old)) > 0
 
-    def remove(self, server: str, person: str) -> bool:
-        return self._database.run("DELETE FROM grants WHERE server = ? AND person = ?", (server, person)) > 0
+    def remove(self, server: str, person: str, old: bytes | None = None) -> bool:
+        sql, values = "DELETE FROM grants WHERE server = ? AND person = ?", (server, person)
+        if old is None:
+            return self._database.run(sql, values) > 0
+        return self._database.run(f"{sql} AND sealed = ?", (*values, old)) > 0
 
     def servers(self, person: str) -> Sequence[str]:
         rows = self._database.rows("SELECT server FROM grants WHERE person = ? ORDER BY server", (person,))

@@ -200,7 +200,7 @@ async def test_two_replicas_that_renew_at_once_both_go_on(store: Store) -> None:
     assert sealed is not None and grant is not None
     assert (await one.source.fetch("ann", "access-1")).token == "access-2"
     two.answers = [(400, {"error": "invalid_grant"})]  # the refresh token was used by the other replica
-    assert (await two.grants.renew("mail", "ann", sealed, grant)).access_token == "access-2"
+    assert (await two.grants.renew("mail", "ann", sealed, grant))[1].access_token == "access-2"
     assert store.grants.load("mail", "ann") is not None
 
 
@@ -217,6 +217,79 @@ async def test_who_disconnects_is_disconnected_at_every_replica(store: Store, mo
     assert not two.source.holds("ann")
     with pytest.raises(CredentialError, match="consent"):
         await two.source.fetch("ann", "")
+
+
+SHORT = {"access_token": "short", "refresh_token": "r1", "token_type": "bearer", "expires_in": 30}
+
+
+async def test_a_grant_that_is_sealed_with_a_newer_key_and_renewed_at_once_keeps_its_newest_token(store: Store) -> None:
+    old = Replica(store)
+    old.answers = [(200, SHORT)]
+    await old.connect("ann")
+    at = Replica(store, OTHER, KEY)
+    assert (await at.source.fetch("ann", "")).token == "access-1"
+    found = at.grants.load("mail", "ann")
+    assert found is not None and found.refresh_token == "refresh-1", "the token before was used up"
+    assert (await Replica(store, OTHER).source.fetch("ann", "")).token == "access-1"
+
+
+async def test_what_was_renewed_while_the_database_went_away_is_saved_once_it_is_back(store: Store) -> None:
+    at = Replica(store)
+    at.answers = [(200, SHORT)]
+    await at.connect("ann")
+    post = at.grants._post
+
+    async def leave(url: str, headers: Any, content: bytes) -> tuple[int, dict[str, Any]]:
+        at.is_away = True
+        return await post(url, headers, content)
+
+    at.grants._post = leave
+    with pytest.raises(CredentialError, match="cannot be reached"):
+        await at.source.fetch("ann", "")
+    at.is_away, at.grants._post = False, post
+    asked = len(at.forms)
+    assert (await at.source.fetch("ann", "")).token == "access-2" and len(at.forms) == asked
+    found = Replica(store).grants.load("mail", "ann")
+    assert found is not None and found.refresh_token == "refresh-2"
+
+
+@requirement("trust:per-user")
+async def test_a_token_that_comes_after_its_person_has_disconnected_is_ended_and_not_used(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = Replica(store), Replica(store)
+    one.answers = [(200, SHORT)]
+    await one.connect("ann")
+    post = one.grants._post
+
+    async def disconnect_meanwhile(url: str, headers: Any, content: bytes) -> tuple[int, dict[str, Any]]:
+        if url.endswith("/token"):
+            await two.grants.disconnect("mail", "ann")
+        return await post(url, headers, content)
+
+    one.grants._post = disconnect_meanwhile
+    with pytest.raises(CredentialError, match="consent of its user"):
+        await one.source.fetch("ann", "")
+    assert [form["token"] for url, form in one.forms if url.endswith("/revoke")] == ["refresh-2", "access-2"]
+    assert store.grants.load("mail", "ann") is None
+    monkeypatch.setattr(module, "HELD_S", 0.0)
+    assert not one.source.holds("ann") and not one.source.holds("ann"), "no grant is not the same as the grant before"
+
+
+async def test_a_grant_that_came_while_an_older_one_ended_stays(store: Store) -> None:
+    one, two = Replica(store), Replica(store)
+    one.answers = [(200, SHORT)]
+    await one.connect("ann")
+    post = one.grants._post
+
+    async def connect_again(url: str, headers: Any, content: bytes) -> tuple[int, dict[str, Any]]:
+        await two.connect("ann")
+        await post(url, headers, content)
+        return 400, {"error": "invalid_grant"}
+
+    one.grants._post = connect_again
+    assert (await one.source.fetch("ann", "")).token == "access-1", "that of the new grant"
+    assert store.grants.load("mail", "ann") is not None
 
 
 async def test_while_the_database_is_away_a_token_in_use_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

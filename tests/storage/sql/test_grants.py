@@ -24,6 +24,7 @@ def test_a_grant_that_was_deleted_does_not_come_back(store: Store) -> None:
     store.grants.save("mail", "ann", b"old", 1.0)
     assert store.grants.replace("mail", "ann", b"old", b"new", 2.0)
     assert not store.grants.replace("mail", "ann", b"old", b"newest", 3.0)
+    assert not store.grants.remove("mail", "ann", b"old") and store.grants.load("mail", "ann") == b"new"
     store.grants.remove("mail", "ann")
     assert not store.grants.replace("mail", "ann", b"new", b"newest", 4.0)
     assert store.grants.load("mail", "ann") is None
