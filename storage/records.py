@@ -257,6 +257,28 @@ class Event(Struct, frozen=True):
     """Of a call, as in `Call`."""
 
 
+class Retry(Struct, frozen=True):
+    """A call that failed, and the next one of its conversation, of another tool, which worked."""
+
+    session: str
+    handle: str
+    """The conversation within the session, where that is known."""
+    failed_at: float
+    failed: ToolId
+    at: float
+    tool: ToolId
+
+
+class Answer(Struct, frozen=True):
+    """What a search found, in short."""
+
+    id: int
+    at: float
+    task: str
+    tools: tuple[ToolId, ...]
+    """The best first."""
+
+
 class Turn(Struct, frozen=True):
     """One thing that happened in a session, as far as its cost is concerned."""
 

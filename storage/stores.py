@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     from foretool.storage.places import StorePlace
     from foretool.storage.records import (
+        Answer,
         Approval,
         Artifact,
         AuditEntry,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         Neighbour,
         ProfileCount,
         Prompt,
+        Retry,
         Selection,
         SessionRecord,
         SessionSum,
@@ -99,6 +101,10 @@ class CallStore(Protocol):
 
     def events(self, limit: int) -> list[Event]:
         """Return the latest calls as events, the oldest first."""
+
+    def retries(self, limit: int, since: float, within_s: float) -> tuple[list[Retry], float]:
+        """Return the retries among the latest `limit` calls that began `since` a time or later, in the order of their
+        times, as far as the second call came so soon; and the time of the first call that was read."""
 
     def first_of_latest(self, limit: int) -> int:
         """Return the id of the oldest of the latest `limit` calls; 0 if there is none."""
@@ -295,6 +301,9 @@ class DiscoveryStore(Protocol):
 
     def answered(self, limit: int) -> list[Discovery]:
         """Return the latest discoveries that searched by task and found something, the newest first."""
+
+    def answers(self, limit: int, since: float) -> list[Answer]:
+        """Return what those of `answered` found that were made `since` a time or later, which is cheaper to read."""
 
     def first_calls(self, id: int, since: float) -> dict[int, ToolId]:
         """Return the tool called first on behalf of each discovery from `id` on."""

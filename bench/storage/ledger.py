@@ -1,12 +1,13 @@
 """Writes a storage file as it would be after months of use: calls, sessions, searches, lists and misses.
 
-    python -m bench.storage.ledger FOLDER [--calls 1000000] [--misses 50000] [--days 88] [--copies 1]
+    python -m bench.storage.ledger FOLDER [--calls 1000000] [--misses 50000] [--days 88] [--copies 1] [--sums]
 
 FOLDER gets a config, `mcp.json`, and beside it its storage file. The records are made up, by a fixed seed: nobody made
 these calls. Their proportions are those of a busy user: sessions of about 25 calls by four clients in three profiles,
 tasks of one to eight calls, a list per session, a search before every fifth call, and tools that are used as unevenly
 as words are. The records go through the store's own methods, so the file holds what proxies would have written.
 `--copies 5` writes each session five times, a few seconds apart, which is faster than five times the calls.
+`--sums` adds up the log, as proxies do when they have run for a while.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from bench.options import make_parser
 from bench.processes import write_config
 from foretool.server.config.loader import load
 from foretool.server.config.servers import fingerprint
+from foretool.server.recording.costs import add_next
 from foretool.storage.opening import open_store
 from foretool.storage.records import (
     Call,
@@ -45,6 +47,8 @@ SEED: Final = 14
 SERVERS: Final = 20
 TOOLS: Final = 25
 """Tools of each server."""
+PART: Final = 2000
+"""Calls that are added up at once."""
 LISTED: Final = 12
 """Tools in a list."""
 CLIENTS: Final = ("claude-code", "cursor", "codex", "vscode")
@@ -120,6 +124,15 @@ def _copied(column: str) -> str:
     if column in ('"id"', '"exposure"', '"discovery"', '"call"', '"first_call"'):
         return f"CASE WHEN {column} > 0 THEN ({column} - 1) * (SELECT count(*) FROM copy) + number + 1 ELSE 0 END"
     return column
+
+
+def add_sums(path: Path) -> None:
+    """Add up the log of a storage file, and count the use of its tools."""
+    with open_store(load(path).storage, busy_ms=10_000) as store:
+        store.calls.fold_usage()
+        while add_next(store, time.time(), PART):
+            if store.is_checkpoint_due:
+                store.checkpoint()
 
 
 def save_server(store: Store, name: str, key: str, at: float) -> Iterator[Known]:
@@ -220,6 +233,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--calls", type=int, default=1_000_000)
     parser.add_argument("--misses", type=int, default=50_000)
     parser.add_argument("--copies", type=int, default=1, help="write each session so many times")
+    parser.add_argument("--sums", action="store_true", help="add up the log afterwards")
     parser.add_argument("--days", type=float, default=88.0, help="how long ago the first call was")
     arguments = parser.parse_args(argv)
     started = time.monotonic()
@@ -230,6 +244,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.copies > 1:
         copy_sessions(load(path).storage, arguments.copies)
     print(f"{path}: {arguments.calls:,} calls, written in {time.monotonic() - started:.0f} s")
+    if arguments.sums:
+        used = time.process_time()
+        add_sums(path)
+        print(f"added up in {time.process_time() - used:.0f} s of processor time")
 
 
 if __name__ == "__main__":

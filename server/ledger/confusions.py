@@ -8,8 +8,10 @@ searches, given to the right tool as part of its description, and one of them as
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
@@ -85,10 +87,10 @@ def find_confusions(store: Store, catalog: Catalog, since: float) -> list[Confus
     def name(pair: Pair) -> Pair:
         return catalog.name_now(pair[0]), catalog.name_now(pair[1])
 
-    for pair, task in _called_before(store, since):
+    for pair, task in find_retries(store, since):
         called[name(pair)] += 1
         tasks[name(pair)] += [task] if task else []
-    for pair, task in _ranked_above(store, since):
+    for pair, task in find_outranked(store, since):
         ranked[name(pair)] += 1
         tasks[name(pair)].append(task)
     found = [
@@ -99,39 +101,40 @@ def find_confusions(store: Store, catalog: Catalog, since: float) -> list[Confus
     return sorted(found, key=lambda each: (-each.count, each.taken, each.needed))[:MOST]
 
 
-def _called_before(store: Store, since: float) -> Iterator[tuple[Pair, str]]:
+def find_retries(store: Store, since: float) -> Iterator[tuple[Pair, str]]:
     """Yield the tool that was called in vain and the one that succeeded right after it, with the words of the last
     search; "" if there was none."""
-    calls = [each for each in store.calls.events(MOST_CALLS) if each.at >= since]
-    if not calls:
+    retries, oldest = store.calls.retries(MOST_CALLS, since, RIGHT_AFTER_S)
+    if not retries:
         return
-    searches = store.discoveries.events(min(each.at for each in calls) - RIGHT_AFTER_S)
-    failed: dict[tuple[str, str], Event] = {}
-    words: dict[tuple[str, str], str] = {}
-    for event in sorted((*searches, *calls), key=lambda each: (each.at, each.kind == "call")):
-        chat = (event.session, event.handle)
-        if event.kind != "call":
-            words[chat] = event.text
-            failed.pop(chat, None)  # another search may be for another need
-            continue
-        before = failed.pop(chat, None)
-        if not event.ok:
-            failed[chat] = event
-        elif before is not None and before.text != event.text and event.at - before.at <= RIGHT_AFTER_S:
-            yield (ToolId(before.text), ToolId(event.text)), words.get(chat, "")
+    chats = {(each.session, each.handle) for each in retries}
+    searches: dict[tuple[str, str], list[Event]] = defaultdict(list)
+    for search in store.discoveries.events(oldest - RIGHT_AFTER_S):
+        if (chat := (search.session, search.handle)) in chats:
+            searches[chat].append(search)
+    for each in retries:
+        own = searches[each.session, each.handle]
+        before = bisect_right(own, each.failed_at, key=_time)
+        # Another search between the two calls may be for another need.
+        if bisect_right(own, each.at, key=_time) == before:
+            yield (each.failed, each.tool), own[before - 1].text if before else ""
 
 
-def _ranked_above(store: Store, since: float) -> Iterator[tuple[Pair, str]]:
+_time: Final = attrgetter("at")
+
+
+def find_outranked(store: Store, since: float) -> Iterator[tuple[Pair, str]]:
     """Yield the tool that stood first and the one that was called, of each search that led to a call, with its
     words."""
-    answers = {each.id: each for each in store.discoveries.answered(MOST_SEARCHES) if each.at >= since}
+    answers = {each.id: each for each in store.discoveries.answers(MOST_SEARCHES, since)}
     if not answers:
         return
-    for id, tool in store.discoveries.first_calls(min(answers), since).items():
+    # A search is on record before a call that it leads to.
+    oldest = min(each.at for each in answers.values())
+    for id, tool in store.discoveries.first_calls(min(answers), max(since, oldest)).items():
         answer = answers.get(id)
-        best = answer.matches[0].tool if answer is not None else tool
-        if answer is not None and best != tool and any(match.tool == tool for match in answer.matches):
-            yield (best, tool), answer.task
+        if answer is not None and answer.tools[0] != tool and tool in answer.tools:
+            yield (answer.tools[0], tool), answer.task
 
 
 def suggest(app: App, found: Sequence[Confusion], replays: Replays | None) -> list[Confusion]:

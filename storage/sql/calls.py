@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, MissCount, MissFilter, ToolId, Usage
+from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, MissCount, MissFilter, Retry, ToolId, Usage
 from foretool.storage.sql.database import Database, Subject
 from foretool.storage.sql.repeats import Repeats
 from foretool.storage.sql.tables import TOOL_IDS, Table
@@ -20,6 +21,11 @@ _USAGE = Table("usage", Usage)
 _FLOWS = Table("flows", Flow)
 _GET_EVENTS = (
     "SELECT at, tool, outcome, handle, session, arguments FROM calls WHERE outcome <> 'refused'"
+    " AND id >= ? AND {} ORDER BY id DESC LIMIT ?"
+)
+
+_CALLS_OF_CHATS = (
+    "SELECT at, tool, outcome, handle, session FROM calls WHERE outcome <> 'refused'"
     " AND id >= ? AND {} ORDER BY id DESC LIMIT ?"
 )
 
@@ -138,6 +144,23 @@ class Calls(Subject):
             Event(at, "call", tool, outcome == "ok", handle, session, arguments)
             for at, tool, outcome, handle, session, arguments in reversed(found)
         ]
+
+    def retries(self, limit: int, since: float, within_s: float) -> tuple[list[Retry], float]:
+        first, within = latest(self._database, "calls", limit, "outcome <> 'refused'")
+        calls = [row for row in self._database.rows(_CALLS_OF_CHATS.format(within), (first, limit)) if row[0] >= since]
+        # Ids rise with the ends of calls; of two that began at once, the one that ended first comes first.
+        calls.reverse()
+        calls.sort(key=itemgetter(0))
+        found: list[Retry] = []
+        failed: dict[tuple[str, str], tuple[float, ToolId]] = {}
+        for at, tool, outcome, handle, session in calls:
+            if outcome != "ok":
+                failed[session, handle] = (at, tool)
+            elif failed and (before := failed.pop((session, handle), None)) is not None:
+                failed_at, other = before
+                if other != tool and at - failed_at <= within_s:
+                    found.append(Retry(session, handle, failed_at, other, at, tool))
+        return found, calls[0][0] if calls else since
 
     def first_of_latest(self, limit: int) -> int:
         first, within = latest(self._database, "calls", limit)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf
 
+from msgspec import Struct
 from msgspec.json import Decoder
 
-from foretool.storage.records import Discovery, Event, Match, Prompt, StepRecord, ToolId
+from foretool.storage.records import Answer, Discovery, Event, Match, Prompt, StepRecord, ToolId
 from foretool.storage.sql.calls import first_call, latest
 from foretool.storage.sql.database import Database, Subject
 from foretool.storage.sql.repeats import Repeats
@@ -57,8 +58,21 @@ _EVENTS = """
 SELECT at, task, handle, session FROM discoveries WHERE at >= ? AND at <= ? AND task != ''
 ORDER BY at DESC, id DESC LIMIT ?
 """
+_ANSWERED = "names = '[]' AND matches != '[]'"
+_ANSWERS = (
+    f"SELECT id, at, task, matches FROM discoveries WHERE {_ANSWERED} AND id >= ? AND {{}} ORDER BY id DESC LIMIT ?"  # noqa: S608
+)
 LATEST = 250
 """Discoveries, and prompts, among which the latest tasks are looked for; reading them takes under a millisecond."""
+
+
+class _Ranked(Struct):
+    """A match, of which the tool alone is read."""
+
+    tool: ToolId
+
+
+_RANKED = Decoder(tuple[_Ranked, ...])
 
 
 class Discoveries(Subject):
@@ -101,10 +115,19 @@ class Discoveries(Subject):
         return [Event(at, "task", task, handle=handle, session=session) for at, task, handle, session in rows]
 
     def answered(self, limit: int) -> list[Discovery]:
-        answered = "names = '[]' AND matches != '[]'"
-        first, within = latest(self._database, "discoveries", limit, answered)
-        rest = f"WHERE {answered} AND id >= ? AND {within} ORDER BY id DESC LIMIT ?"
+        first, within = latest(self._database, "discoveries", limit, _ANSWERED)
+        rest = f"WHERE {_ANSWERED} AND id >= ? AND {within} ORDER BY id DESC LIMIT ?"
         return _DISCOVERIES.find_all(self._database, rest, (first, limit))
+
+    def answers(self, limit: int, since: float) -> list[Answer]:
+        first, within = latest(self._database, "discoveries", limit, _ANSWERED)
+        rows = self._database.rows(_ANSWERS.format(within), (first, limit))
+        decode = _RANKED.decode
+        return [
+            Answer(id, at, task, tuple([each.tool for each in decode(matches)]))
+            for id, at, task, matches in rows
+            if at >= since
+        ]
 
     def first_calls(self, id: int, since: float) -> dict[int, ToolId]:
         values = (first_call(self._database, since), id, since, since)

@@ -1,18 +1,28 @@
 """Pairs of tools that are taken for each other, read from failed calls and from rankings."""
 
 import json
+import random
+from collections import Counter
 from pathlib import Path
 
 from recorded_tasks import HOUR, START, write_recorded
 
 from foretool.server import offline
 from foretool.server.config import loader
-from foretool.server.ledger.confusions import Confusion, find_confusions, suggest
+from foretool.server.ledger.confusions import (
+    RIGHT_AFTER_S,
+    Confusion,
+    find_confusions,
+    find_outranked,
+    find_retries,
+    suggest,
+)
 from foretool.server.ledger.fixes import open_own
 from foretool.server.replay.changes import ConfigChange, change_config
 from foretool.server.replay.effect import Replays
 from foretool.storage.opening import open_store
-from foretool.storage.records import Call, Discovery, Match, ToolId
+from foretool.storage.records import Call, Discovery, Event, Match, Outcome, ToolId
+from foretool.storage.stores import Store
 
 SEND, FIND, MOON = ToolId("mail__send"), ToolId("mail__find"), ToolId("sky__moon")
 
@@ -144,3 +154,55 @@ def test_a_replay_counts_the_misses_of_a_renamed_tool_as_its_own_and_knows_its_u
         assert (used.tool, used.calls) == ("mail__find_letter", 6)
         assert app.catalog.name_now(ToolId("mail__send")) == "mail__send"
         assert app.catalog.name_now(ToolId("no__such")) == "no__such"
+
+
+def confused_slowly(store: Store, since: float) -> Counter[tuple[str, str, str]]:
+    """The same pairs with their words, from everything that happened, one thing after the other."""
+    calls = [each for each in store.calls.events(-1) if each.at >= since]
+    failed: dict[tuple[str, str], Event] = {}
+    words: dict[tuple[str, str], str] = {}
+    pairs: Counter[tuple[str, str, str]] = Counter()
+    for event in sorted((*store.discoveries.events(), *calls), key=lambda each: (each.at, each.kind == "call")):
+        chat = (event.session, event.handle)
+        before = failed.pop(chat, None)
+        if event.kind == "task":
+            words[chat] = event.text
+        elif not event.ok:
+            failed[chat] = event
+        elif before is not None and before.text != event.text and event.at - before.at <= RIGHT_AFTER_S:
+            pairs[before.text, event.text, words.get(chat, "")] += 1
+    done = [each for each in reversed(store.calls.recent(-1)) if each.at >= since and each.outcome != "refused"]
+    for answer in store.discoveries.answered(-1):
+        called = next((each.tool for each in done if each.discovery == answer.id), "")
+        if answer.at >= since and called != answer.matches[0].tool and called in [each.tool for each in answer.matches]:
+            pairs[answer.matches[0].tool, called, answer.task] += 1
+    return pairs
+
+
+def test_the_pairs_are_those_of_going_through_the_whole_log() -> None:
+    store = open_store(":memory:")
+    choose = random.Random(14)
+    tools = [ToolId(each) for each in "abcde"]
+    at = 0.0
+    for number in range(400):
+        # Calls end in another order than they begin in, and some things happen at once.
+        at += choose.choice((0.0, 1.0, 5.0, 300.0))
+        session, handle = choose.choice(("s1", "s2")), choose.choice(("", "h"))
+        found = 0
+        if number % 3 == 0:
+            matches = tuple(Match(tool, rank, 1.0) for rank, tool in enumerate(choose.sample(tools, 3), 1))
+            names = () if choose.random() < 0.8 else ("a",)
+            search = Discovery(session, at, f"task {number}", names, None, "high", matches, 9, 1.0, handle=handle)
+            found = store.discoveries.add(search)
+        outcome: Outcome = choose.choice(("ok", "ok", "tool_error", "refused"))
+        began = at + choose.choice((0.0, 1.0, 20.0))
+        done = Call(
+            session, began, choose.choice(tools), "", "name", True, outcome, 1.0 + number, True, "", found, handle
+        )
+        store.calls.record([done])
+    for since in (0.0, at / 2):
+        pairs = [*find_retries(store, since), *find_outranked(store, since)]
+        got = Counter((taken, needed, task) for (taken, needed), task in pairs)
+        assert got == confused_slowly(store, since)
+        assert sum(got.values()) > 30
+    store.close()

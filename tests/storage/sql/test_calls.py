@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from stored_records import CALL, MISS, SESSION
 
-from foretool.storage.records import Flow, MissCount, MissFilter, ToolId, Usage
+from foretool.storage.records import Flow, MissCount, MissFilter, Retry, ToolId, Usage
 from foretool.storage.sql.calls import FOLDED
 from foretool.storage.stores import Store
 
@@ -145,3 +145,23 @@ def test_the_calls_of_a_session_in_a_time_come_oldest_first(store: Store) -> Non
     calls = [replace(CALL, session=session, at=at) for session, at in (("a", 3.0), ("b", 3.5), ("a", 4.0), ("a", 9.0))]
     store.calls.record(calls)
     assert [call.at for call in store.calls.of_session("a", 3.0, 5.0)] == [3.0, 4.0]
+
+
+def test_a_retry_is_the_next_call_of_its_conversation_and_of_another_tool(store: Store) -> None:
+    other = ToolId("fs__other")
+    calls = [
+        (10.0, CALL.tool, "error", ""), (11.0, CALL.tool, "error", "h"), (12.0, other, "refused", ""),
+        (13.0, other, "ok", ""), (90.0, other, "ok", "h"),
+        (91.0, CALL.tool, "error", "h"), (92.0, CALL.tool, "ok", "h"),
+    ]  # fmt: skip
+    done = [
+        replace(CALL, session="s", at=at, tool=tool, outcome=outcome, handle=handle)
+        for at, tool, outcome, handle in calls
+    ]
+    # A call is written when it ends, so the first one here is written last.
+    store.calls.record([*done[1:], done[0]])
+    assert store.calls.retries(-1, 0.0, 60.0) == ([Retry("s", "", 10.0, CALL.tool, 13.0, other)], 10.0)
+    assert [each.at for each in store.calls.retries(-1, 0.0, 600.0)[0]] == [13.0, 90.0]
+    assert store.calls.retries(-1, 11.0, 60.0) == ([], 11.0)
+    assert store.calls.retries(3, 0.0, 60.0) == ([], 10.0)
+    assert store.calls.retries(-1, 500.0, 60.0) == ([], 500.0)

@@ -5,7 +5,7 @@ from pathlib import Path
 from msgspec.structs import replace
 from stored_records import CALL, DISCOVERY, SESSION
 
-from foretool.storage.records import Prompt, StepRecord, ToolId
+from foretool.storage.records import Answer, Match, Prompt, StepRecord, ToolId
 from foretool.storage.sql.calls import first_call
 from foretool.storage.sql.discoveries import LATEST
 from foretool.storage.sql.store import SqlStore
@@ -69,3 +69,17 @@ def test_steps_come_back_as_they_were(store: Store) -> None:
     second = replace(first, at=2.0, sufficiency=0.2, fallback="expand", cached=True)
     assert [store.tasks.add_step(each) for each in (first, second)] == [1, 2]
     assert store.tasks.steps() == [replace(second, id=2), replace(first, id=1)]
+
+
+def test_answers_name_the_found_tools_of_searches_by_task(store: Store) -> None:
+    store.sessions.begin(SESSION)
+    first, second = ToolId("a__one"), ToolId("a__two")
+    matches = (Match(first, 1, 2.0, {"words": 2.0}), Match(second, 2, 1.0))
+    found = replace(DISCOVERY, names=(), matches=matches)
+    for each in (replace(found, at=1.0), found, replace(found, matches=()), replace(found, names=("a__one",))):
+        store.discoveries.add(each)
+    answers = store.discoveries.answers(10, 0.0)
+    assert answers == [
+        Answer(2, found.at, found.task, (first, second)), Answer(1, 1.0, found.task, (first, second)),
+    ]  # fmt: skip
+    assert store.discoveries.answers(10, 2.0) == answers[:1] and store.discoveries.answers(1, 0.0) == answers[:1]
