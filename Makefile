@@ -30,7 +30,7 @@ servers: .venv/runtime
 
 # Files of tests side by side; most tests wait for processes of their own.
 test: lint servers node
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: lint
 	$(BIN)/python -m pytest -m "not slow and not real"

@@ -16,6 +16,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "real: needs packages from a registry; installs them under .tools")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long come first, so that no worker is left alone with one of them at the end."""
+    long = {item.path for item in items if any(item.get_closest_marker(mark) for mark in ("slow", "real"))}
+    items.sort(key=lambda item: item.path not in long)
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"

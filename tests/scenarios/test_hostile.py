@@ -39,8 +39,6 @@ def long_numbers() -> Iterator[None]:
 
 AT_LEAST, AT_MOST = 25, 40
 """Messages of one conversation."""
-CONVERSATIONS = 67
-"""So that the six sides are told 10,000 messages at the least."""
 
 STREAMS = events()
 SIDES: dict[str, tuple[Callable[[Any], None], SearchStrategy[Any]]] = {
@@ -57,6 +55,9 @@ SIDES: dict[str, tuple[Callable[[Any], None], SearchStrategy[Any]]] = {
     ),
     "an upstream over HTTP and SSE": (stages.upstream_over_sse, STREAMS),
 }
+
+CONVERSATIONS = dict.fromkeys(SIDES, 67) | {"an upstream that greets": 20, "a client on stdio": 114}
+"""Of each side; a greeting is a start of the upstream, which takes longest."""
 
 
 def property_of(side: str, conversations: int, seed: int = 0) -> Callable[[], int]:
@@ -88,4 +89,8 @@ def property_of(side: str, conversations: int, seed: int = 0) -> Callable[[], in
 @requirement("hostile:messages")
 @pytest.mark.parametrize("side", SIDES)
 def test_hostile_messages_harm_nobody_else_and_lose_no_record(side: str) -> None:
-    assert property_of(side, CONVERSATIONS)() >= 10_000 / len(SIDES)
+    assert property_of(side, CONVERSATIONS[side])() >= CONVERSATIONS[side] * AT_LEAST
+
+
+def test_they_are_ten_thousand_at_the_least() -> None:
+    assert sum(CONVERSATIONS.values()) * AT_LEAST >= 10_000
