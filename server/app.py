@@ -260,7 +260,7 @@ class App:
         def keys() -> Sequence[str]:
             return self.config.settings.seal_keys
 
-        return Grants(lambda: self.store.grants, keys, resource, lambda: self.config.servers)
+        return Grants(lambda: self.store, keys, resource, lambda: self.config.servers)
 
     async def come_back(self, query: str) -> tuple[int, bytes] | None:
         """Answer a browser that comes back from the authorization server of a server; return status and page, None

@@ -46,9 +46,10 @@ ShownIn = Literal["hint", "prompt", "named"]
 of our bridges in the list, whose tokens count with the list."""
 
 
-AuditAction = Literal["call", "decide", "fix"]
+AuditAction = Literal["call", "decide", "fix", "connect"]
 """`call`: a tool was called, or the call was refused; `decide`: a change of a server was approved or blocked on review;
-`fix`: the config was changed on the page to show a missed tool, or that was taken back."""
+`fix`: the config was changed on the page to show a missed tool, or that was taken back; `connect`: a person has allowed
+access to a server (`per_user`), or that was ended."""
 
 
 class Person(Struct, frozen=True):
@@ -74,7 +75,7 @@ class AuditEntry(Struct, frozen=True):
     target: str
     """The tool that was called, the server that was decided about, or the miss."""
     outcome: str
-    """`Outcome` of a call; `approved` or `blocked`; what was done."""
+    """`Outcome` of a call; `approved` or `blocked`; `connected` or `disconnected`; what was done."""
     detail: str = ""
     """What was decided about, in words."""
     session: str = ""
@@ -648,6 +649,14 @@ class Selection(Struct, frozen=True):
         return bool(self.server or self.tool) and not is_narrowed
 
 
+class SealedGrant(Struct, frozen=True):
+    """What one person has allowed foretool to do at one server, sealed."""
+
+    server: str
+    person: str
+    sealed: bytes
+
+
 class Forgotten(Struct, frozen=True):
     """What a selection means in a store."""
 
@@ -655,6 +664,8 @@ class Forgotten(Struct, frozen=True):
     """By kind of record; kinds without one are left out."""
     tasks: tuple[str, ...]
     """The tasks in words among them."""
+    grants: tuple[SealedGrant, ...] = ()
+    """What people had allowed, and was deleted: their tokens still count at the authorization servers."""
 
 
 class Artifact(Struct, frozen=True):

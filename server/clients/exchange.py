@@ -17,7 +17,7 @@ from foretool.server.protocol.jsonrpc import Id, Message, Raw, RpcError
 from foretool.server.transports.client.base import Channel
 from foretool.server.upstreams.connection import Request
 from foretool.server.upstreams.upstream import Upstream
-from foretool.storage.records import Era
+from foretool.storage.records import Era, Person
 
 log = logging.getLogger("foretool.exchange")
 
@@ -36,6 +36,7 @@ class Caller(ListOwner, Protocol):
     transport: str
     folder: str
     principal: str
+    person: Person
     info: dict[str, Any]
     capabilities: dict[str, Any]
     log_level: str

@@ -33,9 +33,9 @@ def command(
 ) -> int:  # fmt: skip
     """Show who called what and who decided what, as kept for good.
 
-    Calls are kept while the setting "audit" is on; approvals, blocks and fixes of the page always. Entries are only
-    added: foretool never changes or deletes one, and the database refuses it. `foretool export audit` writes all of
-    them.
+    Calls are kept while the setting "audit" is on; approvals, blocks, fixes of the page and what people connect
+    always. Entries are only added: foretool never changes or deletes one, and the database refuses it. `foretool
+    export audit` writes all of them.
 
     \b
     foretool audit --since 7d --who ann

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import time
@@ -17,11 +18,12 @@ from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option, json_option
-from foretool.server.config.loader import load
+from foretool.server.config.loader import Config, load
+from foretool.server.system.people import own_person
 from foretool.server.upstreams.running import find_running
 from foretool.storage.opening import open_store, store_exists
 from foretool.storage.places import ServerAddress, StorePlace
-from foretool.storage.records import Forgotten, Selection
+from foretool.storage.records import AuditEntry, Forgotten, SealedGrant, Selection
 from foretool.storage.stores import StorageError, Store
 
 BUSY_MS: Final = 5000
@@ -33,7 +35,7 @@ _NOUNS: Final = {
     "flows": "values that flowed between tools", "demonstrations": "imported demonstrations",
     "working_sets": "lists that are served", "upstream_states": "states of servers", "usage": "tools' numbers of calls",
     "vectors": "vectors of texts", "artifacts": "learned models", "tools": "tools", "upstreams": "servers",
-    "tool_versions": "definitions of tools",
+    "tool_versions": "definitions of tools", "grants": "grants of people", "consents": "consents under way",
 }  # fmt: skip
 
 
@@ -93,7 +95,7 @@ def command(
                 output.say("Nothing was deleted.")
                 return WRONG
         with output.waiting("deleting, and rewriting what is left"):
-            outcome = _forget(store, selection)
+            outcome = _forget(config, store, selection)
     remains = (*outcome.remains, *_find_texts(config.storage, selection.texts))
     return output.show(Outcome(outcome.counts, True, remains), as_json, _print)
 
@@ -138,13 +140,13 @@ def _read_time(text: str | None) -> float | None:
         return time.time() - read_duration(text)
 
 
-def _forget(store: Store, selection: Selection) -> Outcome:
+def _forget(config: Config, store: Store, selection: Selection) -> Outcome:
     models = len(store.artifacts.served())
     forgotten: Forgotten = store.forgetting.forget(selection)
     counts = dict(forgotten.counts)
     if vectors := store.vectors.forget(_digests_of(forgotten.tasks)):
         counts["vectors"] = counts.get("vectors", 0) + vectors
-    remains: list[str] = []
+    remains = _end_grants(config, store, forgotten.grants)
     if selection.everything:
         store.artifacts.bump_version()
     elif models:
@@ -165,6 +167,32 @@ def _forget(store: Store, selection: Selection) -> Outcome:
             " then run the same command with --compact"
         )
     return Outcome(counts, True, tuple(remains))
+
+
+def _end_grants(config: Config, store: Store, found: Sequence[SealedGrant]) -> list[str]:
+    """End what people had allowed at the authorization servers as well, and keep that in the audit log. Returns a line
+    for each server where that was not possible."""
+    if not found:
+        return []
+    from foretool.server.identity.grants import Grants
+
+    by = own_person()
+    store.audit.add(
+        [
+            AuditEntry(
+                time.time(), by.principal, by.name, "", "", "connect", each.server, "disconnected",
+                f"the grant of {each.person} was forgotten",
+            )
+            for each in found
+        ]
+    )  # fmt: skip
+    grants = Grants(lambda: store, lambda: config.settings.seal_keys, "", lambda: config.servers)
+    problems = asyncio.run(grants.end_all(found))
+    return [
+        f"what {'1 person' if count == 1 else f'{count:,} people'} had allowed at server {server!r} is deleted here,"
+        f" but its authorization server may still hold it ({reason}); end it there as well"
+        for (server, reason), count in problems.items()
+    ]
 
 
 def _digests_of(tasks: Sequence[str]) -> set[bytes]:

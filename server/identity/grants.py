@@ -7,12 +7,13 @@ because the code stands in the browser of whoever has allowed the access.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import logging
 import secrets
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
@@ -26,13 +27,19 @@ from foretool.server.identity.credentials import CredentialError, Issued, Post, 
 from foretool.server.identity.seal import SealError, Seals, read_key
 from foretool.server.signin.record import EARLY_S
 from foretool.server.signin.tokens import error_code
-from foretool.storage.stores import GrantStore, StorageError
+from foretool.storage.records import AuditEntry, SealedGrant
+from foretool.storage.stores import StorageError, Store
 
 CALLBACK: Final = "/connect/callback"
 CONSENT_S: Final = 600.0
 """How long a person has to allow access, and again to bring the code."""
 HELD_S: Final = 2.0
 """A grant that was ended at another replica is used no longer than this."""
+REVOKE_S: Final = 10.0
+"""Longest time in which the tokens of one grant are ended at its authorization server."""
+ALL_S: Final = 30.0
+AT_ONCE: Final = 8
+"""Longest time in which those of many are, and of how many at the same time."""
 MOST_SEEN: Final = 4096
 MOST_CODE: Final = 64
 _ALPHABET: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
@@ -69,7 +76,7 @@ class Grants:
     """The grants of all people at all servers, in the database, so that each replica has them."""
 
     def __init__(
-        self, store: Callable[[], GrantStore], keys: Callable[[], Sequence[str]], resource: str,
+        self, store: Callable[[], Store], keys: Callable[[], Sequence[str]], resource: str,
         servers: Callable[[], dict[str, Server]], post: Post | None = None,
     ) -> None:  # fmt: skip
         """`keys`: as the config has them now. `resource`: the address of `/mcp` as people reach it, where a browser
@@ -138,35 +145,85 @@ class Grants:
         self._begin(_place(consent.server, consent.person, shown), grant)
         return shown
 
-    def confirm(self, server: str, person: str, code: str) -> None:
-        """Make a grant that of the person who brings its code. Raises `CredentialError`."""
+    def confirm(self, server: str, person: str, code: str, entry: AuditEntry) -> None:
+        """Make a grant that of the person who brings its code. Raises `CredentialError`. `entry` goes into the audit
+        log with it."""
         written = code.strip().upper()[:MOST_CODE]
         grant = self._take(_place(server, person, written), Grant)
-        self._save(server, person, grant)
+        sealed, store = self._seal(grant, "grant", server, person), self._store
+        try:
+            with store().atomic():
+                store().grants.save(server, person, sealed, time.time())
+                store().audit.add([entry])
+        except StorageError:
+            raise _away() from None
 
-    async def disconnect(self, server: str, person: str) -> bool:
-        """Delete a grant, and end its tokens at the authorization server. Returns whether there was one."""
+    async def disconnect(self, server: str, person: str, entry: AuditEntry) -> tuple[bool, str]:
+        """Delete a grant, and end its tokens at the authorization server. Returns whether there was one, and why its
+        tokens may go on, "" if they have ended. Raises `CredentialError`. `entry` goes into the audit log with it."""
         try:
             grant = self.load(server, person)
         except CredentialError:
             grant = None  # what does not open is deleted all the same
+        store = self._store
         try:
-            was_there = self._store().remove(server, person)
+            with store().atomic():
+                if was_there := store().grants.remove(server, person):
+                    store().audit.add([entry])
         except StorageError:
             raise _away() from None
-        for each in (grant, self._unsaved.pop((server, person), (b"", None))[1]):
+        _, unsaved = self._unsaved.pop((server, person), (b"", None))
+        problem = "" if grant or not was_there else "its tokens do not open"
+        for each in (grant, unsaved):
             if each is not None:
-                await self._revoke(server, each)
-        return was_there
+                problem = await self._revoke(server, each) or problem
+        return was_there, problem
 
-    async def _revoke(self, server: str, grant: Grant) -> None:
-        entry, _ = self._entry(server)
-        for token in (grant.refresh_token, grant.access_token) if entry.revocation_endpoint else ():
-            if token:
+    async def end_all(self, found: Sequence[SealedGrant]) -> Counter[tuple[str, str]]:
+        """End the tokens of grants that were deleted, of as many as `ALL_S` suffices for. Returns how many may go on,
+        by server and reason."""
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def end(each: SealedGrant) -> str:
+            async with gate:
                 try:
-                    await post_as_client(entry, entry.revocation_endpoint, {"token": token}, self._post)
-                except CredentialError as error:
-                    log.warning("server %r: a token could not be ended: %s", server, error)
+                    grant = msgspec.json.decode(
+                        self._seals.open(each.sealed, "grant", each.server, each.person), type=Grant
+                    )
+                except (SealError, msgspec.MsgspecError) as error:
+                    return str(error)
+                return await self._revoke(each.server, grant)
+
+        tasks = [asyncio.create_task(end(each)) for each in found]
+        late = (await asyncio.wait(tasks, timeout=ALL_S))[1] if tasks else set()
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        reasons = [f"it took longer than {ALL_S:g} s" if task in late else task.result() for task in tasks]
+        return Counter((each.server, reason) for each, reason in zip(found, reasons, strict=True) if reason)
+
+    async def _revoke(self, server: str, grant: Grant) -> str:
+        """End the tokens of a grant at the authorization server (RFC 7009); return why that was not possible, or ""."""
+        problem = ""
+        try:
+            entry, _ = self._entry(server)
+            if not entry.revocation_endpoint:
+                return "the config names no revocation_endpoint for it"
+            async with asyncio.timeout(REVOKE_S):
+                for hint in ("refresh_token", "access_token"):
+                    if token := getattr(grant, hint):
+                        form = {"token": token, "token_type_hint": hint}
+                        status, answer = await post_as_client(entry, entry.revocation_endpoint, form, self._post)
+                        # Access tokens that are JWTs mostly cannot be ended; they are short.
+                        if status != 200 and error_code(answer) != "unsupported_token_type":
+                            problem = f"the authorization server answered HTTP {status} ({error_code(answer)})"
+        except TimeoutError:
+            problem = f"the authorization server did not answer within {REVOKE_S:g} s"
+        except CredentialError as error:
+            problem = str(error)
+        if problem:
+            log.warning("server %r: the tokens of a person could not be ended: %s", server, problem)
+        return problem
 
     # -- tokens
 
@@ -194,7 +251,7 @@ class Grants:
     def sealed(self, server: str, person: str) -> bytes | None:
         """Return what the database has of a person. Raises `CredentialError` while it is away."""
         try:
-            return self._store().load(server, person)
+            return self._store().grants.load(server, person)
         except StorageError:
             raise _away() from None
 
@@ -231,20 +288,14 @@ class Grants:
         that was deleted meanwhile must not come back."""
         sealed = self._seal(grant, "grant", server, person)
         try:
-            return sealed if self._store().replace(server, person, old, sealed, time.time()) else None
-        except StorageError:
-            raise _away() from None
-
-    def _save(self, server: str, person: str, grant: Grant) -> None:
-        try:
-            self._store().save(server, person, self._seal(grant, "grant", server, person), time.time())
+            return sealed if self._store().grants.replace(server, person, old, sealed, time.time()) else None
         except StorageError:
             raise _away() from None
 
     def _remove(self, server: str, person: str, sealed: bytes) -> bool:
         """Delete a grant that has ended, unless it is another one by now."""
         try:
-            return self._store().remove(server, person, sealed)
+            return self._store().grants.remove(server, person, sealed)
         except StorageError:
             raise _away() from None
 
@@ -267,14 +318,14 @@ class Grants:
     def _begin(self, name: str, value: Any) -> None:
         ident, now = hashlib.sha256(name.encode()).digest(), time.time()
         try:
-            self._store().begin(ident, self._seal(value, "consent", ident.hex()), now + CONSENT_S, now)
+            self._store().grants.begin(ident, self._seal(value, "consent", ident.hex()), now + CONSENT_S, now)
         except StorageError:
             raise _away() from None
 
     def _take(self, name: str, kind: Any) -> Any:
         ident = hashlib.sha256(name.encode("utf-8", "replace")).digest()
         try:
-            sealed = self._store().take(ident, time.time())
+            sealed = self._store().grants.take(ident, time.time())
         except StorageError:
             raise _away() from None
         if sealed is None:

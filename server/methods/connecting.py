@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,7 @@ from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.storage.records import AuditEntry
 
 if TYPE_CHECKING:
     from foretool.server.identity.grants import Grants
@@ -66,7 +68,7 @@ class Connecting:
         from foretool.server.identity.credentials import CredentialError
 
         try:
-            self._grants().confirm(server, person, code)
+            self._grants().confirm(server, person, code, _entry(exchange, server, "connected"))
         except CredentialError as error:
             exchange.tool_error(f"the code does not connect server {server!r}: {error}")
             return
@@ -78,18 +80,30 @@ class Connecting:
         from foretool.server.identity.credentials import CredentialError
 
         try:
-            was_there = await self._grants().disconnect(server, person)
+            entry = _entry(exchange, server, "disconnected")
+            was_there, problem = await self._grants().disconnect(server, person, entry)
         except CredentialError as error:
             exchange.tool_error(f"server {server!r} stays connected: {error}")
             return
         self._upstreams[server].drop_person(person)
         self._forget(server, person)
-        _say(exchange, f"Server {server!r} is {'disconnected' if was_there else 'not connected'}.")
+        said = f"Server {server!r} is {'disconnected' if was_there else 'not connected'}."
+        if problem:
+            said += f" Its authorization server may still hold the access ({problem}): end it there as well."
+        _say(exchange, said)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+
+
+def _entry(exchange: Exchange, server: str, outcome: str) -> AuditEntry:
+    by, record = exchange.client.person, exchange.own_session.record
+    return AuditEntry(
+        time.time(), by.principal, by.name, record.client, record.profile, "connect", server, outcome,
+        session=record.key,
+    )  # fmt: skip
 
 
 def _say(exchange: Exchange, text: str) -> None:

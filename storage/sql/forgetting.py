@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from foretool.storage.records import Forgotten, Selection
+from foretool.storage.records import Forgotten, SealedGrant, Selection
 from foretool.storage.sql.calls import Calls
 from foretool.storage.sql.costs import reset_costs
 from foretool.storage.sql.database import Subject
@@ -91,7 +91,8 @@ class Forgetting(Subject):
         Calls(database).fold_usage()
         with database.atomic():
             self._select_tools(selection)
-            counts = self._forget_rest(selection, dry=dry)
+            grants: list[SealedGrant] = []
+            counts = self._forget_rest(selection, grants, dry=dry)
             tasks: set[str] = set()
             for table in _TABLES:
                 if (where := self._condition(table, selection)) is None:
@@ -108,7 +109,7 @@ class Forgetting(Subject):
                 mend_references(database)
         if not dry:
             delete_unused(database)
-        return Forgotten(counts, tuple(sorted(tasks)))
+        return Forgotten(counts, tuple(sorted(tasks)), tuple(grants))
 
     def compact(self) -> bool:
         return self._database.compact()
@@ -155,8 +156,9 @@ class Forgetting(Subject):
             )
             self._database.run("DELETE FROM usage WHERE calls = 0 AND misses = 0")
 
-    def _forget_rest(self, selection: Selection, *, dry: bool) -> dict[str, int]:
-        """Forget what is selected as a whole: the tables of everything, the tools of a server, the use of a tool."""
+    def _forget_rest(self, selection: Selection, grants: list[SealedGrant], *, dry: bool) -> dict[str, int]:
+        """Forget what is selected as a whole: the tables of everything, the tools of a server, the use of a tool. Adds
+        the grants that are deleted to `grants`."""
         wheres: list[tuple[str, str, dict[str, Any]]] = []
         if selection.everything:
             wheres += [(table, "1 = 1", {}) for table in _WHOLE]
@@ -173,6 +175,9 @@ class Forgetting(Subject):
         counts = {}
         for table, where, values in wheres:
             counts[table] = self._database.rows(f"SELECT count(*) FROM {table} WHERE {where}", values)[0][0]  # noqa: S608
+            if table == "grants" and not dry:
+                rows = self._database.rows(f"SELECT server, person, sealed FROM grants WHERE {where}", values)  # noqa: S608
+                grants += [SealedGrant(server, person, bytes(sealed)) for server, person, sealed in rows]
             if not dry:
                 self._database.run(f"DELETE FROM {table} WHERE {where}", values)  # noqa: S608
         counts.pop("usage_folded", None)

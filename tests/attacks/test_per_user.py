@@ -29,6 +29,7 @@ from foretool.server.identity.issuer import Issuer
 from foretool.server.transports.client.http import HttpServer
 from foretool.server.transports.client.http_rules import read_rules
 from foretool.storage.opening import open_store
+from foretool.storage.records import AuditFilter
 from foretool.storage.stores import Store
 
 pytestmark = pytest.mark.anyio
@@ -295,6 +296,11 @@ async def test_a_person_connects_a_server_uses_it_and_disconnects(tmp_path: Path
         assert "is disconnected" in await at.call(ann, "connect_server", server="mail", disconnect=True)
         assert "needs the consent" in await at.call(ann, "mail__read")
         assert await at.tools(ann) == set()
+        # What Ann has allowed and ended is kept, with `audit` off as well; the attempts of others changed nothing.
+        kept = at.store.audit.find(AuditFilter(action="connect"))
+        assert [(each.outcome, each.target) for each in kept] == [("disconnected", "mail"), ("connected", "mail")]
+        ((principal, name),) = {(each.principal, each.name) for each in kept}
+        assert principal.startswith("oauth:") and name == "ann"
 
 
 @requirement("trust:per-user")

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from command_fakes import echo, write_config
+from http_fakes import unused_port
 from msgspec.structs import replace
 from requirements import requirement
 from stored_records import CALL, DISCOVERY, SESSION
 
 from foretool.server.commands.group import run
 from foretool.server.config.loader import load
+from foretool.server.identity.grants import Grant, Grants
 from foretool.storage.opening import open_store
-from foretool.storage.records import Prompt, ToolId
+from foretool.storage.records import AuditFilter, Prompt, ToolId
 
 FALCON = "release project falcon"
 
@@ -104,3 +112,74 @@ def test_traces_are_removed_alone(config: Path, capsys: pytest.CaptureFixture[st
     assert forget(config, "--compact") == 0
     assert "no trace" in capsys.readouterr().out
     assert len(tasks(config)) == 3
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[tuple[Path, list[str], str]]:
+    """A config with a server that people connect, and the bodies that its authorization server got."""
+    asked: list[str] = []
+
+    class Revocation(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.rfile.read(int(self.headers["content-length"])).decode())
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Revocation) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        at = f"http://127.0.0.1:{server.server_address[1]}"
+        key = base64.b64encode(bytes(32)).decode()
+        entry = {"kind": "grant", "token_endpoint": f"{at}/token", "authorization_endpoint": f"{at}/authorize",
+                 "revocation_endpoint": f"{at}/revoke", "client_id": "foretool", "client_secret": "s3cret"}  # fmt: skip
+        access = {"issuer": "https://login.example", "resource": "https://tools.example/mcp",
+                  "grants": [{"claim": "sub", "values": ["*"], "profiles": ["*"]}]}  # fmt: skip
+        yield write_config(
+            tmp_path, {"mail": {"url": f"{at}/mcp", "per_user": entry}}, access=access, seal_keys=[key]
+        ), asked, at  # fmt: skip
+        server.shutdown()
+
+
+def connect(config: Path, person: str) -> None:
+    loaded = load(config)
+    with open_store(loaded.storage) as store:
+        grants = Grants(lambda: store, lambda: loaded.settings.seal_keys, "", lambda: loaded.servers)
+        grant = Grant(f"access-of-{person}", time.time() + 60, f"refresh-of-{person}")
+        store.grants.save("mail", person, grants._seal(grant, "grant", "mail", person), 1.0)
+
+
+@requirement("trust:audit")
+def test_forgotten_grants_end_at_the_authorization_server_too(
+    office: tuple[Path, list[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, asked, _ = office
+    connect(config, "ann")
+    assert forget(config, "--server", "mail", "--dry-run") == 0 and not asked
+    assert "grants of people" in capsys.readouterr().out
+    assert forget(config, "--server", "mail", "--yes", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"counts": {"grants": 1}, "is_done": True, "remains": []}
+    assert [parse_qs(each)["token"] for each in asked] == [["refresh-of-ann"], ["access-of-ann"]]
+    with open_store(load(config).storage) as store:
+        (kept,) = store.audit.find(AuditFilter())
+        assert (kept.action, kept.target, kept.outcome, kept.detail) == (
+            "connect", "mail", "disconnected", "the grant of ann was forgotten",
+        )  # fmt: skip
+        assert kept.principal.startswith("user:") and store.grants.load("mail", "ann") is None
+
+
+def test_grants_whose_authorization_server_is_away_are_forgotten_and_that_is_said_in_one_line(
+    office: tuple[Path, list[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, asked, at = office
+    for person in ("ann", "ben"):
+        connect(config, person)
+    away = f"http://127.0.0.1:{unused_port()}"
+    config.write_text(config.read_text().replace(at, away))
+    assert forget(config, "--all", "--yes", "--json") == 0
+    (line,) = json.loads(capsys.readouterr().out)["remains"]
+    assert line.startswith("what 2 people had allowed at server 'mail' is deleted here") and away in line
+    assert "of-ann" not in line and "\n" not in line and not asked
+    with open_store(load(config).storage) as store:
+        assert store.grants.load("mail", "ann") is None and len(store.audit.find(AuditFilter())) == 2

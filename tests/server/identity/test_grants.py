@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import os
@@ -18,10 +19,18 @@ from foretool.server.identity import grants as module
 from foretool.server.identity.credentials import CredentialError
 from foretool.server.identity.grants import Grants, GrantSource
 from foretool.storage.opening import open_store
+from foretool.storage.records import AuditEntry, AuditFilter, SealedGrant
 from foretool.storage.stores import StorageError, Store
 
 pytestmark = pytest.mark.anyio
 KEY, OTHER = (base64.b64encode(os.urandom(32)).decode() for _ in range(2))
+
+
+def entry(person: str, outcome: str) -> AuditEntry:
+    return AuditEntry(1.0, f"oauth:{person}", person, "c", "", "connect", "mail", outcome)
+
+
+ENTRY = entry("ann", "connected")
 
 
 class Named:
@@ -54,7 +63,7 @@ class Replica:
     def of_store(self) -> Any:
         if self.is_away:
             raise StorageError("away")
-        return self.store.grants
+        return self.store
 
     async def post(self, url: str, headers: Any, content: bytes) -> tuple[int, dict[str, Any]]:
         self.forms.append((url, {name: values[0] for name, values in parse_qs(content.decode()).items()}))
@@ -69,7 +78,7 @@ class Replica:
         return await self.grants.come_back(parse_qs(urlsplit(link).query)["state"][0], "the-code")
 
     async def connect(self, person: str, server: str = "mail") -> None:
-        self.grants.confirm(server, person, await self.allow(person, server))
+        self.grants.confirm(server, person, await self.allow(person, server), entry(person, "connected"))
 
 
 @pytest.fixture
@@ -105,10 +114,10 @@ async def test_a_grant_becomes_that_of_whoever_began_it_and_brings_the_code(stor
         ("mail", "an", "n" + code), ("mai", "lann", code),
     ):  # fmt: skip
         with pytest.raises(CredentialError, match=r"not known|nothing to allow"):
-            at.grants.confirm(server, person, written)
-    at.grants.confirm("mail", "ann", f" {code.lower()} ")
+            at.grants.confirm(server, person, written, ENTRY)
+    at.grants.confirm("mail", "ann", f" {code.lower()} ", ENTRY)
     with pytest.raises(CredentialError, match="not known"):
-        at.grants.confirm("mail", "ann", code)
+        at.grants.confirm("mail", "ann", code, ENTRY)
     assert (await at.source.fetch("ann", "")).token == "access-1"
     assert at.grants.load("mail", "eve") is None and at.grants.load("git", "ann") is None
 
@@ -210,7 +219,10 @@ async def test_who_disconnects_is_disconnected_at_every_replica(store: Store, mo
     await one.connect("ann")
     await two.source.fetch("ann", "")
     assert two.source.holds("ann")
-    assert await one.grants.disconnect("mail", "ann") and not await one.grants.disconnect("mail", "ann")
+    gone = entry("ann", "disconnected")
+    assert await one.grants.disconnect("mail", "ann", gone) == (True, "")
+    assert await one.grants.disconnect("mail", "ann", gone) == (False, "")
+    assert [each.outcome for each in store.audit.find(AuditFilter())] == ["disconnected", "connected"]
     ended = [form["token"] for url, form in one.forms if url.endswith("/revoke")]
     assert ended == ["refresh-1", "access-1"]
     monkeypatch.setattr(module, "HELD_S", 0.0)
@@ -264,7 +276,7 @@ async def test_a_token_that_comes_after_its_person_has_disconnected_is_ended_and
 
     async def disconnect_meanwhile(url: str, headers: Any, content: bytes) -> tuple[int, dict[str, Any]]:
         if url.endswith("/token"):
-            await two.grants.disconnect("mail", "ann")
+            await two.grants.disconnect("mail", "ann", entry("ann", "disconnected"))
         return await post(url, headers, content)
 
     one.grants._post = disconnect_meanwhile
@@ -303,3 +315,79 @@ async def test_while_the_database_is_away_a_token_in_use_goes_on(store: Store, m
         with pytest.raises(CredentialError, match="cannot be reached"):
             asked("mail", "ann")
     assert time.time() > 0 and "access" not in repr(at.grants)
+
+
+@requirement("trust:audit")
+async def test_what_the_audit_log_does_not_take_is_not_connected_and_not_disconnected(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = Replica(store)
+    await at.connect("ann")
+    code = await at.allow("ben")
+
+    def refuse(entries: Any) -> None:
+        raise StorageError("the log is full")
+
+    monkeypatch.setattr(store.audit, "add", refuse)
+    with pytest.raises(CredentialError, match="cannot be reached"):
+        at.grants.confirm("mail", "ben", code, ENTRY)
+    with pytest.raises(CredentialError, match="cannot be reached"):
+        await at.grants.disconnect("mail", "ann", ENTRY)
+    assert store.grants.load("mail", "ben") is None and store.grants.load("mail", "ann") is not None
+
+
+@pytest.mark.parametrize(("answers", "said"), [
+    ([(200, {}), (200, {})], ""),
+    ([(200, {}), (400, {"error": "unsupported_token_type"})], ""),
+    ([(503, {}), (200, {})], "the authorization server answered HTTP 503 (no error code)"),
+    ([(200, {}), (401, {"error": "invalid_client", "error_description": "SECRET"})],
+     "the authorization server answered HTTP 401 (invalid_client)"),
+])  # fmt: skip
+async def test_who_disconnects_is_told_whether_the_tokens_have_ended(store: Store, answers: Any, said: str) -> None:
+    at = Replica(store)
+    await at.connect("ann")
+    at.answers = answers
+    assert await at.grants.disconnect("mail", "ann", ENTRY) == (True, said)
+    hints = [form["token_type_hint"] for url, form in at.forms if url.endswith("/revoke")]
+    assert hints == ["refresh_token", "access_token"] and store.grants.load("mail", "ann") is None
+
+
+async def test_an_authorization_server_that_hangs_keeps_nobody_waiting(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = Replica(store)
+    await at.connect("ann")
+    await at.connect("ann", "git")
+    never = asyncio.Event()
+
+    async def hang(*_: Any) -> tuple[int, dict[str, Any]]:
+        await never.wait()
+        raise AssertionError
+
+    at.grants._post = hang
+    monkeypatch.setattr(module, "REVOKE_S", 0.05)
+    problem = "the authorization server did not answer within 0.05 s"
+    assert await at.grants.disconnect("mail", "ann", ENTRY) == (True, problem)
+    sealed = store.grants.load("git", "ann")
+    assert sealed is not None
+    found = [SealedGrant("git", "ann", sealed)] * 20
+    assert await at.grants.end_all(found) == {("git", problem): 20}
+    monkeypatch.setattr(module, "REVOKE_S", 60.0)
+    monkeypatch.setattr(module, "ALL_S", 0.05)
+    assert await at.grants.end_all(found) == {("git", "it took longer than 0.05 s"): 20}
+    assert await at.grants.end_all([]) == {}
+
+
+async def test_grants_that_do_not_open_or_whose_server_is_gone_are_told_apart(store: Store) -> None:
+    at = Replica(store)
+    await at.connect("ann")
+    sealed = store.grants.load("mail", "ann")
+    assert sealed is not None
+    moved, strange = SealedGrant("mail", "eve", sealed), SealedGrant("gone", "ann", b"x")
+    assert await at.grants.end_all([moved, strange, SealedGrant("mail", "ann", sealed)]) == {
+        ("mail", "it is not as it was sealed"): 1, ("gone", "it is not as it was sealed"): 1,
+    }  # fmt: skip
+    gone = at.grants._seal(at.grants.load("mail", "ann"), "grant", "gone", "ann")
+    assert await at.grants.end_all([SealedGrant("gone", "ann", gone)]) == {
+        ("gone", "there is nothing to allow for this server"): 1
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foretool.storage.records import Selection
+from foretool.storage.records import SealedGrant, Selection
 from foretool.storage.sql import grants
 from foretool.storage.stores import Store
 
@@ -48,7 +48,9 @@ def test_consents_under_way_have_a_bound(store: Store, monkeypatch: pytest.Monke
 def test_forgetting_everything_or_a_server_forgets_its_grants(store: Store) -> None:
     for server in ("mail", "git"):
         store.grants.save(server, "ann", b"x", 1.0)
-    assert store.forgetting.forget(Selection(server="mail")).counts["grants"] == 1
+    assert store.forgetting.forget(Selection(server="mail"), dry=True).grants == ()
+    forgotten = store.forgetting.forget(Selection(server="mail"))
+    assert forgotten.counts["grants"] == 1 and forgotten.grants == (SealedGrant("mail", "ann", b"x"),)
     assert store.grants.load("mail", "ann") is None and store.grants.load("git", "ann") == b"x"
     assert store.forgetting.forget(Selection(everything=True)).counts["grants"] == 1
     assert store.grants.load("git", "ann") is None
