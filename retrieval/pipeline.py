@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from foretool.retrieval.rankers.dense import DenseEnsemble
     from foretool.retrieval.rankers.learned import LearnedModels
 
-MAX_PREDICTIONS = 32
-"""How many predictions are remembered: a tool that is called again and again changes nothing of what comes next."""
+MAX_PREDICTIONS = 128
+"""How many predictions are remembered: those of the latest calls, and those that were made ahead of a call."""
 MAX_READINGS = 256
 """How many texts keep their vectors."""
 LEAST_CHANCE = 0.01
@@ -81,7 +81,7 @@ class Pipeline:
         if self._predicted_by != (by := (learned, learned.stamp)):
             self._predictions.clear()
             self._predicted_by = by
-        reading = self._readings.get("\n".join(needs(lines))) if lines else None
+        reading = self._known_reading(lines)
         key = tuple(history), tuple(lines)
         known = self._predictions.get(key)
         if known is None or known[0] is not reading:
@@ -89,6 +89,21 @@ class Pipeline:
                 del self._predictions[next(iter(self._predictions))]
             known = self._predictions[key] = reading, self._predict(learned, history, reading, lines)
         return known[1]
+
+    def knows_next(self, history: Sequence[ToolId], lines: Sequence[str] = ()) -> bool:
+        """Tell whether `after` has its answer from before, so that asking it costs nothing."""
+        learned, dense = self.learned, self.dense
+        if dense is not None and (dense.version != self.corpus.version or not dense.is_ready):
+            dense = None
+        stamp = (self.corpus.version, id(dense))
+        if learned is None or self.is_filling or learned.stamp != stamp or self._predicted_by != (learned, stamp):
+            return False
+        known = self._predictions.get((tuple(history), tuple(lines)))
+        return known is not None and known[0] is self._known_reading(lines)
+
+    def _known_reading(self, lines: Sequence[str]) -> Reading | None:
+        """Return the vectors of a task that was searched before."""
+        return self._readings.get("\n".join(needs(lines))) if lines else None
 
     def _predict(
         self, learned: LearnedModels, history: Sequence[ToolId], reading: Reading | None, lines: Sequence[str]

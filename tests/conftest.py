@@ -29,8 +29,10 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def clients_that_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clients of tests call at once, and count as models that have read the last answer."""
+    """The clients of tests call at once, and count as models that have read the last answer; their upstreams answer at
+    once, and count as slower than a prediction."""
     monkeypatch.setattr(tool_runner, "READING_S", 0.0)
+    monkeypatch.setattr(tool_runner, "PAUSE_S", 0.0)
 
 
 @pytest.fixture

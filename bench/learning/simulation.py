@@ -60,6 +60,8 @@ PROMPTED = "+prompts"
 """Stands behind a policy with a client whose prompt hook is `foretool hint`."""
 PROMPT_S = 2.0
 """The least time that a model takes to read a prompt; the list may grow meanwhile."""
+CALL_MS = 5.0
+"""How long a server takes for a call: the result of a faster one waits for no hint that was not written ahead."""
 PICK_UP_S = 8.0
 """Waited until a running proxy has taken up what was learned; it looks once a second."""
 _NAME = re.compile(r"[\w.-]+")
@@ -274,6 +276,8 @@ class Setup:
         self.folder = folder
         self.catalogs = many_servers.read_set(data)
         entries = processes.serve_tools(folder, self.catalogs)
+        for entry in entries.values():
+            entry["args"] += ["--call-ms", str(CALL_MS)]
         # What is learned changes only lists that do not hold every tool.
         settings = {
             "policy": policy.partition("+")[0], "encoder": encoder, "epoch_s": 0, "learn_s": 0, "list_whole": False,

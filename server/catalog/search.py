@@ -291,6 +291,10 @@ class Search(BackgroundWork):
         is done; ({}, 0) if nothing was learned. Cheap enough for the path of a call."""
         return self._index.update(FEW).after(history, lines) if self.has_learned else ({}, 0.0)
 
+    def knows_next(self, history: Sequence[ToolId], lines: Sequence[str]) -> bool:
+        """Tell whether the same was predicted before, so that `predict` takes no time."""
+        return self.has_learned and self._index.is_complete and self._index.pipeline.knows_next(history, lines)
+
     def judge(self, ranking: Ranking) -> Judgement:
         """Return how sure a ranking is, and how many of its tools to show."""
         from foretool.retrieval.confidence import judge

@@ -91,6 +91,7 @@ class DiscoverTools:
             client.tools.hold(lambda: exchange.own_result(result))
         else:
             exchange.own_result(result)
+        self._predictor.predict_ahead(chat, (match.tool for match in kept.matches[:READY]))
 
     def answer_search(
         self, client: ListOwner, session: Session, chat: Conversation, arguments: Arguments, query: Query,

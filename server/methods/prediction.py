@@ -1,22 +1,24 @@
 """Predicts the next tools of a conversation from what was learned: grows lists for them and writes hints.
 
-A prediction is made while the upstream works on a call, so that no result waits for it. Under the policy `growing`, the
-likely next tools are appended to the list in one batch, within the budget, and the result of the call is held until the
-client has listed again. Under every policy, a hint (`successors`) names the hidden tools that are likely enough: in a
-text block at the end of an answer of a bridge or of `discover_tools`, or only in `_meta` if a listed tool answers.
+No result waits for a prediction: it is made in the pause before the call, for the calls that are likeliest then, or
+while the upstream works on the call. Under the policy `growing`, the likely next tools are appended to the list in one
+batch, within the budget, and the result of the call is held until the client has listed again. Under every policy, a
+hint (`successors`) names the hidden tools that are likely enough: in a text block at the end of an answer of a bridge
+or of `discover_tools`, or only in `_meta` if a listed tool answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from foretool.retrieval.list_rules import Fixed, Prediction, Rule
 from foretool.retrieval.ranking import Ranked
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import ListOwner
-from foretool.server.clients.session import Conversation, Session
+from foretool.server.clients.session import HISTORY, Conversation, Session
 from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.successors import LATEST_END, Hint, write_hint
 from foretool.server.protocol import jsonrpc
@@ -24,6 +26,11 @@ from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import Discovery, Exposure, ToolId
+
+QUIET_S: Final = 0.02
+"""A conversation is quiet so long after an answer before predictions are made ahead: a program has called by then."""
+MOST_AHEAD: Final = 6
+"""So many calls that may come next are predicted from ahead of them."""
 
 
 class Predictor:
@@ -46,6 +53,33 @@ class Predictor:
     def predict(self, chat: Conversation) -> Prediction:
         """Return which tools may be called next; there are none if nothing was learned."""
         return Prediction(*self._search.predict(chat.steps, chat.lines))
+
+    def knows_next(self, chat: Conversation) -> bool:
+        """Tell whether the prediction was made ahead, so that `predict` takes no time."""
+        return self._search.knows_next(chat.steps, chat.lines)
+
+    def predict_ahead(self, chat: Conversation, found: Iterable[ToolId] = ()) -> None:
+        """Predict what follows the calls that are likely to come next, `found` first, once the conversation is quiet.
+
+        Each prediction has a turn of the loop of its own, so that a message waits for one of them at most.
+        """
+        loop, at, first = asyncio.get_running_loop(), chat.last_at, tuple(found)
+
+        def step(predictions: Iterator[None]) -> None:
+            if chat.last_at == at and next(predictions, predictions) is None:
+                loop.call_soon(step, predictions)
+
+        if self.is_ready:
+            loop.call_later(QUIET_S, lambda: step(self._predict_likely(chat, first)))
+
+    def _predict_likely(self, chat: Conversation, found: Sequence[ToolId]) -> Iterator[None]:
+        chances = self.predict(chat).chances
+        yield
+        for tool in list(dict.fromkeys((*found, *chances)))[:MOST_AHEAD]:
+            # The same tool again would change nothing.
+            if chat.steps[-1:] != [tool]:
+                self._search.predict([*chat.steps, tool][-HISTORY:], chat.lines)
+                yield
 
     @property
     def rule(self) -> Rule:

@@ -32,7 +32,7 @@ from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Call, Miss, Outcome, Tool
 
 PAUSE_S: Final = 0.002
-"""How long an upstream has to work on a call before a prediction is made that no model waits for."""
+"""How long an upstream has to work on a call before a prediction is made that was not made ahead."""
 READING_S: Final = 0.02
 """No model reads an answer and writes the next call in this time; a program does."""
 
@@ -52,6 +52,8 @@ class _Attempt(Struct):
     at: float
     started: float
     hint: Hint | None = None
+    is_read: bool = False
+    """A model reads with the result what is likely next."""
     grew: bool = False
     """The list grew for what comes next, and the client was told."""
 
@@ -111,13 +113,14 @@ class ToolRunner:
     def _look_ahead_soon(self, exchange: Exchange, attempt: _Attempt) -> None:
         """Predict what follows this call once the request has left: the upstream works meanwhile.
 
-        Where no model reads the prediction with the result, no result waits for it: it is made after a pause, unless
-        the result was faster. That is so for listed tools, and for calls that follow the last answer at once.
+        No result waits for a prediction. What was not predicted ahead is predicted after a pause, unless the result was
+        faster. Only a list that may grow is worth the wait: its client lists again before it gets the result. No model
+        reads what listed tools carry, nor what answers a call that follows the last answer at once.
         """
         loop, session = asyncio.get_running_loop(), attempt.session
-        chat = exchange.chat or session.conversation()
-        is_read = attempt.via == "bridge" or exchange.client.tools.policy(session) == "growing"
-        if is_read and attempt.started - chat.answered_at >= READING_S:
+        chat, grows = exchange.chat or session.conversation(), exchange.client.tools.policy(session) == "growing"
+        attempt.is_read = (grows or attempt.via == "bridge") and attempt.started - chat.answered_at >= READING_S
+        if attempt.is_read and (grows or self._predictor.knows_next(chat)):
             loop.call_soon(self._look_ahead, exchange, attempt)
         else:
             loop.call_later(PAUSE_S, self._look_ahead_late, exchange, attempt)
@@ -153,7 +156,10 @@ class ToolRunner:
                 result = self._tell(attempt, exchange, result, attempt.hint)
             if result is not reply.result:
                 reply = replace(reply, result=result)
-        (exchange.chat or attempt.session.conversation()).answered_at = time.perf_counter()
+        chat = exchange.chat or attempt.session.conversation()
+        chat.answered_at = time.perf_counter()
+        if attempt.is_read:
+            self._predictor.predict_ahead(chat)
         tools = exchange.client.tools
         if attempt.grew and tools.is_announced:
             tools.hold(lambda: self._forwarder.answer(exchange, attempt.upstream, reply))

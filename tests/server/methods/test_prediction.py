@@ -7,14 +7,14 @@ import json
 from typing import Any
 
 import pytest
-from fakes import LIST_CHANGED, FakeUpstream, Stage, proxy_over, text, tool
+from fakes import LIST_CHANGED, Asked, FakeUpstream, Stage, proxy_over, text, tool
 from msgspec.structs import replace
 from requirements import requirement
 
 from foretool.retrieval.list_rules import Fixed, Growth
 from foretool.server.clients.session import Conversation
-from foretool.server.methods import tool_runner
-from foretool.server.methods.prediction import with_meta, with_text
+from foretool.server.methods import prediction, tool_runner
+from foretool.server.methods.prediction import MOST_AHEAD, with_meta, with_text
 from foretool.server.methods.successors import Hint, Successor
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.episodes import GAP_S
@@ -27,7 +27,6 @@ np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'f
 from learned_fakes import START, Counted
 
 from foretool.retrieval.rankers.learned import LearnedModels
-from foretool.server.methods.tool_runner import PAUSE_S
 
 pytestmark = pytest.mark.anyio
 
@@ -40,6 +39,12 @@ def files() -> FakeUpstream:
     tools = [tool(name, f"To {name} a file.", need) for name in ("open", "read", "shut")]
     tools[1]["inputSchema"]["required"] = ["path"]
     return FakeUpstream("files", tools=tools)
+
+
+def answer_late(asked: Asked) -> None:
+    """Answer once a prediction could be made."""
+    done = {"content": [{"type": "text", "text": "done"}]}
+    asyncio.get_running_loop().call_later(0.1, asked.reply, done)
 
 
 async def learned(stage: Stage) -> None:
@@ -171,8 +176,7 @@ async def test_a_hint_has_the_arguments_of_a_tool_that_an_answer_named_without_t
 @requirement("learn:hint")
 async def test_a_listed_tool_answers_verbatim_and_carries_the_hint_in_meta_alone() -> None:
     upstream = files()
-    done = {"content": [{"type": "text", "text": "done"}]}
-    upstream.scripts["open"] = lambda asked: asyncio.get_running_loop().call_later(2 * PAUSE_S, asked.reply, done)
+    upstream.scripts["open"] = answer_late
     async with proxy_over(upstream, policy="frozen", pin=[OPEN]) as stage:
         await learned(stage)
         answer = await stage.client.call_tool(OPEN, {})
@@ -183,12 +187,13 @@ async def test_a_listed_tool_answers_verbatim_and_carries_the_hint_in_meta_alone
 
 @requirement("learn:hint")
 async def test_the_result_of_a_listed_tool_does_not_wait_for_a_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_runner, "PAUSE_S", 0.05)
     async with proxy_over(files(), policy="frozen", pin=[OPEN]) as stage:
         await learned(stage)
         made: list[object] = []
         monkeypatch.setattr(stage.app.predictor, "predict", made.append)
         assert "_meta" not in await stage.client.call_tool(OPEN, {})
-        await asyncio.sleep(2 * PAUSE_S)
+        await asyncio.sleep(0.1)
         assert made == []
 
 
@@ -222,8 +227,10 @@ async def test_nothing_is_predicted_between_a_request_and_its_forwarding(
     policy: str, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tool_runner, "PAUSE_S", 60.0)
+    monkeypatch.setattr(prediction, "QUIET_S", 60.0)
     async with proxy_over(files(), policy=policy, pin=[OPEN], list_tokens=1) as stage:
         await learned(stage)
+        stage.app.search.predict([OPEN], ())
         done = watch(monkeypatch, stage)
         for _ in range(5):
             await call_open(stage, asked)
@@ -250,8 +257,10 @@ async def test_a_call_that_follows_the_last_answer_at_once_waits_for_no_predicti
 
 @requirement("learn:hint")
 async def test_calls_that_a_model_makes_at_once_are_all_predicted_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_runner, "PAUSE_S", 60.0)
-    async with proxy_over(files(), policy="frozen") as stage:
+    monkeypatch.setattr(prediction, "QUIET_S", 60.0)
+    upstream = files()
+    upstream.scripts["open"] = answer_late
+    async with proxy_over(upstream, policy="frozen") as stage:
         await learned(stage)
         done = watch(monkeypatch, stage)
         asked = [{"name": "call_tool_write", "arguments": {"name": OPEN, "arguments": {}}} for _ in range(3)]
@@ -261,22 +270,136 @@ async def test_calls_that_a_model_makes_at_once_are_all_predicted_from(monkeypat
         assert done.count("predict") == 3
 
 
-async def call_open(stage: Stage, asked: str) -> None:
+def asked_of(stage: Stage) -> list[tuple[ToolId, ...]]:
+    """Serve a model, and return from which calls it predicts from now on."""
+    model = Counted(COUNTS)
+    stage.app.search.install_models(LearnedModels({"dtdr": model}))
+    asked: list[tuple[ToolId, ...]] = []
+    real = model.after
+    model.after = lambda history, *more: asked.append(tuple(history)) or real(history, *more)  # type: ignore[method-assign, func-returns-value]
+    return asked
+
+
+async def until_known(stage: Stage, *steps: str) -> None:
+    """Wait until what follows these calls was predicted ahead."""
+    async with asyncio.timeout(60):
+        while not stage.app.search.knows_next(list(map(ToolId, steps)), ()):
+            await asyncio.sleep(0.01)
+
+
+@requirement("learn:hint")
+async def test_what_was_predicted_ahead_is_told_as_if_the_result_had_waited_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[list[Any]] = []
+    # Nothing is predicted in time while the upstream works, then nothing ahead of a call.
+    for pause, quiet in ((60.0, 0.0), (0.0, 60.0)):
+        monkeypatch.setattr(tool_runner, "PAUSE_S", pause)
+        monkeypatch.setattr(prediction, "QUIET_S", quiet)
+        async with proxy_over(files(), policy="frozen") as stage:
+            await learned(stage)
+            await stage.client.ask("tools/call", {"name": "discover_tools", "arguments": {"names": [SHUT]}})
+            if pause:
+                await until_known(stage, OPEN)
+            seen: list[Any] = [await call_open(stage, "bridge")]
+            if pause:
+                await until_known(stage, OPEN, READ)
+            seen.append(await stage.client.call_tool("call_tool_write", {"name": READ, "arguments": {"path": "x"}}))
+            (session,) = {each.session for each in stage.calls()}
+            shown = [each for each in stage.store.sessions.exposures(session) if each.reason == "hint"]
+            seen += [(each.tools, each.tokens, each.policy) for each in shown]
+            seen += [(each.tool, each.recovered) for each in stage.misses()]
+        told.append(seen)
+    assert told[0] == told[1]
+    assert told[0][0]["content"][-1]["text"].startswith("Likely next")
+
+
+@requirement("learn:hint")
+async def test_a_call_that_nobody_expected_waits_for_no_prediction_and_names_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tool_runner, "PAUSE_S", 60.0)
+    monkeypatch.setattr(prediction, "QUIET_S", 0.0)
+    async with proxy_over(files(), policy="frozen") as stage:
+        await learned(stage)
+        asked = asked_of(stage)
+        assert len((await call_open(stage, "bridge"))["content"]) == 1
+        # In the pause behind the answer: what follows it, and what follows the two calls that may come next.
+        await until_known(stage, OPEN, SHUT)
+        assert asked == [(OPEN,), (OPEN, READ), (OPEN, SHUT)]
+
+
+@requirement("learn:hint")
+async def test_only_the_likeliest_calls_are_predicted_from_ahead_and_none_once_another_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tool_runner, "PAUSE_S", 60.0)
+    monkeypatch.setattr(prediction, "QUIET_S", 0.0)
+    many = FakeUpstream("many", [f"t{at}" for at in range(3 * MOST_AHEAD)])
+    counts = {START: {f"many__t{at}": 1 for at in range(3 * MOST_AHEAD)}}
+    async with proxy_over(many, policy="frozen") as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        made: list[tuple[ToolId, ...]] = []
+        stage.app.search.install_models(LearnedModels({"dtdr": Counted(counts)}))
+        real = stage.app.search.predict
+        chat = Conversation()
+
+        def predict(history: Any, lines: Any) -> Any:
+            made.append(tuple(history))
+            return real(history, lines)
+
+        monkeypatch.setattr(stage.app.search, "predict", predict)
+        stage.app.predictor.predict_ahead(chat, [ToolId("many__t9")])
+        async with asyncio.timeout(60):
+            while len(made) < 1 + MOST_AHEAD:
+                await asyncio.sleep(0)
+        for _ in range(9):
+            await asyncio.sleep(0)
+        assert made[:2] == [(), ("many__t9",)]
+        assert len(made) == 1 + MOST_AHEAD
+        made.clear()
+        stage.app.predictor.predict_ahead(chat)
+        chat.last_at += 1
+        await asyncio.sleep(0.05)
+        assert made == []
+        # Models that were taken away meanwhile predict nothing, and nothing fails.
+        stage.app.predictor.predict_ahead(chat)
+        stage.app.search.install_models(None)
+        await asyncio.sleep(0.05)
+        assert made == [()]
+        assert not stage.app.search.knows_next((), ())
+
+
+@requirement("learn:hint")
+async def test_what_was_predicted_by_another_model_or_over_other_tools_is_not_known() -> None:
+    async with proxy_over(files(), policy="frozen") as stage:
+        await learned(stage)
+        search = stage.app.search
+        assert not search.knows_next([ToolId(OPEN)], ())
+        search.predict([ToolId(OPEN)], ())
+        assert search.knows_next([ToolId(OPEN)], ())
+        assert not search.knows_next([ToolId(OPEN)], ("read a file",))
+        assert not search.knows_next([], ())
+        search.install_models(LearnedModels({"dtdr": Counted(COUNTS)}))
+        assert not search.knows_next([ToolId(OPEN)], ())
+        search.predict([ToolId(OPEN)], ())
+        search.update_corpus().replace("files", [])
+        assert not search.knows_next([ToolId(OPEN)], ())
+
+
+async def call_open(stage: Stage, asked: str) -> Any:
     if asked == "bridge":
-        await stage.client.call_tool("call_tool_write", {"name": OPEN, "arguments": {}})
-    else:
-        await stage.client.call_tool(OPEN, {})
+        return await stage.client.call_tool("call_tool_write", {"name": OPEN, "arguments": {}})
+    return await stage.client.call_tool(OPEN, {})
 
 
 @requirement("learn:hint")
 async def test_a_tool_that_is_called_again_and_again_is_predicted_from_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prediction, "QUIET_S", 60.0)
     async with proxy_over(files(), policy="frozen", pin=[OPEN]) as stage:
         await learned(stage)
-        model = Counted(COUNTS)
-        stage.app.search.install_models(LearnedModels({"dtdr": model}))
-        asked: list[tuple[ToolId, ...]] = []
-        real = model.after
-        model.after = lambda history, *more: asked.append(tuple(history)) or real(history, *more)  # type: ignore[method-assign, func-returns-value]
+        asked = asked_of(stage)
         for name in (OPEN, OPEN, OPEN, SHUT, OPEN):
             await stage.client.call_tool("call_tool_write", {"name": name, "arguments": {}})
         assert asked == [(OPEN,), (OPEN, SHUT), (OPEN, SHUT, OPEN)]
