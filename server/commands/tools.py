@@ -74,6 +74,8 @@ class Inventory(Struct, frozen=True):
     catalog_tokens: int
     unlisted_servers: tuple[str, ...]
     """Servers whose tools are not known yet."""
+    personal_servers: tuple[str, ...]
+    """Servers with `per_user`: each person has a list of tools of their own there, which is not among `tools`."""
     instructions: dict[str, tuple[Finding, ...]]
     """By server, what looks wrong in its instructions; looked for where `findings` are."""
 
@@ -159,6 +161,7 @@ def take_inventory(
         )  # fmt: skip
 
     tools, unlisted = catalog.tools(), app.upstreams.unlisted()
+    personal = tuple(name for name, server in config.servers.items() if server.per_user is not None)
     rows = [row(tool) for tool in tools if matches(tool.id, pattern) and upstream in ("", tool.upstream)]
     return Inventory(
         tools=tuple(sorted((row for row in rows if not (unused and row.calls)), key=ORDERS[order])),
@@ -168,7 +171,8 @@ def take_inventory(
         ),
         catalog_tools=len(tools),
         catalog_tokens=sum(catalog.tokens(tool.id) for tool in tools),
-        unlisted_servers=tuple(name for name in config.servers if name in unlisted),
+        unlisted_servers=tuple(name for name in config.servers if name in unlisted and name not in personal),
+        personal_servers=personal,
         instructions={
             name: found[INSTRUCTIONS]
             for name, found in inspection.by_server.items()
@@ -206,6 +210,12 @@ def _print(inventory: Inventory, unused: bool) -> None:
         share = f", {listed.tokens / inventory.catalog_tokens:.0%} of the catalog" if inventory.catalog_tokens else ""
         shown = f"{output.plural(listed.tools, 'tool')}, {listed.tokens:,} of {listed.budget:,} tokens{share}"
         output.say(f"{whose}: {shown}, policy {listed.policy}")
+    if inventory.personal_servers:
+        names = ", ".join(inventory.personal_servers)
+        output.say(
+            f"for each person: {names}; who is signed in has tools of their own there (per_user), which are listed to"
+            " nobody else, and not here"
+        )
     if inventory.unlisted_servers:
         names = ", ".join(inventory.unlisted_servers)
         output.say(f"not known yet: {names}; their tools appear once a client connects; `foretool doctor` checks them")

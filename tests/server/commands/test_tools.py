@@ -55,6 +55,22 @@ def test_it_prints_a_table_and_the_totals(path: Path, capsys: pytest.CaptureFixt
     assert "profile night: 5 tools" in out and "not known yet: new" in out
 
 
+def test_a_server_with_tools_of_each_person_is_named_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = {"token_endpoint": "https://login.example/token", "client_id": "foretool", "client_secret": "s3cret"}
+    access = {"issuer": "https://login.example", "resource": "https://tools.example/mcp",
+              "grants": [{"claim": "sub", "values": ["*"], "profiles": ["*"]}]}  # fmt: skip
+    servers = {"calc": {"command": "calc"}, "mail": {"url": "https://mail.example/mcp", "per_user": entry}}
+    path = write_config(tmp_path, servers, access=access)
+    found = told(path, capsys)
+    assert (found["personal_servers"], found["unlisted_servers"]) == (["mail"], ["calc"])
+    assert run(["tools", "--config", str(path), "--upstream", "mail"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "for each person: mail; who is signed in has tools of their own there" in out
+    assert "not known yet: calc;" in out
+
+
 @requirement("trust:policy:risk")
 def test_each_tool_has_its_risk_who_says_so_and_what_calls_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
