@@ -19,41 +19,16 @@ import pytest
 from callers import on_the_real_clock
 from http_fakes import unused_port
 from listening import printing
-from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, TokenStorage
-from mcp.client.session import ClientSession
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from node import environment, installed
 from requirements import requirement
 from served import write_config
+from signed_in import PATIENCE_S, Kept, signed_in
 
 pytestmark = [pytest.mark.slow, pytest.mark.real, pytest.mark.timeout(300), pytest.mark.anyio, on_the_real_clock]
 
 SUPPORT = Path(__file__).parents[1] / "support"
 VERSION = "9.13.3"
 SECRET = "s3cret-word-of-the-machine"
-CALLBACK = "http://127.0.0.1:1/callback"
-PATIENCE_S = 60.0
-
-
-class Kept(TokenStorage):
-    """What a client keeps of one person."""
-
-    def __init__(self) -> None:
-        self.tokens: OAuthToken | None = None
-        self.client: OAuthClientInformationFull | None = None
-
-    async def get_tokens(self) -> OAuthToken | None:
-        return self.tokens
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        self.tokens = tokens
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self.client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self.client = client_info
 
 
 @pytest.fixture(scope="module")
@@ -99,32 +74,11 @@ async def machine_token(issuer: str, resource: str) -> str:
 async def test_the_client_of_the_sdk_signs_a_person_in_by_itself_and_calls_a_tool(stage: tuple[str, str, Path]) -> None:
     _, url, path = stage
     kept = Kept()
-    links: list[str] = []
-    came: dict[str, str] = {}
-
-    async def open_browser(link: str) -> None:
-        links.append(link)
-        async with httpx2.AsyncClient(timeout=PATIENCE_S) as browser:
-            at = link
-            while not at.startswith(CALLBACK):
-                at = urljoin(at, (await browser.get(at)).headers["location"])
-        came.update({name: values[0] for name, values in parse_qs(urlsplit(at).query).items()})
-
-    async def wait_for_callback() -> AuthorizationCodeResult:
-        return AuthorizationCodeResult(**came)
-
-    metadata = OAuthClientMetadata(redirect_uris=[CALLBACK], client_name="a test", token_endpoint_auth_method="none")  # type: ignore[list-item]
-    provider = OAuthClientProvider(url, metadata, kept, open_browser, wait_for_callback)
-    async with (
-        httpx2.AsyncClient(auth=provider, timeout=PATIENCE_S) as http,
-        streamable_http_client(url, http_client=http) as streams,
-        ClientSession(*streams[:2]) as session,
-    ):
-        await session.initialize()
+    async with signed_in(url, kept) as session:
         names = [tool.name for tool in (await session.list_tools()).tools]
         (called,) = [name for name in names if name.startswith("echo__")][:1]
         await session.call_tool(called, {})
-    asked = parse_qs(urlsplit(links[0]).query)
+    asked = parse_qs(urlsplit(kept.links[0]).query)
     assert asked["resource"] == [url] and asked["scope"] == ["mcp"] and asked["code_challenge_method"] == ["S256"]
     assert kept.tokens is not None and kept.tokens.access_token.count(".") == 2
     command = [sys.executable, "-P", "-m", "foretool", "audit", "--json", "--config", str(path)]
