@@ -18,6 +18,7 @@ from foretool.server.catalog.embedding import Embedder
 from foretool.server.catalog.models import LearnedLists, ModelLoader
 from foretool.server.catalog.names import NameKeeper
 from foretool.server.catalog.personal_tools import PersonalTools
+from foretool.server.catalog.reading import CatalogReader
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.token_counter import TokenCounter
 from foretool.server.clients.exchange import Exchange, Outbox
@@ -64,7 +65,7 @@ from foretool.server.recording.retention import Retention
 from foretool.server.recording.store_watch import StoreWatch
 from foretool.server.reload import Reloader
 from foretool.server.transports.pipes import Turn
-from foretool.server.transports.tasks import TICK_S
+from foretool.server.transports.tasks import TICK_S, in_slices
 from foretool.server.transports.upstream.base import Authorizer
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
@@ -119,7 +120,8 @@ class App:
         self.flows = FlowWatch(live)
         self._names = NameKeeper(store.catalog)
         self.gatekeeper = Gatekeeper(lambda: self.store.approvals, live, lambda: asyncio.get_running_loop().time())
-        self.catalog = Catalog(list(config.servers.values()), self._names.load(), self._names.keep, config.prefixes)
+        self.catalog = Catalog(list(config.servers.values()), self._names.read, self._names.keep, config.prefixes)
+        self.reader = CatalogReader(self.catalog)
         self.personal_tools = PersonalTools(self.catalog)
         self.search = Search(self.catalog, self.recorder.usage, clock)
         self.embedding = Embedder(config.settings, self.catalog, store, self.search)
@@ -172,12 +174,20 @@ class App:
             self.predictor,
             self.policy,
             Exemplars(lambda most: self.store.calls.events(most), time.monotonic),
+            self.reader,
         )
         connecting = Connecting(live, self.upstreams, lambda: self.grants, self._forget_listed)
         calls = ToolCalls(
             self.discovery,
             ToolLookup(
-                self.catalog, self.upstreams, forwarder, self.recorder, self.policy, self.gatekeeper, self.links
+                self.catalog,
+                self.upstreams,
+                forwarder,
+                self.recorder,
+                self.policy,
+                self.gatekeeper,
+                self.links,
+                self.reader,
             ),
             Admission(self.policy, self.catalog, self.recorder, Confirmation(live, self.server_requests)),
             Bridge(self._arguments),
@@ -364,7 +374,7 @@ class App:
 
     async def _stop(self) -> None:
         work = (self.search, self.embedding, self.schedule, self.models, self.retention, self.costs, self.store_watch)
-        for part in (*work, self._arguments, self.links):
+        for part in (*work, self._arguments, self.links, self.reader):
             await part.stop()
         await self.recalibrator.finish()
         self.refresher.stop()
@@ -397,6 +407,7 @@ class App:
                 lambda: self.models.tick(has_listed=bool(self.exposures.views())),
                 lambda: self.schedule.tick(self.config.settings.learn_s),
                 self.retention.tick,
+                lambda: in_slices(self.memory.summarize()),
                 self.costs.tick,
                 self.reloader.look,
                 lambda: self.refresher.tick(next((each.era for each in self.clients), None)),
@@ -422,6 +433,8 @@ class App:
 
     def follow_decisions(self) -> None:
         """Serve what was approved since the last look, and no longer what was blocked."""
+        if self.catalog.is_unread:
+            return  # it is read within seconds, and takes up what the store has by then
         for name in self.gatekeeper.due():
             if (upstream := self.upstreams.get(name)) is not None:
                 upstream.relist_all()

@@ -225,7 +225,7 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
         from foretool.server.catalog.overrides import Overrides
 
         entries = list(config.servers.values())
-        near = list(map(Overrides(entries, Namespaces(entries, config.prefixes)).apply, near))
+        near = list(map(Overrides(entries, lambda: Namespaces(entries, config.prefixes)).apply, near))
     reach = Reach(config.profiles[profile], config.servers, config.settings)
     near = list(filter(reach.finds, near))
     words = {name: server.entry.description for name, server in config.servers.items()}

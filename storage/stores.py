@@ -337,6 +337,31 @@ class CatalogStore(Protocol):
         `id` is the name under which it was last exposed, which other settings may have changed since.
         """
 
+    def records(self, upstreams: Sequence[tuple[str, str]]) -> list[UpstreamRecord]:
+        """Return what `load` returns, without the tools."""
+
+    def tools_after(self, upstream: str, fingerprint: str, place: int, most: int) -> list[tuple[int, Tool]]:
+        """Return at most `most` tools of an upstream after a place in its list (-1 for the start), each behind its
+        own."""
+
+    def tool_exposed(self, name: ToolId) -> list[tuple[str, Tool]]:
+        """Return the tool that was given this exposed name, once for each fingerprint of its upstream, with that."""
+
+    def named_tools(self, upstream: str, fingerprint: str) -> list[tuple[ToolId, str, str]]:
+        """Return the exposed name, own name and hash of each tool of an upstream that was given its name for good, in
+        the order of its list."""
+
+    def changes(self) -> int | None:
+        """Return a number that rises whenever a tool or an exposed name comes, goes or changes, whoever writes it; None
+        where nobody counts."""
+
+    def summary(self, inputs: str) -> bytes | None:
+        """Return what was saved under `inputs`; None if anything that `changes` counts has changed since."""
+
+    def save_summary(self, inputs: str, changes: int, summary: bytes) -> None:
+        """Keep what a start has to know of all tools, made when `changes` was so high, and delete those that are
+        outdated."""
+
     def tool_heads(self, upstreams: Sequence[tuple[str, str]], size: int) -> list[tuple[str, ToolId, str, bytes]]:
         """Return upstream, exposed name, own name and the first `size` bytes of the definition of every tool of these
         upstreams (name, fingerprint); for a caller who wants a few of very many tools."""
@@ -362,6 +387,9 @@ class CatalogStore(Protocol):
 
     def exposed_names(self) -> dict[ToolId, tuple[str, str]]:
         """Return every exposed name ever given, with the upstream and the tool's own name."""
+
+    def exposed_names_after(self, place: int, most: int) -> list[tuple[int, ToolId, str, str]]:
+        """Return at most `most` of the exposed names after a place, each behind its own, with upstream and name."""
 
     def save_exposed_names(self, names: Mapping[ToolId, tuple[str, str]]) -> dict[ToolId, tuple[str, str]]:
         """Keep names for ever; return those that another tool already has, with that tool: these were not saved.

@@ -19,10 +19,13 @@ from foretool.server.catalog.names import (
     plain_part,
 )
 from foretool.server.config.servers import Server
+from foretool.server.transports.tasks import Steps, finish
 from foretool.server.trust.text import one_line
 from foretool.storage.records import ToolId
 
 OTHER_PREFIX: Final = 'give the server another "prefix"'
+_AT_ONCE: Final = 1000
+"""Names that one step reads."""
 _NAMED: Final = 3
 _SHOWN: Final = 60
 """How many refused tools are named, and with how many characters."""
@@ -38,6 +41,15 @@ class Gone(NamedTuple):
     way_out: str
 
 
+class Seen(NamedTuple):
+    """What the names given for good say of servers."""
+
+    prefixes: dict[str, dict[str, None]]
+    """The prefixes that stood in names, each with its servers."""
+    upstreams: set[str]
+    """Every server that has or had a tool."""
+
+
 class Namespaces:
     """Gives each server the prefix of its names and knows whom every other prefix belongs to.
 
@@ -50,9 +62,10 @@ class Namespaces:
         entries: Sequence[Server],
         prefixes: Mapping[str, str] | None = None,
         given: Mapping[ToolId, Key] | None = None,
+        seen: Seen | None = None,
     ) -> None:
         """`prefixes`: of all servers in the order of the config, also of disabled and broken ones; `given`: the names
-        given for good."""
+        given for good; `seen`: what `see_prefixes` returns of these."""
         self.problems: dict[str, tuple[str, ...]] = {}
         """By server, what is wrong with its prefix."""
         self._given = {} if given is None else given
@@ -63,12 +76,12 @@ class Namespaces:
         self._owners: dict[str, str] = {}
         """By prefix or server name, as written and as it is exposed: whom it belongs to."""
         self._prefixes: dict[str, str] = {}
-        seen = _prefixes_seen(given or {})
+        seen = finish(see_prefixes(given or {})) if seen is None else seen
         self._claim_names()
-        self._claim_prefixes(seen)
-        for head, upstreams in seen.items():
+        self._claim_prefixes(seen.prefixes)
+        for head, upstreams in seen.prefixes.items():
             self._owners.setdefault(head, next(iter(upstreams)))
-        for upstream in {key[0] for key in (given or {}).values()}:
+        for upstream in seen.upstreams:
             self._owners.setdefault(upstream, upstream)
             self._owners.setdefault(plain_part(upstream), upstream)
         self._longest = max(map(len, self._owners), default=0)
@@ -172,11 +185,15 @@ class Namespaces:
                 self.problems[name] = (said,)
 
 
-def _prefixes_seen(given: Mapping[ToolId, Key]) -> dict[str, dict[str, None]]:
-    """Return the prefixes of the names given for good, each with its servers."""
+def see_prefixes(given: Mapping[ToolId, Key]) -> Steps[Seen]:
+    """Read the names given for good, in steps."""
     seen: dict[str, dict[str, None]] = defaultdict(dict)
+    upstreams: set[str] = set()
     plain: set[str] = set()
-    for name, (upstream, tool) in given.items():
+    for place, (name, (upstream, tool)) in enumerate(given.items()):
+        if place % _AT_ONCE == _AT_ONCE - 1:
+            yield
+        upstreams.add(upstream)
         ending = SEPARATOR + tool
         if name == upstream + ending:
             plain.add(upstream)  # nearly all names are like this
@@ -187,12 +204,19 @@ def _prefixes_seen(given: Mapping[ToolId, Key]) -> dict[str, dict[str, None]]:
             seen[name[: -len(ending)]][upstream] = None
     for upstream in sorted(plain):
         seen[plain_part(upstream)][upstream] = None
-    return dict(seen)
+    return Seen(dict(seen), upstreams)
 
 
-def lawful(given: Mapping[ToolId, Key]) -> dict[ToolId, Key]:
-    """Return the names without those that a server took by listing a tool as `prefix__tool`, as it once could."""
-    return {name: key for name, key in given.items() if not _is_taken(name, key[1])}
+def lawful(given: Mapping[ToolId, Key]) -> Steps[dict[ToolId, Key]]:
+    """Return the names without those that a server took by listing a tool as `prefix__tool`, as it once could; in
+    steps."""
+    found: dict[ToolId, Key] = {}
+    for place, (name, key) in enumerate(given.items()):
+        if place % _AT_ONCE == _AT_ONCE - 1:
+            yield
+        if not _is_taken(name, key[1]):
+            found[name] = key
+    return found
 
 
 def _is_taken(name: str, tool: str) -> bool:

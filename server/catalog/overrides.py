@@ -6,7 +6,8 @@ a server says, and clients, searches and hints read what the user wrote.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 from msgspec.structs import replace
@@ -29,18 +30,25 @@ _SHOWN: Final = 60
 class Overrides:
     """Holds the `tools` of all servers' entries, under one reading of the config."""
 
-    def __init__(self, entries: Sequence[Server], namespaces: Namespaces) -> None:
-        self._namespaces = namespaces
+    def __init__(self, entries: Sequence[Server], open_namespaces: Callable[[], Namespaces]) -> None:
+        self._open_namespaces = open_namespaces
         self._entries: dict[str, Mapping[str, ToolEntry]] = {
             each.name: each.entry.tools for each in entries if each.entry.tools
         }
-        self.names: dict[Key, str] = {
+
+    @cached_property
+    def _namespaces(self) -> Namespaces:
+        return self._open_namespaces()
+
+    @cached_property
+    def names(self) -> dict[Key, str]:
+        """By tool, the name that the user gave it, without names that reach behind another server's prefix."""
+        return {
             (upstream, tool): entry.name
             for upstream, tools in self._entries.items()
             for tool, entry in tools.items()
-            if entry.name and namespaces.refusal(upstream, entry.name) is None
+            if entry.name and self._namespaces.refusal(upstream, entry.name) is None
         }
-        """By tool, the name that the user gave it, without names that reach behind another server's prefix."""
 
     def of(self, upstream: str) -> Mapping[str, ToolEntry]:
         """Return what the user wrote about tools of a server, by the server's own names."""

@@ -93,7 +93,7 @@ class Index:
         """Return about how many tools are still to be indexed: an upstream counts in full until it is done."""
         self._follow()
         names = self._waiting.keys() | ({self._current} if self._work else ())
-        return sum(len(self._catalog.of(name)) for name in names)
+        return sum(map(self._catalog.count, names))
 
     def update(self, most: float = inf) -> Pipeline:
         """Index the missing tools if there are at most `most` of them, and return the pipeline either way."""
@@ -113,6 +113,7 @@ class Index:
         return True
 
     def _index_waiting(self) -> Iterator[None]:
+        yield from self._catalog.read_rest()
         while not self._follow():
             self._current = next(iter(self._waiting))
             del self._waiting[self._current]

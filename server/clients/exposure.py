@@ -30,6 +30,7 @@ from foretool.server.clients.epochs import Epochs, last_use
 from foretool.server.clients.named_tools import NamedTools
 from foretool.server.clients.policy_choice import choose_policy, is_worth_a_try
 from foretool.server.config.loader import LiveConfig, Profile
+from foretool.server.config.servers import is_exact
 from foretool.server.protocol import versions
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.output_schemas import is_wide
@@ -208,16 +209,35 @@ class Exposures:
         done = (self._catalog.version, profile.key, policy)
         if done in self._prepared:
             return
+        reach = self._policy.reach(profile)
         for name in self._catalog.upstreams():
             yield
+            if reach.denies_some(name):
+                yield from self._catalog.read(name)
             self._catalog.digest(name)
+        if self._catalog.is_unread:
+            yield from self._read_needed(profile, policy)
         self._prepared = {each for each in self._prepared if each[0] == self._catalog.version} | {done}
-        if self._restore(profile, policy) is not None or self.shows_all(profile, policy):
+        if self._restore(profile, policy) is not None:
+            return
+        yield from self._catalog.read_rest()
+        if self.shows_all(profile, policy):
             return
         if self._read_lines(profile):
             yield from self._prepare_ranking()
         if self._config.settings.list_fill and self._prior().fill:
             yield from self._first.read(*self._competing(profile))
+
+    def _read_needed(self, profile: Profile, policy: Policy) -> Steps[None]:
+        """Read, of tools that are in the store alone, those that a list made before needs to be given again."""
+        used = [each.tool for each in self._recorder.usage()] if (profile.key, policy) in self._movable else []
+        for tool in used:
+            yield
+            if self._catalog.get(tool) is None:
+                yield from self._catalog.open_names()  # it may have had this name
+                break
+        if policy == "full" or not all(map(is_exact, (*self._config.settings.pin, *profile.pin))):
+            yield from self._catalog.read_rest()
 
     def preview(self, profile: Profile, policy: Policy) -> View:
         """Return the list that `view` would return, without storing a new one."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.reading import CatalogReader
 from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import Exchange, ListOwner
 from foretool.server.clients.session import Conversation, Session
@@ -36,8 +37,9 @@ class DiscoverTools:
 
     def __init__(
         self, upstreams: UpstreamRegistry, catalog: Catalog, search: Search, answers: AnswerWriter, recorder: Recorder,
-        predictor: Predictor, policy: TrustPolicy, exemplars: Exemplars,
+        predictor: Predictor, policy: TrustPolicy, exemplars: Exemplars, reader: CatalogReader,
     ) -> None:  # fmt: skip
+        self._reader = reader
         self._upstreams = upstreams
         self._catalog = catalog
         self._search = search
@@ -53,7 +55,8 @@ class DiscoverTools:
         self.join_conversation(exchange, arguments.handle)
         # What has not been listed cannot be found, and a wrong answer costs more than waiting.
         self._upstreams.when_searchable(
-            lambda: exchange.attempt(self._find, exchange, arguments), exchange.client.profile
+            lambda: self._reader.when_read(lambda: exchange.attempt(self._find, exchange, arguments)),
+            exchange.client.profile,
         )
 
     def join_conversation(self, exchange: Exchange, handle: str) -> None:

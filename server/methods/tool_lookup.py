@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.namespaces import Gone
+from foretool.server.catalog.reading import CatalogReader
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Via
 from foretool.server.config.loader import Profile
@@ -29,9 +30,10 @@ class ToolLookup:
 
     def __init__(
         self, catalog: Catalog, upstreams: UpstreamRegistry, forwarder: Forwarder, recorder: Recorder,
-        policy: TrustPolicy, gatekeeper: Gatekeeper, links: SignInLinks,
+        policy: TrustPolicy, gatekeeper: Gatekeeper, links: SignInLinks, reader: CatalogReader,
     ) -> None:  # fmt: skip
         self._catalog = catalog
+        self._reader = reader
         self._upstreams = upstreams
         self._forwarder = forwarder
         self._recorder = recorder
@@ -41,6 +43,9 @@ class ToolLookup:
 
     def look_up(self, exchange: Exchange, name: str, via: Via, go: Go) -> None:
         """Call `go` with the tool, or answer the exchange with the reason that there is none."""
+        if self._catalog.is_unread and not self._is_at_hand(exchange, ToolId(name)):
+            self._reader.when_read(lambda: exchange.attempt(self.look_up, exchange, name, via, go))
+            return
         profile = exchange.client.profile
         tool = self._catalog.find(name)
         lane = self._unlisted_lane(exchange, tool) if tool is not None else None
@@ -60,6 +65,11 @@ class ToolLookup:
             self._upstreams.when_upstream_listed(owner, exchange.era, look_again)
         else:
             self._upstreams.when_listed(look_again, profile)
+
+    def _is_at_hand(self, exchange: Exchange, name: ToolId) -> bool:
+        """Tell whether a tool can be called although not all are read: to say what another name means, or why a tool is
+        hidden, takes all of them."""
+        return exchange.own_session.sees(name) and self._catalog.get(name) is not None
 
     def _find_listed(self, exchange: Exchange, name: str, via: Via, go: Go) -> None:
         self._catalog.fix_names()

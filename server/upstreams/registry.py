@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -54,6 +54,8 @@ class UpstreamRegistry:
         self._waiting_for_one: dict[str, list[Callable[[], None]]] = {}
         self._cold_until = 0.0
         """When lists stop waiting for unknown upstreams; 0 until the first client has come, which starts them."""
+        self._woken: Era | None = None
+        """The era of the latest client."""
 
     # -- which there are
 
@@ -101,6 +103,13 @@ class UpstreamRegistry:
         self._capabilities[name] = capabilities
         self._listed.add(name)
 
+    def forget_listed(self, names: Iterable[str]) -> None:
+        """Take in that the tools of these upstreams are not known any more; start them if a client is there."""
+        self._listed.difference_update(names)
+        for name in names:
+            if (upstream := self.get(name)) is not None and self._woken is not None:
+                upstream.start(self._woken)
+
     def capabilities(self, name: str) -> Capabilities | None:
         """Return what an upstream has declared; None while nothing is known."""
         return self._capabilities.get(name)
@@ -125,6 +134,7 @@ class UpstreamRegistry:
     def wake_unlisted(self, era: Era, profile: Profile | None = None) -> None:
         """Start every upstream whose tools are unknown: a client (of a profile) has opened its conversation."""
         self._cold_until = asyncio.get_running_loop().time() + self._config.settings.cold_list_s
+        self._woken = era
         for upstream in self:
             if upstream.name not in self._listed:
                 upstream.start(era)

@@ -149,6 +149,11 @@ def _create_session_people(run: Run) -> None:
     run(create_table("session_people", "*session str, person str, learns int, at float"))
 
 
+def _create_catalog_summaries(run: Run) -> None:
+    # It stays empty: one row that every saved list counts up would make replicas wait for each other.
+    run(create_table("catalog_summaries", "*inputs str, changes int, summary bytes"))
+
+
 TOLD: Final = ("approvals", "artifacts", "working_sets")
 """The tables whose changes replicas are told of: what is approved, which models serve, which lists are given out."""
 LIVE: Final = frozenset({"live_sessions", "live_events", "letters", "days"})
@@ -156,7 +161,7 @@ LIVE: Final = frozenset({"live_sessions", "live_events", "letters", "days"})
 STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
     ("tables", _create_tables), ("audit", _create_audit), ("replicas", _create_replicas),
     ("days", days.create), ("grants", _create_grants),
-    ("session people", _create_session_people),
+    ("session people", _create_session_people), ("catalog summaries", _create_catalog_summaries),
 )  # fmt: skip
 """The history of the schema. What a released step creates never changes."""
 

@@ -1,4 +1,5 @@
-"""The tables `upstreams`, `tools`, `definitions`, `tool_versions` and `exposed_names`: which tools exist."""
+"""The tables `upstreams`, `tools`, `definitions`, `tool_versions`, `exposed_names` and `catalog_summaries`: which tools
+exist."""
 
 from __future__ import annotations
 
@@ -26,6 +27,36 @@ _TOOLS = """
         FROM tools JOIN definitions ON definitions.id = tools.definition
         WHERE tools.upstream = ? ORDER BY tools.position
 """
+_TOOLS_AFTER = """
+    SELECT listed.position, listed.exposed, listed.name, definitions.definition, definitions.schema_hash,
+            definitions.tokens
+        FROM (SELECT tools.position, tools.exposed, tools.name, tools.definition
+                FROM tools JOIN upstreams ON upstreams.id = tools.upstream
+                WHERE upstreams.name = ? AND upstreams.fingerprint = ? AND tools.position > ?
+                ORDER BY tools.position LIMIT ?) AS listed
+            JOIN definitions ON definitions.id = listed.definition
+        ORDER BY listed.position
+"""
+_TOOL_EXPOSED = """
+    SELECT upstreams.fingerprint, tools.exposed, upstreams.name, tools.name, definitions.definition,
+            definitions.schema_hash, definitions.tokens
+        FROM exposed_names JOIN upstreams ON upstreams.name = exposed_names.upstream
+            JOIN tools ON tools.upstream = upstreams.id AND tools.name = exposed_names.name
+            JOIN definitions ON definitions.id = tools.definition
+        WHERE exposed_names.exposed = ?
+"""
+_NAMED = """
+    SELECT tools.exposed, tools.name, definitions.schema_hash
+        FROM upstreams JOIN tools ON tools.upstream = upstreams.id JOIN definitions ON definitions.id = tools.definition
+            JOIN exposed_names ON exposed_names.exposed = tools.exposed AND exposed_names.upstream = upstreams.name
+                AND exposed_names.name = tools.name
+        WHERE upstreams.name = ? AND upstreams.fingerprint = ? ORDER BY tools.position
+"""
+_NAMES_AFTER = "SELECT rowid, exposed, upstream, name FROM exposed_names WHERE rowid > ? ORDER BY rowid LIMIT ?"
+_SAVE_SUMMARY = (
+    "INSERT INTO catalog_summaries (inputs, changes, summary) VALUES (?, ?, ?)"
+    " ON CONFLICT (inputs) DO UPDATE SET changes = excluded.changes, summary = excluded.summary"
+)
 _HEADS = """
     SELECT upstreams.name, upstreams.fingerprint, tools.exposed, tools.name, substr(definitions.definition, 1, ?)
         FROM tools JOIN upstreams ON upstreams.id = tools.upstream JOIN definitions ON definitions.id = tools.definition
@@ -81,6 +112,39 @@ class Catalog(Subject):
 
     def _tools(self, id: int, upstream: str) -> list[Tool]:
         return [Tool(exposed, upstream, *rest) for exposed, *rest in self._database.rows(_TOOLS, (id,))]
+
+    def records(self, upstreams: Sequence[tuple[str, str]]) -> list[UpstreamRecord]:
+        with self._database.snapshot():
+            found = (self._database.row(_GET_UPSTREAM, key) for key in upstreams)
+            return [_UPSTREAMS.read(row[1:]) for row in found if row]
+
+    def tools_after(self, upstream: str, fingerprint: str, place: int, most: int) -> list[tuple[int, Tool]]:
+        rows = self._database.rows(_TOOLS_AFTER, (upstream, fingerprint, place, most))
+        return [(at, Tool(exposed, upstream, *rest)) for at, exposed, *rest in rows]
+
+    def tool_exposed(self, name: ToolId) -> list[tuple[str, Tool]]:
+        return [(row[0], Tool(*row[1:])) for row in self._database.rows(_TOOL_EXPOSED, (name,))]
+
+    def named_tools(self, upstream: str, fingerprint: str) -> list[tuple[ToolId, str, str]]:
+        rows = self._database.rows(_NAMED, (upstream, fingerprint))
+        return [(exposed, name, schema_hash) for exposed, name, schema_hash in rows]
+
+    def changes(self) -> int | None:
+        row = self._database.row("SELECT value FROM counters WHERE name = 'catalog'")
+        return int(row[0]) if row is not None else None
+
+    def summary(self, inputs: str) -> bytes | None:
+        sql = (
+            "SELECT summary FROM catalog_summaries JOIN counters ON counters.value = catalog_summaries.changes"
+            " WHERE counters.name = 'catalog' AND inputs = ?"
+        )
+        row = self._database.row(sql, (inputs,))
+        return bytes(row[0]) if row is not None else None
+
+    def save_summary(self, inputs: str, changes: int, summary: bytes) -> None:
+        with self._database.atomic():
+            self._database.run("DELETE FROM catalog_summaries WHERE changes <> ?", (changes,))
+            self._database.run(_SAVE_SUMMARY, (inputs, changes, summary))
 
     def tool_heads(self, upstreams: Sequence[tuple[str, str]], size: int) -> list[tuple[str, ToolId, str, bytes]]:
         wanted = set(upstreams)
@@ -167,6 +231,9 @@ class Catalog(Subject):
     def exposed_names(self) -> dict[ToolId, tuple[str, str]]:
         rows = self._database.rows("SELECT exposed, upstream, name FROM exposed_names ORDER BY rowid")
         return {exposed: (upstream, name) for exposed, upstream, name in rows}
+
+    def exposed_names_after(self, place: int, most: int) -> list[tuple[int, ToolId, str, str]]:
+        return [(at, *rest) for at, *rest in self._database.rows(_NAMES_AFTER, (place, most))]
 
     def save_exposed_names(self, names: Mapping[ToolId, tuple[str, str]]) -> dict[ToolId, tuple[str, str]]:
         with self._database.atomic():

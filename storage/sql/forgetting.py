@@ -76,6 +76,7 @@ _WHOLE: Final = (
     "tools",
     "upstreams",
     "tool_versions",
+    "catalog_summaries",
 )
 """Tables that are emptied as well when everything is forgotten."""
 

@@ -327,3 +327,15 @@ def m018_grants(db: Database) -> None:
 def m019_session_people(db: Database) -> None:
     """Create whose a session was, where people share the store, and whether it may be learned from."""
     _create(db, session_people="*session str, person str, learns int, at float")
+
+
+@migration
+def m020_catalog_summaries(db: Database) -> None:
+    """Create what a start has to know of a large catalog before it reads it, and count the changes that outdate it."""
+    _create(db, catalog_summaries="*inputs str, changes int, summary bytes")
+    counted = "UPDATE counters SET value = value + 1 WHERE name = 'catalog'"
+    for table in ("tools", "exposed_names"):
+        for change in ("INSERT", "UPDATE", "DELETE"):
+            name = f"{table}_count_{change.lower()}"
+            db.execute(f"CREATE TRIGGER {name} AFTER {change} ON {table} BEGIN {counted}; END")
+    db.execute("INSERT INTO counters (name, value) VALUES ('catalog', 1)")

@@ -1,10 +1,12 @@
 """The catalog comes back as it was saved, and keeps what tools were before."""
 
+from collections.abc import Callable
+
 import pytest
 from msgspec.structs import replace
 from stored_records import UPSTREAM, tool
 
-from foretool.storage.records import ToolId, ToolVersion
+from foretool.storage.records import Definition, ToolId, ToolVersion
 from foretool.storage.sql.catalog import KEPT_VERSIONS, SAVED_AT_ONCE
 from foretool.storage.stores import StorageError, Store
 
@@ -132,3 +134,65 @@ def test_an_exposed_name_keeps_its_first_meaning(store: Store) -> None:
     assert store.catalog.save_exposed_names({log: ("git", "log")}) == {}
     assert store.catalog.save_exposed_names({log: ("git2", "log"), diff: ("git", "diff")}) == {log: ("git", "log")}
     assert store.catalog.exposed_names() == {log: ("git", "log"), diff: ("git", "diff")}
+
+
+def test_the_tools_of_an_upstream_come_in_parts_and_one_comes_by_its_exposed_name(store: Store) -> None:
+    slack = replace(UPSTREAM, name="slack", fingerprint="f2")
+    listed = [tool(name) for name in "cadb"]
+    post = tool("post", upstream="slack")
+    store.catalog.save_upstream(UPSTREAM, listed)
+    store.catalog.save_upstream(slack, [post])
+    assert store.catalog.records([("slack", "f2"), ("gone", "f1"), ("git", "f1")]) == [slack, UPSTREAM]
+    assert store.catalog.tools_after("git", "f1", -1, 3) == [(0, listed[0]), (1, listed[1]), (2, listed[2])]
+    assert store.catalog.tools_after("git", "f1", 2, 3) == [(3, listed[3])]
+    assert store.catalog.tools_after("git", "f1", 3, 3) == store.catalog.tools_after("git", "f2", -1, 3) == []
+    assert store.catalog.tool_exposed(post.id) == []  # nobody was told of it
+    store.catalog.save_exposed_names({post.id: ("slack", "post"), ToolId("old"): ("slack", "gone")})
+    assert store.catalog.tool_exposed(post.id) == [("f2", post)]
+    assert store.catalog.tool_exposed(ToolId("old")) == []
+    store.catalog.save_upstream(replace(slack, fingerprint="f3"), [post])
+    assert sorted(each for each, _ in store.catalog.tool_exposed(post.id)) == ["f2", "f3"]
+
+
+def test_exposed_names_come_in_parts_in_the_order_in_which_they_were_given(store: Store) -> None:
+    given = {ToolId(name): ("git", name) for name in ("c", "a", "b")}
+    store.catalog.save_exposed_names(given)
+    first = store.catalog.exposed_names_after(0, 2)
+    second = store.catalog.exposed_names_after(first[-1][0], 2)
+    assert [(name, (upstream, own)) for _, name, upstream, own in (*first, *second)] == list(given.items())
+    assert store.catalog.exposed_names_after(second[-1][0], 2) == []
+
+
+def test_whatever_changes_a_tool_or_a_name_outdates_a_summary(store: Store) -> None:
+    store.catalog.save_upstream(UPSTREAM, [tool("log"), tool("blame")])
+    changes = store.catalog.changes()
+    if changes is None:
+        assert store.catalog.summary("these") is None  # this engine does not count
+        return
+    store.catalog.save_summary("those", changes, b"1")
+    store.catalog.save_summary("these", changes, b"2")
+    assert (store.catalog.summary("those"), store.catalog.summary("these")) == (b"1", b"2")
+    assert store.catalog.summary("others") is None
+    # The same list again, token counts and another time of the list change nothing that a summary says.
+    store.catalog.save_upstream(replace(UPSTREAM, listed_at=9.0), [tool("log"), tool("blame")])
+    store.catalog.save_token_counts({tool("log").schema_hash: 7})
+    assert store.catalog.summary("these") == b"2"
+    log = Definition("git", "tool", "log", tool("log").schema_hash, tool("log").definition, state="held")
+    store.approvals.add_first([log])
+    edits: list[Callable[[], object]] = [
+        lambda: store.approvals.decide([log], "blocked"),
+        lambda: store.catalog.save_upstream(UPSTREAM, [tool("blame"), tool("log")]),
+        lambda: store.catalog.save_upstream(UPSTREAM, [tool("log", "new"), tool("blame")]),
+        lambda: store.catalog.save_exposed_names({ToolId("git__log"): ("git", "log")}),
+        lambda: store.catalog.save_upstream(replace(UPSTREAM, name="slack"), [tool("post", upstream="slack")]),
+        lambda: store.catalog.save_upstream(UPSTREAM, [tool("log")]),
+        lambda: store.retention.prune(100.0),
+    ]
+    for edit in edits:
+        before = store.catalog.changes()
+        assert before is not None
+        store.catalog.save_summary("these", before, b"3")
+        edit()
+        assert store.catalog.summary("these") is None, edit
+        store.catalog.save_summary("late", before, b"4")  # made of what was there before the edit
+        assert store.catalog.summary("late") is None
