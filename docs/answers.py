@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from foretool.retrieval.graph import Edge
 from foretool.server.commands.bench import BenchAnswer
+from foretool.server.commands.enrich import Enriched, KeptWording, RemovedWordings
 from foretool.server.commands.explain import Explanation
 from foretool.server.commands.first_start import FirstStart
 from foretool.server.commands.forget import Outcome
@@ -239,6 +240,9 @@ ANSWERS: Final[dict[str, Any]] = {
     "stats": StatsAnswer,
     "graph": list[Edge],
     "graph show": Neighbours,
+    "enrich": Enriched,
+    "enrich --show": list[KeptWording],
+    "enrich --remove": RemovedWordings,
     "learn": Run,
     "learn --report": ReportAnswer,
     "learn --rollback": dict[str, tuple[Artifact, Artifact | None]],

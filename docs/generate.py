@@ -27,6 +27,7 @@ from foretool.server.commands.group import root
 from foretool.server.config.settings import (
     AccessEntry,
     DomainEntry,
+    EnrichEntry,
     GrantEntry,
     OAuthEntry,
     PerUserEntry,
@@ -55,6 +56,7 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
     "token": TokenEntry,
     "access": AccessEntry,
     "grant": GrantEntry,
+    "enrich": EnrichEntry,
 }
 NAMED = {ProfileEntry: "profile", DomainEntry: "domain", TokenEntry: "token", ToolEntry: "tool", GrantEntry: "grant"}
 DEFAULTS = {
@@ -73,6 +75,10 @@ DEFAULTS = {
     "revocation_endpoint": "none",
     "audience": "none",
     "access": "none",
+    "enrich": "none",
+    "url": "required",
+    "model": "required",
+    "key": "none",
     "resource": "none",
     "jwks_url": "none",
     "introspection_endpoint": "none",
@@ -192,7 +198,7 @@ def type_in_words(annotation: Any) -> str:
         return f"object of {NAMED.get(inner) or type_in_words(inner)}s"
     if arguments:
         return type_in_words(arguments[0])
-    if annotation in (OAuthEntry, PerUserEntry, AccessEntry):
+    if annotation in (OAuthEntry, PerUserEntry, AccessEntry, EnrichEntry):
         return "object"
     return _TYPES[annotation]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 
-from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.document import Document, document, embedded_text
 from foretool.retrieval.rankers.bm25 import Lexical
 from foretool.retrieval.rankers.names import Names
 from foretool.storage.records import Tool, ToolId
@@ -28,6 +29,11 @@ class Corpus:
         """By slot, the hash of the text that encoders read; empty where a tool was dropped."""
         self.version = 0
         """Goes up with every change."""
+        self._plain: list[bytes] = []
+        """By slot, the hash of that text without wordings."""
+        self._wordings: Mapping[bytes, tuple[str, ...]] = {}
+        self._stale: set[ToolId] = set()
+        """Tools whose wordings have changed since they were read."""
         self._known: dict[ToolId, tuple[str, str, str | bytes, str]] = {}  # what each tool was read from
         by_upstream: dict[str, list[Tool]] = {}
         for tool in tools:
@@ -55,7 +61,7 @@ class Corpus:
         wanted = {tool.id: (upstream, tool.name, tool.schema_hash or tool.definition, server_text) for tool in tools}
         before = [each for slot in self.slots_of.get(upstream, ()) if (each := self.ids[slot]) is not None]
         for known in dict.fromkeys([*before, *wanted]):
-            if known in self._known and self._known[known] != wanted.get(known):
+            if known in self._known and (self._known[known] != wanted.get(known) or known in self._stale):
                 self._drop(known)
         for tool in tools:
             if tool.id not in self.slot_of:
@@ -69,13 +75,33 @@ class Corpus:
         if len(self.ids) - len(self) > max(len(self), _FEW_GAPS):
             self._compact()
 
-    def _add(self, tool: Tool, server_text: str) -> None:
+    def take_wordings(self, wordings: Mapping[bytes, tuple[str, ...]]) -> set[str]:
+        """Read tools with these wordings from now on, each by the hash of the text without them. Returns the upstreams
+        whose tools have to be read again, which `replace` does."""
+        changed = {
+            key for key in wordings.keys() | self._wordings.keys() if wordings.get(key) != self._wordings.get(key)
+        }
+        self._wordings = wordings
+        stale = {tool for tool, key in zip(self.ids, self._plain, strict=True) if tool is not None and key in changed}
+        self._stale |= stale
+        return {self._known[tool][0] for tool in stale}
+
+    def read(self, tool: Tool, server_text: str = "") -> tuple[Document, bytes]:
+        """Return a tool as it is ranked, with its wordings, and the hash of its text without them."""
         read = document(tool, server_text)
+        plain = digest(embedded_text(read))
+        wordings = self._wordings.get(plain, ())
+        return (replace(read, wordings=wordings) if wordings else read), plain
+
+    def _add(self, tool: Tool, server_text: str) -> None:
+        read, plain = self.read(tool, server_text)
         slot = self.lexical.add(read)
         self.names.add(slot, tool.upstream, tool.name, tool.id)
         self.ids.append(tool.id)
         self.slot_of[tool.id] = slot
-        self.digests.append(digest(embedded_text(read)))
+        self.digests.append(digest(embedded_text(read)) if read.wordings else plain)
+        self._plain.append(plain)
+        self._stale.discard(tool.id)
         self.version += 1
 
     def _drop(self, tool: ToolId) -> None:
@@ -84,7 +110,8 @@ class Corpus:
         self.lexical.drop(slot)
         self.names.drop(slot, upstream, name, tool)
         self.ids[slot] = None
-        self.digests[slot] = b""
+        self.digests[slot] = self._plain[slot] = b""
+        self._stale.discard(tool)
         self.version += 1
         self.slots_of[upstream] = tuple(each for each in self.slots_of.get(upstream, ()) if each != slot)
 
@@ -93,6 +120,7 @@ class Corpus:
         self.lexical.compact()
         self.version += 1
         self.digests = [each for each in self.digests if each]
+        self._plain = [each for each in self._plain if each]
         self.ids = [tool for tool in self.ids if tool is not None]
         self.slot_of = {tool: slot for slot, tool in enumerate(self.ids) if tool is not None}
         self.names = Names()

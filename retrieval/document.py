@@ -61,6 +61,8 @@ class Document:
     parameter_texts: tuple[str, ...] = ()
     """Descriptions and the first enum values of the parameters."""
     server_text: str = ""
+    wordings: tuple[str, ...] = ()
+    """How people may word wishes that the tool serves. A language model wrote them, not the server."""
 
 
 def document(tool: Tool, server_text: str = "") -> Document:
@@ -106,6 +108,8 @@ def embedded_text(document: Document) -> str:
         parts.insert(0, in_words(document.server) + ":")
     if text := " ".join((document.description or document.title)[:MAX_EMBEDDED].split()):
         parts.append(text if text.endswith((".", "!", "?")) else text + ".")
+    if document.wordings:
+        parts.append("; ".join(document.wordings) + ".")
     if document.parameters:
         parts.append(f"Parameters: {', '.join(map(in_words, document.parameters[:EMBEDDED_PARAMETERS]))}.")
     if document.server_text:

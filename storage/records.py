@@ -668,6 +668,25 @@ class Forgotten(Struct, frozen=True):
     """What people had allowed, and was deleted: their tokens still count at the authorization servers."""
 
 
+class Wording(Struct, frozen=True):
+    """What a language model answered for one tool: how people word wishes that the tool serves."""
+
+    digest: bytes
+    """The hash of the text that the model was given (`retrieval.corpus.digest`)."""
+    model: str
+    version: int
+    """The version of the question; another question may get other answers."""
+    server: str
+    tool: str
+    """Its exposed name when the model was asked."""
+    texts: tuple[str, ...]
+    """() if none of the answer could be used."""
+    tokens: int
+    """Read and written by the model."""
+    took_s: float
+    at: float
+
+
 class Artifact(Struct, frozen=True):
     """One trained model, without its bytes."""
 

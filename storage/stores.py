@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         UpstreamRecord,
         UpstreamState,
         Usage,
+        Wording,
         WorkingSet,
     )
     from foretool.storage.redaction import Known
@@ -543,6 +544,18 @@ class VectorStore(Protocol):
         """Return the hashes of all texts that this encoder has embedded."""
 
 
+class WordingStore(Protocol):
+    """How people word wishes, by the text of the tool that a language model was given; one answer for each text."""
+
+    def save(self, wording: Wording) -> None:
+        """Keep an answer, in place of earlier ones for the same text or the same tool."""
+
+    def all(self) -> list[Wording]: ...
+
+    def remove(self, server: str = "", model: str = "") -> int:
+        """Delete the answers of one server or model, or all; return how many there were."""
+
+
 class ArtifactStore(Protocol):
     """What was learned, as bytes with a checksum, and what it was learned from.
 
@@ -684,6 +697,7 @@ class Store(AbstractContextManager["Store"], Protocol):
     sessions: SessionStore
     tasks: TaskStore
     vectors: VectorStore
+    wordings: WordingStore
     replicas: ReplicaStore | None
     """None where one machine alone can have the store."""
 

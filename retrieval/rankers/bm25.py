@@ -57,11 +57,16 @@ DESCRIPTION = Field(1.0, 0.75)
 PARAMETERS = Field(1.0, 0.75)
 PARAMETER_TEXTS = Field(0.3, 0.75)
 SERVER_TEXT = Field(0.5, 0.75)
-FIELDS = (NAME, SERVER, DESCRIPTION, PARAMETERS, PARAMETER_TEXTS, SERVER_TEXT)
+WORDINGS = Field(0.3, 0.75)
+"""Less than a description: a language model wrote them (`docs/benchmarks.md`)."""
+FIELDS = (NAME, SERVER, DESCRIPTION, PARAMETERS, PARAMETER_TEXTS, SERVER_TEXT, WORDINGS)
+
+SERVERS_OWN = 6
+"""So many of these fields hold words of the server."""
 
 # What one tool may count for, so that stuffing it with words gains nothing. Few real tools reach these bounds
 # (`docs/benchmarks.md`).
-READ = (12, 12, 500, 60, 250, 40)
+READ = (12, 12, 500, 60, 250, 40, 60)
 """By field, how many terms are read."""
 MOST_TIMES = 16
 """How often one term counts in one field."""
@@ -80,6 +85,7 @@ def field_texts(document: Document) -> tuple[str, ...]:
         " ".join(document.parameters),
         "\n".join(document.parameter_texts),
         document.server_text,
+        "\n".join(document.wordings),
     )
 
 
@@ -144,7 +150,7 @@ class Lexical:
                 length += times
             lengths.append(length)
             self._totals[number] += length
-        if self._bound and (different := len(set[str]().union(*counts))) > self._bound:
+        if self._bound and (different := len(set[str]().union(*counts[:SERVERS_OWN]))) > self._bound:
             self._wide[slot] = (self._bound / different) ** 2
         self._alive.append(1)
         self.live += 1

@@ -179,14 +179,15 @@ class Embedder(BackgroundWork):
         """Return the texts with these hashes, by hash, shortest first: the longest text sets the length of its
         batch."""
         from foretool.retrieval.corpus import digest
-        from foretool.retrieval.document import document, embedded_text
+        from foretool.retrieval.document import embedded_text
 
+        corpus = self._search.update_corpus()
         found: dict[bytes, str] = {}
         until = time.perf_counter() + SLICE_S
         for upstream in self._catalog.upstreams():
             about = self._catalog.server_text(upstream)
             for tool in self._catalog.of(upstream):
-                text = embedded_text(document(tool, about))
+                text = embedded_text(corpus.read(tool, about)[0])
                 if (key := digest(text)) in digests:
                     found[key] = text
                 if time.perf_counter() >= until:
@@ -367,7 +368,7 @@ def _embed_missing(ensemble: DenseEnsemble, search: Search, catalog: Catalog, mo
     """Embed the tools that an encoder has no vector of, if there are at most `most`; returns the vectors by encoder.
     Raises `EncoderError`."""
     from foretool.retrieval.corpus import digest
-    from foretool.retrieval.document import document, embedded_text
+    from foretool.retrieval.document import embedded_text
 
     corpus = search.update_corpus(inf)
     wanted = {each for each in corpus.digests if each}
@@ -378,7 +379,8 @@ def _embed_missing(ensemble: DenseEnsemble, search: Search, catalog: Catalog, mo
         if not 0 < len(missing) <= most:
             continue
         if not texts:
-            written = (embedded_text(document(each, catalog.server_text(each.upstream))) for each in catalog.tools())
+            read = (corpus.read(each, catalog.server_text(each.upstream))[0] for each in catalog.tools())
+            written = map(embedded_text, read)
             texts = {digest(text): text for text in written}
         known = [each for each in missing if each in texts]
         for start in range(0, len(known), SAVED_AT_ONCE):

@@ -75,20 +75,23 @@ class ModelLoader(BackgroundWork):
             version = self._store.artifacts.version
             if version == self._version:
                 return
-            kept = read_models(self._store)
+            kept, wordings = read_models(self._store), read_wordings(self._store)
         except StorageError as error:
             if not self._store.trouble:
                 log.warning("%s; the models in use stay", error)
             self._wait = RETRY_TICKS
             return
-        self.begin(self._load(version, kept))
+        self.begin(self._load(version, kept, wordings))
 
-    async def _load(self, version: int, kept: Mapping[str, Candidates]) -> None:
+    async def _load(
+        self, version: int, kept: Mapping[str, Candidates], wordings: Mapping[bytes, tuple[str, ...]]
+    ) -> None:
         opened = await asyncio.to_thread(open_models, kept)
         for problem in opened.problems:
             log.warning("%s", problem)
         self._version = version
         self._search.install_models(opened.learned)
+        self._search.install_wordings(wordings)
         if opened.served:
             log.info("learned: %s", ", ".join(f"{kind} {each.number}" for kind, each in opened.served.items()))
         self._changed()
@@ -99,6 +102,16 @@ def install_models(search: Search, store: Store) -> tuple[str, ...]:
     opened = open_models(read_models(store))
     search.install_models(opened.learned)
     return opened.problems
+
+
+def install_wordings(search: Search, store: Store) -> None:
+    """Rank with what language models have answered about tools (`server.enrichment`). Raises `StorageError`."""
+    search.install_wordings(read_wordings(store))
+
+
+def read_wordings(store: Store) -> dict[bytes, tuple[str, ...]]:
+    """Return the wordings by the hash of the text that a model was given. Raises `StorageError`."""
+    return {each.digest: each.texts for each in store.wordings.all() if each.texts}
 
 
 def read_models(store: Store) -> dict[str, Candidates]:

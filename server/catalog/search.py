@@ -120,6 +120,10 @@ class Index:
             tools, text = self._catalog.of(self._current), self._catalog.server_text(self._current)
             yield from self.pipeline.corpus.replacing(self._current, tools, text)
 
+    def take_wordings(self, wordings: Mapping[bytes, tuple[str, ...]]) -> None:
+        """Rank with these wordings; the tools that they change are missing from now on, until they are read again."""
+        self._waiting |= dict.fromkeys(self.pipeline.corpus.take_wordings(wordings))
+
     def _follow(self) -> bool:
         """Take in what has changed; returns whether no upstream waits."""
         if self._followed != self._catalog.version:
@@ -140,6 +144,7 @@ class Search(BackgroundWork):
         self._usage: Mapping[ToolId, Usage] = {}
         self._usage_until = 0.0
         self._models: LearnedModels | None = None
+        self._wordings: Mapping[bytes, tuple[str, ...]] = {}
         self._encoders: DenseEnsemble | None = None
         self._slow: Sequence[Ahead] = ()
         self._calibrate: Callable[[float], float] | None = None
@@ -182,6 +187,14 @@ class Search(BackgroundWork):
         """Rank with these learned models; None takes them away."""
         self._index.pipeline.learned = self._models = models
         self._installed += 1
+
+    def install_wordings(self, wordings: Mapping[bytes, tuple[str, ...]]) -> None:
+        """Rank with wordings of wishes, by the hash of the text of their tool; others take the place of earlier
+        ones."""
+        if wordings != self._wordings:
+            self._index.take_wordings(wordings)
+            self._wordings = wordings
+            self._installed += 1
 
     def install_encoders(self, encoders: DenseEnsemble | None, slow: Sequence[Ahead] = ()) -> None:
         """Rank with these encoders, of which the `slow` ones are asked ahead; None takes them away."""

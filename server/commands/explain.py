@@ -18,6 +18,7 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option, profile_option
 from foretool.server.commands.search import SearchResult, open_search, search
 from foretool.server.config.loader import Profile
+from foretool.server.enrichment.run import find_wording
 from foretool.storage.records import Cause, Miss, MissFilter, Tool
 from foretool.storage.stores import Store
 
@@ -131,6 +132,9 @@ def explain_tool(app: App, found: SearchResult, tool: Tool, profile: Profile) ->
     is_shown = tool.id in shown
     reasons = [*_say_policy(app, tool, profile), *_say_rank(tool, ranked, rank, last, found, is_shown=is_shown)]
     reasons.append(_say_list(view, tool))
+    if wording := find_wording(app.catalog, app.store, tool):
+        said = "; ".join(wording.texts)
+        reasons.append(Reason(f"ranked with wordings made by {wording.model}, not by the server: {said}"))
     return ToolExplanation(
         tool.id, is_shown, tool.id in view.shown, rank, ranking.total, ranked.score, ranked.parts, last, tuple(reasons)
     )

@@ -36,6 +36,7 @@ _NOUNS: Final = {
     "working_sets": "lists that are served", "upstream_states": "states of servers", "usage": "tools' numbers of calls",
     "vectors": "vectors of texts", "artifacts": "learned models", "tools": "tools", "upstreams": "servers",
     "tool_versions": "definitions of tools", "grants": "grants of people", "consents": "consents under way",
+    "wordings": "wordings of tools",
 }  # fmt: skip
 
 

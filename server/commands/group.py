@@ -54,6 +54,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Keep": {
         "learn": "Learn from the tasks on record which tools the next ones need.",
+        "enrich": "Have a language model word the wishes that your tools serve.",
         "review": "Show what servers changed since approval; approve or block it.",
         "forget": "Delete records for good, from the storage file and from its log.",
         "completion": "Print the completions of a shell.",

@@ -104,6 +104,7 @@ def open_search(
             raise click.ClickException("no tools are known yet; run `foretool doctor` to see why")
         if unlisted:
             output.warn(f"no tools of {', '.join(unlisted)}; run `foretool doctor` to see why")
+        models.install_wordings(app.search, app.store)
         new = embedding.install_encoders(config.settings, app.search, app.store, app.catalog)
         _keep_vectors(config, new)
         for problem in models.install_models(app.search, app.store):

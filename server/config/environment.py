@@ -15,7 +15,7 @@ from foretool.server.config.variables import names_in
 
 BASIC_NAMES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """What every server gets, as the MCP SDKs give it."""
-_OWN_SECRETS = ("token", "tokens", "encoder_key", "storage", "seal_keys", "access")
+_OWN_SECRETS = ("token", "tokens", "encoder_key", "storage", "seal_keys", "access", "enrich")
 """Settings whose variables hold credentials for foretool itself."""
 
 

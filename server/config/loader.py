@@ -48,6 +48,7 @@ from foretool.server.config.settings import (
     REMOVED_ENCODERS,
     AccessEntry,
     DomainEntry,
+    EnrichEntry,
     GrantEntry,
     PolicyChoice,
     ProfileEntry,
@@ -285,6 +286,7 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
                 *secrets,
                 (settings.token, "token"),
                 (settings.encoder_key, "encoder_key"),
+                (settings.enrich.key if settings.enrich else "", "enrich.key"),
                 *((each, "seal_keys") for each in settings.seal_keys),
                 (settings.access.client_secret if settings.access else "", "client_secret"),
                 *_storage_secrets(settings.storage),
@@ -412,6 +414,8 @@ def _refuse_unknown_settings(block: Any, here: jsonc.Path) -> None:
     tokens = block.get("tokens") if isinstance(block, dict) else None
     for at, entry in enumerate(tokens if isinstance(tokens, list) else ()):
         refuse_unknown(entry, TokenEntry, (*here, "tokens", at))
+    if isinstance(block, dict) and isinstance(enrich := block.get("enrich"), dict):
+        refuse_unknown(enrich, EnrichEntry, (*here, "enrich"))
     access = block.get("access") if isinstance(block, dict) else None
     if isinstance(access, dict):
         refuse_unknown(access, AccessEntry, (*here, "access"))
@@ -443,8 +447,21 @@ def _expand_settings(settings: Settings, here: jsonc.Path, path: Path, environ: 
         seal_keys=keys,
         tokens=read_tokens(settings, here, environ),
         access=read_access(settings, here, environ),
+        enrich=_read_enrich(settings.enrich, (*here, "enrich"), environ),
         **expanded,
     )
+
+
+def _read_enrich(entry: EnrichEntry | None, here: jsonc.Path, environ: Mapping[str, str]) -> EnrichEntry | None:
+    if entry is None:
+        return None
+    expanded = {key: Expansion(environ, (*here, key)).text(getattr(entry, key)) for key in ("url", "model", "key")}
+    if not expanded["url"].startswith(("http://", "https://")):
+        problem = 'expected the address of an OpenAI-compatible API, like "http://127.0.0.1:11434/v1"'
+        raise Invalid((*here, "url"), f"{problem}, found {one_line(entry.url[:60])!r}")
+    if not expanded["model"]:
+        raise Invalid((*here, "model"), "expected the name of a model, found none; write what the API calls it")
+    return msgspec.structs.replace(entry, **expanded)
 
 
 def _find_storage(written: str, here: jsonc.Path, path: Path, environ: Mapping[str, str]) -> str:

@@ -57,6 +57,10 @@ def find_risks(config: Config) -> Iterator[Risk]:
     if settings.encoder_key and (host := open_host(settings.encoder_url)):
         what = f"foretool.encoder_key is sent over http:// to {host}"
         yield Risk("warning", what, "use https:// in encoder_url", Code.SENT_IN_CLEAR)
+    if settings.enrich and (host := open_host(settings.enrich.url)):
+        sent = "the texts of tools and its key" if settings.enrich.key else "the texts of tools"
+        what = f"foretool.enrich sends {sent} over http:// to {host}"
+        yield Risk("warning", what, "use https:// in enrich.url", Code.SENT_IN_CLEAR)
     yield from _risks_of_serving(settings)
 
 
@@ -146,6 +150,8 @@ def _secrets_of_settings(block: Any) -> Iterator[str]:
     if not isinstance(block, dict):
         return
     yield from (key for key in ("token", "encoder_key") if _literal(block.get(key)))
+    if isinstance(enrich := block.get("enrich"), dict) and _literal(enrich.get("key")):
+        yield "enrich.key"
     if any(find_passwords(_literal(block.get("storage")))):
         yield "storage"
     tokens = block.get("tokens")

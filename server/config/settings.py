@@ -296,6 +296,27 @@ class AccessEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return f"AccessEntry({self.issuer!r})"
 
 
+class EnrichEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`enrich`: the language model that `foretool enrich` asks how people word wishes that a tool serves."""
+
+    url: str = ""
+    """Address of an OpenAI-compatible API, up to but without `/chat/completions`. `foretool enrich` sends the texts of
+    your tools there, and nothing else. `${VAR}` is expanded."""
+    model: str = ""
+    """What the API calls the model. `${VAR}` is expanded."""
+    key: str = ""
+    """Bearer token for `url`. It is a secret, so write `${OPENAI_API_KEY}`."""
+    timeout_s: Seconds = 120
+    """Longest wait for one answer; `0` means no limit."""
+    price_in: Annotated[float, Meta(ge=0, le=1_000_000, extra={"unit": "per million tokens"})] = 0
+    """What the model reads costs so much, in any currency; `foretool enrich` says before what a run will cost."""
+    price_out: Annotated[float, Meta(ge=0, le=1_000_000, extra={"unit": "per million tokens"})] = 0
+    """What the model writes costs so much."""
+
+    def __repr__(self) -> str:
+        return f"EnrichEntry({self.model!r})"
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `foretool` block. After `load`, variables are expanded and `storage` is an absolute path."""
 
@@ -338,6 +359,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sends the texts of tools and tasks there. `${VAR}` is expanded."""
     encoder_key: str = ""
     """Bearer token for `encoder_url`. It is a secret, so write `${OPENAI_API_KEY}`."""
+    enrich: EnrichEntry | None = None
+    """The language model that `foretool enrich` asks, when you run it; see [below](#enrich)."""
     share_words: Annotated[int, Meta(ge=1, le=1000, extra={"unit": "people"})] = 3
     """How many people must have used a word over HTTP before it enters what is learned for all of them. Words of fewer
     people are taken out of their tasks before anything is trained. What one user does on stdio counts as it is."""

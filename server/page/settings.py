@@ -12,7 +12,7 @@ from foretool.server.config.loader import Config, Profile
 from foretool.server.config.settings import Settings
 from foretool.server.page.viewer import Viewer
 
-SECRET: Final = frozenset({"token", "tokens", "encoder_key", "encoder_url"})
+SECRET: Final = frozenset({"token", "tokens", "encoder_key", "encoder_url", "enrich"})
 """Settings whose values stay out of the page."""
 OWN: Final = ("servers", "pin", "policy", "list_tokens", "about", "allow", "deny")
 """What a profile decides."""

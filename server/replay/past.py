@@ -40,7 +40,7 @@ class PastStore(Store):
         self.path = kept.path
         self.approvals, self.catalog, self.vectors, self.flows = kept.approvals, kept.catalog, kept.vectors, kept.flows
         self.forgetting, self.retention, self.browsing = kept.forgetting, kept.retention, kept.browsing
-        self.grants = kept.grants
+        self.grants, self.wordings = kept.grants, kept.wordings
         self.costs, self.exporting, self.audit = kept.costs, kept.exporting, kept.audit
         self.artifacts = cast(Any, _PastArtifacts(kept, self.now))
         self.sessions = cast(Any, _PastSessions(log, kept.sessions.first_at()))

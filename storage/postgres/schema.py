@@ -154,6 +154,11 @@ def _create_catalog_summaries(run: Run) -> None:
     run(create_table("catalog_summaries", "*inputs str, changes int, summary bytes"))
 
 
+def _create_wordings(run: Run) -> None:
+    spec = "*digest bytes, model str, version int, server str, tool str, texts str, tokens int, took_s float, at float"
+    run(create_table("wordings", spec))
+
+
 TOLD: Final = ("approvals", "artifacts", "working_sets")
 """The tables whose changes replicas are told of: what is approved, which models serve, which lists are given out."""
 LIVE: Final = frozenset({"live_sessions", "live_events", "letters", "days"})
@@ -162,6 +167,7 @@ STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
     ("tables", _create_tables), ("audit", _create_audit), ("replicas", _create_replicas),
     ("days", days.create), ("grants", _create_grants),
     ("session people", _create_session_people), ("catalog summaries", _create_catalog_summaries),
+    ("wordings", _create_wordings),
 )  # fmt: skip
 """The history of the schema. What a released step creates never changes."""
 

@@ -77,6 +77,7 @@ _WHOLE: Final = (
     "upstreams",
     "tool_versions",
     "catalog_summaries",
+    "wordings",
 )
 """Tables that are emptied as well when everything is forgotten."""
 
@@ -172,6 +173,7 @@ class Forgetting(Subject):
                     ("upstream_states", "upstream = :server", server), ("tools", of_server, server),
                     ("grants", "server = :server", server),
                     ("upstreams", "name = :server", server), ("tool_versions", "upstream = :server", server),
+                    ("wordings", "server = :server", server),
                 ]  # fmt: skip
         counts = {}
         for table, where, values in wheres:

@@ -19,6 +19,7 @@ from foretool.storage.sql.retention import Retention
 from foretool.storage.sql.serving import Serving
 from foretool.storage.sql.sessions import Clients, Sessions
 from foretool.storage.sql.vectors import Vectors
+from foretool.storage.sql.wordings import Wordings
 from foretool.storage.stores import Store
 
 _STATISTICS = """
@@ -63,6 +64,7 @@ class SqlStore(Store):
         self.sessions = Sessions(database)
         self.tasks = Tasks(database)
         self.vectors = Vectors(database)
+        self.wordings = Wordings(database)
 
     def __exit__(self, *_: object) -> None:
         self.close()

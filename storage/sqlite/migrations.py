@@ -339,3 +339,13 @@ def m020_catalog_summaries(db: Database) -> None:
             name = f"{table}_count_{change.lower()}"
             db.execute(f"CREATE TRIGGER {name} AFTER {change} ON {table} BEGIN {counted}; END")
     db.execute("INSERT INTO counters (name, value) VALUES ('catalog', 1)")
+
+
+@migration
+def m021_wordings(db: Database) -> None:
+    """Create what language models have answered about tools, by the hash of the text that they were given."""
+    _create(
+        db,
+        wordings="*digest bytes, model str, version int, server str, tool str, texts str, tokens int, took_s float,"
+        "at float",
+    )

@@ -97,3 +97,37 @@ def test_a_corpus_that_is_filled_tool_by_tool_is_searched_meanwhile_and_ends_as_
     assert sizes == list(range(1, len(catalog()) + 1))
     assert ranker.rank(query) == Pipeline(whole).rank(query)
     assert corpus.slots_of == whole.slots_of
+
+
+def test_wordings_are_read_beside_the_servers_words_and_go_again() -> None:
+    corpus = Corpus(catalog())
+    plain = {tool.id: corpus.digests[corpus.slot_of[tool.id]] for tool in catalog()}
+    fetch = ToolId("web__fetch")
+    assert corpus.take_wordings({plain[fetch]: ("grab this article",)}) == {"web"}
+    corpus.replace("web", [each for each in catalog() if each.upstream == "web"])
+    now = {tool.id: corpus.digests[corpus.slot_of[tool.id]] for tool in catalog()}
+    assert {tool for tool in plain if plain[tool] != now[tool]} == {fetch}
+    assert corpus.lexical.search({"articl": 1.0}).keys() == {corpus.slot_of[fetch]}
+    assert corpus.take_wordings({}) == {"web"}
+    corpus.replace("web", [each for each in catalog() if each.upstream == "web"])
+    assert {tool.id: corpus.digests[corpus.slot_of[tool.id]] for tool in catalog()} == plain
+    assert corpus.lexical.search({"articl": 1.0}) == {}
+
+
+def test_without_wordings_every_score_is_what_it_was() -> None:
+    before, after = Corpus(catalog()), Corpus()
+    assert after.take_wordings({b"of another text": ("never met",)}) == set()
+    for server in dict.fromkeys(each.upstream for each in catalog()):
+        after.replace(server, [each for each in catalog() if each.upstream == server])
+    for term in ("issu", "repositori", "page", "time"):
+        assert after.lexical.search({term: 1.0}) == before.lexical.search({term: 1.0})
+    assert before.digests == after.digests
+
+
+def test_wordings_do_not_make_a_tool_a_wide_one() -> None:
+    rich = tool("a", "rich", " ".join(f"word{number}" for number in range(140)))
+    corpus, other = Corpus([rich]), Corpus()
+    key = corpus.digests[0]
+    other.take_wordings({key: tuple(f"wish{number} for{number}" for number in range(30))})
+    other.replace("a", [rich])
+    assert other.lexical.search({"word7": 1.0})[0] >= 0.9 * corpus.lexical.search({"word7": 1.0})[0]

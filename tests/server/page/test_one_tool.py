@@ -8,12 +8,13 @@ import pytest
 from command_fakes import CALC, WEATHER, definition, fill, write_config
 from msgspec.structs import replace
 
+from foretool.server import offline
 from foretool.server.config.loader import load
 from foretool.server.config.servers import fingerprint
 from foretool.server.page.one_tool import Graphs, read_tool
 from foretool.server.page.viewer import Viewer
 from foretool.storage.opening import open_store
-from foretool.storage.records import Neighbour, ToolId
+from foretool.storage.records import Neighbour, ToolId, Wording
 
 ALL = Viewer("key")
 
@@ -82,3 +83,17 @@ def test_another_profile_sees_neither_the_tool_nor_its_name(path: Path) -> None:
     assert read_tool(load(path), work, WEATHER, Graphs()) is None
     page = read_tool(load(path), work, CALC, Graphs())
     assert page is not None and page.needs == [] and page.before == [] and page.usage is None
+
+
+def test_what_a_model_has_worded_is_marked_as_its_words(path: Path) -> None:
+    config = load(path)
+    with offline.read(config) as app:
+        key = app.search.update_corpus().digests[app.search.update_corpus().slot_of[WEATHER]]
+    with open_store(config.storage) as store:
+        store.wordings.save(Wording(key, "tiny <b>", 1, "sky", WEATHER, ("do I need a coat",), 1, 0.1, 1.0))
+    page = read_tool(config, ALL, WEATHER, Graphs())
+    assert page is not None and page.wording is not None
+    assert (page.wording.model, page.wording.texts) == ("tiny <b>", ("do I need a coat",))
+    assert "coat" not in page.description + page.original + page.schema
+    other = read_tool(config, ALL, CALC, Graphs())
+    assert other is not None and other.wording is None

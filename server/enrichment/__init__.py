@@ -1,0 +1,1 @@
+"""Asks a language model how people word wishes that a tool serves."""
