@@ -32,6 +32,8 @@ MOST_CALLS: Final = 200_000
 LONGEST: Final = 64
 """Calls kept of one episode, from its start; a longer episode is a program rather than a task."""
 
+_CALLS_EACH: Final = 20
+"""Calls that are read at first for each episode that is wanted."""
 _LOOKED_AT: Final = 2000
 """Events after which `each_episode` looks for conversations that are over."""
 _MOST_HELD: Final = 20_000
@@ -47,6 +49,24 @@ def read_episodes(store: Store, now: float, most_calls: int = MOST_CALLS) -> lis
     calls = store.calls.events(most_calls)
     since = min((each.at for each in calls), default=0.0) - PROMPT_S if len(calls) >= most_calls else 0.0
     return _episodes(store, now, calls, since, inf, most_calls)
+
+
+def read_latest_episodes(store: Store, now: float, since: float, most: int) -> list[Episode]:
+    """Return the latest `most` episodes with calls that began since a time, the oldest first, as `read_episodes` finds
+    them, but the numbers in their keys count from the first call that was read. Reads few calls more than it takes."""
+    reads = min(most * _CALLS_EACH, MOST_CALLS)
+    while True:
+        calls = store.calls.events(reads)
+        is_all = len(calls) < reads
+        oldest = min((each.at for each in calls), default=0.0)
+        found = _episodes(store, now, calls, 0.0 if is_all else oldest - PROMPT_S, inf, reads)
+        wanted = [each for each in found if each.calls and each.at >= since]
+        # Episodes are cut in another way where their conversation is not read from its beginning. So the ones that are
+        # wanted have to lie well behind the first call that was read.
+        is_enough = oldest + GAP_S < since or (len(wanted) >= 2 * most and wanted[-most].at > oldest + GAP_S)
+        if is_all or reads >= MOST_CALLS or is_enough:
+            return wanted[-most:]
+        reads = min(reads * 5, MOST_CALLS)
 
 
 def read_episodes_between(store: Store, now: float, first: int, last: int) -> list[Episode]:

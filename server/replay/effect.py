@@ -18,6 +18,7 @@ from msgspec import Struct
 from foretool.retrieval.evaluation import paired_difference
 from foretool.server.config.loader import Config
 from foretool.server.replay.encoders import OpenedEncoders
+from foretool.server.replay.past import Before, read_before
 from foretool.server.replay.player import PlayedTask, Player
 from foretool.server.replay.tasks import MOST, RecordedTask, read_tasks, searched_texts
 from foretool.storage.opening import open_existing_store
@@ -132,6 +133,11 @@ class Replays:
         return self._now
 
     @cached_property
+    def _before(self) -> Before:
+        """What had happened before the first task."""
+        return read_before(self._store, self.tasks[0].episode.at if self.tasks else 0.0)
+
+    @cached_property
     def recorded(self) -> Recorded:
         """What the log says of these tasks."""
         if not self.tasks:
@@ -154,7 +160,7 @@ class Replays:
         found: list[list[PlayedTask]] = [[] for _ in configs]
         with ExitStack() as opened:
             opened.callback(self._encoders.close)
-            players = [Player(config, self._store, self.tasks, self._encoders) for config in configs]
+            players = [Player(config, self._store, self._before, self.tasks, self._encoders) for config in configs]
             for player in players:
                 opened.callback(player.close)
             for number, task in enumerate(self.tasks, 1):

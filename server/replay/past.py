@@ -12,7 +12,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, Final, cast
+
+from msgspec import Struct
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import Artifact, Call, ClientRecord, Event, Prompt, Statistics, ToolId, Usage
@@ -29,12 +32,34 @@ TEXTS: Final = 5
 """How many of the latest tasks before the first one are put into the log: lists are made of them too."""
 
 
+class Before(Struct, frozen=True):
+    """What had happened before the first task that is played. Each config that is tried begins with the same."""
+
+    since: float
+    """When that task began."""
+    calls: tuple[Event, ...]
+    """The calls that are put into the log, the oldest first."""
+    texts: tuple[Event, ...]
+    """The tasks that are put into the log, the oldest first."""
+    usage: dict[ToolId, Usage]
+    """How often each tool had been called and missed, without `calls`."""
+
+
+def read_before(kept: Store, since: float) -> Before:
+    """Return what had happened before a time. Reads a bounded part of the log."""
+    calls = kept.calls.events_before(since, SEEDED, MOST_EVENTS)
+    until = nextafter(since, -inf)
+    texts = kept.discoveries.events(until=until, limit=TEXTS)
+    texts += [Event(each.at, "prompt", each.text) for each in kept.tasks.prompts(until=until, limit=TEXTS)]
+    texts.sort(key=lambda each: each.at)
+    return Before(since, tuple(calls), tuple(texts), _read_usage(kept, since, calls))
+
+
 class PastStore(Store):
     """A store for `App`. `time` is the moment that it is the store of; the player moves it on."""
 
-    def __init__(self, kept: Store, since: float) -> None:
-        """`since`: when the first task began that is to be played."""
-        self.time = since
+    def __init__(self, kept: Store, before: Before) -> None:
+        self.time = before.since
         self._kept = kept
         self._log = log = open_store(":memory:")
         self.path = kept.path
@@ -44,12 +69,12 @@ class PastStore(Store):
         self.costs, self.exporting, self.audit = kept.costs, kept.exporting, kept.audit
         self.artifacts = cast(Any, _PastArtifacts(kept, self.now))
         self.sessions = cast(Any, _PastSessions(log, kept.sessions.first_at()))
-        self.calls = cast(Any, _PastCalls(log, _read_usage(kept, since)))
+        self.calls = cast(Any, _PastCalls(log, before.usage))
         self.clients, self.discoveries, self.serving, self.tasks = log.clients, log.discoveries, log.serving, log.tasks
         self.replicas = None
         self.atomic, self.snapshot = log.atomic, log.snapshot
         self.checkpoint, self.check, self.reopen, self.lead = log.checkpoint, log.check, log.reopen, log.lead
-        self._seed(since)
+        self._seed(before)
 
     def now(self) -> float:
         """Return the moment that this is the store of, in seconds since 1970."""
@@ -79,12 +104,10 @@ class PastStore(Store):
     def statistics(self) -> Statistics:
         return self._kept.statistics()
 
-    def _seed(self, since: float) -> None:
+    def _seed(self, before: Before) -> None:
         """Put into the log what an application reads of the time before."""
-        self._log.calls.record([_to_call(each) for each in _read_before(self._kept, since)[-SEEDED:]])
-        texts = [each for each in self._kept.discoveries.events() if each.at < since][-TEXTS:]
-        texts += [Event(each.at, "prompt", each.text) for each in self._kept.tasks.prompts() if each.at < since][:TEXTS]
-        for each in sorted(texts, key=lambda each: each.at):
+        self._log.calls.record([_to_call(each) for each in before.calls])
+        for each in before.texts:
             self._log.tasks.add_prompt(Prompt(each.at, each.text))
         for record in self._kept.clients.all():
             followed = record.recent.count("1") if record.recent else record.relisted
@@ -97,29 +120,21 @@ class PastStore(Store):
             )  # fmt: skip
 
 
-def _read_before(kept: Store, since: float) -> list[Event]:
-    """Return the calls before a time, as far as they are on record, the oldest first."""
-    return [each for each in kept.calls.events(MOST_EVENTS) if each.at < since]
-
-
 def _to_call(event: Event) -> Call:
     outcome = "ok" if event.ok else "tool_error"
     tool = ToolId(event.text)
     return Call(event.session, event.at, tool, "", "name", False, outcome, 0.0, True, event.arguments)  # type: ignore[arg-type]
 
 
-def _read_usage(kept: Store, since: float) -> dict[ToolId, Usage]:
+def _read_usage(kept: Store, since: float, seeded: Sequence[Event]) -> dict[ToolId, Usage]:
     """Return how often each tool had been called and missed before a time, without the calls that are seeded."""
-    before = _read_before(kept, since)
-    last = {ToolId(each.text): each.at for each in before}
-    later = Counter(each.text for each in kept.calls.events(MOST_EVENTS) if each.at >= since)
-    seeded = Counter(each.text for each in before[-SEEDED:])
-    missed = Counter(
-        each.tool for each in kept.calls.misses(since) if each.noticed not in ("unknown_name", "nothing_found")
-    )
+    last = kept.calls.last_used(since, MOST_EVENTS)
+    later = {each.tool: each for each in kept.calls.used_since(since, MOST_EVENTS)}
+    put_in = Counter(each.text for each in seeded)
     found = {}
     for each in kept.calls.usage():
-        calls, misses = each.calls - later[each.tool] - seeded[each.tool], each.misses - missed[each.tool]
+        after = later.get(each.tool, Usage(each.tool, 0, 0, 0.0))
+        calls, misses = each.calls - after.calls - put_in[each.tool], each.misses - after.misses
         if calls > 0 or misses > 0:
             at = last.get(each.tool, min(each.last_at, since))
             found[each.tool] = Usage(each.tool, max(calls, 0), max(misses, 0), at)

@@ -32,7 +32,7 @@ from foretool.server.methods.discovery_arguments import Arguments
 from foretool.server.methods.prompt_hook import searched_lines
 from foretool.server.methods.tool_lines import summarize
 from foretool.server.replay.encoders import OpenedEncoders
-from foretool.server.replay.past import PastStore
+from foretool.server.replay.past import Before, PastStore
 from foretool.server.replay.tasks import RecordedTask, last_tasks
 from foretool.storage.records import Call, ListReason, Prompt, Tool, ToolId
 from foretool.storage.stores import Store
@@ -99,8 +99,11 @@ class Seat:
 class Player:
     """Plays tasks under one config. Tasks come in the order of time."""
 
-    def __init__(self, config: Config, kept: Store, tasks: Sequence[RecordedTask], encoders: OpenedEncoders) -> None:
-        self._past = PastStore(kept, tasks[0].episode.at if tasks else 0.0)
+    def __init__(
+        self, config: Config, kept: Store, before: Before, tasks: Sequence[RecordedTask], encoders: OpenedEncoders
+    ) -> None:
+        """`before`: what had happened before the first task."""
+        self._past = PastStore(kept, before)
         self.app = App(config, self._past, self._past.now)
         self._ends = last_tasks(tasks)
         self._seats: dict[str, Seat] = {}

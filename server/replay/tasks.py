@@ -12,7 +12,7 @@ from foretool.retrieval.clauses import read_texts
 from foretool.retrieval.ranking import needs
 from foretool.server.methods.discovery_arguments import Arguments
 from foretool.server.methods.prompt_hook import searched_lines
-from foretool.storage.episodes import read_episodes
+from foretool.storage.episodes import GAP_S, read_latest_episodes
 from foretool.storage.records import Episode, Prompt, SessionRecord
 from foretool.storage.stores import Store
 
@@ -38,8 +38,9 @@ class RecordedTask(Struct, frozen=True):
 def read_tasks(store: Store, since: float, now: float, most: int = MOST) -> list[RecordedTask]:
     """Return the tasks that began since a time and called a tool with success, the oldest first; the latest `most`.
     Raises `StorageError`."""
-    episodes = [each for each in read_episodes(store, now) if each.calls and each.at >= since][-most:]
-    prompts = {each.text for each in store.tasks.prompts()}
+    episodes = read_latest_episodes(store, now, since, most)
+    first = min((each.at for each in episodes), default=now)
+    prompts = {each.text for each in store.tasks.prompts(first - GAP_S)}
     places: dict[str, int] = {}
     for number, episode in enumerate(episodes):
         places[_session_of(episode)] = number

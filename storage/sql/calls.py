@@ -24,6 +24,19 @@ _GET_EVENTS = (
     " AND id >= ? AND {} ORDER BY id DESC LIMIT ?"
 )
 
+_EVENTS_BEFORE = (
+    "SELECT at, tool, outcome, handle, session, arguments FROM calls WHERE outcome <> 'refused'"
+    " AND id >= ? AND {} AND at < ? ORDER BY id DESC LIMIT ?"
+)
+_USED_SINCE = """
+SELECT tool, sum(called), sum(missed), max(at) FROM (
+    SELECT tool, 1 AS called, 0 AS missed, at FROM calls
+    WHERE outcome <> 'refused' AND id >= ? AND {} AND at >= ?
+    UNION ALL SELECT tool, 0, 1, 0.0 FROM misses
+    WHERE at >= ? AND noticed NOT IN ('unknown_name', 'nothing_found')
+) AS used GROUP BY tool
+"""
+_LAST_USED = "SELECT tool, max(at) FROM calls WHERE outcome <> 'refused' AND id >= ? AND {} AND at < ? GROUP BY tool"
 _CALLS_OF_CHATS = (
     "SELECT at, tool, outcome, handle, session FROM calls WHERE outcome <> 'refused'"
     " AND id >= ? AND {} ORDER BY id DESC LIMIT ?"
@@ -144,6 +157,25 @@ class Calls(Subject):
             Event(at, "call", tool, outcome == "ok", handle, session, arguments)
             for at, tool, outcome, handle, session, arguments in reversed(found)
         ]
+
+    def events_before(self, at: float, limit: int, among: int) -> list[Event]:
+        first = self.first_of_latest(among)
+        query = _EVENTS_BEFORE.format(self._database.within("calls", first))
+        found = self._database.rows(query, (first, at, limit))
+        return [
+            Event(at, "call", tool, outcome == "ok", handle, session, arguments)
+            for at, tool, outcome, handle, session, arguments in reversed(found)
+        ]
+
+    def used_since(self, since: float, among: int) -> list[Usage]:
+        first = self.first_of_latest(among)
+        query = _USED_SINCE.format(self._database.within("calls", first))
+        return [Usage(ToolId(tool), *rest) for tool, *rest in self._database.rows(query, (first, since, since))]
+
+    def last_used(self, before: float, among: int) -> dict[ToolId, float]:
+        first = self.first_of_latest(among)
+        query = _LAST_USED.format(self._database.within("calls", first))
+        return {ToolId(tool): at for tool, at in self._database.rows(query, (first, before))}
 
     def retries(self, limit: int, since: float, within_s: float) -> tuple[list[Retry], float]:
         first, within = latest(self._database, "calls", limit, "outcome <> 'refused'")

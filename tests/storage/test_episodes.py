@@ -6,9 +6,18 @@ from collections.abc import Iterator
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 from requirements import requirement
 
-from foretool.storage.episodes import GAP_S, LONGEST, are_alike, cut_conversation, drop_calls, read_episodes
+from foretool.storage.episodes import (
+    GAP_S,
+    LONGEST,
+    are_alike,
+    cut_conversation,
+    drop_calls,
+    read_episodes,
+    read_latest_episodes,
+)
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Episode, Event, Outcome, Prompt, SessionRecord, ToolId
 from foretool.storage.stores import Store
@@ -145,3 +154,20 @@ def test_calls_of_tools_that_no_longer_exist_are_dropped() -> None:
     assert drop_calls([whole, holed, Episode((b,)), Episode(())], {a: 1, c: 1}) == [
         whole, Episode((a, c), ("t",), ((0, 1),), at=3.0), Episode(()),
     ]  # fmt: skip
+
+
+def test_the_latest_episodes_are_those_of_the_whole_log(store: Store) -> None:
+    every = 2 * GAP_S
+    for number in range(300):
+        at = number * every
+        store.discoveries.add(asked("chat", at, f"task {number}"))
+        store.calls.record([call("chat", at + 1 + each, f"t{each}") for each in range(number % 4)])
+    now = 1000 * every
+    whole = [each for each in read_episodes(store, now) if each.calls]
+    for most in (1, 5, 50, 1000):
+        for since in (0.0, 100 * every, 299 * every, 500 * every):
+            wanted = [each for each in whole if each.at >= since][-most:]
+            found = read_latest_episodes(store, now, since, most)
+            assert [replace(each, key="") for each in found] == [replace(each, key="") for each in wanted]
+            assert len({each.key for each in found}) == len(found)
+    assert len(whole) == 225

@@ -1,20 +1,21 @@
 """The store as it was: usage and models of a moment, and no trace in the store that is kept."""
 
+from collections import Counter
 from pathlib import Path
 
 from recorded_tasks import HOUR, START, write_recorded
 
 from foretool.server.config import loader
-from foretool.server.replay.past import PastStore
+from foretool.server.replay.past import TEXTS, PastStore, read_before
 from foretool.storage.opening import open_store
-from foretool.storage.records import Call, ToolId, Usage
+from foretool.storage.records import Call, Prompt, ToolId, Usage
 
 TASKS = [("add numbers", ["calc__add"])] * 2 + [("the moon", ["sky__moon", "calc__add"])]
 
 
 def test_usage_is_that_of_the_moment_and_grows_with_what_is_played(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, TASKS)
-    with open_store(loader.load(path).storage) as kept, PastStore(kept, START + 2 * HOUR) as past:
+    with open_store(loader.load(path).storage) as kept, PastStore(kept, read_before(kept, START + 2 * HOUR)) as past:
         (before,) = past.calls.usage()
         assert past.calls.counted_usage() == [before]  # what lists and searches read
         assert before == Usage(ToolId("calc__add"), 2, 2, START + HOUR + 2)
@@ -30,7 +31,7 @@ def test_a_model_counts_from_its_promotion_on(tmp_path: Path) -> None:
         kept.artifacts.add("prior", b"first", {}, promote=True, at=START + HOUR)
         kept.artifacts.add("run", b"", {}, promote=False, at=START + 2 * HOUR)
         kept.artifacts.add("prior", b"second", {}, promote=True, at=START + 3 * HOUR)
-        with PastStore(kept, START) as past:
+        with PastStore(kept, read_before(kept, START)) as past:
             seen = []
             for hours in (0, 1, 2, 3):
                 past.time = START + hours * HOUR
@@ -44,9 +45,27 @@ def test_a_model_counts_from_its_promotion_on(tmp_path: Path) -> None:
 
 def test_what_was_asked_before_and_who_lists_again_is_known(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, TASKS)
-    with open_store(loader.load(path).storage) as kept, PastStore(kept, START + 2 * HOUR) as past:
+    with open_store(loader.load(path).storage) as kept, PastStore(kept, read_before(kept, START + 2 * HOUR)) as past:
         assert past.tasks.latest(5) == ["add numbers"]
         assert past.sessions.first_at() == kept.sessions.first_at() == START
         assert past.discoveries.recent(-1) == [] and past.sessions.recent() == []
         assert (past.trouble, past.notice, past.is_checkpoint_due) == ("", "", False)
         assert past.statistics().calls == kept.statistics().calls == 4
+
+
+def test_what_had_happened_before_is_that_of_reading_the_whole_log(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, [("add numbers", ["calc__add"]), ("the moon", ["sky__moon"])] * 8)
+    with open_store(loader.load(path).storage) as kept:
+        for number in range(6):
+            kept.tasks.add_prompt(Prompt(START + number * HOUR, f"prompt {number}"))
+        for since in (START, START + 3 * HOUR, START + 3.5 * HOUR, START + 99 * HOUR):
+            before = read_before(kept, since)
+            calls = [each for each in kept.calls.events(-1) if each.at < since]
+            assert list(before.calls) == calls
+            texts = [each.text for each in kept.discoveries.events() if each.at < since][-TEXTS:]
+            texts += [each.text for each in kept.tasks.prompts() if each.at < since][:TEXTS]
+            assert sorted(each.text for each in before.texts) == sorted(texts)
+            missed = Counter(each.tool for each in kept.calls.misses() if each.at < since)
+            # Everything before is put into the log, so nothing but misses is left to count.
+            found = {each.tool: (each.calls, each.misses) for each in before.usage.values()}
+            assert found == {tool: (0, count) for tool, count in missed.items()}

@@ -165,3 +165,17 @@ def test_a_retry_is_the_next_call_of_its_conversation_and_of_another_tool(store:
     assert store.calls.retries(-1, 11.0, 60.0) == ([], 11.0)
     assert store.calls.retries(3, 0.0, 60.0) == ([], 10.0)
     assert store.calls.retries(-1, 500.0, 60.0) == ([], 500.0)
+
+
+def test_what_was_used_before_and_after_a_time(store: Store) -> None:
+    store.sessions.begin(SESSION)
+    calls = [(1.0, POST, "ok"), (2.0, LIST, "ok"), (3.0, POST, "error"), (4.0, LOGIN, "refused"), (5.0, POST, "ok")]
+    store.calls.record(
+        [replace(CALL, at=at, tool=tool, outcome=outcome) for at, tool, outcome in calls],
+        [replace(MISS, at=4.5, tool=LIST), replace(MISS, at=0.5, tool=LIST)],
+    )
+    assert [each.at for each in store.calls.events_before(5.0, 2, 10)] == [2.0, 3.0]
+    assert [each.at for each in store.calls.events_before(5.0, 9, 4)] == [2.0, 3.0]
+    assert store.calls.last_used(5.0, 10) == {POST: 3.0, LIST: 2.0}
+    found = sorted(store.calls.used_since(3.0, 10), key=lambda each: each.tool)
+    assert found == [Usage(LIST, 0, 1, 0.0), Usage(POST, 2, 0, 5.0)]
