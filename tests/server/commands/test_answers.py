@@ -25,7 +25,7 @@ from foretool.server.commands import exit as statuses
 from foretool.server.commands.group import COMMANDS, root, run
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
-from foretool.storage.records import AuditEntry, Call, Definition, Exposure, UpstreamState
+from foretool.storage.records import AuditEntry, Call, Definition, Exposure, UpstreamState, Wording
 
 DOCS = Path(__file__).parents[3] / "docs"
 SCHEMAS: dict[str, Any] = json.loads((DOCS / "answers.schema.json").read_text(encoding="utf-8"))
@@ -95,7 +95,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def path(home: Path) -> Path:
     """A log in which there is something of everything."""
-    path = write_config(home)
+    path = write_config(home, enrich={"url": "http://127.0.0.1:1/v1", "model": "tiny"})
     now = time.time()
     with fill(path) as store:
         store.sessions.begin(replace(SESSION, key="s2", client="codex", started_at=now - 9))
@@ -110,6 +110,7 @@ def path(home: Path) -> Path:
         store.artifacts.add("dtdr", b"one", {"new": {"mrr": 0.5}}, promote=True, at=1.0)
         store.artifacts.add("dtdr", b"two", {"new": {"mrr": 0.6}}, promote=True, at=2.0)
         store.approvals.hold("calc", ["tool"], [Definition("calc", "tool", "subtract", "h", b'{"name": "subtract"}')])
+        store.wordings.save(Wording(b"1", "tiny", 1, "sky", WEATHER, ("do I need a coat",), 90, 0.5, now))
         store.serving.save_state(
             UpstreamState(4, 1.0, "sky", "retrying", 9.0, "legacy", 3, 1, 0, "exited with code 1", ("no token",))
         )
