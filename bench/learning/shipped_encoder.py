@@ -108,7 +108,7 @@ def material(
     for number, (name, most) in enumerate(recipe):
         folder = next(each / name for each in folders if (each / name).is_dir())
         tools, rows = read_tools(folder), read_rows(folder / "train.jsonl")
-        kept = _kept(folder, tools, rows)
+        kept = trained_on(folder, tools, rows)
         place: dict[str, int] = {}
         for at, tool in enumerate(kept, len(texts)):
             place.setdefault(tool.name, at)
@@ -202,7 +202,8 @@ def scaled(adapter: Adapter, scale: float) -> Adapter:
     return Adapter(adapter.base, changes, {**adapter.report, "scale": scale})
 
 
-def _kept(folder: Path, tools: list[Tool], rows: Sequence[Row]) -> list[Tool]:
+def trained_on(folder: Path, tools: list[Tool], rows: Sequence[Row]) -> list[Tool]:
+    """The tools of a set that training may see."""
     if folder.name in SEEN_ONLY:
         seen = [row["seen_in_training"] for row in read_rows(folder / "tools.jsonl")]
         return [tool for tool, known in zip(tools, seen, strict=True) if known]
