@@ -23,9 +23,11 @@ from foretool.retrieval.graph import Edge
 from foretool.server.commands.bench import BenchAnswer
 from foretool.server.commands.enrich import Enriched, KeptWording, RemovedWordings
 from foretool.server.commands.explain import Explanation
+from foretool.server.commands.export_priors import WrittenPriors
 from foretool.server.commands.first_start import FirstStart
 from foretool.server.commands.forget import Outcome
 from foretool.server.commands.graph import Neighbours
+from foretool.server.commands.import_priors import PriorsImport, UndoneImport
 from foretool.server.commands.list import ListedServer
 from foretool.server.commands.logout import LoggedOut
 from foretool.server.commands.miss_details import MissDetails
@@ -243,6 +245,9 @@ ANSWERS: Final[dict[str, Any]] = {
     "enrich": Enriched,
     "enrich --show": list[KeptWording],
     "enrich --remove": RemovedWordings,
+    "export-priors": WrittenPriors,
+    "import-priors": PriorsImport,
+    "import-priors --undo": UndoneImport,
     "learn": Run,
     "learn --report": ReportAnswer,
     "learn --rollback": dict[str, tuple[Artifact, Artifact | None]],

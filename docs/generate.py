@@ -112,7 +112,7 @@ def render(page: str) -> str:
         start, begun, rest = page.partition(f"<!-- {mark} -->\n")
         page = start + begun + write() + rest[rest.index("<!-- end -->") :] if begun else page
     return re.sub(
-        r"(<!-- (table|help): ([\w ]+) -->\n).*?(<!-- end -->)",
+        r"(<!-- (table|help): ([\w -]+) -->\n).*?(<!-- end -->)",
         lambda match: match[1] + (table(STRUCTS[match[3]]) if match[2] == "table" else help_of(match[3])) + match[4],
         page,
         flags=re.DOTALL,

@@ -81,8 +81,11 @@ class Prior(Struct, frozen=True):
 
 
 def order_tools(prior: Prior, usages: Iterable[Usage], tokens: Tokens, now: float, half_life_s: float) -> list[ToolId]:
-    """Sort tools as they compete for a budget; equal tools come by name."""
-    used = {each.tool: decay_usage(each, now, half_life_s) for each in usages}
+    """Sort tools as they compete for a budget; equal tools come by name. What several usages say of one tool adds
+    up."""
+    used: dict[ToolId, float] = {}
+    for each in usages:
+        used[each.tool] = used.get(each.tool, 0.0) + decay_usage(each, now, half_life_s)
     total = sum(used.values()) or 1.0
     worth = {
         tool: LEARNED_NEED * prior.need.get(tool, 0.0) + (1.0 - LEARNED_NEED) * used.get(tool, 0.0) / total

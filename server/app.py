@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from foretool.server import housekeeping
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedder
+from foretool.server.catalog.imported import ImportedPriors
 from foretool.server.catalog.models import LearnedLists, ModelLoader
 from foretool.server.catalog.names import NameKeeper
 from foretool.server.catalog.personal_tools import PersonalTools
@@ -123,7 +124,8 @@ class App:
         self.catalog = Catalog(list(config.servers.values()), self._names.read, self._names.keep, config.prefixes)
         self.reader = CatalogReader(self.catalog)
         self.personal_tools = PersonalTools(self.catalog)
-        self.search = Search(self.catalog, self.recorder.usage, clock)
+        self.imported = ImportedPriors(store.artifacts, self.catalog)
+        self.search = Search(self.catalog, self.recorder.usage, clock, self.imported)
         self.embedding = Embedder(config.settings, self.catalog, store, self.search)
         self.models = ModelLoader(self.search, store, self._begin_epoch)
         self.recalibrator = Recalibrator(store)
@@ -137,7 +139,7 @@ class App:
         self.memory = UpstreamMemory(store, self.catalog, self.upstreams, live)
         self.exposures = Exposures(
             self.catalog, self.search.rank_for_list, self.search.prepare_list, self.recorder, live,
-            self.upstreams.unlisted, LearnedLists(store), self.policy,
+            self.upstreams.unlisted, LearnedLists(store), self.policy, self.imported,
         )  # fmt: skip
         self.outbox = Outbox(self.recorder.commit, self.turn.at_end)
         kept = KeptResults()

@@ -22,7 +22,7 @@ def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
 
 
 def test_every_command_in_the_readme_exists_and_every_command_is_there() -> None:
-    named = set(re.findall(r"(?m)^foretool ([a-z]+)\b", "\n".join(_code(README))))
+    named = set(re.findall(r"(?m)^foretool ([a-z-]+)\b", "\n".join(_code(README))))
     assert named == set(COMMANDS)
 
 

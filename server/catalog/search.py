@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from foretool.retrieval.rankers.dense import DenseEnsemble
     from foretool.retrieval.rankers.learned import LearnedModels
     from foretool.server.catalog.catalog import Catalog
+    from foretool.server.catalog.imported import ImportedPriors
 
 SLICE_S: Final = 0.002
 """How long the index is worked on before other work gets its turn."""
@@ -52,6 +53,9 @@ OPEN_S: Final = 2.0
 is embedded."""
 USAGE_S: Final = 60.0
 """How long usage is kept in memory: it moves slowly, and reading it for each search would cost more than the search."""
+
+NOBODY_KNOWS: Final[tuple[Mapping[ToolId, float], float]] = ({}, 0.0)
+"""What comes next where nothing was learned."""
 
 Finds = Callable[[Tool], bool]
 """Whether the clients of a profile may find a tool (`trust.policy.Reach.finds`)."""
@@ -135,9 +139,16 @@ class Index:
 class Search(BackgroundWork):
     """Ranks the tools of a catalog with whatever is installed: encoders, learned models, a calibration of the gate."""
 
-    def __init__(self, catalog: Catalog, usage: Callable[[], Sequence[Usage]], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        usage: Callable[[], Sequence[Usage]],
+        clock: Callable[[], float],
+        imported: ImportedPriors | None = None,
+    ) -> None:
         """`usage` reads how often each tool was used; `clock` says when it is read again."""
         self._catalog = catalog
+        self._imported = imported
         self._index = Index(catalog)
         self._read_usage = usage
         self._clock = clock
@@ -184,7 +195,10 @@ class Search(BackgroundWork):
         return self._index.update(most).corpus
 
     def install_models(self, models: LearnedModels | None) -> None:
-        """Rank with these learned models; None takes them away."""
+        """Rank with these learned models; None takes them away. What was imported is read again."""
+        if self._imported is not None:
+            self._imported.refresh()
+        self._usage_until = 0.0
         self._index.pipeline.learned = self._models = models
         self._installed += 1
 
@@ -296,18 +310,32 @@ class Search(BackgroundWork):
     def _recent_usage(self) -> Mapping[ToolId, Usage]:
         if self._clock() >= self._usage_until:
             usages = self._catalog.count_under_new_names(self._read_usage())
-            self._usage = {each.tool: each for each in usages}
+            elsewhere: Mapping[ToolId, Usage] = {}
+            if self._imported is not None:
+                self._imported.refresh()
+                elsewhere = self._imported.usage()
+            self._usage = {**elsewhere, **{each.tool: each for each in usages}}
             self._usage_until = self._clock() + USAGE_S
         return self._usage
 
     def predict(self, history: Sequence[ToolId], lines: Sequence[str]) -> tuple[Mapping[ToolId, float], float]:
         """Return which tools are called next with which probability, likeliest first, and the probability that the task
-        is done; ({}, 0) if nothing was learned. Cheap enough for the path of a call."""
-        return self._index.update(FEW).after(history, lines) if self.has_learned else ({}, 0.0)
+        is done; ({}, 0) if nothing was learned. Cheap enough for the path of a call.
+
+        What was imported decides until a model of our own predicts."""
+        found = self._index.update(FEW).after(history, lines) if self.has_learned else NOBODY_KNOWS
+        return self._imported.after(history) if self._imported is not None and not found[0] else found
+
+    @property
+    def can_predict(self) -> bool:
+        """Whether `predict` may know anything. Asking costs nothing."""
+        return self.has_learned or (self._imported is not None and self._imported.has_any)
 
     def knows_next(self, history: Sequence[ToolId], lines: Sequence[str]) -> bool:
         """Tell whether the same was predicted before, so that `predict` takes no time."""
-        return self.has_learned and self._index.is_complete and self._index.pipeline.knows_next(history, lines)
+        if not self.has_learned:
+            return self.can_predict  # what was imported is looked up
+        return self._index.is_complete and self._index.pipeline.knows_next(history, lines)
 
     def judge(self, ranking: Ranking) -> Judgement:
         """Return how sure a ranking is, and how many of its tools to show."""

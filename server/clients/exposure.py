@@ -21,10 +21,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.retrieval.list_rules import BASE_SHARE, HALF_LIFE_S, Prior, order_tools, split_list
+from foretool.retrieval.portable_priors import leave_room
+from foretool.retrieval.priors import MOST_OF_ONE
 from foretool.retrieval.tokens import estimate, fill_budget
 from foretool.server.catalog import own_tools
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.first_tools import FirstTools
+from foretool.server.catalog.imported import ImportedPriors
 from foretool.server.catalog.models import LearnedLists
 from foretool.server.clients.epochs import Epochs, last_use
 from foretool.server.clients.named_tools import NamedTools
@@ -142,6 +145,7 @@ class Exposures:
         unlisted: Callable[[], frozenset[str]],
         learned: LearnedLists,
         policy: TrustPolicy,
+        imported: ImportedPriors,
     ) -> None:
         """`rank` returns the best tools for some words, best first, at once after `prepare_ranking`. `unlisted` returns
         the upstreams whose tools are unknown."""
@@ -153,6 +157,7 @@ class Exposures:
         self._unlisted = unlisted
         self._learned = learned
         self._policy = policy
+        self._imported = imported
         self._named = NamedTools(catalog)
         self._first = FirstTools(catalog)
         self._views: dict[tuple[str, Policy], View] = {}
@@ -241,7 +246,11 @@ class Exposures:
 
     def preview(self, profile: Profile, policy: Policy) -> View:
         """Return the list that `view` would return, without storing a new one."""
-        return self._restore(profile, policy) or self._show(profile, policy, *self._make(profile, policy))
+        return self._restore(profile, policy) or self.try_out(profile, policy)
+
+    def try_out(self, profile: Profile, policy: Policy) -> View:
+        """Return the list that would be made now, whatever was stored."""
+        return self._show(profile, policy, *self._make(profile, policy))
 
     def views(self) -> list[View]:
         return list(self._views.values())
@@ -363,7 +372,7 @@ class Exposures:
     ) -> tuple[ToolId, ...]:
         """Return the tools in the order in which they would compete now. What is listed for its relevance comes after
         what was used: searching again before the first list would cost more than it gains."""
-        found = dict.fromkeys([*self._expected(usages), *listed])
+        found = dict.fromkeys([*self._expected(profile, usages), *listed])
         left_out, finds = {*pinned, *self._read_failing()}, self._policy.reach(profile).finds
         return tuple(id for id in found if (tool := self._catalog.get(id)) and id not in left_out and finds(tool))
 
@@ -501,7 +510,7 @@ class Exposures:
             found = self._catalog.get(tool)
             return found is not None and competes(found)
 
-        expected = self._expected([each for each in self._read_usage() if is_there(each.tool)])
+        expected = self._expected(profile, [each for each in self._read_usage() if is_there(each.tool)])
         lines = self._read_lines(profile)
         relevant = self._rank(lines) if lines else ()
         fills = self._config.settings.list_fill and self._prior().fill
@@ -527,14 +536,29 @@ class Exposures:
 
     def _prior(self) -> Prior:
         """Return what was learned about lists; what holds without learning if there is nothing, or it is damaged."""
+        self._imported.refresh()
         if learned := self._learned.prior()[1]:
             with suppress(msgspec.MsgspecError):
                 return msgspec.json.decode(learned, type=Prior)
-        return Prior()
+        figures = self._imported.lists
+        return Prior({}, figures.size_penalty, figures.fill) if figures is not None else Prior()
 
-    def _expected(self, usages: Sequence[Usage]) -> list[ToolId]:
-        """Order tools by expected need per token, or by usage alone if nothing was learned."""
-        return order_tools(self._prior(), usages, self._catalog.tokens, self._recorder.now(), HALF_LIFE_S)
+    def _expected(self, profile: Profile, usages: Sequence[Usage]) -> list[ToolId]:
+        """Order tools by expected need per token, or by usage alone if nothing was learned. What was imported counts as
+        some calls more, and takes at most half a list for one server."""
+        prior = self._prior()
+        imported = self._imported.usage()
+        every = (*usages, *imported.values())
+        ordered = order_tools(prior, every, self._catalog.tokens, self._recorder.now(), HALF_LIFE_S)
+        if not imported:
+            return ordered
+        own = {*prior.need, *(each.tool for each in usages)}
+
+        def upstream_of(tool: ToolId) -> str:
+            found = self._catalog.get(tool)
+            return found.upstream if found is not None else ""
+
+        return leave_room(ordered, own, upstream_of, self._catalog.tokens, int(MOST_OF_ONE * profile.list_tokens))
 
     def shows_all(self, profile: Profile, policy: Policy) -> bool:
         """Tell whether the list holds every tool of the profile that is known."""

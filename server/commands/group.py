@@ -55,6 +55,8 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Keep": {
         "learn": "Learn from the tasks on record which tools the next ones need.",
         "enrich": "Have a language model word the wishes that your tools serve.",
+        "export-priors": "Write what was learned into FILE, for another machine.",
+        "import-priors": "Take over what another store has learned, from a FILE.",
         "review": "Show what servers changed since approval; approve or block it.",
         "forget": "Delete records for good, from the storage file and from its log.",
         "completion": "Print the completions of a shell.",
@@ -65,6 +67,9 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
 """Every command with the first sentence of its help, so that no list of commands has to import them."""
 COMMANDS: Final[Mapping[str, str]] = {name: said for each in _SECTIONS.values() for name, said in each.items()}
 
+WIDEST: Final = 10
+"""The longest name that has its text beside it in the list of commands."""
+
 
 class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -73,15 +78,16 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"foretool.server.commands.{cmd_name}").command
+        command = import_module(f"foretool.server.commands.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        widest = max(map(len, COMMANDS))
+        # What a longer name does stands below it.
+        widest = max(len(name) for name in COMMANDS if len(name) <= WIDEST)
         for title, commands in _SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(widest), said) for name, said in commands.items()])
+                formatter.write_dl([(name.ljust(widest), said) for name, said in commands.items()], col_max=widest)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         named = [CompletionItem(name, help=said) for name, said in COMMANDS.items() if name.startswith(incomplete)]

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from foretool.retrieval.methods import METHODS
 from foretool.server import offline
 from foretool.server.catalog import models
+from foretool.server.catalog.imported import IMPORTED
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
@@ -140,7 +141,8 @@ def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, a
 
 def _roll_back(store: Store, methods: Sequence[str], as_json: bool) -> int:
     artifacts = store.artifacts
-    kinds = [kind for kind in artifacts.served() if not methods or kind in methods]
+    # What was imported was not learned here: `foretool import-priors --undo` takes it back.
+    kinds = [kind for kind in artifacts.served() if (not methods or kind in methods) and kind != IMPORTED]
     if not methods and models.LearnedLists(store).base() is None:
         # The growth that serves again was fitted with the models that serve again, so it is not rolled back once more.
         kinds = [kind for kind in kinds if kind != models.GROWTH]
@@ -166,7 +168,7 @@ def _report(store: Store, as_json: bool) -> int:
     rows = [
         (each.kind, each.number, output.when(each.created_at), _state(each), each.report.get("episodes", "-"),
          each.report.get("replayed", "-"), *_figures(each.report))
-        for each in found if each.kind != "run"
+        for each in found if each.kind not in ("run", IMPORTED)
     ]  # fmt: skip
     if not rows:
         output.say("Nothing was learned yet; `foretool learn` trains once there are enough tasks.")

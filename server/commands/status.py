@@ -14,6 +14,7 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import asdict
 
 from foretool.retrieval import encoders
+from foretool.server.catalog.imported import IMPORTED, ImportNote
 from foretool.server.commands import output
 from foretool.server.commands.login import say_until
 from foretool.server.commands.options import config_option, json_option
@@ -119,6 +120,8 @@ class Status(Struct, frozen=True):
     recording: Recording
     telemetry: Telemetry
     """What is sent to a collector: `off`, `on`, or `full` with the contents of calls."""
+    imported: ImportNote | None
+    """What was taken over from another store (`import-priors`); null if nothing was."""
     encoder: Encoding
     confidence: Confidence
     proxies: tuple[Proxy, ...]
@@ -184,6 +187,7 @@ def read_status(config: Config) -> Status:
             contents=store.statistics() if store.path != MEMORY else None,
             recording=Recording(config.settings.record, last_call, last_discovery),
             telemetry=config.settings.telemetry,
+            imported=_find_import(store),
             encoder=_describe_encoders(config, store),
             confidence=rate_confidence(discovery_outcomes(store.discoveries)),
             proxies=tuple(
@@ -213,6 +217,13 @@ def _find_sign_ins(config: Config) -> dict[str, Known]:
     remote = [server for server in config.servers.values() if server.may_sign_in]
     vault = Vault.own()
     return {server.name: known for server in remote if (known := vault.describe(server)) is not None}
+
+
+def _find_import(store: Store) -> ImportNote | None:
+    active = store.artifacts.active(IMPORTED)
+    with suppress(ValidationError):
+        return convert(active.report, ImportNote) if active is not None else None
+    return None
 
 
 def _ask_windows(config: Config) -> dict[int, tuple[Window, ...]]:
@@ -271,10 +282,17 @@ def _print(status: Status, verbose: bool) -> None:
     output.say_fact("encoder", ranks)
     last = f"last call {output.ago(recording.last_call)}, last discovery {output.ago(recording.last_discovery)}"
     output.say_fact("recorder", f"record: {recording.level}; {last}")
+    _print_import(status.imported)
     if status.telemetry != "off":
         output.say_fact("telemetry", f"{status.telemetry}: {SENT[status.telemetry]} go to a collector")
     if status.confidence.verdicts >= LEAST_RATED:
         output.say(f"Search quality {_say_quality(status.confidence, verbose)}")
+
+
+def _print_import(note: ImportNote | None) -> None:
+    if note is not None:
+        counted = f"{output.plural(note.tools, 'tool')} from {output.plural(note.tasks, 'task')}"
+        output.say_fact("imported", f"priors of {note.exported}, {counted} (foretool import-priors --undo)")
 
 
 def _print_findings(findings: Mapping[str, Mapping[Severity, int]]) -> None:

@@ -91,7 +91,7 @@ class ToolRunner:
             lambda at, reply: self._settle(attempt, at, reply),
             call_headers(tool.definition, arguments),
         )
-        if self._predictor.is_ready:
+        if self._predictor.can_predict:
             self._look_ahead_soon(exchange, attempt)
 
     def _decide(self, exchange: Exchange, tool: Tool, via: Via) -> _Attempt:

@@ -298,7 +298,7 @@ class _Run:
     def _look_ahead(self, via: str) -> None:
         """Have the list grow for what comes next, and read the hint behind the answer of a bridge."""
         predictor = self._app.predictor
-        if not predictor.is_ready:
+        if not predictor.can_predict:
             return
         prediction = predictor.predict(self._chat)
         predictor.grow_for_next(self._seat, self._session, prediction)

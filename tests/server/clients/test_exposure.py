@@ -13,6 +13,7 @@ from requirements import requirement
 
 from foretool.retrieval.list_rules import Prior
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.imported import ImportedPriors
 from foretool.server.clients.epochs import FIRST_S, QUIET_S
 from foretool.server.clients.exposure import Exposures, View, list_result
 from foretool.server.config.loader import Config, LiveConfig
@@ -50,6 +51,7 @@ class Setting:
             lambda: self.unlisted,
             self,
             TrustPolicy(live),
+            ImportedPriors(self.store.artifacts, self.catalog),
         )
 
     def prior(self) -> tuple[int, bytes]:

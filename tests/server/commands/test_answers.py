@@ -59,6 +59,9 @@ LINES: dict[str, Sequence[str]] = {
     "enrich": ("enrich", "--dry-run"),
     "enrich --show": ("enrich", "--show"),
     "enrich --remove": ("enrich", "--remove"),
+    "export-priors": ("export-priors", "priors.json"),
+    "import-priors": ("import-priors", "priors.json", "--yes"),
+    "import-priors --undo": ("import-priors", "--undo", "--yes"),
     "learn": ("learn",),
     "learn --report": ("learn", "--report"),
     "learn --rollback": ("learn", "--rollback"),
@@ -139,6 +142,12 @@ def test_a_command_prints_what_the_schema_says(
             path = write_config(home, {"echo": echo()})
         if line == "logout":
             path = write_config(home, {"away": {"url": "https://mcp.example/mcp"}})
+        if "priors" in line:
+            monkeypatch.chdir(home)
+        if line.startswith("import-priors"):
+            run(["export-priors", "priors.json", "--config", str(path)])
+        if line == "import-priors --undo":
+            run(["import-priors", "priors.json", "--yes", "--config", str(path)])
         if line.startswith("service"):
             path = write_config(home, insecure_loopback=True)
         typed += ["--config", str(path)]

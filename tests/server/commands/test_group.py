@@ -108,6 +108,8 @@ def test_a_wrong_command_line_is_one_line_and_status_2(
             "service",
             "completion",
             "export",
+            "export-priors",
+            "import-priors",
             "add",
             "remove",
             "enable",
