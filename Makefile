@@ -8,6 +8,8 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # Node from `make node` comes first, if it is installed.
 export PATH := $(CURDIR)/.tools/bin:$(PATH)
+# Tests start hundreds of processes: none should compile what another has compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test check lint format servers node pictures bench links clean
 

@@ -66,6 +66,8 @@ def _decode(value: Raw | bytes) -> Arguments:
     try:
         # Models send null for what they leave out.
         given = {name: each for name, each in jsonrpc.fields(value).items() if bytes(each) != b"null"}
+        if "task" not in given and "query" in given:  # what tools that find tools take elsewhere
+            given["task"] = given["query"]
         return _arguments.decode(jsonrpc.encode(given))
     except msgspec.ValidationError:
         raise

@@ -34,6 +34,13 @@ def test_unknown_arguments_are_passed_over_and_numbers_may_be_text() -> None:
     assert (read.task, read.wanted) == ("x", 3)
 
 
+@pytest.mark.parametrize(
+    ("given", "task"), [({"query": "x"}, "x"), ({"task": None, "query": "x"}, "x"), ({"task": "y", "query": "x"}, "y")]
+)
+def test_a_task_may_be_called_query_as_elsewhere(given: Any, task: str) -> None:
+    assert discovery_arguments.read_arguments(raw(given)).task == task
+
+
 def test_a_query_holds_the_lines_the_names_and_what_was_called() -> None:
     read = discovery_arguments.read_arguments(raw({"task": "a\n b ", "names": ["x"]}))
     assert discovery_arguments.query(read, (ToolId("t"),), ("s",)) == Query(("a", "b"), ("x",), (ToolId("t"),), ("s",))
