@@ -106,6 +106,11 @@ def test_nobody_at_the_address_is_one_line_and_a_wrong_exit(tmp_path: Path, caps
     assert "enrich.key" in error and "Traceback" not in error
 
 
+def _heed_interrupts() -> None:
+    """As in a terminal: what runs in the background of a script is started deaf to them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_ended_goes_on_where_it_was(tmp_path: Path, end: signal.Signals) -> None:
     stop = Event()
@@ -120,7 +125,9 @@ def test_a_run_that_is_ended_goes_on_where_it_was(tmp_path: Path, end: signal.Si
     with chat_server(answer) as server:
         path = configure(tmp_path, server)
         command = [sys.executable, "-m", "foretool", "enrich", "--yes", "--config", str(path)]
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=os.environ)
+        child = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=os.environ, preexec_fn=_heed_interrupts
+        )
         until = time.monotonic() + 60
         kept = 0
         while not kept and time.monotonic() < until:

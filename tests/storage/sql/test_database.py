@@ -19,14 +19,14 @@ def test_secrets_are_taken_out_of_what_others_said_and_of_nothing_else(store: St
     assert database.clean_places(("hunter2", "hunter2"), (1,)) == ("hunter2", "...")
     database.run("INSERT INTO counters (name, value) VALUES (?, ?)", (Said("hunter2"), 1))
     database.run("INSERT INTO counters (name, value) VALUES (?, ?)", ("hunter2", 2))
-    assert database.rows("SELECT name FROM counters ORDER BY value") == [("...",), ("hunter2",)]
+    assert database.rows("SELECT name FROM counters WHERE name <> 'catalog' ORDER BY value") == [("...",), ("hunter2",)]
 
 
 def test_of_rows_that_are_written_together_none_stays_if_one_fails(store: Store) -> None:
     database = store.calls._database  # type: ignore[attr-defined]
     with pytest.raises(StorageError):
         database.write_all("INSERT INTO counters (name, value) VALUES (?, ?)", [("a", 1), ("a", 2)])
-    assert database.row("SELECT * FROM counters") is None
+    assert database.row("SELECT * FROM counters WHERE name = 'a'") is None
 
 
 def test_ids_come_in_the_order_of_the_rows() -> None:
