@@ -34,6 +34,12 @@ EMBEDDED_PARAMETERS = 60
 DEPTH = 3
 """How deep an `outputSchema` is read: a list of issues has its ids on the second level."""
 
+MAX_HEADINGS = 8
+"""How many lines above a first sentence are skipped."""
+_HEADING = re.compile(r"#{1,6}\s.*|<[A-Za-z][\w-]{0,30}>|")
+_LABEL = re.compile(r"\W{0,4}\w{1,20}(?: \w{1,20}){0,2}:?")
+_LIST_MARK = re.compile(r"\A(?:[-*•]|\d{1,2}[.)])\s+")
+
 _GENERIC = "status result results message response output success error errors data content value text ok code items"
 GENERIC = frozenset(_GENERIC.split())
 """Names of fields that say nothing about their content."""
@@ -87,8 +93,19 @@ def summary_line(document: Document) -> str:
 
 
 def first_sentence(text: str, most: int = MAX_SUMMARY) -> str:
-    """Return the first sentence of a text in one line of at most `most` characters."""
-    return cut_at_word(" ".join(_SENTENCE_END.split(text.strip(), maxsplit=1)[0].split()), most)
+    """Return the first sentence of a text in one line of at most `most` characters, without headings above it."""
+    return cut_at_word(" ".join(_SENTENCE_END.split(_skip_headings(text), maxsplit=1)[0].split()), most)
+
+
+def _skip_headings(text: str) -> str:
+    """Return a text without what stands above its first sentence: headings, tags, and labels and marks of a list."""
+    lines = text.strip().split("\n", MAX_HEADINGS)
+    for at, line in enumerate(lines[:-1]):
+        below = next(filter(None, map(str.strip, lines[at + 1 :])), "")
+        if _HEADING.fullmatch(line.strip()) or (_LABEL.fullmatch(line.strip()) and _LIST_MARK.match(below)):
+            continue
+        return _LIST_MARK.sub("", "\n".join(lines[at:]).strip(), count=1)
+    return _LIST_MARK.sub("", lines[-1].strip().lstrip("# "), count=1)
 
 
 def cut_at_word(text: str, most: int) -> str:

@@ -103,6 +103,13 @@ def described(text: str) -> Document:
         ("Uses v1.2 of e.g.this", "Uses v1.2 of e.g.this"),
         ("周边搜。根据坐标", "周边搜。"),
         ("", "read file"),
+        ("# Read a file\n\nReads the file at a path.\n## Returns", "Reads the file at a path."),
+        ("<instructions>\nReads a file", "Reads a file"),
+        ("\n  🎯 Purpose:\n    1. Reads a file. Twice.\n    2. Closes it.", "Reads a file."),
+        ("Reads:\n the files of a folder", "Reads: the files of a folder"),
+        ("# Read a file", "Read a file"),
+        ("# Files\n# Read", "Read"),
+        ("**Old.** Reads a file", "**Old.** Reads a file"),
     ],
 )
 def test_a_summary_is_the_first_sentence_in_one_line(text: str, line: str) -> None:
