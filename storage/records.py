@@ -137,6 +137,16 @@ class DefinitionHead(Struct, frozen=True):
     state: Approval
 
 
+class HeldHead(Struct, frozen=True):
+    """A held definition without its value."""
+
+    server: str
+    kind: DefinitionKind
+    name: str
+    hash: str
+    effect: Effect
+
+
 class UpstreamRecord(Struct, frozen=True):
     """What is known about an upstream between runs."""
 

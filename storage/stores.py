@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Flow,
         FlowKey,
         Forgotten,
+        HeldHead,
         Holder,
         Letter,
         LiveEvent,
@@ -438,6 +439,9 @@ class ApprovalStore(Protocol):
 
     def hold(self, server: str, kinds: Collection[DefinitionKind], definitions: Sequence[Definition]) -> None:
         """Replace what is held of these kinds of a server; what was approved or blocked meanwhile stays as it is."""
+
+    def held(self, server: str | None = None) -> list[HeldHead]:
+        """Return what is held, of one server or of all, by server, kind and name."""
 
     def undecided(self, server: str | None = None) -> list[Definition]:
         """Return what is held or blocked, of one server or of all, by server, kind and name."""

@@ -57,7 +57,7 @@ def _repair(server: str, cause: Cause) -> Repair | None:
 def check_held(config: Config) -> Iterator[Finding]:
     """Report what servers have changed and nobody has approved."""
     with suppress(StorageError), open_existing_store(config.storage) as store:
-        for name, (_, text) in say_waiting(store.approvals.undecided(), config.servers).items():
+        for name, (_, text) in say_waiting(store.approvals.held(), config.servers).items():
             what, _, do = text.partition("; see ")
             do = f"look at it and approve or block it: {do}"
             yield warning("upstream", Code.CHANGE_HELD, what, do, name)

@@ -207,7 +207,7 @@ def read_status(config: Config) -> Status:
             warnings=(*config.warnings, *exposure(config.storage)),
             findings=inspect_store(config, store).counts(),
             storage_trouble=trouble,
-            held={name: text for name, (_, text) in say_waiting(store.approvals.undecided(), config.servers).items()},
+            held={name: text for name, (_, text) in say_waiting(store.approvals.held(), config.servers).items()},
             without_storage=tuple(read_notes(config.storage)),
             signed_in=_find_sign_ins(config),
         )

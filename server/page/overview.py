@@ -145,7 +145,7 @@ def make_bars(rows: Sequence[Costs]) -> list[Bar]:
 
 def _read_servers(config: Config, app: App, viewer: Viewer) -> list[ServerRow]:
     states = states_by_upstream(find_running(app.store.serving.states()))
-    held = {name: text for name, (_, text) in say_waiting(app.store.approvals.undecided(), config.servers).items()}
+    held = {name: text for name, (_, text) in say_waiting(app.store.approvals.held(), config.servers).items()}
     rows = [
         ServerRow(
             name, server.address if viewer.sees_all else "", len(app.catalog.of(name)), states.get(name),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from foretool.storage.records import Definition, DefinitionKind
+from foretool.storage.records import Definition, DefinitionKind, HeldHead
+
+Held = Sequence[Definition] | Sequence[HeldHead]
 
 
 def why_held(server: str) -> str:
@@ -13,7 +15,7 @@ def why_held(server: str) -> str:
     return f"server {server!r} changed or added it, and only the user can approve that: foretool review {server}"
 
 
-def count_held(held: Sequence[Definition]) -> str:
+def count_held(held: Held) -> str:
     """Say what is held of a server, for example "30 tools changed, 2 tools new"."""
     nouns: dict[DefinitionKind, str] = {"tool": "tool", "prompt": "prompt", "prompt_text": "prompt text"}
     counts = Counter((each.kind, "new" if each.effect == "new" else "changed") for each in held)
@@ -31,21 +33,21 @@ def count_held(held: Sequence[Definition]) -> str:
     return ", ".join(parts)
 
 
-def say_waiting(undecided: Iterable[Definition], servers: Collection[str]) -> dict[str, tuple[frozenset[str], str]]:
+def say_waiting(held: Iterable[HeldHead], servers: Collection[str]) -> dict[str, tuple[frozenset[str], str]]:
     """Return what waits of these servers: the hashes, and one line that says what it is and the way out."""
-    held: dict[str, list[Definition]] = {}
-    for each in undecided:
-        if each.state == "held" and each.server in servers:
-            held.setdefault(each.server, []).append(each)
+    by_server: dict[str, list[HeldHead]] = {}
+    for each in held:
+        if each.server in servers:
+            by_server.setdefault(each.server, []).append(each)
     return {
         server: (
             frozenset(each.hash for each in found),
             f"{server}: {describe_held(found)}; see foretool review {server}",
         )
-        for server, found in held.items()
+        for server, found in by_server.items()
     }
 
 
-def describe_held(held: Sequence[Definition]) -> str:
+def describe_held(held: Held) -> str:
     """Say in one line what is held of a server, and what that means."""
     return f"{count_held(held)}; nobody has approved this, so it is not served"

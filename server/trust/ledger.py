@@ -58,7 +58,9 @@ class Ledger:
         self._held_at: dict[tuple[str, DefinitionKind, str], float] = {}
         """By server, first kind and name: when what is held was written last, in monotonic seconds."""
         self._waiting: dict[str, tuple[frozenset[str], str]] | None = None
-        """What waits by server, None where it has to be read again."""
+        """What waits by server, None where all of it has to be read again."""
+        self._changed: set[str] = set()
+        """The servers of which it has to be read again."""
         self._said: dict[str, tuple[frozenset[str], float]] = {}
         """By server: the held texts that were logged last, and when."""
 
@@ -150,7 +152,7 @@ class Ledger:
             return
         self._held_at[server, kinds[0], name] = self._clock()
         try:
-            self._waiting = None
+            self._changed.add(server)
             self.store.hold(server, kinds, [replace(each, state="held", seen_at=time.time()) for each in held])
         except StorageError as error:
             log.warning("%s; `foretool review` does not show what is held of server %r until that works", error, server)
@@ -171,12 +173,17 @@ class Ledger:
 
     def waiting(self) -> dict[str, tuple[frozenset[str], str]]:
         """Return what waits for a decision by server: the hashes, and one line that says what it is."""
-        if self._waiting is None:
-            try:
-                undecided = self.store.undecided()
-            except StorageError:
-                return {}
-            self._waiting = say_waiting(undecided, self._servers())
+        try:
+            if self._waiting is None:
+                self._waiting = say_waiting(self.store.held(), self._servers())
+                self._changed.clear()
+            for server in self._changed.intersection(self._servers()):
+                self._waiting.pop(server, None)
+                self._waiting |= say_waiting(self.store.held(server), {server})
+                self._changed.discard(server)
+        except StorageError:
+            self._waiting = None
+            return {}
         return self._waiting
 
     # -- in the course of time

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import astuple
 
-from foretool.storage.records import Approval, Definition, DefinitionHead, DefinitionKind
+from foretool.storage.records import Approval, Definition, DefinitionHead, DefinitionKind, HeldHead
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.tables import Table
 
@@ -30,6 +30,10 @@ _REFUSED = """
         AND NOT (effect = 'new' AND EXISTS (SELECT 1 FROM approvals AS other WHERE other.server = approvals.server
             AND other.kind = approvals.kind AND other.name = approvals.name AND other.state = 'approved'))
 """
+# Both conditions: SQLite takes `idx_approvals_undecided` only where `!= 'approved'` stands in the query.
+_HELD = "SELECT server, kind, name, hash, effect FROM approvals WHERE state = 'held' AND state != 'approved'"
+_IN_ORDER = "ORDER BY server || '', kind, name, rowid"
+"""The expression keeps SQLite from walking the table in this order to spare a sort of a few rows."""
 _KEY = "server = :server AND kind = :kind AND name = :name AND hash = :hash"
 _NEWEST_FIRST = "ORDER BY decision DESC, seen_at DESC, rowid DESC"
 _TRIM = f"""
@@ -99,20 +103,23 @@ class Approvals(Subject):
     def hold(self, server: str, kinds: Collection[DefinitionKind], definitions: Sequence[Definition]) -> None:
         with self._database.atomic():
             kept = {(each.kind, each.name, each.hash) for each in definitions}
-            gone = [row for row in self._held(server) if row[:3] not in kept and row[0] in kinds]
+            held = [(each.kind, each.name, each.hash) for each in self.held(server)]
+            gone = [key for key in held if key not in kept and key[0] in kinds]
             sql = "DELETE FROM approvals WHERE server = ? AND kind = ? AND name = ? AND hash = ? AND state = 'held'"
             self._database.run_all(sql, ((server, *row) for row in gone))
             again = " ON CONFLICT (server, kind, name, hash) DO UPDATE SET fingerprint = excluded.fingerprint,"
             again += " effect = excluded.effect, version = excluded.version WHERE approvals.state = 'held'"
             self._insert(_INSERT + again, definitions)
 
-    def _held(self, server: str) -> list[tuple[str, str, str]]:
-        sql = "SELECT kind, name, hash FROM approvals WHERE server = ? AND state = 'held'"
-        return [(kind, name, hash) for kind, name, hash in self._database.rows(sql, (server,))]
+    def held(self, server: str | None = None) -> list[HeldHead]:
+        wanted = ("", ()) if server is None else ("AND server = ?", (server,))
+        sql = f"{_HELD} {wanted[0]} {_IN_ORDER}"
+        return [HeldHead(*row) for row in self._database.rows(sql, wanted[1])]
 
     def undecided(self, server: str | None = None) -> list[Definition]:
-        where = "WHERE state != 'approved' AND (? IS NULL OR server = ?) ORDER BY server, kind, name, rowid"
-        return _DEFINITIONS.find_all(self._database, where, (server, server))
+        wanted = ("", ()) if server is None else ("AND server = ?", (server,))
+        where = f"WHERE state != 'approved' {wanted[0]} {_IN_ORDER}"
+        return _DEFINITIONS.find_all(self._database, where, wanted[1])
 
     def refused(self, kind: DefinitionKind) -> list[tuple[str, str, str]]:
         return [(server, exposed, name) for server, exposed, name in self._database.rows(_REFUSED, (kind,))]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from foretool.server.trust.held_words import describe_held, say_waiting, why_held
-from foretool.storage.records import Definition
+from foretool.storage.records import Definition, HeldHead
 
 
 @pytest.mark.parametrize(
@@ -24,9 +24,8 @@ def test_a_version_bump_is_one_line(kinds: list[tuple[Any, Any]], words: str) ->
 
 
 def test_what_waits_is_said_by_server_with_the_way_out() -> None:
-    held = [Definition("w", "tool", "a", "h", b"", effect="new"), Definition("gone", "tool", "a", "h", b"")]
-    blocked = Definition("w", "tool", "b", "i", b"", "blocked")
-    ((server, (hashes, text)),) = say_waiting([*held, blocked], {"w"}).items()
+    held = [HeldHead("w", "tool", "a", "h", "new"), HeldHead("gone", "tool", "a", "h", "new")]
+    ((server, (hashes, text)),) = say_waiting(held, {"w"}).items()
     assert (server, hashes) == ("w", {"h"})
     assert text == "w: 1 tool new; nobody has approved this, so it is not served; see foretool review w"
     assert "foretool review w" in why_held("w")

@@ -6,6 +6,7 @@ import sqlite3
 
 import pytest
 from fakes import failing_store
+from msgspec.structs import replace
 
 from foretool.server.transports.tasks import finish
 from foretool.server.trust.ledger import AGAIN_S, RETRY_S, Ledger
@@ -84,6 +85,23 @@ def test_a_decision_is_seen_at_the_next_look() -> None:
     assert ledger.look() == {"w"}
     assert ledger.look() == set()
     assert ledger.waiting() == {}
+
+
+def test_of_what_waits_only_servers_that_hold_something_else_are_read_again() -> None:
+    store, _ = failing_store()
+    clock = Clock()
+    ledger = Ledger(lambda: store.approvals, lambda: {"w", "v"}, clock)
+    for server in ("w", "v", "gone"):
+        ledger.add_first([replace(LAUNCH, server=server), replace(OLD, server=server)])
+        ledger.hold(server, ["tool"], [replace(NEW, server=server)])
+    assert {server: hashes for server, (hashes, _) in ledger.waiting().items()} == {"w": {"new"}, "v": {"new"}}
+    clock.now += RETRY_S
+    ledger.hold("w", ["tool"], [replace(NEW, hash="newer")])
+    store.approvals.hold("v", ["tool"], [])  # by another proxy, which is seen with the next change or decision
+    assert {server: hashes for server, (hashes, _) in ledger.waiting().items()} == {"w": {"newer"}, "v": {"new"}}
+    clock.now += RETRY_S
+    ledger.hold("w", ["tool"], [])
+    assert ledger.waiting().keys() == {"v"}
 
 
 def test_a_setting_approves_again_what_could_not_be_written() -> None:

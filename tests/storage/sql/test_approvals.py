@@ -1,13 +1,17 @@
 """Definitions of servers are approved, held and blocked, version by version."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 from stored_records import UPSTREAM
 
 from foretool.storage.opening import open_store
-from foretool.storage.records import Definition, Tool, ToolId
-from foretool.storage.sql.approvals import KEPT_APPROVALS
+from foretool.storage.records import Definition, HeldHead, Tool, ToolId
+from foretool.storage.sql.approvals import KEPT_APPROVALS, Approvals
+from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.stores import Store
 
 LAUNCH = Definition("git", "launch", "", "f1", b"{}", "approved", 1.0, fingerprint="f1", version="1")
@@ -36,6 +40,45 @@ def test_what_is_held_is_replaced_and_never_undoes_a_decision(store: Store) -> N
     approvals.hold("git", ["tool"], [later])
     assert [each.state for each in approvals.undecided()] == ["blocked"]
     assert approvals.undecided("other") == []
+
+
+def test_what_is_held_is_read_without_its_values(store: Store) -> None:
+    approvals = store.approvals
+    approvals.add_first([LAUNCH, LOG])
+    approvals.add_first([replace(LAUNCH, server="calc"), replace(LOG, server="calc")])
+    approvals.hold("git", ["tool"], [NEW_LOG])
+    approvals.hold("calc", ["tool"], [replace(NEW_LOG, server="calc"), replace(NEW_LOG, server="calc", name="all")])
+    assert approvals.held("git") == [HeldHead("git", "tool", "log", "h2", "kept")]
+    assert [(each.server, each.name) for each in approvals.held()] == [("calc", "all"), ("calc", "log"), ("git", "log")]
+    assert [(each.server, each.name) for each in approvals.undecided()] == [
+        ("calc", "all"), ("calc", "log"), ("git", "log"),
+    ]  # fmt: skip
+    approvals.decide([NEW_LOG], "blocked")
+    assert approvals.held("git") == []
+    assert len(approvals.undecided("git")) == 1
+
+
+@pytest.mark.parametrize("server", [None, "s1"])
+def test_what_nobody_has_decided_is_found_without_walking_over_what_was_approved(
+    path: Path, server: str | None
+) -> None:
+    with open_store(path) as store:
+        for number in range(30):
+            name = f"s{number}"
+            store.approvals.add_first([replace(LAUNCH, server=name)])
+            tools = [replace(LOG, server=name, name=f"t{at}", value=b"x" * 500) for at in range(40)]
+            store.approvals.approve_listed(tools)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        approvals, steps = Approvals(SqliteDatabase(connection, path, 0)), [0]
+        approvals.heads("s0", "launch")  # reads the schema, which takes hundreds of steps
+
+        def step() -> None:
+            steps[0] += 1
+
+        connection.set_progress_handler(step, 1)
+        assert approvals.held(server) == []
+        assert approvals.undecided(server) == []
+    assert steps[0] < 200, "the virtual machine of SQLite took a step or more for each approved row"
 
 
 def test_the_kept_catalog_follows_a_decision(store: Store) -> None:
