@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 BATCH = 16
 """How many texts run at once; more is no faster on two cores and takes more memory."""
+BATCH_TOKENS = 1024
+"""How many tokens run at once, padding included, unless one text has more."""
 
 
 class EncoderError(Exception):

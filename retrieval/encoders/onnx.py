@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from foretool.retrieval.encoders.base import BATCH, EncoderError, unit
+from foretool.retrieval.encoders.base import BATCH, BATCH_TOKENS, EncoderError, unit
 from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, verify
 from foretool.retrieval.encoders.wordpiece import WordPiece
 from foretool.retrieval.model_format import NUMBERS
@@ -204,11 +204,16 @@ def padded(batch: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def in_batches(encoded: Sequence[_Text], run: Callable[[list[_Text]], Iterable[Any]]) -> list[Any]:
-    """Run texts in batches and return one result each; texts of like length share a batch, to pad little."""
+    """Run texts in batches and return one result each; texts of like length share a batch, to pad little, and long
+    texts come in smaller batches, since the memory of a batch grows with the square of their length."""
     made: list[Any] = [None] * len(encoded)
     order = sorted(range(len(encoded)), key=lambda at: len(encoded[at]))
-    for start in range(0, len(order), BATCH):
+    start = 0
+    while start < len(order):
         places = order[start : start + BATCH]
+        while len(places) > 1 and len(places) * len(encoded[places[-1]]) > BATCH_TOKENS:
+            places.pop()
+        start += len(places)
         for place, one in zip(places, run([encoded[at] for at in places]), strict=True):
             made[place] = one
     return made

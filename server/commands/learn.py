@@ -108,6 +108,7 @@ def _import(store: Store, file: Path, tools: Sequence[Tool]) -> None:
 
 def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, as_json: bool, quiet: bool) -> int:
     from foretool.server.learning import run as learning
+    from foretool.server.learning.encoded_texts import EMBED_S
 
     bars = Progress(
         TextColumn("{task.fields[kind]:<10}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
@@ -132,6 +133,11 @@ def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, a
         return 0
     for result in run.results:
         output.say(f"{result.kind:<10} {result.outcome:<9} {result.reason}")
+    if run.waiting:
+        output.say(
+            f"{output.plural(run.waiting, 'task')} left out until their words are embedded: a run spends"
+            f" {EMBED_S:.0f} s on that; the next one goes on, with rare tools and the latest tasks first"
+        )
     output.say(
         f"{output.plural(run.episodes, 'task')} ({run.imported} imported), {run.took_s:.1f} s;"
         " `foretool learn --report` has all, `foretool learn --rollback` takes it back"

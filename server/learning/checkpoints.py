@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from foretool.server.learning.results import MethodResult
@@ -29,6 +29,18 @@ TRIALS: Final = "trials"
 
 TrialModel = tuple[int, bytes]
 """The place in the timeline up to which a model has seen episodes, and the model."""
+
+
+def is_unfinished(history: Iterable[Artifact], run: str, encoders: str, now: float) -> bool:
+    """Tell whether a run with these encoders was ended lately after it had learned something; `history` begins with
+    the newest."""
+    newest = next(iter(history), None)
+    return (
+        newest is not None
+        and newest.kind != run
+        and abs(now - newest.created_at) <= RESUME_S
+        and newest.report.get("encoders") == encoders
+    )
 
 
 class Checkpoints:

@@ -1,12 +1,19 @@
-"""Embeds the texts that learning reads, every task and every tool at once, and keeps the vectors in the store."""
+"""Embeds the texts that learning reads, each once, and keeps the vectors in the store.
+
+A run embeds the words of tasks for `EMBED_S` seconds of processor time at most and learns from the tasks whose words
+have vectors. The next run goes on with the others.
+"""
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from foretool.server.catalog import embedding
 from foretool.server.config.settings import Settings
+from foretool.storage.records import Episode, ToolId
 from foretool.storage.stores import Store
 
 if TYPE_CHECKING:
@@ -15,6 +22,13 @@ if TYPE_CHECKING:
     from foretool.retrieval.model_format import Floats
     from foretool.retrieval.rankers.dense import DenseEnsemble
     from foretool.server.catalog.catalog import Catalog
+
+EMBED_S: Final = 20.0
+"""Processor seconds in which a run embeds the words of tasks."""
+EMBEDDED_AT_ONCE: Final = 16
+"""So many tasks are embedded before the time is looked at."""
+OF_TOOL: Final = 8
+"""So many of its latest tasks make sure that a rare tool is learned."""
 
 
 class EncodedTexts:
@@ -42,16 +56,48 @@ class EncodedTexts:
 
     def documents(self, texts: Sequence[str]) -> Floats:
         """Return the vectors of the text of tools by the first encoder, (texts, dimension)."""
-        return self._vectors(self._weights[0].key, texts, self._encoders[0].documents)
+        return self.vectors(self._weights[0].key, texts, self._encoders[0].documents)
 
     def queries(self, texts: Sequence[str]) -> Floats:
         """Return the vectors of tasks by all encoders side by side, (texts, sum of dimensions)."""
         from numpy import concatenate
 
         pairs = zip(self._weights, self._encoders, strict=True)
-        return concatenate([self._vectors(one.query_key, texts, encoder.queries) for one, encoder in pairs], axis=1)
+        return concatenate([self.vectors(one.query_key, texts, encoder.queries) for one, encoder in pairs], axis=1)
 
-    def _vectors(self, key: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Floats]) -> Floats:
+    def choose(
+        self, episodes: Sequence[Episode], spend_s: float = EMBED_S, say: Callable[[float], None] = lambda share: None
+    ) -> list[Episode]:
+        """Embed the words of tasks, those of rare tools first and then the latest, until `spend_s` seconds of processor
+        time are spent. Return the episodes whose words have vectors, in their order; words that are in the store cost
+        nothing."""
+        ordered = _by_need(episodes)
+        until = time.process_time() + spend_s
+        known = self._known([text for each in ordered for text in each.tasks])
+        chosen: list[Episode] = []
+        waiting: list[Episode] = []
+        for each in ordered:
+            (chosen if known.issuperset(each.tasks) else waiting).append(each)
+        for start in range(0, len(waiting), EMBEDDED_AT_ONCE):
+            if time.process_time() >= until:
+                break
+            say(start / len(waiting))
+            part = waiting[start : start + EMBEDDED_AT_ONCE]
+            self.queries([text for each in part for text in each.tasks])
+            chosen += part
+        kept = set(map(id, chosen))
+        return [each for each in episodes if id(each) in kept]
+
+    def _known(self, texts: Sequence[str]) -> set[str]:
+        """Return the texts whose vectors by all encoders are in the store."""
+        from foretool.retrieval.corpus import digest
+
+        digests = {digest(text): text for text in texts}
+        missing = {each for one in self._weights for each in self._store.vectors.missing(one.query_key, set(digests))}
+        return {text for each, text in digests.items() if each not in missing}
+
+    def vectors(self, key: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Floats]) -> Floats:
+        """Return vectors from the store, where those that it lacked stand afterwards."""
         import numpy as np
 
         from foretool.retrieval.corpus import digest
@@ -75,9 +121,41 @@ class EncodedTexts:
         from foretool.retrieval.rankers.dense import DenseEnsemble
 
         texts = [embedded_text(document(tool, catalog.server_text(tool.upstream))) for tool in catalog.tools()]
-        meaning = DenseEnsemble(self._encoders)
+        # Replays read the same tasks as training did.
+        meaning = DenseEnsemble([_Kept(self, *pair) for pair in zip(self._weights, self._encoders, strict=True)])
         for head, weights, encoder in zip(meaning.heads, self._weights, self._encoders, strict=True):
-            rows = self._vectors(weights.key, texts, encoder.documents)
+            rows = self.vectors(weights.key, texts, encoder.documents)
             head.add({digest(text): row.tobytes() for text, row in zip(texts, rows, strict=True)})
         meaning.align(corpus.digests, corpus.version, corpus.servers)
         return meaning
+
+
+class _Kept:
+    """An encoder that reads the vectors of texts from the store, and embeds only those that the store lacks."""
+
+    def __init__(self, texts: EncodedTexts, weights: Weights, encoder: Encoder) -> None:
+        self.name = encoder.name
+        self._texts = texts
+        self._weights = weights
+        self._encoder = encoder
+
+    def documents(self, texts: Sequence[str]) -> Floats:
+        return self._texts.vectors(self._weights.key, texts, self._encoder.documents)
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        return self._texts.vectors(self._weights.query_key, texts, self._encoder.queries)
+
+
+def _by_need(episodes: Sequence[Episode]) -> list[Episode]:
+    """Return the latest tasks of tools with few tasks, then all others, the latest first; `episodes` begin with the
+    oldest."""
+    latest = list(reversed(episodes))
+    counts: Counter[ToolId] = Counter()
+    tasks_of = Counter(tool for each in latest for tool in set(each.calls))
+    rare: list[Episode] = []
+    others: list[Episode] = []
+    for each in latest:
+        needed = any(tasks_of[tool] <= OF_TOOL or counts[tool] < 1 for tool in each.calls)
+        (rare if needed else others).append(each)
+        counts.update(set(each.calls))
+    return [*rare, *others]

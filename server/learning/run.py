@@ -26,8 +26,8 @@ from foretool.server.catalog import models, own_tools
 from foretool.server.catalog.first_tools import FirstTools
 from foretool.server.catalog.signatures import name_cost
 from foretool.server.config.loader import Config
-from foretool.server.learning.checkpoints import Checkpoints, describe_done
-from foretool.server.learning.encoded_texts import EncodedTexts
+from foretool.server.learning.checkpoints import Checkpoints, describe_done, is_unfinished
+from foretool.server.learning.encoded_texts import EMBED_S, EncodedTexts
 from foretool.server.learning.list_fill import ListSize
 from foretool.server.learning.list_names import ListNames
 from foretool.server.learning.list_prior import ListPrior
@@ -39,7 +39,7 @@ from foretool.server.learning.whole_lists import WholeLists
 from foretool.storage.episodes import PROMPT_S
 from foretool.storage.missed import read_missed
 from foretool.storage.places import ServerAddress, StorePlace
-from foretool.storage.records import Artifact, Holder, ToolId
+from foretool.storage.records import Artifact, Episode, Holder, ToolId
 from foretool.storage.sampling import LIMITS, Limits, read_sample
 from foretool.storage.stores import Lead, StorageError, Store
 
@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 RUN: Final = "run"
 """The kind under which the report of a whole run is kept."""
 
+EMBEDDING: Final = "tasks"
+"""Under this name a run says how many words of tasks it has embedded."""
+
 
 class Run(Struct, frozen=True, rename={"results": "lessons"}):
     """What came of one run."""
@@ -62,6 +65,8 @@ class Run(Struct, frozen=True, rename={"results": "lessons"}):
     imported: int
     results: tuple[MethodResult, ...]
     took_s: float
+    waiting: int = 0
+    """Tasks that were left out: the next run embeds their words."""
 
 
 class Busy(Exception):
@@ -96,7 +101,7 @@ def learn(
         results = tuple(learner.results(methods))
         file.check()
         took_s = round(time.perf_counter() - started, 1)
-        run = Run(at, len(learner.timeline), learner.timeline.imported, results, took_s)
+        run = Run(at, len(learner.timeline), learner.timeline.imported, results, took_s, learner.waiting)
         store.artifacts.add(RUN, b"", msgspec.to_builtins(run), promote=False, at=at)
         store.artifacts.bump_version()
         learner.checkpoints.clear()
@@ -173,9 +178,12 @@ class Learner:
         logged = choose_episodes(logged, people)
         clean = sharing(logged, people, config.settings.share_words)
         logged = clean_episodes(logged, clean)
+        self._texts = EncodedTexts.open(config.settings, store)
+        self.waiting = 0
+        """Tasks whose words the next run embeds."""
+        imported, logged = self._embed(imported, logged)
         self.timeline = Timeline(imported, logged, self._upstream_of, artifacts.count_demonstrations())
         self._missed = clean_missed(read_missed(store, self._upstream_of, people), clean)
-        self._texts = EncodedTexts.open(config.settings, store)
         self._results = Results(artifacts, self.timeline.stamp(), encoder_names(self._texts), now, check)
         self.checkpoints = Checkpoints(store.path, artifacts, self.timeline, RUN)
         own = own_tools.definitions(catalog.upstreams())
@@ -187,6 +195,18 @@ class Learner:
         first = FirstTools(catalog).order(lambda tool: tool.id in self._upstream_of, self._size.whole)
         self._prior = ListPrior(self.timeline, self._size, self._results, first)
         self._names = ListNames(self.timeline, self._prior, self._size, self._name_cost, self._results)
+
+    def _embed(self, imported: list[Episode], logged: list[Episode]) -> tuple[list[Episode], list[Episode]]:
+        """Return the tasks whose words have vectors, after as many were embedded as a run may embed. A run that goes on
+        after an ended one embeds none, so that it reads the same tasks."""
+        if self._texts is None:
+            return imported, logged
+        spend_s = 0.0 if is_unfinished(self._store.artifacts.history(), RUN, self._texts.names, self._now) else EMBED_S
+        both = [*imported, *logged]
+        chosen = self._texts.choose(both, spend_s, lambda share: self._say(EMBEDDING, "reading the tasks", share))
+        self.waiting = len(both) - len(chosen)
+        kept = set(map(id, chosen))
+        return [each for each in imported if id(each) in kept], [each for each in logged if id(each) in kept]
 
     def results(self, methods: Sequence[str] = ()) -> Iterator[MethodResult]:
         """Yield what comes of lists, of each method, of the weights, and of how lists grow; of `methods` alone if

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from tiny_model import HashEncoder
 
+from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.encoders import Weights
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.config.settings import ServerEntry
+from foretool.server.config.variables import Secrets
+from foretool.server.learning import encoded_texts
 from foretool.server.learning.encoded_texts import EncodedTexts
+from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.opening import open_store
+from foretool.storage.records import Episode, ToolId
 
 
 def test_methods_get_the_vectors_of_all_encoders_each_text_read_once() -> None:
@@ -22,3 +33,60 @@ def test_methods_get_the_vectors_of_all_encoders_each_text_read_once() -> None:
             assert np.array_equal(both[:, :8], first.queries(["book a train", "read mail"]))
             assert np.linalg.norm(both[:, 8:], axis=1) == pytest.approx([1.0, 1.0])
         assert [sorted(each.asked) for each in encoders] == [["book a train", "read mail"]] * 2
+
+
+class Slow(HashEncoder):
+    """An encoder whose every text takes processor time."""
+
+    clock = 0.0
+
+    def queries(self, texts: Sequence[str]) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        Slow.clock += len(texts)
+        return super().queries(texts)
+
+
+@pytest.fixture
+def spent(monkeypatch: pytest.MonkeyPatch) -> type[Slow]:
+    """One text takes one second of processor time."""
+    Slow.clock = 0.0
+    monkeypatch.setattr(encoded_texts.time, "process_time", lambda: Slow.clock)
+    monkeypatch.setattr(encoded_texts, "EMBEDDED_AT_ONCE", 1)
+    return Slow
+
+
+def task(number: int, tool: str) -> Episode:
+    return Episode((ToolId(tool),), (f"task {number}",), at=float(number))
+
+
+def test_a_run_embeds_no_more_than_it_may_and_the_next_one_goes_on(spent: type[Slow]) -> None:
+    weights = [Weights("one", "one", "MIT", kind="sentence-transformers")]
+    # The first one is of a tool that is used once, all others are of one tool.
+    episodes = [task(0, "rare"), *(task(at, "often") for at in range(1, 40)), Episode((ToolId("often"),))]
+    with open_store(":memory:") as store:
+
+        def run(spend_s: float) -> list[str]:
+            texts = EncodedTexts(weights, [spent("one", dimension=8)], store)
+            return ["".join(each.tasks) for each in texts.choose(episodes, spend_s)]
+
+        assert run(0.0) == [""]
+        # Rare tools first, then the latest, in the order of the log; what says nothing needs no vector.
+        assert run(5.0) == ["task 0", "task 36", "task 37", "task 38", "task 39", ""]
+        assert run(0.0) == ["task 0", "task 36", "task 37", "task 38", "task 39", ""]
+        assert len(run(5.0)) == 11
+        assert len(run(100.0)) == len(episodes)
+        assert spent.clock == 40.0
+
+
+def test_a_replay_reads_the_vectors_that_training_kept(spent: type[Slow]) -> None:
+    weights = [Weights("one", "one", "MIT", kind="sentence-transformers")]
+    server: Any = SimpleNamespace(
+        name="web", prefix="web", offers=lambda tool: True, entry=ServerEntry(), type="stdio", secrets=Secrets()
+    )
+    catalog = Catalog([server])
+    catalog.replace("web", [raw({"name": "open_page", "inputSchema": {"type": "object"}})])
+    with open_store(":memory:") as store:
+        texts = EncodedTexts(weights, [spent("one", dimension=8)], store)
+        texts.choose([task(1, "a"), task(2, "a")])
+        (head,) = texts.meaning(catalog, Corpus(catalog.tools())).heads
+        assert np.array_equal(head.encoder.queries(["task 1"]), texts.queries(["task 1"]))
+        assert spent.clock == 2.0

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
 from learning_setting import SUM, Setting
 from requirements import requirement
+from tiny_model import HashEncoder
 
 from foretool.retrieval import methods
+from foretool.retrieval.encoders import Weights
 from foretool.retrieval.methods import TrainedMethod
+from foretool.server.learning import encoded_texts
+from foretool.server.learning.encoded_texts import EncodedTexts
+from foretool.storage.records import Episode
 
 
 @requirement("learn:minimum")
@@ -27,3 +35,30 @@ def test_too_few_tasks_are_said(setting: Setting, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(methods, "METHODS", {"dtdr": gone})
     said = {each.kind: each.reason for each in setting.learn().results}
     assert said["dtdr"] == "nowhere_to_be_found is missing; pip install 'foretool[models]'"
+
+
+def test_a_run_learns_from_the_tasks_whose_words_it_could_embed_and_the_next_from_all(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = 0.0
+
+    class Slow(HashEncoder):
+        """Takes a second of processor time for each text."""
+
+        def queries(self, texts: Sequence[str]) -> Any:
+            nonlocal clock
+            clock += len(texts)
+            return super().queries(texts)
+
+    weights = [Weights("slow", "slow", "MIT", kind="sentence-transformers")]
+    monkeypatch.setattr(EncodedTexts, "open", lambda settings, store: EncodedTexts(weights, [Slow("slow")], store))
+    monkeypatch.setattr(encoded_texts.time, "process_time", lambda: clock)
+    tasks = [Episode((SUM,), (f"number {at}",), source="import", key=str(at)) for at in range(60)]
+    setting.artifacts.add_demonstrations(tasks)
+    first = setting.learn()
+    # Sixteen tasks at once: after the second time the 20 s are over.
+    assert (first.episodes, first.waiting) == (32, 28)
+    assert setting.store.artifacts.history("run")[0].report["waiting"] == 28
+    second = setting.learn(now=2e6)
+    assert (second.episodes, second.waiting) == (60, 0)
+    assert setting.learn(now=3e6).waiting == 0 and clock == 60.0
