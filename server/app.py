@@ -175,7 +175,7 @@ class App:
             self.recorder,
             self.predictor,
             self.policy,
-            Exemplars(lambda most: self.store.calls.events(most), time.monotonic),
+            Exemplars(lambda most: self.store.calls.shared_events(most), time.monotonic),
             self.reader,
         )
         connecting = Connecting(live, self.upstreams, lambda: self.grants, self._forget_listed)

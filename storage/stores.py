@@ -104,6 +104,9 @@ class CallStore(Protocol):
     def events(self, limit: int) -> list[Event]:
         """Return the latest calls as events, the oldest first."""
 
+    def shared_events(self, limit: int) -> list[Event]:
+        """Return the same of sessions whose people are learned from: what may be shown to others."""
+
     def events_before(self, at: float, limit: int, among: int) -> list[Event]:
         """Return the latest `limit` calls that began before a time as events, the oldest first, as far as they are
         among the latest `among` calls."""
@@ -138,7 +141,8 @@ class CallStore(Protocol):
         """Return how often each tool was missed for each cause, the most frequent first."""
 
     def usage(self) -> list[Usage]:
-        """Return every tool ever called or missed, the most called first; misses of unknown names do not count."""
+        """Return every tool ever called or missed, the most called first. Misses of unknown names do not count, nor
+        does what people did who opted out of learning."""
 
     def counted_usage(self) -> list[Usage]:
         """Return the same without the latest records, as far as `fold_some` has not counted them; fast however many
@@ -313,7 +317,8 @@ class DiscoveryStore(Protocol):
         """Return the latest discoveries of a time that have a task as events, the oldest first."""
 
     def answered(self, limit: int) -> list[Discovery]:
-        """Return the latest discoveries that searched by task and found something, the newest first."""
+        """Return the latest discoveries that searched by task and found something, the newest first, without those of
+        people who opted out of learning."""
 
     def answers(self, limit: int, since: float) -> list[Answer]:
         """Return what those of `answered` found that were made `since` a time or later, which is cheaper to read."""
@@ -332,7 +337,8 @@ class TaskStore(Protocol):
         """Return the tasks of all discoveries and prompts, each text once, the latest first."""
 
     def latest(self, limit: int) -> list[str]:
-        """Return the `limit` latest of them, fewer if the same ones come all the time; fast however long the log is."""
+        """Return the `limit` latest of them, fewer if the same ones come all the time; fast however long the log is.
+        Without those of people who opted out of learning."""
 
     def add_prompt(self, prompt: Prompt) -> int: ...
     def prompts(self, since: float = 0.0, limit: int = -1, until: float = inf) -> list[Prompt]: ...

@@ -209,7 +209,8 @@ class ProfileEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     about: str = ""
     """What the profile is used for. This text chooses the first list, while nothing has been called yet."""
     learn: bool = True
-    """Whether what its people do is learned from; `false` for people who do not want that."""
+    """Whether what its people do is learned from, and counts in what others are shown; `false` for people who do not
+    want that."""
 
 
 class DomainEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -79,7 +79,8 @@ class ToolRunner:
         """Forward the call and answer the exchange, once, with what comes back."""
         attempt = self._decide(exchange, tool, via)
         arguments = exchange.params.get("arguments")
-        self._flows.add_call((attempt.session.record.key, attempt.handle), tool.id, arguments)
+        record = attempt.session.record
+        self._flows.add_call((record.key, attempt.handle), tool.id, arguments, record.profile)
         params = {**exchange.params, "name": jsonrpc.raw(tool.name)}
         # We declare no tasks, so a request to run the call as one is ignored (2025-11-25: basic, tasks).
         params.pop("task", None)
@@ -150,7 +151,8 @@ class ToolRunner:
             if not attempt.upstream.is_personal:  # no client gets resources of such a server
                 self._note_result(attempt.upstream.name, reply.result)
             self._record(attempt, "tool_error" if failed else "ok", True)
-            self._flows.add_result((attempt.session.record.key, attempt.handle), attempt.tool.id, reply.result)
+            record = attempt.session.record
+            self._flows.add_result((record.key, attempt.handle), attempt.tool.id, reply.result, record.profile)
             result = _fit(attempt, exchange, self._results.fit(exchange, attempt.tool, reply.result))
             if attempt.hint is not None and not failed:
                 result = self._tell(attempt, exchange, result, attempt.hint)

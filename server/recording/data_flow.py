@@ -82,15 +82,19 @@ class FlowWatch:
         self.seen: Counter[FlowKey] = Counter()
         """Flows that were found and not yet fetched, with how often each was seen."""
 
-    def add_call(self, chat: Chat, tool: ToolId, arguments: Raw | None) -> None:
+    def add_call(self, chat: Chat, tool: ToolId, arguments: Raw | None, profile: str = "") -> None:
         """Take in the arguments of a call."""
-        if arguments is not None and self._config.keeps_text and memoryview(arguments).nbytes <= KEPT_BYTES:
+        if arguments is not None and self._may_look(profile) and memoryview(arguments).nbytes <= KEPT_BYTES:
             self._wait(_Event(chat, tool, bytes(arguments), False))
 
-    def add_result(self, chat: Chat, tool: ToolId, result: Raw) -> None:
+    def add_result(self, chat: Chat, tool: ToolId, result: Raw, profile: str = "") -> None:
         """Take in the result of a call."""
-        if self._config.keeps_text and memoryview(result).nbytes <= RESULT_BYTES:
+        if self._may_look(profile) and memoryview(result).nbytes <= RESULT_BYTES:
             self._wait(_Event(chat, tool, bytes(result), True))
+
+    def _may_look(self, profile: str) -> bool:
+        """Tell whether texts are kept, and people of a profile are learned from."""
+        return self._config.keeps_text and self._config.profile(profile).learn
 
     def _wait(self, event: _Event) -> None:
         if len(self._waiting) < WAITING and self._waiting_bytes + len(event.content) <= KEPT_BYTES:

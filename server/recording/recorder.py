@@ -147,11 +147,12 @@ class Recorder:
             self.know_session(session, person)
         self._write(partial(self._store.sessions.begin, session), None)
         learns = self._config.profile(session.profile).learn
-        if person is not None and (not learns or session.transport == "http"):
+        principal = person.principal if person is not None and (not learns or session.transport == "http") else ""
+        if principal:
             name = partial(self._store.sessions.name_person, learns=learns, at=session.started_at)
-            self._write(partial(name, session.key, person.principal), None)
+            self._write(partial(name, session.key, principal), None)
         if self._failing and self._spool is not None:
-            self._spool.add([Spooled(session=session)])
+            self._spool.add([Spooled(session=session, person=principal, learns=learns)])
 
     def know_session(self, session: SessionRecord, person: Person) -> None:
         """Remember whose a session is that is on record."""
@@ -273,7 +274,12 @@ class Recorder:
     def _take_over_one(self, spooled: Spooled) -> int:
         """Write a record of another proxy, unless that proxy could still write it; return how many were written."""
         if spooled.session is not None:
-            self._store.sessions.begin(spooled.session)
+            session = spooled.session
+            self._store.sessions.begin(session)
+            if spooled.person:
+                self._store.sessions.name_person(
+                    session.key, spooled.person, learns=spooled.learns, at=session.started_at
+                )
         call = spooled.call
         if call is None:
             return 0

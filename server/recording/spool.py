@@ -31,6 +31,10 @@ class Spooled(Struct, frozen=True, omit_defaults=True):
     misses: Sequence[Miss] = ()
     entry: AuditEntry | None = None
     session: SessionRecord | None = None
+    person: str = ""
+    """Whose the session is, "" where that is not kept."""
+    learns: bool = True
+    """Whether that person is learned from."""
 
 
 _encode = Encoder().encode

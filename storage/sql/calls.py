@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, MissCount, MissFilter, Retry, ToolId, Usage
 from foretool.storage.sql.database import Database, Subject
 from foretool.storage.sql.repeats import Repeats
-from foretool.storage.sql.tables import TOOL_IDS, Table
+from foretool.storage.sql.tables import MAY_COUNT, TOOL_IDS, Table
 from foretool.storage.sql.values import Said, encode_json
 
 CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments", "handle"))
@@ -24,19 +24,25 @@ _GET_EVENTS = (
     " AND id >= ? AND {} ORDER BY id DESC LIMIT ?"
 )
 
+_SHARED_EVENTS = _GET_EVENTS.replace("ORDER BY", f"AND {MAY_COUNT.format(table='calls')} ORDER BY")
 _EVENTS_BEFORE = (
     "SELECT at, tool, outcome, handle, session, arguments FROM calls WHERE outcome <> 'refused'"
     " AND id >= ? AND {} AND at < ? ORDER BY id DESC LIMIT ?"
 )
-_USED_SINCE = """
+COUNTED: Final = {
+    "calls": f"outcome <> 'refused' AND {MAY_COUNT.format(table='calls')}",
+    "misses": f"tool <> '' AND noticed NOT IN ('unknown_name', 'nothing_found') AND {MAY_COUNT.format(table='misses')}",
+}
+"""The condition for records of each table that `usage` counts."""
+_USED_SINCE = f"""
 SELECT tool, sum(called), sum(missed), max(at) FROM (
     SELECT tool, 1 AS called, 0 AS missed, at FROM calls
-    WHERE outcome <> 'refused' AND id >= ? AND {} AND at >= ?
+    WHERE {COUNTED["calls"]} AND id >= ? AND {{}} AND at >= ?
     UNION ALL SELECT tool, 0, 1, 0.0 FROM misses
-    WHERE at >= ? AND noticed NOT IN ('unknown_name', 'nothing_found')
+    WHERE at >= ? AND {COUNTED["misses"]}
 ) AS used GROUP BY tool
-"""
-_LAST_USED = "SELECT tool, max(at) FROM calls WHERE outcome <> 'refused' AND id >= ? AND {} AND at < ? GROUP BY tool"
+"""  # noqa: S608
+_LAST_USED = f"SELECT tool, max(at) FROM calls WHERE {COUNTED['calls']} AND id >= ? AND {{}} AND at < ? GROUP BY tool"  # noqa: S608
 _CALLS_OF_CHATS = (
     "SELECT at, tool, outcome, handle, session FROM calls WHERE outcome <> 'refused'"
     " AND id >= ? AND {} ORDER BY id DESC LIMIT ?"
@@ -57,19 +63,19 @@ _OF_TOOLS = """
 SELECT id, tool FROM calls WHERE id >= ? AND id < ? AND outcome = 'ok'
 AND tool IN ({}) AND {} ORDER BY id DESC
 """
-_FOLD_CALLS = """
+_FOLD_CALLS = f"""
 INSERT INTO usage (tool, calls, misses, last_at)
 SELECT tool, count(*), 0, max(at) FROM calls
-WHERE id > ? AND id <= ? AND outcome <> 'refused' AND {} GROUP BY tool
+WHERE id > ? AND id <= ? AND {COUNTED["calls"]} AND {{}} GROUP BY tool
 ON CONFLICT (tool) DO UPDATE SET calls = usage.calls + excluded.calls,
     last_at = CASE WHEN usage.last_at > excluded.last_at THEN usage.last_at ELSE excluded.last_at END
-"""
-_FOLD_MISSES = """
+"""  # noqa: S608
+_FOLD_MISSES = f"""
 INSERT INTO usage (tool, calls, misses, last_at)
 SELECT tool, 0, count(*), 0 FROM misses
-WHERE id > ? AND id <= ? AND tool <> '' AND noticed NOT IN ('unknown_name', 'nothing_found') GROUP BY tool
+WHERE id > ? AND id <= ? AND {COUNTED["misses"]} GROUP BY tool
 ON CONFLICT (tool) DO UPDATE SET misses = usage.misses + excluded.misses
-"""
+"""  # noqa: S608
 
 
 _SET_FOLDED = (
@@ -151,8 +157,14 @@ class Calls(Subject):
         return CALLS.find_all(self._database, rest, (first, last, session, since, until))
 
     def events(self, limit: int) -> list[Event]:
+        return self._latest_events(_GET_EVENTS, limit)
+
+    def shared_events(self, limit: int) -> list[Event]:
+        return self._latest_events(_SHARED_EVENTS, limit)
+
+    def _latest_events(self, query: str, limit: int) -> list[Event]:
         first, within = latest(self._database, "calls", limit, "outcome <> 'refused'")
-        found = self._database.rows(_GET_EVENTS.format(within), (first, limit))
+        found = self._database.rows(query.format(within), (first, limit))
         return [
             Event(at, "call", tool, outcome == "ok", handle, session, arguments)
             for at, tool, outcome, handle, session, arguments in reversed(found)

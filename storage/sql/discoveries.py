@@ -12,7 +12,7 @@ from foretool.storage.records import Answer, Discovery, Event, Match, Prompt, St
 from foretool.storage.sql.calls import first_call, latest
 from foretool.storage.sql.database import Database, Subject
 from foretool.storage.sql.repeats import Repeats
-from foretool.storage.sql.tables import STRINGS, TOOL_IDS, Table
+from foretool.storage.sql.tables import MAY_COUNT, STRINGS, TOOL_IDS, Table
 from foretool.storage.sql.values import Said
 
 _DISCOVERIES = Table(
@@ -37,12 +37,16 @@ _TASKS = """
 """
 # The same of the latest rows alone, which the indexes on `at` find. Rows without a text count among them: a log that
 # keeps no texts would be read to its end.
-_LATEST_TASKS = """
+_LATEST_TASKS = f"""
     SELECT task FROM (
-        SELECT * FROM (SELECT task, at FROM discoveries WHERE {} ORDER BY at DESC LIMIT :rows) AS searched
+        SELECT * FROM (
+            SELECT task, at FROM (
+                SELECT task, at, session FROM discoveries WHERE {{}} ORDER BY at DESC LIMIT :rows
+            ) AS newest WHERE {MAY_COUNT.format(table="newest")}
+        ) AS searched
         UNION ALL SELECT * FROM (SELECT text, at FROM prompts ORDER BY at DESC LIMIT :rows) AS asked
     ) AS said WHERE task != '' GROUP BY task ORDER BY max(at) DESC LIMIT :limit
-"""
+"""  # noqa: S608
 _FIRST_CALLS = """
     SELECT calls.discovery, calls.tool FROM calls JOIN (
         SELECT min(id) AS id FROM calls
@@ -116,7 +120,8 @@ class Discoveries(Subject):
 
     def answered(self, limit: int) -> list[Discovery]:
         first, within = latest(self._database, "discoveries", limit, _ANSWERED)
-        rest = f"WHERE {_ANSWERED} AND id >= ? AND {within} ORDER BY id DESC LIMIT ?"
+        may_count = MAY_COUNT.format(table="discoveries")
+        rest = f"WHERE {_ANSWERED} AND {may_count} AND id >= ? AND {within} ORDER BY id DESC LIMIT ?"
         return _DISCOVERIES.find_all(self._database, rest, (first, limit))
 
     def answers(self, limit: int, since: float) -> list[Answer]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from foretool.storage.records import Forgotten, SealedGrant, Selection
-from foretool.storage.sql.calls import Calls
+from foretool.storage.sql.calls import COUNTED, Calls
 from foretool.storage.sql.costs import reset_costs
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.retention import delete_unused, mend_references
@@ -149,9 +149,9 @@ class Forgetting(Subject):
         return [tuple(key) for _, *key in rows]
 
     def _count_down(self, table: str, found: list[tuple[Any, ...]]) -> None:
-        """Take calls and misses that are deleted out of the numbers of their tools."""
-        if table in ("calls", "misses"):
-            of_row = f"(SELECT tool FROM {table} WHERE {self._key(table, '= ? AND ')} = ?)"  # noqa: S608
+        """Take calls and misses that are deleted out of the numbers of their tools, as far as they were counted."""
+        if (counted := COUNTED.get(table)) is not None:
+            of_row = f"(SELECT tool FROM {table} WHERE {self._key(table, '= ? AND ')} = ? AND {counted})"  # noqa: S608
             self._database.run_all(
                 f"UPDATE usage SET {table} = {table} - 1 WHERE {table} > 0 AND tool = {of_row}",  # noqa: S608
                 found,

@@ -25,6 +25,11 @@ STRINGS = Decoder(tuple[str, ...])
 SET_COUNTER: Final = (
     "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )
+MAY_COUNT: Final = (
+    "NOT EXISTS (SELECT 1 FROM session_people WHERE session_people.session = {table}.session"
+    " AND session_people.learns = 0)"
+)
+"""The condition for records of a table that may count for others: none of a session whose person opted out."""
 _WITH_ID: Final = frozenset({
     "artifacts", "audit", "calls", "definitions", "discoveries", "exposures", "lists", "misses", "prompts", "steps",
     "upstreams", "usage_folded",

@@ -116,3 +116,14 @@ def test_no_more_waits_than_can_be_read() -> None:
     while watch.look():
         pass
     assert len(watch._talks) == CHATS
+
+
+@requirement("learn:opt-out")
+def test_what_people_do_who_opted_out_is_not_looked_at() -> None:
+    watch = FlowWatch(live_config(profiles={"private": {"learn": False}}))
+    for profile in ("private", ""):
+        watch.add_result((profile, ""), LOGIN, raw({"token": f"a9s8d7-{profile}"}), profile)
+        watch.add_call((profile, ""), POST, raw({"auth": f"a9s8d7-{profile}"}), profile)
+    while watch.look():
+        pass
+    assert watch.fetch() == {(LOGIN, POST, "token", "auth"): 1}

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from fakes import config_of
+from msgspec.structs import replace
 from postgres import SKIPPED, cut_off, new_schema
 
 from foretool.server.config.loader import LiveConfig
 from foretool.server.recording.recorder import Recorder, spool_folder
 from foretool.server.recording.spool import Spool, Spooled, find_left
 from foretool.storage.opening import open_serving_store
-from foretool.storage.records import AuditEntry, Call, Miss, SessionRecord, ToolId
+from foretool.storage.records import AuditEntry, Call, Miss, Person, SessionRecord, ToolId
 
 CALL = Call("s", 1_700_000_000.0, ToolId("git__log"), "git", "name", True, "ok", 12.5, True, "{}", 0)
 MISS = Miss(
@@ -80,13 +81,14 @@ def test_a_link_that_somebody_left_is_not_followed(tmp_path: Path) -> None:
 async def test_what_a_killed_proxy_had_to_keep_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     address = new_schema() or pytest.skip(SKIPPED)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    live = LiveConfig(config_of())
+    private = replace(SESSION, profile="private")
+    live = LiveConfig(config_of(profiles={"private": {"learn": False}}))
     with open_serving_store(address) as store, open_serving_store(address) as other:
         recorder: Any = Recorder(store, live, lambda: CALL.at)
         recorder.call(CALL)
         recorder.commit()  # is in the database
         cut_off(store, address)
-        recorder.begin_session(SESSION)
+        recorder.begin_session(private, Person("oauth:ann", "Ann"))
         recorder._entries[:] = []
         late = Call(**{**{name: getattr(CALL, name) for name in CALL.__struct_fields__}, "took_ms": 13.5, "id": 0})
         recorder.call(late, [MISS])
@@ -98,7 +100,8 @@ async def test_what_a_killed_proxy_had_to_keep_is_written_once(tmp_path: Path, m
             await Recorder(other, live, lambda: CALL.at).take_over()
         assert sorted(each.took_ms for each in other.calls.recent(-1)) == [12.5, 13.5]
         assert [each.tool for each in other.calls.misses()] == [CALL.tool]
-        assert other.sessions.get("s") == SESSION
+        assert other.sessions.get("s") == private
+        assert other.sessions.people() == {"s": ("oauth:ann", False)}  # who opted out is still not learned from
         assert len(list(other.audit.each(0.0, CALL.at + 1))) == 1
         assert find_left(spool_folder(other)) is None
 

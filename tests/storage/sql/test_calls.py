@@ -2,9 +2,10 @@
 
 import pytest
 from msgspec.structs import replace
-from stored_records import CALL, MISS, SESSION
+from requirements import requirement
+from stored_records import CALL, DISCOVERY, MISS, SESSION
 
-from foretool.storage.records import Flow, MissCount, MissFilter, Retry, ToolId, Usage
+from foretool.storage.records import Flow, MissCount, MissFilter, Retry, Selection, ToolId, Usage
 from foretool.storage.sql.calls import FOLDED
 from foretool.storage.stores import Store
 
@@ -179,3 +180,43 @@ def test_what_was_used_before_and_after_a_time(store: Store) -> None:
     assert store.calls.last_used(5.0, 10) == {POST: 3.0, LIST: 2.0}
     found = sorted(store.calls.used_since(3.0, 10), key=lambda each: each.tool)
     assert found == [Usage(LIST, 0, 1, 0.0), Usage(POST, 2, 0, 5.0)]
+
+
+def opt_out(store: Store) -> None:
+    """Record a call, a miss and a search of a person who opted out beside the same of one who did not."""
+    for session, person, learns in (("s1", "ann", True), ("s2", "ben", False)):
+        store.sessions.begin(replace(SESSION, key=session))
+        store.sessions.name_person(session, person, learns=learns, at=1.0)
+        tool = ToolId(f"u__{person}")
+        shared = replace(CALL, session=session, tool=ToolId("u__shared"))
+        store.calls.record(
+            [shared, replace(shared, tool=tool)], [replace(MISS, session=session, tool=tool, noticed="call", call=2)]
+        )
+        store.discoveries.add(replace(DISCOVERY, session=session, task=f"task of {person}", names=()))
+    store.calls.record([replace(CALL, session="s3", tool=ToolId("u__local"))])
+
+
+@requirement("learn:opt-out")
+def test_what_people_did_who_opted_out_counts_for_nobody(store: Store) -> None:
+    opt_out(store)
+    counts = {each.tool: (each.calls, each.misses) for each in store.calls.usage()}
+    assert counts == {"u__shared": (1, 0), "u__ann": (1, 1), "u__local": (1, 0)}
+    assert {each.tool for each in store.calls.used_since(0.0, 100)} == {"u__shared", "u__ann", "u__local"}
+    assert store.tasks.latest(10) == ["task of ann"]
+    assert [each.task for each in store.discoveries.answered(10)] == ["task of ann"]
+    assert {each.session for each in store.calls.shared_events(100)} == {"s1", "s3"}
+    # It is on record all the same.
+    assert len(store.calls.recent(100)) == 5 and len(store.calls.events(100)) == 5
+
+
+@requirement("learn:opt-out")
+def test_forgetting_counts_down_what_was_counted_and_nothing_else(store: Store) -> None:
+    opt_out(store)
+    refused, unknown = replace(CALL, tool=ToolId("u__shared"), outcome="refused"), replace(MISS, tool="u__shared")
+    store.calls.record([replace(refused, session="s4")], [replace(unknown, session="s4", noticed="unknown_name")])
+    before = store.calls.usage()
+    for session in ("s2", "s4"):
+        assert store.forgetting.forget(Selection(session=session)).counts["calls"]
+        assert store.calls.usage() == before
+    store.forgetting.forget(Selection(session="s1"))
+    assert [each.tool for each in store.calls.usage()] == ["u__local"]
