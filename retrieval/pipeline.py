@@ -8,13 +8,13 @@ name or use is not ranked at all; with encoders, neither is one further off than
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.ranking import Query, Ranked, Ranking, needs
-from foretool.retrieval.scoring import Request
+from foretool.retrieval.scoring import Request, searched_terms
 from foretool.storage.records import ToolId, Usage
 
 if TYPE_CHECKING:
@@ -65,6 +65,11 @@ class Pipeline:
         )
         is_learned = request.sum is not None and request.learned is not None and bool(request.learned.models)
         return Ranking(tuple(ranked), fitting, request.evidence(), is_learned)
+
+    def prepare(self, query: Query) -> Iterator[None]:
+        """Compute what `rank` needs of the words of a query, in steps; among tens of thousands of tools that takes
+        longer than the ranking itself. The result is the same without it."""
+        yield from self.corpus.lexical.prepare(searched_terms(query, widened=self._ready_encoders() is None))
 
     def parts(self, query: Query, usage: Mapping[ToolId, Usage] | None = None) -> dict[str, Floats]:
         """Return what each ranker adds to the score of every slot; (slots,) each. {} where words alone rank."""

@@ -49,6 +49,15 @@ TELLING = 0.5
 """The least score of a learned part that is a reason."""
 
 
+def searched_terms(query: Query, *, widened: bool) -> Iterator[str]:
+    """Yield the terms that a request looks up for its lines and clauses; `widened` as for `Line`."""
+    lines = needs(query.lines)
+    for text in (*lines, *(clauses(lines[0]) if len(lines) == 1 else ())):
+        said = weigh_terms(text)
+        yield from said
+        yield from near_terms(said) if widened else ()
+
+
 class Line:
     """One need of a task: its terms and what they score."""
 

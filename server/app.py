@@ -66,7 +66,7 @@ from foretool.server.recording.retention import Retention
 from foretool.server.recording.store_watch import StoreWatch
 from foretool.server.reload import Reloader
 from foretool.server.transports.pipes import Turn
-from foretool.server.transports.tasks import TICK_S, in_slices
+from foretool.server.transports.tasks import TICK_S, Precedence, in_slices
 from foretool.server.transports.upstream.base import Authorizer
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
@@ -146,7 +146,8 @@ class App:
         self.clients = ClientRegistry(
             live, self.upstreams, self.exposures, self.recorder, self.flows, self.outbox, kept, parts.exchange
         )
-        self.announcements = Announcements(self.clients)
+        precedence = Precedence()
+        self.announcements = Announcements(self.clients, precedence)
 
         # What answers requests
         self.server_requests = ServerRequests(self.clients.only_client, self.upstreams.admits, self.clients.folders)
@@ -206,7 +207,7 @@ class App:
             results,
             connecting,
         )
-        listing = ListTools(self.upstreams, self.catalog, self.recorder.now, self.notices)
+        listing = ListTools(self.upstreams, self.catalog, self.recorder.now, self.notices, precedence)
         self.router = Router(
             self.clients, self.upstreams, self.server_requests, subscriptions,
             (self.greeting, listing, calls, resources, prompts),
@@ -221,8 +222,9 @@ class App:
             self.clients, self.server_requests, subscriptions, resources, lambda: self._instructions
         )
         self._events = UpstreamEvents(
-            self.upstreams, self.catalog, lists, self.announcements, self.memory, messages, self.gatekeeper
-        )
+            self.upstreams, self.catalog, lists, self.announcements, self.memory, messages, self.gatekeeper,
+            precedence,
+        )  # fmt: skip
         self._launcher = Launcher(self.upstreams, self.memory, self._make_upstream)
         self.gatekeeper.look()  # a decision from here on is taken up
         self._launcher.load(list(config.servers.values()))
@@ -395,6 +397,7 @@ class App:
         await housekeeping.keep_houses(
             (self.tick,),
             (self._count_tokens,),
+            (lambda: housekeeping.run_checkpoint(self.store),),
             (
                 self.store_watch.tick,
                 self.recorder.take_over,
@@ -416,7 +419,6 @@ class App:
                 lambda: housekeeping.follow_sign_ins(self.upstreams, self.clients),
                 memory.tick,
                 lambda: housekeeping.fold_usage(self.store),
-                lambda: housekeeping.run_checkpoint(self.store),
             ),
         )
 

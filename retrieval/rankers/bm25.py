@@ -14,7 +14,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import repeat
@@ -127,7 +127,7 @@ class Lexical:
         self._postings: defaultdict[str, array[int]] = defaultdict(lambda: array("I"))
         self._lengths = tuple(array("I") for _ in self.fields)  # (slots,) each
         self._totals = [0] * len(self.fields)  # sums of lengths over live slots
-        self._norms: list[list[float]] = []  # (slots,) each, empty when stale
+        self._norms: list[list[float]] = []  # (slots,) each, of the first fields, none when stale
         self._impacts: dict[str, Impacts] = {}  # of the terms asked for since the last change, the oldest first
         self._held = 0  # tools in all of them
 
@@ -274,8 +274,18 @@ class Lexical:
             self._held -= len(self._impacts.pop(next(iter(self._impacts))).slots)
         return found
 
+    def prepare(self, wanted: Iterable[str]) -> Iterator[None]:
+        """Compute what a search for these terms needs, with a pause before each part. A change of the index in a pause
+        makes it stale, and the search itself computes what then is missing."""
+        for _ in self.fields:
+            yield
+            self._compute_norms(len(self._norms) + 1)
+        for term in wanted:
+            yield
+            self.impacts(term)
+
     def _computed(self, postings: array[int]) -> Impacts:
-        norms = self._norms or self._computed_norms()
+        norms = self._compute_norms(len(self.fields))
         alive = self._alive
         weights: dict[int, float] = {}
         for posting in postings:
@@ -291,9 +301,11 @@ class Lexical:
                     values[place] *= self._wide[slot]
         return Impacts(array("I", weights), values, worth)
 
-    def _computed_norms(self) -> list[list[float]]:
-        """Compute what one occurrence is worth, weight / (1 - b + b len / mean len), by field and slot."""
-        for field, lengths, total in zip(self.fields, self._lengths, self._totals, strict=True):
+    def _compute_norms(self, most: int) -> list[list[float]]:
+        """Compute what one occurrence is worth, weight / (1 - b + b len / mean len), by field and slot, of the first
+        `most` fields."""
+        known = slice(len(self._norms), most)
+        for field, lengths, total in zip(self.fields[known], self._lengths[known], self._totals[known], strict=True):
             scale = field.b * self.live / total if total else 0.0
             floor = 1.0 - field.b
             self._norms.append([field.weight / (floor + scale * length) if length else 0.0 for length in lengths])

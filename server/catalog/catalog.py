@@ -254,16 +254,24 @@ class Catalog:
 
         Until then the order of the config decides which tool gets a name that several want, whoever listed first.
         """
+        finish(self.fix_names_in_steps())
+
+    def fix_names_in_steps(self) -> Steps[None]:
+        """Do what `fix_names` does, for one upstream after the other. What changes meanwhile is left to the next
+        call."""
         if self._fixed == self.version:
             return
-        changed, self._fixed = set(self.changed_since(self._fixed)), self.version
-        new: dict[ToolId, Key] = {}
-        for tool in (each for name in self._entries if name in changed for each in self.of(name)):
-            key = (tool.upstream, tool.name)
-            if self._given.get(tool.id) != key:
-                self._given[tool.id] = new[tool.id] = key
-        if new:
-            self._on_fixed(new)
+        version, changed = self.version, set(self.changed_since(self._fixed))
+        for name in [name for name in self._entries if name in changed]:
+            yield
+            given, new = self._given, dict[ToolId, Key]()
+            for tool in self.of(name):
+                key = (tool.upstream, tool.name)
+                if given.get(tool.id) != key:
+                    given[tool.id] = new[tool.id] = key
+            if new:
+                self._on_fixed(new)
+        self._fixed = max(self._fixed, version)
 
     def changed_since(self, version: int) -> list[str]:
         """Return the upstreams whose tools or description changed after `version`, oldest change first; removed
@@ -506,10 +514,12 @@ class Catalog:
             found.setdefault(name, (hash_value(without_era(data)), data))
         return found
 
-    def set_token_counts(self, tokens: Mapping[str, int]) -> None:
-        """Replace estimates by counted tokens; `tokens` is keyed by schema hash."""
-        for known in (self._by_upstream, self._shown):
-            for upstream, tools in known.items():
+    def set_token_counts(self, tokens: Mapping[str, int]) -> Steps[None]:
+        """Replace estimates by counted tokens, one upstream after the other; `tokens` is keyed by schema hash."""
+        for upstream in list(self._by_upstream):
+            yield
+            for known in (self._by_upstream, self._shown):
+                tools = known.get(upstream, ())
                 if any(tool.schema_hash in tokens for tool in tools):
                     known[upstream] = [
                         replace(tool, tokens=tokens[tool.schema_hash]) if tool.schema_hash in tokens else tool

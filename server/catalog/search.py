@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from foretool.retrieval.ranking import Query, Ranking, needs
-from foretool.server.transports.tasks import BackgroundWork, Steps
+from foretool.server.transports.tasks import BackgroundWork, Steps, in_slices
 from foretool.storage.records import Tool, ToolId, Usage
 
 if TYPE_CHECKING:
@@ -43,8 +43,9 @@ AT_ONCE: Final = 20
 FEW: Final = 500
 """A ranking that nobody can wait for indexes up to so many missing tools at once; that takes some 70 ms."""
 MANY: Final = 5000
-"""A new list indexes up to so many missing tools at once, 0.7 s; with more, it ranks those that are there."""
-SPARED_AT_ONCE: Final = 2500
+"""A new list indexes up to so many missing tools at once, 0.7 s; with more, it ranks those that are there. A search
+over so many prepares its words in slices."""
+SPARED_AT_ONCE: Final = 1000
 """Tools in the index after whose growth the garbage collector is spared them."""
 INDEX_S: Final = 5.0
 """A search waits so long for the index, then ranks the tools that are in it."""
@@ -166,6 +167,8 @@ class Search(BackgroundWork):
         """Whether somebody searches in words here, or will: an encoder is worth its memory from then on."""
         self._spared = 0
         """How many tools were indexed when the collector was spared last."""
+        self._preparing = 0
+        """How many searches are prepared; another tool in the index would make that vain."""
         self._is_opening = False
         self._open_encoders: Callable[[], asyncio.Future[None] | None] = lambda: None
 
@@ -282,14 +285,27 @@ class Search(BackgroundWork):
                 await asyncio.wait({opened}, timeout=OPEN_S)
             if self._slow and query.lines:
                 await asyncio.to_thread(self._ask_slow, query)
-            rank_now()
+            self._preparing += 1
+            try:
+                await in_slices(self._prepare(query))
+            except Exception:  # the ranking fails alike, at the boundary of its request
+                log.exception("A search could not be prepared")
+            try:
+                rank_now()
+            finally:
+                self._preparing -= 1
 
-        if is_behind or opening is not None or (self._slow and query.lines):
+        is_large = len(self._index.pipeline.corpus) >= MANY
+        if is_behind or is_large or opening is not None or (self._slow and query.lines):
             task = asyncio.get_running_loop().create_task(rank_later())
             self._tasks.add(task)  # the loop itself forgets tasks
             task.add_done_callback(self._tasks.discard)
         else:
             rank_now()
+
+    def _prepare(self, query: Query) -> Steps[None]:
+        if len(self._index.pipeline.corpus) >= MANY:
+            yield from self._index.pipeline.prepare(query)
 
     def find_now(self, query: Query, finds: Finds, limit: int) -> Ranking:
         """Do what `find` does, however long it takes: for commands, which keep nobody else waiting."""
@@ -353,7 +369,7 @@ class Search(BackgroundWork):
 
     async def _index_slices(self) -> None:
         await asyncio.to_thread(_import_ranking)
-        while not self._index.advance(SLICE_S):
+        while self._preparing or not self._index.advance(SLICE_S):
             self._spare_collector()
             await asyncio.sleep(0)
 

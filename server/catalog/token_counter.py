@@ -21,6 +21,11 @@ from foretool.storage.stores import CatalogStore, StorageError
 COUNTED_AT_ONCE: Final = 2000
 """Tools that are counted in one go: preparing so many for the counter takes some 40 ms on the loop."""
 
+SENT_AT_ONCE: Final = 50
+"""Texts that are written to the counter before other work gets its turn."""
+SAVED_AT_ONCE: Final = 200
+"""Counts that one transaction writes."""
+
 COUNT_S: Final = 60.0
 """Longest wait for the counter to count a batch."""
 
@@ -51,16 +56,17 @@ class TokenCounter:
         others = texts.uncounted() if texts is not None else {}
         if not tools and not others:
             return
-        wanted = await in_slices(self._write(tools)) + list(others.values())
+        wanted = [*await in_slices(self._write(tools)), *others.values()]
         counts = await self._count(wanted)
-        if counts is None:
-            # The estimates stay until the next start: the same texts would fail again.
-            estimates = [estimate(text) for text in wanted]
-            self._take_in([tool.schema_hash for tool in tools], estimates, texts, others)
-            return
-        tokens = self._take_in([tool.schema_hash for tool in tools], counts, texts, others)
-        with contextlib.suppress(StorageError):
-            self._store.save_token_counts(tokens)
+        # The estimates stay until the next start where the counter fails: the same texts would fail again.
+        known = counts if counts is not None else await in_slices(_estimate_all(wanted))
+        if texts is not None and others:
+            texts.count(dict(zip(others, known[len(tools) :], strict=True)))
+        tokens = dict(zip((tool.schema_hash for tool in tools), known, strict=False))
+        await in_slices(self._catalog.set_token_counts(tokens))
+        if counts is not None:
+            with contextlib.suppress(StorageError):
+                await in_slices(self._save(tokens))
 
     def _write(self, tools: Sequence[Tool]) -> Steps[list[str]]:
         texts: list[str] = []
@@ -69,19 +75,14 @@ class TokenCounter:
             texts.append(bytes(self._catalog.definition(tool)).decode())
         return texts
 
-    def _take_in(
-        self, hashes: list[str], counts: list[int], texts: CountedTexts | None, others: Mapping[str, str]
-    ) -> dict[str, int]:
-        """Replace estimates; return the tokens of tools by schema hash."""
-        tokens = dict(zip(hashes, counts, strict=False))
-        if texts is not None and others:
-            texts.count(dict(zip(others, counts[len(hashes) :], strict=True)))
-        self._catalog.set_token_counts(tokens)
-        return tokens
+    def _save(self, tokens: Mapping[str, int]) -> Steps[None]:
+        rest = iter(tokens.items())
+        while part := dict(islice(rest, SAVED_AT_ONCE)):
+            yield
+            self._store.save_token_counts(part)
 
-    async def _count(self, texts: list[str]) -> list[int] | None:
+    async def _count(self, texts: Sequence[str]) -> list[int] | None:
         """Return the tokens of each text, None if the counter fails."""
-        lines = b"".join(json.dumps(text).encode() + b"\n" for text in texts)
         pipe = asyncio.subprocess.PIPE
         reason = "it answered too little"
         try:
@@ -90,7 +91,7 @@ class TokenCounter:
             )
             try:
                 async with asyncio.timeout(COUNT_S):
-                    output, _ = await counter.communicate(lines)
+                    output = await _ask(counter, texts)
             finally:
                 if counter.returncode is None:
                     counter.kill()
@@ -102,3 +103,32 @@ class TokenCounter:
             reason = type(error).__name__
         log.warning("tokens are estimated: the counter did not count (%s)", reason)
         return None
+
+
+def _estimate_all(texts: Sequence[str]) -> Steps[list[int]]:
+    found: list[int] = []
+    for text in texts:
+        yield
+        found.append(estimate(text))
+    return found
+
+
+async def _ask(counter: asyncio.subprocess.Process, texts: Sequence[str]) -> bytes:
+    """Return what the counter answers."""
+    assert counter.stdout is not None
+    assert counter.stderr is not None
+    output, *_ = await asyncio.gather(counter.stdout.read(), counter.stderr.read(), _send(counter, texts))
+    await counter.wait()
+    return output
+
+
+async def _send(counter: asyncio.subprocess.Process, texts: Sequence[str]) -> None:
+    """Write each text as a line of JSON, as fast as the counter reads them."""
+    assert counter.stdin is not None
+    rest = iter(texts)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # what it has answered says enough
+        while part := list(islice(rest, SENT_AT_ONCE)):
+            counter.stdin.write(b"".join(json.dumps(text).encode() + b"\n" for text in part))
+            await counter.stdin.drain()
+            await asyncio.sleep(0)
+    counter.stdin.close()

@@ -59,6 +59,8 @@ FRESH_S: Final = 1.0
 """The usage that was read for a call of one hidden tool tells for so long why others are hidden: reading it and ranking
 all tools takes milliseconds."""
 
+AGAIN: Final = 2
+"""How often a list is prepared at most, because tools may change meanwhile."""
 MOST_WHOLE: Final = 100
 """Tools that a list of all may have where it is over `list_tokens`; some clients refuse lists of more than 128."""
 
@@ -210,7 +212,15 @@ class Exposures:
         return self._version == self._catalog.version and (profile.key, policy) in self._views
 
     def prepare(self, profile: Profile, policy: Policy) -> Steps[None]:
-        """Do in steps what `view` needs and what takes long with thousands of tools."""
+        """Do in steps what `view` needs and what takes long with thousands of tools. Where tools have changed
+        meanwhile, their part is done as well: what was read of the others is kept."""
+        for _ in range(AGAIN):
+            version = self._catalog.version
+            yield from self._prepare(profile, policy)
+            if self._catalog.version == version:
+                return
+
+    def _prepare(self, profile: Profile, policy: Policy) -> Steps[None]:
         done = (self._catalog.version, profile.key, policy)
         if done in self._prepared:
             return

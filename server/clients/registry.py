@@ -19,7 +19,7 @@ from foretool.server.protocol import translate
 from foretool.server.recording.data_flow import FlowWatch
 from foretool.server.recording.recorder import Recorder
 from foretool.server.transports.client.base import Channel
-from foretool.server.transports.tasks import Tasks, in_slices
+from foretool.server.transports.tasks import Precedence, Tasks, in_slices
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era, Person, SessionRecord
@@ -211,8 +211,10 @@ class ClientRegistry:
 class Announcements:
     """Gathers changes of lists and announces them to the clients that they concern."""
 
-    def __init__(self, clients: ClientRegistry) -> None:
+    def __init__(self, clients: ClientRegistry, precedence: Precedence) -> None:
+        """`precedence`: making lists goes before what servers list."""
         self._clients = clients
+        self._precedence = precedence
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = Tasks("announcements")
         self._took_s = 0.0
@@ -239,13 +241,17 @@ class Announcements:
         """Make the lists of all clients in slices, then announce those that have changed."""
         started = time.perf_counter()
         try:
-            for client in self._clients:
-                for session in client.sessions():
-                    if session.view is not None and client in self._clients:
-                        await in_slices(client.tools.prepare(session))
+            with self._precedence.go_first():
+                await self._prepare()
         finally:
             self.announce()
             self._took_s = time.perf_counter() - started
+
+    async def _prepare(self) -> None:
+        for client in self._clients:
+            for session in client.sessions():
+                if session.view is not None and client in self._clients:
+                    await in_slices(client.tools.prepare(session))
 
     def announce(self) -> None:
         """Tell each client whose list differs from the one it was given. Clients that see everything are also told

@@ -13,12 +13,14 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.exposure import View, list_result
 from foretool.server.clients.registry import ClientRegistry
+from foretool.server.clients.session import Session
+from foretool.server.clients.tool_list import ToolList
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.held_notices import HeldNotices
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
-from foretool.server.transports.tasks import Steps, Tasks, in_slices
+from foretool.server.transports.tasks import Precedence, Steps, Tasks, in_slices
 from foretool.server.trust.text import clean_json, is_clean, one_line, visible
 from foretool.server.upstreams.connection import Lost, Reply, Request
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -77,13 +79,16 @@ class ListTools:
     """Lists tools once all upstreams have listed theirs, at the latest at the deadline for cold starts."""
 
     def __init__(
-        self, upstreams: UpstreamRegistry, catalog: Catalog, clock: Callable[[], float], notices: HeldNotices
-    ) -> None:
-        """`clock` says when an epoch ends, in seconds since 1970."""
+        self, upstreams: UpstreamRegistry, catalog: Catalog, clock: Callable[[], float], notices: HeldNotices,
+        precedence: Precedence,
+    ) -> None:  # fmt: skip
+        """`clock` says when an epoch ends, in seconds since 1970. `precedence`: a list goes before what servers
+        list."""
         self._upstreams = upstreams
         self._catalog = catalog
         self._clock = clock
         self._notices = notices
+        self._precedence = precedence
         self._tasks = Tasks("tools/list")
 
     def handlers(self, era: Era) -> dict[str, Any]:
@@ -100,11 +105,18 @@ class ListTools:
         if tools.is_at_hand(session):
             self._answer(exchange)
         else:
-            self._tasks.spawn(self._answer_later(exchange, tools.prepare(session)))
+            self._tasks.spawn(self._answer_later(exchange, self._make_ready(tools, session)))
+
+    def _make_ready(self, tools: ToolList, session: Session) -> Steps[None]:
+        """Do in steps what an answer needs. New names come last, and take as long as thousands of tools have come."""
+        yield from tools.prepare(session)
+        yield from self._catalog.fix_names_in_steps()
+        yield from tools.prepare(session)
 
     async def _answer_later(self, exchange: Exchange, steps: Steps[None]) -> None:
         try:
-            await in_slices(steps)
+            with self._precedence.go_first():
+                await in_slices(steps)
         except Exception:  # the boundary of a request: the list is made in one go, and says itself what is wrong
             log.exception("A list could not be prepared")
         exchange.attempt(self._answer, exchange)

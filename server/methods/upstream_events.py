@@ -17,7 +17,7 @@ from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
 from foretool.server.protocol.versions import META_SUBSCRIPTION
-from foretool.server.transports.tasks import Steps, finish, in_slices
+from foretool.server.transports.tasks import Precedence, Steps, finish, in_slices
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
 from foretool.server.trust.questions import prepare_log
 from foretool.server.trust.text import clean_params
@@ -87,14 +87,16 @@ class UpstreamEvents:
 
     def __init__(
         self, upstreams: UpstreamRegistry, catalog: Catalog, lists: MergedLists, announcements: Announcements,
-        memory: UpstreamMemory, messages: UpstreamMessages, gatekeeper: Gatekeeper,
+        memory: UpstreamMemory, messages: UpstreamMessages, gatekeeper: Gatekeeper, precedence: Precedence,
     ) -> None:  # fmt: skip
+        """`precedence`: lists of clients, which go before lists of servers."""
         self._upstreams = upstreams
         self._catalog = catalog
         self._lists = lists
         self._announcements = announcements
         self._memory = memory
         self._gatekeeper = gatekeeper
+        self._precedence = precedence
         self.on_notification = messages.on_notification
         self.on_request = messages.on_request
         self._waiting: dict[Upstream, Sequence[Raw]] = {}
@@ -116,7 +118,7 @@ class UpstreamEvents:
             newest = self._waiting.pop(upstream)
         try:
             if self._upstreams.get(upstream.name) is upstream:  # no reload has replaced it
-                await in_slices(self._follow(upstream, newest))
+                await in_slices(self._follow(upstream, newest), self._precedence)
         finally:
             self._turn.release()
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Iterator
 from typing import Any, Final, TypeVar
 
 TICK_S: Final = 1.0
@@ -34,11 +34,40 @@ def finish(steps: Steps[T]) -> T:
             return found
 
 
-async def in_slices(steps: Steps[T]) -> T:
-    """Do a piece of work, and let the loop do everything else after each slice of it. Whoever cancels this ends the
-    work where it stands."""
+class Precedence:
+    """Lets work go first for which a client waits: other work stops between two of its slices meanwhile."""
+
+    def __init__(self) -> None:
+        self._urgent = 0
+        """How many pieces of work go first."""
+        self._is_free = asyncio.Event()
+        self._is_free.set()
+
+    @contextlib.contextmanager
+    def go_first(self) -> Iterator[None]:
+        """Go first inside the block, which must not wait for work that gives way."""
+        self._urgent += 1
+        self._is_free.clear()
+        try:
+            yield
+        finally:
+            self._urgent -= 1
+            if not self._urgent:
+                self._is_free.set()
+
+    async def give_way(self) -> None:
+        """Wait until nothing goes first."""
+        while self._urgent:
+            await self._is_free.wait()
+
+
+async def in_slices(steps: Steps[T], precedence: Precedence | None = None) -> T:
+    """Do a piece of work, and let the loop do everything else after each slice of it; with `precedence`, whatever goes
+    first there is done before the next slice. Whoever cancels this ends the work where it stands."""
     try:
         while True:
+            if precedence is not None:
+                await precedence.give_way()
             until = time.perf_counter() + SLICE_S
             while time.perf_counter() < until:
                 next(steps)

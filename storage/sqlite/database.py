@@ -39,6 +39,8 @@ _EXAMINING_S = 5.0
 
 _CHECKPOINT_COMMITS = 250
 """Commits after which a `checkpoint` is worth a thread: 2 to 4 MiB of log."""
+_CHECKPOINT_ROWS = 1000
+"""Rows after which it is, too: a list of tools is written in few commits, with up to two pages a row."""
 
 _TRANSACTION = ("COMMIT", ("ROLLBACK",))
 _SAVEPOINT = ("RELEASE inner_block", ("ROLLBACK TO inner_block", "RELEASE inner_block"))
@@ -68,6 +70,8 @@ class SqliteDatabase(Database):
         self._depth = 0
         # Commits since the last `checkpoint`: a guess at the length of the log.
         self._commits = 0
+        # What the connection's count of written rows was at the last `checkpoint`; None where it is not known.
+        self._rows_before: int | None = None
 
     @classmethod
     def open(cls, path: Location, busy_ms: int) -> SqliteDatabase:
@@ -288,14 +292,17 @@ class SqliteDatabase(Database):
     @property
     def is_checkpoint_due(self) -> bool:
         """Whether enough was written since the last `checkpoint` to be worth a thread."""
-        return self._commits >= _CHECKPOINT_COMMITS
+        written = self._held.total_changes if self._held is not None else 0
+        if self._rows_before is None or self._rows_before > written:
+            self._rows_before = written
+        return self._commits >= _CHECKPOINT_COMMITS or written - self._rows_before >= _CHECKPOINT_ROWS
 
     def checkpoint(self) -> int:
         """Move the write-ahead log into the file, from any thread; it neither waits nor blocks a writer.
 
         Returns the number of pages that had to stay in the log because a reader or a later write still needs them.
         """
-        self._commits = 0
+        self._commits, self._rows_before = 0, None  # only the thread of the connection may ask it for its count
         if not isinstance(self._place, Path):
             return 0
         try:

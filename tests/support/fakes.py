@@ -28,6 +28,7 @@ from foretool.server.methods.argument_check import Checker
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import BadMessage, Message, Raw
 from foretool.server.transports.client.stdio import StdioServer
+from foretool.server.transports.tasks import finish
 from foretool.server.transports.upstream.base import LinkError, Receiver
 from foretool.server.upstreams.upstream import OpenLink
 from foretool.storage.opening import open_store
@@ -628,7 +629,7 @@ class FakeApp(App):
 
     async def _count_tokens(self) -> None:
         estimates = {tool.schema_hash: self.catalog.tokens(tool.id) for tool in self.catalog.find_uncounted()}
-        self.catalog.set_token_counts(estimates)
+        finish(self.catalog.set_token_counts(estimates))
 
 
 class Stage(NamedTuple):

@@ -205,3 +205,24 @@ def test_a_text_index_has_no_bound_on_different_words() -> None:
     rich.add(Document(ToolId("a"), "", "a", "", " ".join(NOUNS)))
     rich.add(Document(ToolId("b"), "", "b", "", "noun1"))
     assert len(rich.search({"noun1": 1.0})) == 2
+
+
+@given(st.lists(WORDS, min_size=1, max_size=6), st.sets(st.sampled_from(["alpha", "beta", "other"])), st.integers(0, 6))
+def test_a_search_that_was_prepared_finds_the_same(documents: list[list[str]], query: set[str], changed: int) -> None:
+    """`changed`: after which step another document comes."""
+    at_once, prepared = (index([[each] for each in documents], [Field(1.0, 0.75)]) for _ in range(2))
+    at_once.add_counts([Counter(documents[0])])
+    for step, _ in enumerate(prepared.prepare(query)):
+        if step == changed:
+            prepared.add_counts([Counter(documents[0])])
+    if changed >= 1 + len(query):
+        prepared.add_counts([Counter(documents[0])])
+    wanted = dict.fromkeys(query, 1.0)
+    assert prepared.search(wanted) == pytest.approx(at_once.search(wanted))
+
+
+def test_a_search_that_was_prepared_computes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = index([[["open", "issue"]], [["close", "issue"]]], [Field(1.0, 0.75)])
+    assert len(list(one.prepare(["open", "issue", "unknown"]))) == 1 + 3
+    monkeypatch.setattr(one, "_computed", lambda postings: pytest.fail("computed again"))
+    assert one.search({"open": 1.0, "issue": 1.0, "unknown": 1.0}).keys() == {0, 1}

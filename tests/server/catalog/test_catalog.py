@@ -311,7 +311,7 @@ def test_tokens_are_estimated_until_they_are_counted() -> None:
     one.replace("calc", listed("add"))
     (found,) = one.find_uncounted()
     assert one.tokens(found.id) > 5
-    one.set_token_counts({found.schema_hash: 99})
+    finish(one.set_token_counts({found.schema_hash: 99}))
     assert (one.tokens(found.id), list(one.find_uncounted())) == (99, [])
     one.replace("calc", listed("add", "sub"))
     assert one.tokens(found.id) == 99
@@ -344,3 +344,43 @@ def test_a_name_that_no_client_takes_is_dropped_and_few_problems_are_told_in_few
     assert len(problems) == MOST_PROBLEMS + 1
     assert problems[-1] == f"and {100 - MOST_PROBLEMS} more like these"
     assert all(len(problem) <= MOST_PROBLEM for problem in problems)
+
+
+def test_names_that_are_fixed_in_steps_are_those_that_would_be_fixed_at_once() -> None:
+    found = []
+    for in_steps in (False, True):
+        fixed: dict[ToolId, Key] = {}
+        one = catalog(*(FakeUpstream(name, entry={"prefix": ""}) for name in ("c", "a", "b")), fixed=fixed)
+        for name in ("b", "a", "c"):
+            one.replace(name, listed("add", name))
+        assert len(list(one.fix_names_in_steps())) == 3 if in_steps else one.fix_names() is None
+        assert list(one.fix_names_in_steps()) == []
+        found.append(list(fixed.items()))
+    assert found[0] == found[1]
+
+
+def test_what_changes_while_names_are_fixed_in_steps_is_fixed_with_the_next_ones() -> None:
+    fixed: dict[ToolId, Key] = {}
+    one = catalog(FakeUpstream("a"), FakeUpstream("b"), FakeUpstream("gone"), fixed=fixed)
+    for name in ("a", "b", "gone"):
+        one.replace(name, listed("add"))
+    steps = one.fix_names_in_steps()
+    next(steps)
+    next(steps)
+    one.replace("a", listed("add", "sub"))
+    one.configure(list(config_of(FakeUpstream("a"), FakeUpstream("b")).servers.values()))
+    assert list(steps) == [None]
+    one.fix_names()
+    assert sorted(fixed) == ["a__add", "a__sub", "b__add"]
+
+
+def test_counts_of_tokens_are_taken_in_one_upstream_after_the_other() -> None:
+    one = catalog(FakeUpstream("a"), FakeUpstream("b"))
+    for name in ("a", "b"):
+        one.replace(name, listed("add", "sub"))
+    counts = {each.schema_hash: 7 for each in one.tools()}
+    steps = one.set_token_counts(counts)
+    next(steps)
+    one.replace("b", listed("mul"))
+    assert [each for each in steps] == [None]
+    assert {each.id: each.tokens for each in one.tools()} == {"a__add": 7, "a__sub": 7, "b__mul": None}

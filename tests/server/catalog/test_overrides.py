@@ -9,6 +9,7 @@ from fakes import FakeUpstream, config_of, tool
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import raw
+from foretool.server.transports.tasks import finish
 from foretool.storage.records import Tool
 
 
@@ -49,7 +50,7 @@ def test_tokens_are_counted_of_what_clients_see() -> None:
     one = catalog(server("hub", {"create": {"description": "Mine"}}))
     one.replace("hub", listed("create"))
     (shown,) = one.find_uncounted()
-    one.set_token_counts({shown.schema_hash: 7})
+    finish(one.set_token_counts({shown.schema_hash: 7}))
     assert one.tokens(shown.id) == 7
     assert one.of("hub")[0].tokens == 7
     assert list(one.find_uncounted()) == []

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from foretool.server.catalog.search import Index, Search
 from foretool.server.config.settings import ServerEntry
 from foretool.server.config.variables import Secrets
 from foretool.server.protocol.jsonrpc import raw
+from foretool.server.transports.tasks import SLICE_S
 from foretool.storage.records import Tool, ToolId, Usage
 from tests.server.catalog.test_catalog import catalog as catalog_of
 from tests.server.catalog.test_catalog import config_of, listed
@@ -249,3 +251,50 @@ async def test_the_collector_is_spared_what_is_indexed_but_not_what_is_indexed_a
     one.replace("git", listed(*(tool(f"t{at}", "in other words") for at in range(250))))
     assert await found.index(60.0)
     assert len(spared) == 2
+
+
+async def test_a_search_over_many_tools_prepares_its_words_in_slices_and_finds_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    search, said = search_over(catalog()), list[Ranking]()
+    search.update_corpus()
+    at_once = search.rank(Query(("open an issue",)), everything, 5)
+    monkeypatch.setattr(search_module, "MANY", 2)
+    search.find(Query(("open an issue",)), everything, 5, said.append)
+    assert said == []  # a later turn of the loop
+    await end_of_searches(search)
+    assert said == [at_once]
+
+
+async def test_the_index_rests_while_a_search_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_module, "MANY", 1)
+    one = catalog()
+    search, said, sizes = search_over(one), list[int](), list[int]()
+    search.update_corpus()
+
+    def slow(query: Query) -> Any:
+        for _ in range(20):
+            sizes.append(len(search._index.pipeline.corpus))
+            yield
+            time.sleep(SLICE_S)
+
+    monkeypatch.setattr(search, "_prepare", slow)
+    search.find(Query(("open an issue",)), everything, 5, lambda found: said.append(len(sizes)))
+    one.replace("git", listed(*(f"t{at}" for at in range(600))))
+    assert await search.index(60.0)
+    assert said == [20]
+    assert sizes == [2] * 20
+    assert len(search._index.pipeline.corpus) == 600
+
+
+async def test_a_search_whose_preparation_fails_is_answered(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(search_module, "MANY", 1)
+    search, said = search_over(catalog()), list[Ranking]()
+    search.update_corpus()
+    monkeypatch.setattr(search, "_prepare", lambda query: iter([None, 1 // 0]))
+    search.find(Query(("open",)), everything, 5, said.append)
+    await end_of_searches(search)
+    assert [names(ranking) for ranking in said] == [["git__open"]]
+    assert "could not be prepared" in caplog.text

@@ -407,3 +407,23 @@ def test_a_stored_list_with_other_tools_of_ours_or_other_rules_is_not_served() -
     assert "call_tool_write" in after.tools and after.epoch == before.epoch + 1
     denying = Setting(store, profiles={"tight": {"deny": ["calc__add"], "pin": ["calc__*"]}})
     assert "calc__add" not in denying.view(profile="tight").tools
+
+
+def test_a_list_that_is_prepared_while_tools_change_has_read_the_new_ones_too() -> None:
+    setting = Setting(list_fill=True, list_tokens=600)
+    steps = setting.exposures.prepare(setting.config.profiles[""], "frozen")
+    next(steps)
+    next(steps)
+    setting.catalog.replace("calc", [raw(tool("late")), raw(tool("later"))])
+    assert len(list(steps)) >= 1 + 2 + 1  # the server, its new tools, and what they are needed for
+    assert list(setting.exposures.prepare(setting.config.profiles[""], "frozen")) == []
+    assert setting.view().tools == ("calc__late", "calc__later", *OWN)
+
+
+def test_tools_that_change_all_the_time_do_not_keep_a_list_from_being_made() -> None:
+    setting, changes = Setting(list_fill=True, list_tokens=600), 0
+    for _ in setting.exposures.prepare(setting.config.profiles[""], "frozen"):
+        changes += 1
+        setting.catalog.replace("calc", [raw(tool(f"t{changes}"))])
+        assert changes < 50
+    assert setting.view().tools == (f"calc__t{changes}", *OWN)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from foretool.server.transports.tasks import SLICE_S, BackgroundWork, Steps, Tasks, finish, in_slices
+from foretool.server.transports.tasks import SLICE_S, BackgroundWork, Precedence, Steps, Tasks, finish, in_slices
 
 pytestmark = pytest.mark.anyio
 
@@ -114,3 +114,47 @@ async def test_an_error_of_a_step_reaches_whoever_waits() -> None:
 
     with pytest.raises(ValueError, match="oops"):
         await in_slices(broken())
+
+
+async def test_work_gives_way_between_two_slices_as_long_as_other_work_goes_first() -> None:
+    precedence, done = Precedence(), list[str]()
+
+    def steps() -> Steps[str]:
+        for at in range(3):
+            time.sleep(SLICE_S)
+            done.append(f"step {at}")
+            yield
+        return "end"
+
+    work = asyncio.create_task(in_slices(steps(), precedence))
+    while not done:
+        await asyncio.sleep(0)
+    with pytest.raises(ValueError, match="a list that fails"), precedence.go_first():
+        with precedence.go_first():
+            await asyncio.sleep(0.02)
+        seen = len(done)
+        await asyncio.sleep(0.02)
+        assert len(done) == seen, "one of two that go first is still there"
+        raise ValueError("a list that fails")
+    assert await work == "end"
+    assert done == ["step 0", "step 1", "step 2"]
+
+
+async def test_work_that_gives_way_can_be_cancelled() -> None:
+    precedence, ended = Precedence(), list[str]()
+
+    def steps() -> Steps[None]:
+        try:
+            yield
+        finally:
+            ended.append("ended")
+
+    with precedence.go_first():
+        work = asyncio.create_task(in_slices(steps(), precedence))
+        await asyncio.sleep(0)
+        work.cancel()
+        await asyncio.wait([work])
+    assert work.cancelled()
+    assert ended == []  # it had not begun
+    assert await in_slices(steps(), precedence) is None
+    assert ended == ["ended"]

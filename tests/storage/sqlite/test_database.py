@@ -300,6 +300,19 @@ def test_a_checkpoint_in_a_thread_moves_the_log_while_calls_are_recorded(path: P
     assert rows(path, "SELECT count(*) FROM calls") == [(251,)]
 
 
+def test_a_checkpoint_is_due_once_many_rows_were_written_in_few_commits(path: Path) -> None:
+    with open_store(path) as store:
+        assert not store.is_checkpoint_due
+        store.calls.record([CALL] * 1200)
+        assert store.is_checkpoint_due
+        thread = threading.Thread(target=store.checkpoint)
+        thread.start()
+        thread.join()
+        assert not store.is_checkpoint_due
+        store.calls.record([CALL])
+        assert not store.is_checkpoint_due
+
+
 def test_the_log_stays_bounded_without_a_checkpoint(path: Path) -> None:
     with open_store(path) as store:
         for _ in range(12_000):
