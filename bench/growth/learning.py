@@ -37,6 +37,7 @@ from foretool.server.catalog import models
 from foretool.server.catalog.search import Index
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
+from foretool.server.learning.encoded_texts import EncodedTexts
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Episode, SessionRecord, Tool, ToolId, UpstreamRecord
 
@@ -144,11 +145,14 @@ def learn(path: Path) -> tuple[float, float, float, dict[str, str]]:
 
 
 def rank(path: Path, tasks: Sequence[Task], *, learned: bool = True) -> list[StepRanks]:
-    """Rank the tools of tasks that nothing has seen, with the models that serve or without."""
+    """Rank the tools of tasks that nothing has seen, with the models that serve or without, and with the encoder of
+    the config."""
     config = configs.load(path)
     with offline.read(config) as app:
         upstream_of = {tool.id: tool.upstream for tool in app.catalog.tools()}
-        pipeline = Pipeline(Index(app.catalog).update().corpus, None)
+        corpus = Index(app.catalog).update().corpus
+        texts = EncodedTexts.open(config.settings, app.store)
+        pipeline = Pipeline(corpus, texts.meaning(app.catalog, corpus) if texts else None)
         if learned:
             pipeline.learned = models.open_models(models.read_models(app.store)).learned
         episodes = [Episode(task.calls, (task.query,)) for task in tasks]

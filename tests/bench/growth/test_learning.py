@@ -48,3 +48,27 @@ def test_the_log_holds_every_task_with_its_words(tmp_path: Path, data: Path) -> 
     assert [each.tasks for each in logged[:9]] == [(task.query,) for task in given]
     assert all(each.ended for each in logged)
     assert [len(each.ranks) for each in rank(path, held_out, learned=False)] == [2, 2]
+
+
+def test_an_encoder_of_the_config_ranks_too(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    texts = {
+        "forecast": "Says if it rains",
+        "train": "Buys a rail ticket",
+        "send": "Mails a letter",
+        "sum": "Adds",
+        "cut": "Trims",
+    }
+    rows = [{"name": name, "server": "all", "description": text} for name, text in texts.items()]
+    task = {"query": "locomotive seats", "calls": ["train"]}
+    other = {"query": "post this", "calls": ["send"]}
+    for name, lines in (("tools", rows), ("train", [other]), ("dev", [task])):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    tools, given, held_out = read_set(tmp_path)
+
+    def first_rank(encoder: str) -> int | None:
+        (tmp_path / encoder).mkdir()
+        (each,) = rank(fill(tmp_path / encoder, tools, repeat(given, 2), encoder), held_out, learned=False)
+        return each.ranks[0]
+
+    assert first_rank("minilm-tools") == 1 != first_rank("none")
