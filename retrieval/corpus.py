@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from hashlib import blake2b
+
+from msgspec.structs import replace
 
 from foretool.retrieval.document import Document, document, embedded_text
 from foretool.retrieval.rankers.bm25 import Lexical

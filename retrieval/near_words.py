@@ -7,8 +7,6 @@ alone; no data set takes part. It is read at the first search.
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -39,29 +37,29 @@ def near_terms(said: Mapping[str, float]) -> dict[str, tuple[str, float]]:
 
 
 class _Lines:
-    """The file as it is, searched by halves: as a dict it would take ten times the memory."""
+    """The file as it is, searched by halves: as a dict it would take ten times the memory, and a list of where its
+    lines begin takes 10 ms, which a prompt hook has not."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._starts = array("I", (0,))
-        at = data.find(b"\n") + 1
-        while 0 < at < len(data):
-            self._starts.append(at)
-            at = data.find(b"\n", at) + 1
 
     @lru_cache(maxsize=1024)  # noqa: B019 (there is one table)
     def near(self, term: str) -> tuple[tuple[str, str, float], ...]:
         """Return the near terms of a term, each as (term, word, weight)."""
-        wanted = term.encode("utf-8", "replace")
-        place = bisect_left(self._starts, wanted, key=self._key)
-        if not wanted or place == len(self._starts) or self._key(self._starts[place]) != wanted:
-            return ()
-        start = self._starts[place]
-        _, *words = self._data[start : self._data.index(b"\n", start)].decode().split(" ")
+        words = self._line(term.encode("utf-8", "replace"))
         return tuple((stem(word[:-1]), word[:-1], WEIGHT * int(word[-1]) / MARKS) for word in words)
 
-    def _key(self, start: int) -> bytes:
-        return self._data[start : self._data.index(b" ", start)]
+    def _line(self, wanted: bytes) -> list[str]:
+        """Return the words behind a term, each with its digit; none if it has no line."""
+        low, high = 0, len(self._data)  # each is where a line begins, or the end
+        while low < high:
+            start = max(self._data.rfind(b"\n", low, (low + high) // 2) + 1, low)
+            end = self._data.find(b"\n", start) + 1 or len(self._data)
+            key, _, words = self._data[start:end].partition(b" ")
+            if key == wanted:
+                return words.decode().split()
+            low, high = (end, high) if key < wanted else (low, start)
+        return []
 
 
 @lru_cache(maxsize=1)

@@ -12,6 +12,7 @@ catalog that share a word with the prompt.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -21,7 +22,7 @@ from collections import namedtuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing and pathlib take half as long to import as everything else that the way to a proxy needs
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Final
 
     from foretool.server.catalog.hint_text import Hint
@@ -51,6 +52,8 @@ HEAD_BYTES: Final = 600
 IN_NAME: Final = 1.5
 """Weight of a word that is in the name too."""
 MOST_TERMS: Final = 20
+MOST_ALIKE: Final = 12
+"""How many words are looked for that mean nearly the same as those of the prompt; the ranker takes six of them."""
 
 
 PLAIN: Final = ("claude-code", "opencode")
@@ -92,6 +95,7 @@ def main(options: HintOptions) -> int:
     # Python handles the signal between two bytecodes, so a long call into C delays it a little.
     signal.signal(signal.SIGALRM, lambda number, frame: os._exit(0))
     signal.setitimer(signal.ITIMER_REAL, left_s())
+    gc.disable()  # hardly anything that is made here is dropped before the process ends
     try:
         hint = answer_prompt(sys.stdin.buffer.read(MOST_STDIN), options)
     except Exception:  # noqa: BLE001 -- no error is worth holding up a prompt
@@ -176,8 +180,22 @@ def _config_path(given: str | os.PathLike[str] | None) -> str | os.PathLike[str]
     return find_place(Path(given) if given is not None else None, os.environ).path
 
 
+def _import_msgspec() -> None:
+    """Import msgspec without typing_extensions, of which it takes only what `typing` has too: half the time."""
+    name = "typing_extensions"
+    is_new = name not in sys.modules
+    if is_new:
+        sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        import msgspec  # noqa: F401
+    finally:
+        if is_new:
+            del sys.modules[name]
+
+
 def answer_by_words(asked: Asked, options: HintOptions) -> str:
     """Store the prompt and name its tools without a proxy."""
+    _import_msgspec()
     from pathlib import Path
 
     from foretool.server.config.loader import load
@@ -240,26 +258,51 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
 
 
 def _preselect(heads: Sequence[Head], text: str) -> list[Head]:
-    """Return the tools whose names and first bytes contain most words of the text, where rare words count more.
+    """Return the tools whose names and first bytes contain most words of the text, or words that mean nearly the same,
+    where rare words count more.
 
     Reading a tool takes a hundred times as long as looking for a few words in its first bytes.
     """
     from heapq import nlargest
     from math import log
 
-    from foretool.retrieval.words import terms
+    from foretool.retrieval.near_words import near_terms
+    from foretool.retrieval.rankers.bm25 import SAID, pick_rare, weigh_terms
 
     if len(heads) <= MOST_RANKED:
         return list(heads)
+    said = weigh_terms(text)
     # Long words say most, and looking for 20 of them in 5,000 tools takes milliseconds.
-    wanted = nlargest(MOST_TERMS, dict.fromkeys(terms(text)), key=len)
-    names, texts = [tool.lower() for _, tool, _, _ in heads], [head.lower() for *_, head in heads]
+    wanted = dict.fromkeys(nlargest(MOST_TERMS, (term for term in said if said[term] >= SAID), key=len), 1.0)
+    alike = {term: weight for term, (_, weight) in near_terms(said).items()}
+    near = {term: alike[term] for term in nlargest(MOST_ALIKE, alike, key=alike.__getitem__)}
+    names, find = [tool.lower() for _, tool, _, _ in heads], _finder([head for *_, head in heads])
+    having = {term: find(term) for term in wanted.keys() | near.keys()}
+    # The ranker chooses by the same rule which near words take part.
+    rare = pick_rare(near, {term: len(having[term]) for term in near}, len(heads))
     scores = [0.0] * len(heads)
-    for term in wanted:
-        encoded = term.encode()
-        matching = [place for place, text_of_tool in enumerate(texts) if encoded in text_of_tool]
-        weight = log(1 + len(heads) / (1 + len(matching)))
-        for place in matching:
+    for term, share in (wanted | {term: near[term] for term in rare}).items():
+        weight = share * log(1 + len(heads) / (1 + len(having[term])))
+        for place in having[term]:
             scores[place] += weight * (IN_NAME if term in names[place] else 1.0)
     best = nlargest(MOST_RANKED, range(len(heads)), key=lambda place: (scores[place], -place))
     return [heads[place] for place in sorted(best) if scores[place] > 0.0]
+
+
+def _finder(texts: Sequence[bytes]) -> Callable[[str], list[int]]:
+    """Return what tells which of the texts contain a word; it looks through all of them at once."""
+    from bisect import bisect_right
+    from itertools import accumulate
+
+    whole = b"\n".join(texts).lower()
+    starts = [0, *accumulate(len(text) + 1 for text in texts)]
+
+    def find(word: str) -> list[int]:
+        encoded, found = word.encode(), list[int]()
+        at = whole.find(encoded)
+        while at >= 0:
+            found.append(bisect_right(starts, at) - 1)
+            at = whole.find(encoded, starts[found[-1] + 1])
+        return found
+
+    return find

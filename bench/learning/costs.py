@@ -21,6 +21,25 @@ RESAMPLES: Final = 2000
 SEED: Final = 7
 
 
+class Search(Struct, frozen=True):
+    """One discovery: what was wanted, and what was known of it."""
+
+    task: int
+    """The number of the task in its block, from 0."""
+    query: str
+    wanted: str
+    place: int
+    """The calls of the task before it."""
+    seen: int
+    """Earlier tasks that called the tool, searches of this task apart."""
+    hook_said: int
+    """Tools that the prompt hook had named for the task."""
+    by_name: bool
+    """Whether the tool had been named, though without its arguments."""
+    found: bool
+    """Whether the answer named it."""
+
+
 class Cost(Struct):
     """The calls and tokens of one block of tasks."""
 
@@ -48,6 +67,7 @@ class Cost(Struct):
     """Discoveries before the first call of a task, which no answer to a call can spare."""
     by_name: int = 0
     """Discoveries of a tool that was named without its arguments."""
+    searches: list[Search] = field(default_factory=list)
     by_task: list[tuple[int, int, int]] = field(default_factory=list)
     """Discovery turns, tokens and tokens read of each task, as they add up."""
 

@@ -18,6 +18,10 @@ learning off, nothing is learned and the list follows usage alone. The tasks are
 (`dev` where a set has no other), never the held-out half. The output is one JSON object per block, then one per run:
 the tasks before the first epoch against as many at the end, all tasks, and all after the first epoch. Last comes what
 learning changed, in pairs of the same tasks, with intervals. `bench/learning/costs.py` says what is counted.
+
+`--trace FILE` appends one JSON object for each discovery, so that one can see why it was needed. Its `rank` is that of
+the wanted tool among 50 in `foretool search` for the same words once the run has ended, so with what was learned by
+then; 0 is outside.
 """
 
 from __future__ import annotations
@@ -32,19 +36,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from bench import processes
 from bench.clients.messages import Failed, Json
 from bench.clients.stdio import StdioClient
 from bench.datasets import is_there, read_rows
 from bench.learning import chart
-from bench.learning.costs import Cost, block_of, compare, comparison_table, summary, table
+from bench.learning.costs import Cost, Search, block_of, compare, comparison_table, summary, table
 from bench.options import add_foretool, make_parser
 from bench.proxy import many_servers
 from bench.retrieval import everyday
@@ -153,7 +159,10 @@ def sample(schema: Any) -> Any:
 class Reader:
     """What a model has read in one task, and what that cost."""
 
-    def __init__(self, agent: Agent, names: Collection[str], cost: Cost) -> None:
+    def __init__(self, agent: Agent, names: Collection[str], cost: Cost, seen: Counter[str] | None = None) -> None:
+        """`seen`: the earlier tasks that called each tool."""
+        self.seen = Counter[str]() if seen is None else seen
+        self.named_by_hook = 0
         self._agent = agent
         self._names = frozenset(names)
         self._cost = cost
@@ -203,16 +212,20 @@ def _write_out(text: str) -> str:
     return _SHARED.sub(whole, text)
 
 
-async def do(agent: Agent, task: Task, schemas: Mapping[str, Any], cost: Cost, hook: HintOptions | None = None) -> None:
-    """Do one task, call by call; `hook`: the options of the hook that is told of its prompt."""
+async def do(
+    agent: Agent, task: Task, schemas: Mapping[str, Any], cost: Cost, hook: HintOptions | None = None,
+    seen: Counter[str] | None = None,
+) -> None:  # fmt: skip
+    """Do one task, call by call; `hook`: the options of the hook that is told of its prompt; `seen`: as of `Reader`."""
     first = await agent.begin()
-    reader = Reader(agent, schemas.keys(), cost)
+    reader = Reader(agent, schemas.keys(), cost, seen)
     reader.read_list(first)
     if hook:
         agent.news.clear()
         printed = await asyncio.to_thread(_run_hook, hook, task)
         tokens, named = reader.read(printed)
         reader.told |= named
+        reader.named_by_hook = len(named)
         cost.hook_tokens += tokens
         if agent.may_grow and not set(task.calls) <= agent.listed.keys():
             await agent.read_prompt()
@@ -226,7 +239,7 @@ async def do(agent: Agent, task: Task, schemas: Mapping[str, Any], cost: Cost, h
                 cost.hinted += name in reader.told
             else:
                 cost.at_first += not place
-                await _discover(agent, task, name, reader, cost)
+                await _discover(agent, task, place, reader, cost)
         reader.think()
         arguments = sample(schemas[name])
         if name in agent.listed:
@@ -240,6 +253,7 @@ async def do(agent: Agent, task: Task, schemas: Mapping[str, Any], cost: Cost, h
     reader.think()  # its last turn is the answer to the user
     grown = [tool for name, tool in agent.listed.items() if name not in started_with]
     cost.grown_tokens += size(*written(grown)) if grown else 0
+    reader.seen.update(set(task.calls))
     cost.end_task()
 
 
@@ -248,14 +262,19 @@ def _run_hook(hook: HintOptions, task: Task) -> str:
     return hint.answer_prompt(event.encode(), hook)
 
 
-async def _discover(agent: Agent, task: Task, wanted: str, reader: Reader, cost: Cost) -> None:
+async def _discover(agent: Agent, task: Task, place: int, reader: Reader, cost: Cost) -> None:
+    wanted = task.calls[place]
     reader.think()
     cost.discoveries += 1
     by_name = wanted in reader.bare
     cost.by_name += by_name
     answer = await agent.call("discover_tools", {"names": [wanted]} if by_name else {"task": task.query})
     cost.answer_tokens += reader.read(*_texts(answer))[0]
-    cost.not_found += wanted not in reader.bare
+    found = wanted in reader.bare
+    cost.not_found += not found
+    cost.searches.append(
+        Search(len(cost.by_task), task.query, wanted, place, reader.seen[wanted], reader.named_by_hook, by_name, found)
+    )
     # Whatever the answer lacks, the agent of a recorded task goes on with the right call.
     reader.known.add(wanted)
 
@@ -308,8 +327,9 @@ class Setup:
         with open_store(self.folder / "foretool.sqlite3") as store:
             return {f"{server}/{tool}": name for name, (server, tool) in store.catalog.exposed_names().items()}
 
-    def tasks(self, data: Path, count: int) -> list[Task]:
-        """The tasks in the order of the seed; calls of tools that the set does not describe are left out."""
+    def tasks(self, data: Path, count: int, skip: int = 0) -> list[Task]:
+        """The tasks in the order of the seed without the first `skip`; calls of tools that the set does not
+        describe are left out."""
         rows = read_rows(data / ("train.jsonl" if is_there(data / "train.jsonl") else "dev.jsonl"))
         random.Random(SEED).shuffle(rows)
         bare = {key.partition("/")[2]: name for key, name in self.names.items()}
@@ -320,7 +340,16 @@ class Setup:
             calls = tuple(name for call in row["calls"] if (name := full.get(call) or bare.get(call)))
             if calls:
                 found.append(Task(row["query"], calls))
-        return found[:count]
+        return found[skip : skip + count]
+
+    def rank(self, query: str, wanted: str) -> int:
+        """The rank of a tool among the 50 that a search finds, 0 if it is none of them."""
+        done = subprocess.run(
+            [*self.command, "search", "--json", "--limit", "50", "--config", str(self.path), "--", query],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        names = [match["tool"] for match in json.loads(done.stdout)["matches"]]
+        return names.index(wanted) + 1 if wanted in names else 0
 
     def learn(self) -> Json:
         """Run `foretool learn`; its outcome for each method."""
@@ -350,21 +379,26 @@ async def run(
     every: int,
     encoder: str,
     fill: bool = True,
+    trace: Path | None = None,
+    skip: int = 0,
 ) -> list[Json]:
     """Do the tasks of one run and print its blocks; `every`: blocks between two epochs; `fill`: whether lists are
-    filled before anything was called."""
+    filled before anything was called; `trace`: the file that is told of each discovery; `skip`: tasks left out at
+    the front."""
     with tempfile.TemporaryDirectory(prefix="bench-simulation-", ignore_cleanup_errors=True) as folder:
         place = Setup(command, Path(folder), data, policy, encoder, fill)
         await place.remember()
-        tasks = place.tasks(data, count)
+        tasks = place.tasks(data, count, skip)
         hook = HintOptions(str(place.path)) if policy.endswith(PROMPTED) else None
         found: list[Json] = []
+        searches: list[Json] = []
+        seen = Counter[str]()
         async with Agent.serve(command, place.path) as agent:
             agent.may_grow = policy.startswith("growing")
             for start in range(0, len(tasks), block):
                 part, cost = tasks[start : start + block], Cost()
                 for task in part:
-                    await do(agent, task, place.schemas, cost, hook)
+                    await do(agent, task, place.schemas, cost, hook, seen)
                 row = {"test": "simulation", "set": data.name, "policy": policy, "learning": learning,
                        **block_of(cost, len(part)), "done": start + len(part)}  # fmt: skip
                 if start + block < len(tasks) and (start // block + 1) % every == 0:
@@ -375,6 +409,13 @@ async def run(
                     await asyncio.sleep(PICK_UP_S)
                 print(json.dumps(row), flush=True)
                 found.append(row)
+                about = {"set": data.name, "policy": policy, "learning": learning, "encoder": encoder}
+                searches += [{**about, **asdict(each), "task": start + each.task, "rank": 0} for each in cost.searches]
+        if trace is not None:
+            with trace.open("a", encoding="utf-8") as file:
+                for each in searches:
+                    rank = place.rank(each["query"], each["wanted"])
+                    file.write(json.dumps({**each, "rank": rank}) + "\n")
     return found
 
 
@@ -423,10 +464,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--policies", default="frozen,frozen+prompts,growing,growing+prompts")
     parser.add_argument("--learning", default="off,on")
     parser.add_argument("--tasks", type=int, default=200)
+    parser.add_argument("--skip", type=int, default=0, help="tasks left out at the front; default %(default)s")
     parser.add_argument("--block", type=int, default=25, help="tasks a figure is of; default %(default)s")
     parser.add_argument("--every", type=int, default=2, help="blocks between two epochs; default %(default)s")
     parser.add_argument("--encoder", default="auto", help="setting of the proxy; default %(default)s")
     parser.add_argument("--no-fill", action="store_true", help="lists hold only what is used, so the first is empty")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="append what each discovery was for")
     parser.add_argument("--svg", type=Path, help="where the plot goes; a second one, of tokens, beside it")
     parser.add_argument(
         "--drawn", type=Path, nargs="*", help="simulate nothing: draw and tabulate what earlier runs printed"
@@ -452,7 +495,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         for policy in arguments.policies.split(","):
             for learning in arguments.learning.split(","):
                 options = (arguments.tasks, arguments.block, arguments.every, arguments.encoder, not arguments.no_fill)
-                blocks = asyncio.run(run(command, data / name, policy, learning == "on", *options))
+                more = (arguments.trace, arguments.skip)
+                blocks = asyncio.run(run(command, data / name, policy, learning == "on", *options, *more))
                 runs.append(blocks)
                 print(json.dumps(summary(blocks, arguments.every)), flush=True)
     for row in comparisons(runs, arguments.every):

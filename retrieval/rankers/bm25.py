@@ -15,10 +15,11 @@ from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import nlargest
 from itertools import repeat
 from math import log
+
+from msgspec import Struct
 
 from foretool.retrieval.document import Document
 from foretool.retrieval.words import KINDRED, terms
@@ -43,8 +44,7 @@ SAID = 1.0
 """The least weight of a term that the query itself has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """How much a term in one part of a tool counts, and how much the length of that part counts against it."""
 
     weight: float
@@ -94,8 +94,7 @@ _SLOT, _FIELD, _MAX_COUNT = 12, 9, 511
 MAX_SLOTS = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Impacts:
+class Impacts(Struct, frozen=True):
     """What one term adds to the score of each tool that has it; slots ascend."""
 
     slots: array[int]
@@ -210,13 +209,8 @@ class Lexical:
 
     def rare(self, wanted: Mapping[str, float]) -> list[str]:
         """Return the terms that tell most, at most `MOST_NEAR`, of those that few tools have."""
-        most = max(FEW * self.live, FEWEST)
-        worth = {
-            term: weight * found.idf
-            for term, weight in wanted.items()
-            if (found := self.impacts(term)) and len(found.slots) <= most
-        }
-        return nlargest(MOST_NEAR, worth, key=worth.__getitem__)
+        having = {term: len(found.slots) for term in wanted if (found := self.impacts(term))}
+        return pick_rare(wanted, having, self.live)
 
     def hits(self, wanted: Mapping[str, float]) -> dict[int, float]:
         """Score weighted terms by slot; only slots that have one of them appear."""
@@ -317,6 +311,14 @@ class Lexical:
             self._norms = []
             self._impacts = {}
             self._held = 0
+
+
+def pick_rare(wanted: Mapping[str, float], having: Mapping[str, int], total: int) -> list[str]:
+    """Return the weighted terms that tell most, at most `MOST_NEAR`, of those that few of `total` tools have, and at
+    least one."""
+    most = max(FEW * total, FEWEST)
+    worth = {term: wanted[term] * idf(total, count) for term, count in having.items() if 0 < count <= most}
+    return nlargest(MOST_NEAR, worth, key=worth.__getitem__)
 
 
 def weigh_terms(text: str) -> dict[str, float]:

@@ -20,7 +20,7 @@ def test_an_error_of_our_own_is_one_line_without_its_message(capsys: pytest.Capt
 
 def test_the_hook_starts_without_anything_heavy() -> None:
     code = (
-        "import sys\nfrom foretool.server.cli import main\n"
+        "import os, sys\nfrom foretool.server.cli import main\nos._exit = sys.exit\n"
         "try: main(['hint'])\n"
         "except SystemExit: print(sorted({'click', 'rich', 'asyncio', 'pydantic', 'numpy'} & set(sys.modules)))"
     )

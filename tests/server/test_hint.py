@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from command_fakes import definition, fill, write_config
 from fakes import FakeUpstream, proxy_over, tool
+from hypothesis import given
+from hypothesis import strategies as st
 from requirements import requirement
 from served import Served
 from stored_records import connection_of, saved_upstreams
@@ -215,6 +217,26 @@ def test_of_a_large_catalog_the_tools_that_share_words_are_ranked() -> None:
     assert len(found) == 100 and {"s__t150", "s__create"} <= set(found)
     assert hint._preselect(heads, "weather") == []
     assert hint._preselect(heads[:60], "weather") == heads[:60]
+
+
+def test_words_that_mean_nearly_the_same_bring_a_tool_among_those_that_are_ranked() -> None:
+    heads: list[hint.Head] = [
+        ("s", ToolId(f"s__thing_{number}"), f"thing_{number}", b"Reads a record.") for number in range(300)
+    ]
+    heads[250] = ("s", ToolId("s__image_crop"), "image_crop", b"Cuts an image.")
+    assert [tool for _, tool, _, _ in hint._preselect(heads, "make my photo smaller")] == ["s__image_crop"]
+    every: list[hint.Head] = [("s", tool, name, b"Cuts an image.") for _, tool, name, _ in heads]
+    assert hint._preselect(every, "make my photo smaller") == [], "a near word that all tools have tells nothing"
+
+
+@given(st.lists(st.binary(max_size=30), min_size=101, max_size=110), st.text(max_size=40))
+def test_any_bytes_and_any_words_can_be_looked_through(texts: list[bytes], prompt: str) -> None:
+    heads: list[hint.Head] = [("s", ToolId(f"s__t{place}"), f"t{place}", text) for place, text in enumerate(texts)]
+    assert len(hint._preselect(heads, prompt)) <= 100
+    find = hint._finder(texts)
+    for word in prompt.lower().split():
+        known = [place for place, text in enumerate(texts) if word.encode("utf-8", "replace") in text.lower()]
+        assert find(word) == known
 
 
 @pytest.mark.anyio
