@@ -22,12 +22,10 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from bench.datasets import read_rows, read_tools
 from bench.kept_encoder import open_kept, open_vectors
-from bench.learning.shipped_encoder import ALIKE, base, scaled, trained_on
+from bench.learning.shipped_encoder import ALIKE, base, read_trained, scaled
 from bench.options import make_parser
 from foretool.retrieval import adapters
-from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.training.thin_encoder import ThinEncoder, as_floats, draw_batches, rate_at
 
@@ -88,15 +86,9 @@ def read_wishes(data: Path) -> Wishes:
     sets: list[int] = []
     by_set: list[list[Wish]] = []
     for number, (name, most) in enumerate(RECIPE):
-        tools, rows = read_tools(data / name), read_rows(data / name / "train.jsonl")
-        place: dict[str, int] = {}
-        kept = trained_on(data / name, tools, rows)
-        for at, tool in enumerate(kept, len(texts)):
-            place.setdefault(tool.name, at)
-            place[str(tool.id)] = at
-        texts += [embedded_text(document(tool)) for tool in kept]
-        sets += [number] * len(kept)
-        rows = [row for row in rows if row["calls"] and all(call in place for call in row["calls"])]
+        read, place, rows = read_trained(data / name, len(texts))
+        texts += read
+        sets += [number] * len(read)
         draw.shuffle(rows)
         by_set.append(
             [Wish(row["query"], tuple(sorted({place[call] for call in row["calls"]})), number) for row in rows[:most]]

@@ -107,15 +107,9 @@ def material(
     by_set: list[list[Example]] = []
     for number, (name, most) in enumerate(recipe):
         folder = next(each / name for each in folders if (each / name).is_dir())
-        tools, rows = read_tools(folder), read_rows(folder / "train.jsonl")
-        kept = trained_on(folder, tools, rows)
-        place: dict[str, int] = {}
-        for at, tool in enumerate(kept, len(texts)):
-            place.setdefault(tool.name, at)
-            place[str(tool.id)] = at
-        texts += [embedded_text(document(tool)) for tool in kept]
-        sets += [number] * len(kept)
-        rows = [row for row in rows if row["calls"] and all(call in place for call in row["calls"])]
+        read, place, rows = read_trained(folder, len(texts))
+        texts += read
+        sets += [number] * len(read)
         draw.shuffle(rows)
         by_set.append([_example(row["query"], [place[call] for call in row["calls"]], draw) for row in rows[:most]])
     examples = [each for own in by_set for each in own] + strung(by_set, share)
@@ -200,6 +194,19 @@ def scaled(adapter: Adapter, scale: float) -> Adapter:
     """The adapter with its change multiplied by `scale`."""
     changes = {name: (left * np.float32(scale), right) for name, (left, right) in adapter.changes.items()}
     return Adapter(adapter.base, changes, {**adapter.report, "scale": scale})
+
+
+def read_trained(folder: Path, first: int) -> tuple[list[str], dict[str, int], list[Row]]:
+    """The texts of the tools of a set that training may see, the number of each tool by name and id, counted from
+    `first`, and the tasks that call no other tool."""
+    tools, rows = read_tools(folder), read_rows(folder / "train.jsonl")
+    kept = trained_on(folder, tools, rows)
+    place: dict[str, int] = {}
+    for at, tool in enumerate(kept, first):
+        place.setdefault(tool.name, at)
+        place[str(tool.id)] = at
+    rows = [row for row in rows if row["calls"] and all(call in place for call in row["calls"])]
+    return [embedded_text(document(tool)) for tool in kept], place, rows
 
 
 def trained_on(folder: Path, tools: list[Tool], rows: Sequence[Row]) -> list[Tool]:

@@ -69,7 +69,7 @@ def _print(entries: list[AuditEntry], limit: int, keeps_calls: bool, asked_for_a
         if len(entries) == limit:
             output.say(f"These are the newest {limit}; --limit shows more, `foretool export audit` all.")
     elif asked_for_all:
-        output.say("Nothing was called or decided yet.")
+        output.say("Nothing is on record yet.")
     else:
         output.say("No entry fits.")
     if not keeps_calls:

@@ -43,7 +43,7 @@ def test_before_the_first_entry_it_says_so(tmp_path: Path, capsys: pytest.Captur
     path = write_config(tmp_path, audit=True)
     fill(path).close()
     assert audit(path) == 0
-    assert capsys.readouterr().out.strip() == "Nothing was called or decided yet."
+    assert capsys.readouterr().out.strip() == "Nothing is on record yet."
 
 
 def test_texts_of_others_do_not_reach_the_terminal_as_they_are(
