@@ -138,15 +138,16 @@ def age_s() -> float:
     return age if used <= age < 5 else used
 
 
-def answer_prompt(event_json: bytes, options: HintOptions = HintOptions()) -> str:  # noqa: B008 -- it cannot change
-    """Store the prompt and return the text that names its tools, "" if none is likely. May raise any error."""
+def answer_prompt(event_json: bytes, options: HintOptions, patience_s: float | None = None) -> str:
+    """Store the prompt and return the text that names its tools, "" if none is likely. `patience_s`: how long the
+    running proxy is waited for; a part of what is left of the deadline if not given. May raise any error."""
     event = json.loads(event_json)
     text = event.get("prompt")
     if not isinstance(text, str) or not text.strip():
         return ""
     session, folder = str(event.get("session_id") or event.get("sessionId") or ""), str(event.get("cwd") or "")
     asked = Asked(text, session, folder, time.time())
-    said = ask_proxy(asked, options, left_s() * ASK_PART)
+    said = ask_proxy(asked, options, left_s() * ASK_PART if patience_s is None else patience_s)
     return answer_by_words(asked, options) if said is None else said
 
 

@@ -35,6 +35,20 @@ def clients_that_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_runner, "PAUSE_S", 0.0)
 
 
+@pytest.fixture(autouse=True)
+def environment_left_as_found(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail the test that changes the environment for the tests after it. `monkeypatch` has undone its own by then."""
+    before = dict(os.environ)
+    yield
+    monkeypatch.undo()
+    changed = {name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)}
+    changed.discard("PYTEST_CURRENT_TEST")
+    for name in changed:
+        os.environ.pop(name, None)
+    os.environ.update({name: before[name] for name in changed & before.keys()})
+    assert not changed, f"changed for the tests after it: {sorted(changed)}"
+
+
 @pytest.fixture
 def servings() -> Iterator[list[Served]]:
     """What a test starts; ended whatever happens."""

@@ -66,6 +66,8 @@ PROMPTED = "+prompts"
 """Stands behind a policy with a client whose prompt hook is `foretool hint`."""
 PROMPT_S = 2.0
 """The least time that a model takes to read a prompt; the list may grow meanwhile."""
+PATIENCE_S = 60.0
+"""How long the proxy is waited for at a prompt."""
 CALL_MS = 5.0
 """How long a server takes for a call: the result of a faster one waits for no hint that was not written ahead."""
 PICK_UP_S = 8.0
@@ -259,7 +261,8 @@ async def do(
 
 def _run_hook(hook: HintOptions, task: Task) -> str:
     event = json.dumps({"prompt": task.query, "session_id": "simulation", "cwd": str(Path.cwd())})
-    return hint.answer_prompt(event.encode(), hook)
+    # Its own deadline serves people who wait; a busy machine must not make it skip prompts here.
+    return hint.answer_prompt(event.encode(), hook, PATIENCE_S)
 
 
 async def _discover(agent: Agent, task: Task, place: int, reader: Reader, cost: Cost) -> None:
@@ -488,8 +491,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         print("left out: FORETOOL_DATA names no folder", file=sys.stderr)
         return
     command = processes.installed(arguments.foretool)
-    # The hook's own deadline serves people who wait; a busy machine must not make it skip prompts here.
-    os.environ["FORETOOL_HINT_MS"] = "1000000000"
     runs: list[list[Json]] = []
     for name in arguments.sets.split(","):
         for policy in arguments.policies.split(","):
