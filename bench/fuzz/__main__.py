@@ -28,7 +28,7 @@ _FOUND = re.compile(r"Uncaught Python exception[\s\S]*?(?=\n==)")
 
 def be_fuzzer(name: str, arguments: Sequence[str]) -> None:
     """Become the fuzzer; this never returns."""
-    import atheris
+    import atheris  # type: ignore[import-untyped]
 
     with atheris.instrument_imports(include=["foretool", "zipfile", "numpy.lib"]):
         from bench.fuzz import targets

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -37,7 +37,7 @@ class Slice(NamedTuple):
 
     subject: str
     size: int
-    measure: Callable[[], Iterator[tuple[int, Json]]]
+    measure: Callable[[], Iterator[tuple[int, Mapping[str, float | str]]]]
 
 
 def slices(only: Sequence[str], data: Path | None) -> Iterator[Slice]:

@@ -173,7 +173,8 @@ class SetsApart(SeveralRight):
 
     def _alike(self, places: Sequence[int]) -> NDArray[np.bool_]:
         near: NDArray[np.bool_] = (self.vectors @ self.vectors[list(places)].T).max(1) > ALIKE
-        return near & (self.sets != self.sets[places[0]])
+        near &= self.sets != self.sets[places[0]]
+        return near
 
 
 def blended(old: Adapter, new: Adapter, share: float) -> Adapter:

@@ -26,6 +26,7 @@ from bench.clients.messages import Json
 from bench.learning.costs import Cost
 from bench.learning.simulation import PICK_UP_S, PROMPTED, Agent, Setup, do
 from bench.options import add_foretool, make_parser
+from foretool.server.hint import HintOptions
 
 SETS = ("ultratool", "bfcl_multi_turn")
 CHANGES = "list_tokens=3500;list_tokens=1000;list_fill=false;policy=growing"
@@ -55,7 +56,7 @@ async def simulate(
     given = {"policy": policy.partition("+")[0], **settings}
     place = Setup(command, folder, data, given.pop("policy"), encoder, given.pop("list_fill", True), **given)
     await place.remember()
-    hook = [*command, "hint", "--config", str(place.path)] if policy.endswith(PROMPTED) else None
+    hook = HintOptions(str(place.path)) if policy.endswith(PROMPTED) else None
     found: list[tuple[float, float, float]] = []
     tasks = place.tasks(data, count)
     async with Client.serve(command, place.path) as agent:

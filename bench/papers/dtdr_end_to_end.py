@@ -80,7 +80,7 @@ class Model:
     """Answers greedily with the model of one GGUF file, and keeps its answers."""
 
     def __init__(self, path: Path, threads: int, kept: Path) -> None:
-        from llama_cpp import Llama
+        from llama_cpp import Llama  # type: ignore[import-not-found]
 
         self._key = f"{path.name}:{path.stat().st_size}"
         self._llama = Llama(str(path), n_ctx=CONTEXT, n_threads=threads, verbose=False, seed=SEED)

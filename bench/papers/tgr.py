@@ -285,4 +285,4 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
         for row, drawn in discriminators(data, bank):
             yield row
             for method, ranked in published(bank, drawn, "the discriminator") if drawn is not None else ():
-                yield {"set": SET, "method": method, "n": n, **scored(bank, ranked), "edges": len(drawn or ())}
+                yield {"set": SET, "method": method, "n": n, **scored(bank, ranked), "edges": len(list(drawn or ()))}

@@ -37,7 +37,6 @@ from bench.growth import tables
 from bench.metrics import quantile
 from bench.options import add_json, make_parser
 from bench.reports import Row, print_row
-from foretool.server.config.loader import load
 
 WATCHED: Final = Path(__file__).parents[1] / "servers" / "watched.py"
 TOOLS: Final = [f"t{number}" for number in range(14)]
@@ -88,7 +87,7 @@ async def measure(config: Path, work: Work, calls: int) -> dict[str, float]:
 
 def count_records(config: Path) -> int:
     """Return how many calls the store holds."""
-    with closing(sqlite3.connect(load(config).storage)) as file:
+    with closing(sqlite3.connect(config.with_name("foretool.sqlite3"))) as file:
         return int(file.execute("SELECT count(*) FROM calls").fetchone()[0])
 
 
@@ -130,7 +129,7 @@ def prepare(source: Path, folder: Path, work: Work) -> Path:
     days = KEPT_DAYS if work == "retention" else 0
     small = processes.serve_tools(folder, {"small": tools})
     config = processes.write_config(folder, small, encoder="none", retention_days=days)
-    shutil.copyfile(load(source).storage, folder / "foretool.sqlite3")
+    shutil.copyfile(source.with_name("foretool.sqlite3"), folder / "foretool.sqlite3")
     return config
 
 

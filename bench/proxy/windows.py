@@ -58,7 +58,8 @@ def measure(folder: Path, command: list[str], options: argparse.Namespace) -> No
     print_wake_ups([each.process.pid for each in opened], proxies, options.idle)
     first = [each.listed_s for each in opened[1:]]
     print(f"first list of window 2 to {windows}: median {median(first):.3f} s, longest {max(first):.3f} s")
-    shared, alone = [], []
+    shared: list[tuple[float, float]] = []
+    alone: list[tuple[float, float]] = []
     for _ in range(rounds):
         for found, words in ((shared, []), (alone, ["--alone"])):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -51,15 +51,15 @@ def entry(folder: Path, server: Json) -> Json | None:
 def program_of(folder: Path, server: Json) -> Path:
     """Where the program of a package lies, or will."""
     package: str = server["package"]
+    program: str = server.get("program", package)
     if server["from"] == "pypi":
-        return folder / f"v-{package}" / "bin" / server.get("program", package)
+        return folder / f"v-{package}" / "bin" / program
     home = folder / "node_modules" / package
     manifest = home / "package.json"
     if not manifest.exists():
         return manifest
     found = json.loads(manifest.read_text("utf-8"))["bin"]
-    program: str = found if isinstance(found, str) else next(iter(found.values()))
-    return home / program
+    return home / (found if isinstance(found, str) else next(iter(found.values())))
 
 
 def install(folder: Path, server: Json) -> None:

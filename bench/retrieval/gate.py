@@ -312,14 +312,14 @@ def fit_gate(data: Path, embedders: Sequence[KeptEncoder], untrained: Sequence[K
                     pipeline.learned = models
                     for each in samples(pipeline, tasks[:ASKED]):
                         found.setdefault(confidence.kind_of(each.ranking), []).append(each)
-    models = {kind: fit(each) for kind, each in found.items()}
+    weights = {kind: fit(each) for kind, each in found.items()}
     one = "+".join(each.name for each in embedders[:1])
     for rest in ("", confidence.AFTER_LEARNING):
-        models[confidence.ANY + rest] = without_cosines(found[one + rest])
+        weights[confidence.ANY + rest] = without_cosines(found[one + rest])
     licences = ", ".join(f"{name} train ({licence})" for name, licence in FITTED.items())
     return Gate(
         f"{licences}; {ASKED} queries each, alone and among {len(distractors)} other tools, without a log and with one",
-        models,
+        weights,
         least_cosines(data, untrained, [each.name for each in embedders]),
     )
 

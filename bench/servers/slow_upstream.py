@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import echo  # beside this file, which is run as a script
+import echo  # type: ignore[import-not-found]  # beside this file, which is run as a script
 
 Json = dict[str, Any]
 

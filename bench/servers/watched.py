@@ -32,7 +32,7 @@ def watch(file: TextIO) -> None:
         if took >= LEAST_MS:
             file.write(json.dumps([time.time(), round(took, 2), _describe(handle)]) + "\n")
 
-    asyncio.Handle._run = timed  # type: ignore[method-assign]
+    asyncio.Handle._run = timed  # type: ignore[method-assign, assignment]
 
 
 def _describe(handle: Any) -> str:

@@ -31,10 +31,12 @@ from foretool.server.recording.costs import add_next
 from foretool.storage.opening import open_store
 from foretool.storage.records import (
     Call,
+    Cause,
     Discovery,
     Exposure,
     Match,
     Miss,
+    Outcome,
     Prompt,
     SessionRecord,
     Tool,
@@ -62,7 +64,8 @@ SEARCHED: Final = 0.2
 BATCH: Final = 100
 """Sessions that are written in one transaction."""
 DAY_S: Final = 86_400.0
-CAUSES: Final = ("rank", "budget", "stale", "gate", "policy", "offline", "denied")
+OUTCOMES: Final[Sequence[Outcome]] = ("ok", "tool_error", "error")
+CAUSES: Final[Sequence[Cause]] = ("rank", "budget", "stale", "gate", "policy", "offline", "denied")
 VERBS: Final = ("read", "write", "list", "search", "create", "update", "delete", "move", "send", "fetch")
 NOUNS: Final = ("file", "issue", "page", "message", "branch", "event", "table", "image", "order", "note")
 
@@ -129,7 +132,7 @@ def _copied(column: str) -> str:
 def add_sums(path: Path) -> None:
     """Add up the log of a storage file, and count the use of its tools."""
     with open_store(load(path).storage, busy_ms=10_000) as store:
-        store.calls.fold_usage()
+        store.calls.usage()  # counts what is not counted yet
         while add_next(store, time.time(), PART):
             if store.is_checkpoint_due:
                 store.checkpoint()
@@ -205,7 +208,7 @@ class Log:
                     Discovery(key, at - 1, task, (), None, "high", matches, 700, 3.0, probability=0.8)
                 )
             is_missed = choose.random() < self._missed
-            outcome = choose.choices(("ok", "tool_error", "error"), (96, 3, 1))[0]
+            outcome = choose.choices(OUTCOMES, (96, 3, 1))[0]
             calls.append(
                 Call(
                     key, at, tool, server, "bridge" if found else "name", is_missed or bool(found), outcome,
@@ -242,7 +245,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         time.time(),
     )  # fmt: skip
     if arguments.copies > 1:
-        copy_sessions(load(path).storage, arguments.copies)
+        copy_sessions(path.with_name("foretool.sqlite3"), arguments.copies)
     print(f"{path}: {arguments.calls:,} calls, written in {time.monotonic() - started:.0f} s")
     if arguments.sums:
         used = time.process_time()

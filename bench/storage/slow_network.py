@@ -28,7 +28,11 @@ class SlowNetwork:
 
     def cut(self) -> None:
         """End all connections at once."""
-        self._loop.call_soon_threadsafe(lambda: [each.transport.abort() for each in self._writers])
+        self._loop.call_soon_threadsafe(self._abort)
+
+    def _abort(self) -> None:
+        for each in self._writers:
+            each.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -208,7 +208,7 @@ def rows(folder: Path, address: str, calls: int, days: int, whole: int, year: in
     with open_store(address, busy_ms=60_000) as store:
         latest = Year(store, now, days)
         latest.add_latest(min(per_day, team.written))
-        yield timed("count the calls of a day in usage", store.calls.fold_usage)
+        yield timed("count the calls of a day in usage", store.calls.usage)
         yield timed("add 2,000 calls to the costs", lambda: add_next(store, time.time(), 2000))
         dropped = timed(f"retention: {DROPPED} small days", lambda: store.retention.prune(team.day(DROPPED)))
         yield dropped

@@ -140,7 +140,7 @@ class Client:
 
     async def initialize(self) -> None:
         info = {"name": "bench", "version": "1"}
-        capabilities = {"elicitation": {}}
+        capabilities: dict[str, Any] = {"elicitation": {}}
         params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info}
         await self.post("initialize", params)
         self.notify("notifications/initialized")
@@ -286,7 +286,9 @@ def says(command: Sequence[str]) -> str:
         proxies = json.loads(done.stdout)["proxies"]
     except (ValueError, KeyError):
         return f"status ended with {done.returncode}"
-    evil = next((each for proxy in proxies for each in proxy["upstreams"] if each["upstream"] == "evil"), {})
+    evil: dict[str, Any] = next(
+        (each for proxy in proxies for each in proxy["upstreams"] if each["upstream"] == "evil"), {}
+    )
     return ", ".join(f"{key} {evil[key]}" for key in ("state", "tools", "last_error") if evil.get(key))[:200]
 
 

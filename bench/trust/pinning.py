@@ -16,7 +16,7 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -34,14 +34,18 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
 from foretool.storage.opening import open_store
-from foretool.storage.records import UpstreamRecord
+from foretool.storage.records import ToolId, UpstreamRecord
 from foretool.storage.stores import Store
 
 
 def fill(config: Config, listed: dict[str, list[Raw]], *, pinned: bool) -> Json:
     """Write the tools of all servers into the storage of a config, and their approvals if they are `pinned`."""
     with open_store(config.storage) as store:
-        catalog = Catalog(list(config.servers.values()), on_fixed=store.catalog.save_exposed_names)
+
+        def keep(names: Mapping[ToolId, tuple[str, str]]) -> None:
+            store.catalog.save_exposed_names(names)
+
+        catalog = Catalog(list(config.servers.values()), on_fixed=keep)
         gatekeeper = Gatekeeper(lambda: store.approvals, LiveConfig(config))
         first = take_lists(catalog, gatekeeper, listed)
         again = take_lists(catalog, gatekeeper, listed)
@@ -112,7 +116,8 @@ async def start_in_turns(command: Sequence[str], pinned: Path, plain: Path, repe
 def measure(command: Sequence[str], catalogs: Sequence[tuple[str, Sequence[Json]]], repeat: int) -> Json:
     listed = {f"s{at}": [jsonrpc.raw(tool) for tool in tools] for at, (_, tools) in enumerate(catalogs)}
     with tempfile.TemporaryDirectory(prefix="bench-pinning-") as place:
-        paths, found = [], {}
+        paths: list[Path] = []
+        found: Json = {}
         for kind in ("pinned", "plain"):
             folder = Path(place) / kind
             folder.mkdir()

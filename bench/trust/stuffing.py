@@ -48,7 +48,7 @@ def stuffed_tools(words: Sequence[str]) -> dict[str, dict[str, Any]]:
         "60 words": {"description": " ".join(words[:60])},
         "150 words": {"description": " ".join(words[:150])},
         "400 words": {"description": " ".join(words[:400])},
-        "20 words 20 times": {"description": " ".join(words[:20] * 20)},
+        "20 words 20 times": {"description": " ".join([*words[:20]] * 20)},
         "name of 300": {"name": "_".join(words[:300])},
         "200 parameters": {"inputSchema": {"type": "object", "properties": plain}},
         "texts of 1,000": {"inputSchema": {"type": "object", "properties": texts}},
