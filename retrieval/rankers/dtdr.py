@@ -224,6 +224,8 @@ class Dtdr(LearnedModel):
         self._present = np.unique(self._classes)
         self._all_present = len(self._present) - bool(len(self._unseen_slots)) == self.classes
         self._tasks: dict[tuple[bytes, tuple[str, ...]], Task] = {}
+        self._latest: tuple[object, Floats] | None = None
+        """What was asked last, and the answer of `_chances`."""
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
         """Return (slots,): how many times likelier than chance a tool is to come next, as log(1 + times)."""
@@ -238,8 +240,18 @@ class Dtdr(LearnedModel):
         with the oldest call."""
         if not len(self.live):
             return np.zeros(0, np.float32), 1.0
-        chance = softmax(self._logits(history, self.of_task(vector, tuple(lines))))
+        chance = self._chances(history, vector, tuple(lines))
         return chance[:-1], float(chance[-1])
+
+    def _chances(self, history: Sequence[ToolId], vector: Floats | None, lines: tuple[str, ...]) -> Floats:
+        """Return (slots and END,). The last answer is remembered: a search scores by it, and its answer then names what
+        is likely next."""
+        asked = None if vector is None else vector.tobytes(), lines, tuple(history)
+        if self._latest is None or self._latest[0] != asked:
+            chance = softmax(self._logits(history, self.of_task(vector, lines)))
+            chance.flags.writeable = False
+            self._latest = asked, chance
+        return self._latest[1]
 
     def _logits(self, history: Sequence[ToolId], task: Task) -> Floats:
         """Return (slots and END,): what the parts of `parts` sum up to. A call waits for it, so it adds to `Task.base`

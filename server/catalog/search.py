@@ -347,6 +347,11 @@ class Search(BackgroundWork):
         """Whether `predict` may know anything. Asking costs nothing."""
         return self.has_learned or (self._imported is not None and self._imported.has_any)
 
+    @property
+    def is_indexed(self) -> bool:
+        """Whether so few tools are still to be indexed that nobody waits for `predict`."""
+        return self.count_unindexed() <= AT_ONCE
+
     def knows_next(self, history: Sequence[ToolId], lines: Sequence[str]) -> bool:
         """Tell whether the same was predicted before, so that `predict` takes no time."""
         if not self.has_learned:

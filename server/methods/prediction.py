@@ -66,12 +66,13 @@ class Predictor:
     def predict_ahead(self, chat: Conversation, found: Iterable[ToolId] = ()) -> None:
         """Predict what follows the calls that are likely to come next, `found` first, once the conversation is quiet.
 
-        Each prediction has a turn of the loop of its own, so that a message waits for one of them at most.
+        Each prediction has a turn of the loop of its own, so that a message waits for one of them at most. None is made
+        while many tools are still to be indexed: that would keep every client waiting.
         """
         loop, at, first = asyncio.get_running_loop(), chat.last_at, tuple(found)
 
         def step(predictions: Iterator[None]) -> None:
-            if chat.last_at == at and next(predictions, predictions) is None:
+            if chat.last_at == at and self._search.is_indexed and next(predictions, predictions) is None:
                 loop.call_soon(step, predictions)
 
         if self.is_ready:

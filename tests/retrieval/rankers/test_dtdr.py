@@ -135,6 +135,27 @@ def test_a_tool_that_came_after_training_is_ranked_at_once_by_what_it_says() -> 
     assert all(each > 0 for each in chance)
 
 
+def test_the_same_question_is_worked_out_once_and_any_other_one_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = served(model())
+    made: list[tuple[ToolId, ...]] = []
+    real = found._logits
+    monkeypatch.setattr(found, "_logits", lambda history, task: made.append(tuple(history)) or real(history, task))
+    vector = np.asarray([1, 0], np.float32)
+    scores = found.score(Query(("read mail",), (), (A,)), vector)
+    chance, end = found.after([A], vector.copy(), ["read mail"])
+    assert made == [(A,)]
+    assert listed(scores) == listed(np.log1p(chance * int(found.live.sum())))
+    for which, lines in ((vector, ("read mail",)), (-vector, ("read mail",)), (-vector, ("send mail",)), (None, ())):
+        found.after((B,), which, lines)
+    assert len(made) == 5
+    found.align((B, A), None)
+    assert len(found.after((B,))[0]) == 2
+    # The answer is shared, so nobody may write into it.
+    with pytest.raises(ValueError):
+        found.after((B,))[0][0] = 1.0
+    assert float(chance.sum()) + end == pytest.approx(1.0)
+
+
 def test_probabilities_and_the_end_add_up_to_one_and_dropped_tools_have_none() -> None:
     chance, end = served(model(), A, None, B).after((A,))
     assert chance[1] == 0.0

@@ -12,11 +12,12 @@ from msgspec.structs import replace
 from requirements import requirement
 
 from foretool.retrieval.list_rules import Fixed, Growth
+from foretool.server.catalog.search import AT_ONCE
 from foretool.server.clients.session import Conversation
 from foretool.server.methods import prediction, tool_runner
 from foretool.server.methods.prediction import MOST_AHEAD, with_meta, with_text
 from foretool.server.methods.successors import Hint, Successor
-from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.protocol.jsonrpc import Raw, raw
 from foretool.storage.episodes import GAP_S
 from foretool.storage.records import Tool, ToolId
 
@@ -369,6 +370,25 @@ async def test_only_the_likeliest_calls_are_predicted_from_ahead_and_none_once_a
         await asyncio.sleep(0.05)
         assert made == [()]
         assert not stage.app.search.knows_next((), ())
+
+
+@requirement("learn:hint")
+async def test_nothing_is_predicted_ahead_over_many_tools_that_are_not_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prediction, "QUIET_S", 0.0)
+    async with proxy_over(files(), policy="frozen") as stage:
+        await learned(stage)
+        stage.app.search.update_corpus()
+        asked = asked_of(stage)
+        # The list of a server has changed since.
+        stage.app.catalog.replace("files", [raw(tool(f"look{at}", "To look at a file.")) for at in range(AT_ONCE + 1)])
+        assert not stage.app.search.is_indexed
+        stage.app.predictor.predict_ahead(Conversation())
+        await asyncio.sleep(0.05)
+        assert asked == []
+        stage.app.search.update_corpus()
+        stage.app.predictor.predict_ahead(Conversation())
+        await until_known(stage)
+        assert asked[0] == ()
 
 
 @requirement("learn:hint")
