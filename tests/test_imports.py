@@ -35,6 +35,7 @@ HEAVY = (
     "cryptography",
     "opentelemetry",
     "prometheus_client",
+    "importlib.metadata",
 )
 TELL = (
     "import atexit, json, sys\n"
