@@ -69,17 +69,21 @@ class Unread:
         self.has_changed = False
         """A server that was read has other tools than the summary says."""
         self._source = source
-        self._known: dict[ToolId, Tool | None] = {}
-        """By exposed name, what single reads have found."""
+        self._known: dict[ToolId, Tool] = {}
+        """By exposed name, what single reads have found; a client may ask for any number of names that do not exist."""
 
     def get(self, name: ToolId) -> Tool | None:
         """Return one tool as its server lists it. May raise `StorageError`."""
-        if name not in self._known:
-            found = self._source.store.tool_exposed(name)
-            fits = (tool for mark, tool in found if mark == self._source.fingerprints.get(tool.upstream))
-            self._known[name] = next((tool for tool in fits if tool.id == name), None)
-        known = self._known[name]
-        return known if known is not None and known.upstream in self.servers else None
+        if (known := self._known.get(name)) is None:
+            fits = (
+                tool
+                for mark, tool in self._source.store.tool_exposed(name)
+                if tool.id == name and mark == self._source.fingerprints.get(tool.upstream)
+            )
+            if (known := next(fits, None)) is None:
+                return None
+            self._known[name] = known
+        return known if known.upstream in self.servers else None
 
     def read(self, server: str) -> Steps[list[Tool]]:
         """Read the tools of a server, in steps. May raise `StorageError`."""

@@ -52,6 +52,17 @@ def test_one_tool_is_read_by_the_name_that_it_has_now(store: Store) -> None:
     assert unread.get(LISTED[3].id) is None  # the catalog has it
 
 
+def test_names_that_do_not_exist_take_no_memory(store: Store) -> None:
+    unread = unread_over(store)
+    assert not any(unread.get(ToolId(f"git__none_{at}")) for at in range(1_000))
+    assert unread._known == {}
+    # A tool is read once, and one that came since is found.
+    assert unread.get(LISTED[3].id) is unread.get(LISTED[3].id)
+    store.catalog.save_upstream(UPSTREAM, [*LISTED, late := tool("none_7", "h")])
+    store.catalog.save_exposed_names({late.id: ("git", late.name)})
+    assert unread.get(late.id) == late
+
+
 def test_a_tool_of_another_fingerprint_is_another_tool(store: Store) -> None:
     unread = unread_over(store)
     other = replace(tool("log_1", "other"), id=LISTED[1].id)
