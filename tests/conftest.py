@@ -10,6 +10,9 @@ from served import Served
 
 from foretool.server.methods import tool_runner
 
+OF_A_PROCESS = {"PYTEST_CURRENT_TEST", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"}
+"""What pytest sets, and what `serve` and `learn` set for the process that they have to themselves elsewhere."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "requirement(*ids): promises of tests/requirements.py that the test holds us to")
@@ -42,10 +45,10 @@ def environment_left_as_found(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     yield
     monkeypatch.undo()
     changed = {name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)}
-    changed.discard("PYTEST_CURRENT_TEST")
     for name in changed:
         os.environ.pop(name, None)
     os.environ.update({name: before[name] for name in changed & before.keys()})
+    changed -= OF_A_PROCESS
     assert not changed, f"changed for the tests after it: {sorted(changed)}"
 
 
