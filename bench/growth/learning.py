@@ -1,11 +1,13 @@
 """Measures what a run of learning takes, and how well it ranks, by the number of tasks on record.
 
-    python -m bench.growth.learning DATA [--set ultratool] [--tasks 100,1000,10000,100000] [--encoder none]
+    python -m bench.growth.learning DATA [--set ultratool] [--tasks 100,1000,10000,100000] [--encoder none] [--full]
 
 A log is written with so many tasks of a set, each a session with a search and its calls. What goes beyond the set are
 the same tasks with a fifth of their words left out and with other numbers. `foretool learn` then runs once, on one
 thread. `mrr` and `top5` say how the models that serve then rank the next tool of tasks that nothing has seen (the set's
-`dev`, `+-` is half of the 95 % interval); the same without models stands beside them.
+`dev`, `+-` is half of the 95 % interval); the same without models stands beside them. With `--full` the same log is
+also learned from without the bounds of a run (`bench/growth/unbounded.py`), which takes minutes: `bounded less full` is
+the mean difference over the same tasks with its 95 % interval.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from msgspec import Struct
 from bench.datasets import Json, read_rows, read_tools
 from bench.growth import tables
 from bench.options import add_json, make_parser
-from foretool.retrieval.evaluation import interval
+from foretool.retrieval.evaluation import interval, paired_difference
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.training.replay import StepRanks, rank_steps
 from foretool.server import offline
@@ -48,6 +50,7 @@ CHUNK: Final = 5_000
 """Tasks of one transaction."""
 DROPPED: Final = 0.2
 """Share of the words that a repeated task loses."""
+UNBOUNDED: Final = Path(__file__).with_name("unbounded.py")
 _NUMBER = re.compile(r"\d+")
 
 
@@ -128,10 +131,12 @@ def fill(folder: Path, tools: Sequence[Tool], tasks: Iterator[Task], encoder: st
             store.calls.record(calls)
 
 
-def learn(path: Path) -> tuple[float, float, float, dict[str, str]]:
-    """Run `foretool learn`; return CPU seconds, wall seconds, peak MiB, and what came of each method."""
+def learn(path: Path, *, full: bool = False) -> tuple[float, float, float, dict[str, str]]:
+    """Run `foretool learn`, without its bounds if `full`; return CPU seconds, wall seconds, peak MiB, and what came of
+    each method."""
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    command = [sys.executable, "-m", "foretool", "learn", "--json", "--config", str(path)]
+    program = ["-P", str(UNBOUNDED)] if full else ["-m", "foretool"]
+    command = [sys.executable, *program, "learn", "--json", "--config", str(path)]
     started = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, **single})
     assert child.stdout
@@ -159,27 +164,56 @@ def rank(path: Path, tasks: Sequence[Task], *, learned: bool = True) -> list[Ste
         return rank_steps(pipeline, episodes, upstream_of, {each.tool: each for each in app.store.calls.usage()})
 
 
-def measure(folder: Path, data: Path, count: int, encoder: str = "none") -> Json:
-    """Measure one run over so many tasks of a set; `folder` is empty."""
+def measure(folder: Path, data: Path, count: int, encoder: str = "none", *, full: bool = False) -> Json:
+    """Measure one run over so many tasks of a set, and one without bounds if `full`; `folder` is empty."""
     tools, given, held_out = read_set(data)
     path = fill(folder, tools, repeat(given, count), encoder)
     cpu_s, wall_s, peak, outcomes = learn(path)
     before, after = (rank(path, held_out, learned=learned) for learned in (False, True))
     found = [each.reciprocal for each in after]
     low, high = interval(found)
-    return {
+    row: Json = {
         "CPU s": round(cpu_s, 1), "wall s": round(wall_s, 1), "peak MiB": round(peak),
         "mrr without": round(fmean(each.reciprocal for each in before), 3), "mrr": round(fmean(found), 3),
         "+-": round((high - low) / 2, 3), "top5": round(fmean(each.found(5) for each in after), 3),
-        "promoted": " ".join(kind for kind, outcome in outcomes.items() if outcome == "promoted"),
+        "promoted": _promoted(outcomes),
+    }  # fmt: skip
+    if full:
+        row |= _measure_full(folder / "full", data, count, encoder, after)
+    return row
+
+
+def _measure_full(folder: Path, data: Path, count: int, encoder: str, bounded: Sequence[StepRanks]) -> Json:
+    """Learn from the same log without bounds, and compare how both rank the same tasks."""
+    tools, given, held_out = read_set(data)
+    folder.mkdir()
+    path = fill(folder, tools, repeat(given, count), encoder)
+    cpu_s, _, peak, outcomes = learn(path, full=True)
+    ranks = rank(path, held_out)
+    mrr = paired_difference([each.reciprocal for each in bounded], [each.reciprocal for each in ranks], 3)
+    top5 = paired_difference([each.found(5) for each in bounded], [each.found(5) for each in ranks], 3)
+    return {
+        "full: CPU s": round(cpu_s, 1), "full: peak MiB": round(peak), "full: promoted": _promoted(outcomes),
+        "full: mrr": round(fmean(each.reciprocal for each in ranks), 3),
+        "full: top5": round(fmean(each.found(5) for each in ranks), 3),
+        "bounded less full, mrr": _interval(mrr), "bounded less full, top5": _interval(top5),
     }  # fmt: skip
 
 
-def rows(data: Path, sizes: Sequence[int], encoder: str = "none") -> Iterator[tuple[int, Json]]:
+def _promoted(outcomes: dict[str, str]) -> str:
+    return " ".join(kind for kind, outcome in outcomes.items() if outcome == "promoted")
+
+
+def _interval(difference: tuple[float, float, float]) -> str:
+    low, mean, high = difference
+    return f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
+
+
+def rows(data: Path, sizes: Sequence[int], encoder: str = "none", *, full: bool = False) -> Iterator[tuple[int, Json]]:
     """Measure each size in turn."""
     for size in sizes:
         with tempfile.TemporaryDirectory() as name:
-            yield size, measure(Path(name), data, size, encoder)
+            yield size, measure(Path(name), data, size, encoder, full=full)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -189,11 +223,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--set", default="ultratool", help="default %(default)s")
     parser.add_argument("--tasks", default="100,1000,10000,100000", help="tasks on record; default %(default)s")
     parser.add_argument("--encoder", default="none", help="as in the config; default %(default)s")
+    parser.add_argument("--full", action="store_true", help="also learn without bounds, and compare")
     add_json(parser)
     arguments = parser.parse_args(argv)
     found = []
-    for size, row in rows(arguments.data / arguments.set, [int(each) for each in arguments.tasks.split(",")],
-                          arguments.encoder):  # fmt: skip
+    sizes = [int(each) for each in arguments.tasks.split(",")]
+    for size, row in rows(arguments.data / arguments.set, sizes, arguments.encoder, full=arguments.full):
         found.append((size, row))
         tables.say(json.dumps({"tasks": size, **row}))
         if arguments.json:

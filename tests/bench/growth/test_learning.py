@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
-from bench.growth.learning import Task, fill, rank, read_set, repeat
+from bench.growth import learning
+from bench.growth.learning import UNBOUNDED, Task, fill, rank, read_set, repeat
 from foretool.server.config import loader as configs
 from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId
@@ -48,6 +51,49 @@ def test_the_log_holds_every_task_with_its_words(tmp_path: Path, data: Path) -> 
     assert [each.tasks for each in logged[:9]] == [(task.query,) for task in given]
     assert all(each.ended for each in logged)
     assert [len(each.ranks) for each in rank(path, held_out, learned=False)] == [2, 2]
+
+
+def test_a_full_fit_is_compared_over_the_same_tasks(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[tuple[Path, bool]] = []
+
+    def learn(path: Path, *, full: bool = False) -> tuple[float, float, float, dict[str, str]]:
+        runs.append((path, full))
+        return 1.0, 2.0, 3.0, {"dtdr": "promoted", "tgr": "kept"}
+
+    monkeypatch.setattr(learning, "learn", learn)
+    row = learning.measure(tmp_path, data, 12, full=True)
+    assert [full for _, full in runs] == [False, True]
+    assert runs[0][0] != runs[1][0]  # each learns from a log of its own
+    assert row["promoted"] == row["full: promoted"] == "dtdr"
+    assert row["mrr"] == row["full: mrr"]
+    assert row["bounded less full, mrr"] == row["bounded less full, top5"] == "+0.000 (+0.000 to +0.000)"
+    (tmp_path / "alone").mkdir()
+    assert not [name for name in learning.measure(tmp_path / "alone", data, 12) if name.startswith("full")]
+
+
+def test_the_full_fit_is_learned_by_a_process_of_its_own_that_has_no_bounds() -> None:
+    told = subprocess.run(
+        [sys.executable, "-P", str(UNBOUNDED), "learn", "--help"], capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 0 and "learn" in told.stdout
+    code = (
+        "from foretool.retrieval import methods\n"
+        "from foretool.retrieval.training import Material, dtdr, masstool, replay\n"
+        "from bench.growth import unbounded\n"
+        "seen = []\n"
+        "masstool.METHOD = masstool.METHOD._replace(train=lambda material, progress: seen.append(material) or b'')\n"
+        "bounded = dtdr.METHOD\n"
+        "unbounded.loosen()\n"
+        "assert methods.load('foretool.retrieval.training.dtdr:METHOD') is not bounded\n"
+        "assert replay.LONGEST == replay.MOST_TOOLS == dtdr.MANY == unbounded.ALL\n"
+        "material = Material((), (), earlier=b'x', is_trial=True)\n"
+        "methods.load('foretool.retrieval.training.masstool:METHOD').train(material, print)\n"
+        "assert not seen[0].earlier and not seen[0].is_trial\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=UNBOUNDED.parents[2], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_encoder_of_the_config_ranks_too(tmp_path: Path) -> None:
