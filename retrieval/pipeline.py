@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.rankers.usage import habits
 from foretool.retrieval.ranking import Query, Ranked, Ranking, needs
 from foretool.retrieval.scoring import Request, searched_terms
 from foretool.storage.records import ToolId, Usage
@@ -51,6 +52,10 @@ class Pipeline:
         """The encoders that made them."""
         self._predictions: dict[Hashable, tuple[Reading | None, tuple[Mapping[ToolId, float], float]]] = {}
         """By calls and task, with the vectors of the task that were read for it; of one corpus and its models."""
+        self._used: Mapping[ToolId, Usage] = {}
+        """The usage that was given last; nobody changes it."""
+        self._habit: Mapping[ToolId, float] = {}
+        """How much each tool is used, by that."""
         self._predicted_by: object = None
         """These models, and the corpus that they follow."""
 
@@ -124,7 +129,10 @@ class Pipeline:
 
     def _request(self, query: Query, usage: Mapping[ToolId, Usage] | None) -> Request:
         dense = self._ready_encoders()
-        return Request(self.corpus, query, usage or {}, dense, self._aligned_models(dense), self._read)
+        usage = usage or {}
+        if usage is not self._used:
+            self._used, self._habit = usage, habits(usage)
+        return Request(self.corpus, query, usage, self._habit, dense, self._aligned_models(dense), self._read)
 
     def _read(self, dense: DenseEnsemble, texts: Sequence[str]) -> list[Reading]:
         """Return the vectors of each text by encoder; kept for a while, unless an encoder has failed."""

@@ -109,11 +109,13 @@ class Request:
         corpus: Corpus,
         query: Query,
         usage: Mapping[ToolId, Usage],
+        habit: Mapping[ToolId, float],
         dense: DenseEnsemble | None,
         learned: LearnedModels | None,
         read_texts: Callable[[DenseEnsemble, Sequence[str]], list[Reading]],
     ) -> None:
-        """`dense` and `learned` follow the corpus as it is; `read_texts` asks the encoders for the vectors of texts."""
+        """`habit`: how much each tool is used (`rankers.usage.habits`). `dense` and `learned` follow the corpus as it
+        is; `read_texts` asks the encoders for the vectors of texts."""
         self.corpus = corpus
         self.query = query
         self.usage = usage
@@ -139,7 +141,7 @@ class Request:
         for line in self.lines:
             for slot, strength in line.named.items():
                 self.named[slot] = max(strength, self.named.get(slot, 0.0))
-        self._shares = usage_shares(query.servers_in_use, usage, corpus.slot_of, corpus.slots_of)
+        self._shares = usage_shares(query.servers_in_use, habit, corpus.slot_of, corpus.slots_of)
 
     def _line(self, text: str) -> Line:
         return Line(self.corpus, text, widened=self._widened)

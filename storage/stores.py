@@ -303,6 +303,8 @@ class DiscoveryStore(Protocol):
     """Discoveries, and what happened after them."""
 
     def add(self, discovery: Discovery) -> int: ...
+    def count_by_session(self, since: float) -> dict[str, int]:
+        """Return how many discoveries each session has made since a time."""
 
     def set_handle(self, id: int, handle: str) -> None:
         """Keep which conversation a discovery belongs to: the handle that its answer gave out has come back."""

@@ -7,7 +7,8 @@ these calls. Their proportions are those of a busy user: sessions of about 25 ca
 tasks of one to eight calls, a list per session, a search before every fifth call, and tools that are used as unevenly
 as words are. The records go through the store's own methods, so the file holds what proxies would have written.
 `--copies 5` writes each session five times, a few seconds apart, which is faster than five times the calls.
-`--sums` adds up the log, as proxies do when they have run for a while.
+`--sums` adds up the log, as proxies do when they have run for a while. The config has `"encoder": "none"`, since no
+tool has a vector: a command would embed all of them first.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def write_ledger(folder: Path, calls: int, misses: int, days: float, now: float)
     folder.mkdir(parents=True, exist_ok=True)
     servers = {f"server{number:02}": {"command": "/bin/false"} for number in range(SERVERS)}
     profiles = {name: {"servers": list(servers)} for name in PROFILES if name}
-    path = write_config(folder, servers, profiles=profiles)
+    path = write_config(folder, servers, profiles=profiles, encoder="none")
     config = load(path)
     with open_store(config.storage, busy_ms=10_000) as store:
         tools = [

@@ -28,12 +28,13 @@ def habits(usage: Mapping[ToolId, Usage], half_life_s: float = HALF_LIFE_S) -> d
 
 def usage_shares(
     servers_in_use: Sequence[str],
-    usage: Mapping[ToolId, Usage],
+    habit: Mapping[ToolId, float],
     slot_of: Mapping[ToolId, int],
     slots_of: Mapping[str, tuple[int, ...]],
 ) -> dict[int, float]:
-    """Return what usage adds to each slot, as a share of what the words say; slots without a share are left out."""
-    found = {slot_of[tool]: HABIT * amount for tool, amount in habits(usage).items() if tool in slot_of}
+    """Return what usage adds to each slot, as a share of what the words say; slots without a share are left out.
+    `habit`: how much each tool is used, as `habits` says."""
+    found = {slot_of[tool]: HABIT * amount for tool, amount in habit.items() if tool in slot_of}
     for server in set(servers_in_use):
         for slot in slots_of.get(server, ()):
             found[slot] = found.get(slot, 0.0) + IN_USE

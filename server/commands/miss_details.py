@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 
@@ -17,6 +18,9 @@ from foretool.server.config.loader import load
 from foretool.server.ledger.fixes import MeasuredFix, diagnose
 from foretool.server.ledger.story import NOTHING_FOUND, Step, read_story
 from foretool.storage.records import Call, Discovery, Exposure, Match, Miss, SessionRecord
+
+PATIENCE_S: Final = 0.4
+"""Seconds of the processor for which tasks are played; `foretool misses fix` plays all of them."""
 
 
 class MissDetails(Struct, frozen=True):
@@ -50,7 +54,7 @@ def show_miss(path: Path | None, id: int, *, replays: bool, as_json: bool) -> in
         if miss is None:
             return complain(f"misses show: there is no miss {id}; `foretool misses --all` lists all misses", WRONG)
         found = diagnose(app, miss)
-        fixes = measure_all(config, store, found, replays=replays)
+        fixes = measure_all(config, store, found, replays=replays, patience_s=PATIENCE_S)
         details = MissDetails(
             miss=miss,
             cause_in_words=CAUSES[miss.cause],

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -90,8 +91,11 @@ def fix(path: Path | None, id: int | None, kind: str | None, agreed: bool, dry_r
     return edits.finish(own, chosen.fix.what, "misses fix", dry_run=dry_run, as_json=False)
 
 
-def measure_all(config: Config, store: Store, found: Diagnosis, *, replays: bool = True) -> list[MeasuredFix]:
-    """Return the fixes of a miss with what each would have done to the latest tasks, the cheapest first."""
+def measure_all(
+    config: Config, store: Store, found: Diagnosis, *, replays: bool = True, patience_s: float = inf
+) -> list[MeasuredFix]:
+    """Return the fixes of a miss with what each would have done to the latest tasks, the cheapest first. `patience_s`:
+    seconds of the processor after which fewer tasks have to do."""
     from foretool.server.ledger.fixes import MeasuredFix, measure
     from foretool.server.replay.effect import Replays
 
@@ -101,7 +105,7 @@ def measure_all(config: Config, store: Store, found: Diagnosis, *, replays: bool
     with output.waiting("playing recorded tasks with each change"):
         # The tasks around the miss tell most, however long ago that was.
         since = min(now - SINCE_S, found.miss.at - SINCE_S)
-        return measure(Replays(config, store, since, now, PLAYED), config, found.fixes, found.tool)
+        return measure(Replays(config, store, since, now, PLAYED, patience_s), config, found.fixes, found.tool)
 
 
 def _say_nothing(found: Diagnosis) -> int:

@@ -7,6 +7,7 @@ each is offered only if the list made with it has the tool. The others follow fr
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -123,17 +124,17 @@ _DENIED: Final = (
 def measure(replays: Replays, config: Config, fixes: Iterable[Fix], tool: str) -> list[MeasuredFix]:
     """Return the fixes with what they would have done to the tasks on record, the cheapest that helps first. Changes
     that the config does not understand are left out."""
-    found = []
+    found: list[MeasuredFix] = []
+    changed: list[tuple[Fix, Config]] = []
     for fix in fixes:
         if not fix.changes or not replays.tasks:
             found.append(MeasuredFix(fix, None, 0))
             continue
-        try:
-            changed = change_config(config, open_own(config), fix.changes)
-        except (ConfigError, DocumentError):
-            continue
-        then = replays.play(changed)
-        before, after = (sum(each.missed.count(tool) for each in played) for played in (replays.now, then))
+        with suppress(ConfigError, DocumentError):
+            changed.append((fix, change_config(config, open_own(config), fix.changes)))
+    played = replays.play_all([each for _, each in changed]) if changed else []
+    for (fix, _), then in zip(changed, played, strict=True):
+        before, after = (sum(each.missed.count(tool) for each in tasks) for tasks in (replays.now, then))
         found.append(MeasuredFix(fix, compare(replays.now, then), before - after))
     order = list(_ORDER)
     return sorted(

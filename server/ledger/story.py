@@ -42,8 +42,8 @@ def read_story(store: Store, miss: Miss, *, prompts: bool = True) -> tuple[Step,
     """Return what happened in the session of a miss before and after it, in order. `prompts`: also what the user asked;
     on record that belongs to no session, and so to no profile."""
     since, until = miss.at - BEFORE_S, miss.at + AFTER_S
-    asked = [each for each in store.tasks.prompts(miss.at - PROMPT_S, -1) if each.at <= miss.at] if prompts else []
-    found = [Step(each.at, "prompt", each.text, 0) for each in asked[:1]]
+    asked = store.tasks.prompts(miss.at - PROMPT_S, 1, miss.at) if prompts else []
+    found = [Step(each.at, "prompt", each.text, 0) for each in asked]
     found += [tell_list(shown) for shown in store.sessions.exposures(miss.session) if shown.at <= until]
     found += map(tell_search, store.discoveries.of_session(miss.session, since, until))
     own = tell_miss(miss)

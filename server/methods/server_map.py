@@ -6,6 +6,7 @@ Only names, counts and texts that were approved reach the model: the error of a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -19,6 +20,8 @@ from foretool.server.upstreams.registry import UpstreamRegistry
 CLAUSES: Final = (90, 60, 40)
 """Characters of what is said of each server; the longest that lets all servers fit is taken. If none does, the first
 servers have the shortest, and the others are named."""
+REMEMBERED: Final = 2048
+"""So many names, and lines with their tokens, need not be worked out again: the next answer has mostly the same."""
 MOST_ABSENT: Final = 5
 """So many servers that are not there are named one by one."""
 
@@ -93,7 +96,7 @@ def _clause(catalog: Catalog, reach: Reach, name: str, most: int) -> str:
 
     if text := one_line(first_sentence(catalog.server_text(name), most)):
         return text
-    tools = (one_line(tool.name) for tool in catalog.of(name) if reach.finds(tool))
+    tools = (_plain(tool.name) for tool in catalog.of(name) if reach.finds(tool))
     said = ""
     for at, tool in enumerate(tools):
         longer = f"{said}, {tool}" if said else tool
@@ -103,6 +106,11 @@ def _clause(catalog: Catalog, reach: Reach, name: str, most: int) -> str:
     return said
 
 
+_plain = lru_cache(REMEMBERED)(one_line)
+"""The name of a tool as it may stand in an answer."""
+
+
+@lru_cache(REMEMBERED)
 def _cost(entry: tuple[str, str]) -> int:
     return estimate(f"- {entry[0]}: {entry[1]}") + 1
 

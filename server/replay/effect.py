@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
+from math import inf
 from statistics import fmean
 from typing import Final, Literal
 
@@ -26,6 +27,8 @@ from foretool.storage.stores import Store
 
 WEEK_S: Final = 7 * 86_400.0
 """How far a replay looks back unless it is told otherwise."""
+LEAST_PLAYED: Final = 10
+"""Tasks that are played however long they take."""
 TOP: Final = 5
 """How many tools are named whose misses change."""
 UNSEEN: Final = ("unknown_name", "nothing_found")
@@ -117,9 +120,13 @@ class Recorded(Struct, frozen=True):
 class Replays:
     """Plays the recorded tasks of one store, under the config in force once, and under any number of others."""
 
-    def __init__(self, config: Config, store: Store, since: float, now: float, most: int = MOST) -> None:
-        """Raises `StorageError`."""
+    def __init__(
+        self, config: Config, store: Store, since: float, now: float, most: int = MOST, patience_s: float = inf
+    ) -> None:
+        """`patience_s`: seconds of the processor after which no further task is played, once `LEAST_PLAYED` were.
+        Raises `StorageError`."""
         self._config = config
+        self._patience_s = patience_s
         self._store = store
         self.tasks: Sequence[RecordedTask] = read_tasks(store, since, now, most)
         self._encoders = OpenedEncoders(list(searched_texts(self.tasks)))
@@ -144,20 +151,27 @@ class Replays:
             return Recorded(0.0, 0.0)
         since, sessions = self.tasks[0].episode.at - 60.0, {each.session.key for each in self.tasks}
         misses = [each for each in self._store.calls.misses(since) if each.session in sessions]
-        searched = [
-            each for each in self._store.discoveries.recent(-1) if each.session in sessions and each.at >= since
-        ]
+        searched = self._store.discoveries.count_by_session(since)
         count = len(self.tasks)
-        return Recorded(sum(each.noticed not in UNSEEN for each in misses) / count, len(searched) / count)
+        searches = sum(searched.get(key, 0) for key in sessions)
+        return Recorded(sum(each.noticed not in UNSEEN for each in misses) / count, searches / count)
 
     def play(self, config: Config, progress: Progress = lambda share: None) -> list[PlayedTask]:
         """Return what each task takes under a config."""
         return self._play([config], progress)[0]
 
+    def play_all(self, configs: Sequence[Config]) -> list[list[PlayedTask]]:
+        """Return what each task takes under each config, those under the config in force the first time too."""
+        if self._now is not None:
+            return self._play(configs, lambda share: None)
+        self._now, *found = self._play([self._config, *configs], lambda share: None)
+        return found
+
     def _play(self, configs: Sequence[Config], progress: Progress) -> list[list[PlayedTask]]:
         """Return what each task takes under each config. All of them play a task before any plays the next one, so that
         the encoder has as much to do for the tasks ahead as they have with this one."""
         found: list[list[PlayedTask]] = [[] for _ in configs]
+        until = time.process_time() + self._patience_s
         with ExitStack() as opened:
             opened.callback(self._encoders.close)
             players = [Player(config, self._store, self._before, self.tasks, self._encoders) for config in configs]
@@ -167,6 +181,10 @@ class Replays:
                 for player, played in zip(players, found, strict=True):
                     played.append(player.play(task))
                 progress(number / len(self.tasks))
+                if number >= LEAST_PLAYED and time.process_time() >= until:
+                    # What is played later gets the same tasks, so that all of it can be compared.
+                    self.tasks, self._patience_s = self.tasks[:number], inf
+                    break
         return found
 
     def effect(self, config: Config, progress: Progress = lambda share: None) -> Effect:

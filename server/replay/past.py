@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MOST_EVENTS: Final = 200_000
 """How many calls are read, the latest ones."""
+LOOKED_BACK: Final = 20_000
+"""Calls before the first task among which the last one of each tool is looked for."""
 SEEDED: Final = 1000
 """How many of the calls before the first task are put into the log, so that tools which always failed are known."""
 TEXTS: Final = 5
@@ -128,8 +130,10 @@ def _to_call(event: Event) -> Call:
 
 def _read_usage(kept: Store, since: float, seeded: Sequence[Event]) -> dict[ToolId, Usage]:
     """Return how often each tool had been called and missed before a time, without the calls that are seeded."""
-    last = kept.calls.last_used(since, MOST_EVENTS)
     later = {each.tool: each for each in kept.calls.used_since(since, MOST_EVENTS)}
+    # Of a tool that was called later too, the usage does not say when it was called before.
+    among = min(sum(each.calls for each in later.values()) + LOOKED_BACK, MOST_EVENTS)
+    last = kept.calls.last_used(since, among)
     put_in = Counter(each.text for each in seeded)
     found = {}
     for each in kept.calls.usage():

@@ -110,6 +110,11 @@ class Discoveries(Subject):
         rest = f"WHERE id >= ? AND {within} ORDER BY id DESC LIMIT ?"
         return _DISCOVERIES.find_all(self._database, rest, (first, limit))
 
+    def count_by_session(self, since: float) -> dict[str, int]:
+        return dict(
+            self._database.rows("SELECT session, count(*) FROM discoveries WHERE at >= ? GROUP BY session", (since,))
+        )
+
     def of_session(self, session: str, since: float, until: float) -> list[Discovery]:
         rest = "WHERE session = ? AND at >= ? AND at <= ? ORDER BY id"
         return _DISCOVERIES.find_all(self._database, rest, (session, since, until))

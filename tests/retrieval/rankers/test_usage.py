@@ -25,5 +25,5 @@ def test_the_most_used_tool_has_habit_one() -> None:
 def test_shares_are_small_and_add_up() -> None:
     slot_of = {ToolId("a"): 0, ToolId("b"): 1}
     usage = {ToolId(name): Usage(ToolId(name), 1, 0, 1.0) for name in ("a", "gone")}
-    shares = usage_shares(("s", "s", "other"), usage, slot_of, {"s": (0, 1)})
+    shares = usage_shares(("s", "s", "other"), habits(usage), slot_of, {"s": (0, 1)})
     assert shares == {0: HABIT + IN_USE, 1: IN_USE}

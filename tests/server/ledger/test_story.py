@@ -43,6 +43,13 @@ def test_hints_and_searches_by_name_are_told(store: Store) -> None:
     ]
 
 
+def test_the_last_prompt_before_the_miss_is_told_and_none_after_it(store: Store) -> None:
+    for at, text in ((900.0, "long ago"), (1000.0, "earlier"), (1001.0, "this one"), (1003.0, "later")):
+        store.tasks.add_prompt(Prompt(at, text))
+    told = read_story(store, replace(MISS, session="s", at=1002.0, call=0))
+    assert [step.kind for step in told] == ["prompt", "miss"] and told[0].what == "this one"
+
+
 def test_what_the_user_asked_is_told_only_to_who_may_see_everything(store: Store) -> None:
     store.tasks.add_prompt(Prompt(1001.0, "the secret of another profile"))
     missed = replace(MISS, session="s", at=1002.0, call=0)

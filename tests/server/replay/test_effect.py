@@ -1,15 +1,18 @@
 """Then against now: figures per task, and intervals of their differences over pairs of tasks."""
 
+from math import inf
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from recorded_tasks import HOUR, START, write_recorded
 
 from foretool.server.config import loader
 from foretool.server.replay.changes import change_config, read_changes
-from foretool.server.replay.effect import Difference, Effect, compare, open_replays
+from foretool.server.replay.effect import Difference, Effect, Replays, compare, open_replays
 from foretool.server.replay.player import PlayedTask
 from foretool.server.setup.own_servers import read_own_servers
+from foretool.storage.opening import open_existing_store, open_store
 
 NOW = START + 100 * HOUR
 # Every tool in turn, so that a small list never has them all.
@@ -55,6 +58,29 @@ def test_what_is_on_record_is_told_beside_what_is_played(tmp_path: Path) -> None
     with open_replays(loader.load(path), START - 10, NOW) as replays:
         assert (replays.recorded.misses, replays.recorded.discoveries) == (1.0, 1.0)
         assert replays.effect_of_nothing().verdict == "same"
+
+
+def test_only_what_the_sessions_of_the_tasks_searched_is_counted(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, NEEDS)
+    config = loader.load(path)
+    with open_store(config.storage) as store:
+        other = store.discoveries.recent(1)[0]
+        store.discoveries.add(replace(other, session="another", task="without a call"))
+        store.discoveries.add(replace(other, at=START - HOUR, task="long ago"))
+    with open_replays(config, START - 10, NOW) as replays:
+        assert replays.recorded.discoveries == 1.0
+
+
+def test_without_patience_a_few_tasks_are_played_by_all_configs(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, NEEDS * 4)
+    config, own = loader.load(path), read_own_servers(path)
+    changed = change_config(config, own, read_changes(["list_tokens=2000"], config))
+    with open_existing_store(config.storage) as store:
+        whole, short = (Replays(config, store, START - 10, NOW, patience_s=each) for each in (inf, 0.0))
+        (some,), (every,) = short.play_all([changed]), whole.play_all([changed])
+        assert (len(every), len(some), len(short.now), len(short.tasks)) == (24, 10, 10, 10)
+        assert [each.key for each in some] == [each.key for each in every[:10]] and short.now == whole.now[:10]
+        assert len(short.play(config)) == 10, "what is compared later has the same tasks"
 
 
 def test_without_tasks_there_is_nothing_to_compare(tmp_path: Path) -> None:

@@ -53,6 +53,13 @@ def test_what_followed_a_discovery_is_found_without_reading_the_calls_before_it(
     store.close()
 
 
+def test_discoveries_are_counted_by_session(store: Store) -> None:
+    for session, at in (("s1", 1.0), ("s1", 2.0), ("s2", 2.0), ("s1", 3.0)):
+        store.discoveries.add(replace(DISCOVERY, session=session, at=at))
+    assert store.discoveries.count_by_session(2.0) == {"s1": 2, "s2": 1}
+    assert store.discoveries.count_by_session(9.0) == {}
+
+
 def test_prompts_come_back_newest_first_and_count_as_tasks(store: Store) -> None:
     asked = [Prompt(2.0, "mend the roof", "c1", "/home/me"), Prompt(1.0, "paint it")]
     assert [store.tasks.add_prompt(each) for each in asked] == [1, 2]
