@@ -646,6 +646,8 @@ class Selection(Struct, frozen=True):
     server: str = ""
     session: str = ""
     """The key of a session, or its first characters."""
+    person: str = ""
+    """Whose sessions and grants, as `AuditEntry.principal` says it."""
     tool: str = ""
     """A tool's exposed name, or its own."""
     texts: tuple[str, ...] = ()
@@ -655,7 +657,7 @@ class Selection(Struct, frozen=True):
     @property
     def names_tools_alone(self) -> bool:
         """Whether a server or a tool is given and nothing else, so that all that is known of it is meant."""
-        is_narrowed = self.since or self.before is not None or self.session or self.texts
+        is_narrowed = self.since or self.before is not None or self.session or self.person or self.texts
         return bool(self.server or self.tool) and not is_narrowed
 
 

@@ -880,6 +880,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:data:retention": Promise(
         "SECURITY.md", "records older than retention_days are deleted and overwritten, without long locks"
     ),
+    "trust:data:forget-person": Promise("docs/cli.md", "what one person did is forgotten, and nothing of others"),
     "trust:data:forget": Promise(
         "SECURITY.md", "what a user wants forgotten leaves no byte in the file or its log, or what remains is said"
     ),

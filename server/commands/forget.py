@@ -23,12 +23,15 @@ from foretool.server.system.people import own_person
 from foretool.server.upstreams.running import find_running
 from foretool.storage.opening import open_store, store_exists
 from foretool.storage.places import ServerAddress, StorePlace
-from foretool.storage.records import AuditEntry, Forgotten, SealedGrant, Selection
+from foretool.storage.records import AuditEntry, AuditFilter, Forgotten, SealedGrant, Selection
 from foretool.storage.stores import StorageError, Store
 
 BUSY_MS: Final = 5000
+SHOWN: Final = 1000
+"""Entries of the audit log that are counted at most."""
 KEPT_BY_SERVER: Final = "its write-ahead log, replicas and backups keep what was deleted for as long as they are kept"
 STILL_IN_USE: Final = "others use the tables, so traces stay in them; run `foretool forget --compact` later"
+_PRINCIPALS: Final = ("oauth:", "bearer:", "user:")
 _NOUNS: Final = {
     "calls": "calls", "misses": "misses", "discoveries": "searches for tools", "exposures": "lists of clients",
     "prompts": "prompts", "steps": "steps of agents", "sessions": "sessions", "clients": "clients",
@@ -36,7 +39,8 @@ _NOUNS: Final = {
     "working_sets": "lists that are served", "upstream_states": "states of servers", "usage": "tools' numbers of calls",
     "vectors": "vectors of texts", "artifacts": "learned models", "tools": "tools", "upstreams": "servers",
     "tool_versions": "definitions of tools", "grants": "grants of people", "consents": "consents under way",
-    "wordings": "wordings of tools",
+    "wordings": "wordings of tools", "session_people": "names of people at sessions",
+    "catalog_summaries": "summaries of the tools",
 }  # fmt: skip
 
 
@@ -56,6 +60,12 @@ class Outcome(Struct, frozen=True):
 @click.option("--since", metavar="TIME", help="Only the last 2h, 30min, ..., or from a date on.")
 @click.option("--server", default="", metavar="NAME", help="Only what concerns this server's tools.")
 @click.option("--session", default="", metavar="KEY", help="Only this session; the first characters suffice.")
+@click.option(
+    "--person",
+    default="",
+    metavar="WHO",
+    help="Only what this person did: their `sub`, or the principal in the audit log.",
+)
 @click.option("--tool", default="", metavar="TOOL", help="Only what concerns this tool.")
 @click.option("--text", "texts", multiple=True, metavar="WORDS", help="Only texts with these words; may be repeated.")
 @click.option("--all", "everything", is_flag=True, help="The whole log, all models and all that is known of servers.")
@@ -64,8 +74,8 @@ class Outcome(Struct, frozen=True):
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 def command(
-    path: Path | None, before: str | None, since: str | None, server: str, session: str, tool: str,
-    texts: Sequence[str], everything: bool, compact: bool, dry_run: bool, yes: bool, as_json: bool,
+    path: Path | None, before: str | None, since: str | None, server: str, session: str, person: str,
+    tool: str, texts: Sequence[str], everything: bool, compact: bool, dry_run: bool, yes: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Delete records for good, from the storage file and from its log.
 
@@ -76,16 +86,28 @@ def command(
     foretool forget --since 1h
     foretool forget --text "project falcon" --dry-run
     foretool forget --server bank --yes
+    foretool forget --person 00u1ab2cd3
     """
     config = load(path)
     if compact:
         return _only_compact(config.storage, as_json=as_json)
-    selection = Selection(_read_time(since) or 0.0, _read_time(before), server, session, tool, tuple(texts), everything)
+    selection = Selection(
+        _read_time(since) or 0.0,
+        _read_time(before),
+        server,
+        session,
+        _principal(config, person),
+        tool,
+        tuple(texts),
+        everything,
+    )
     _check(selection)
     if not store_exists(config.storage):
         return complain(f"forget: {config.storage} does not exist; nothing is on record", WRONG)
     with open_store(config.storage, busy_ms=BUSY_MS) as store:
         found = store.forgetting.forget(selection, dry=True)
+        if not found.counts and person:
+            _say_who_is_known(store, person, as_json=as_json)
         if not found.counts or dry_run:
             return output.show(Outcome(found.counts, False, ()), as_json, _print)
         if not yes:
@@ -124,7 +146,9 @@ def _print_compacted(outcome: Outcome, storage: StorePlace) -> None:
 
 def _check(selection: Selection) -> None:
     if selection == Selection():
-        raise click.UsageError("say what to forget: --since, --before, --server, --session, --tool, --text or --all.")
+        raise click.UsageError(
+            "say what to forget: --since, --before, --server, --session, --person, --tool, --text or --all."
+        )
     if selection.everything and selection != Selection(everything=True):
         raise click.UsageError("--all deletes everything; leave out the other options, or leave out --all.")
     if not all(selection.texts):
@@ -155,10 +179,16 @@ def _forget(config: Config, store: Store, selection: Selection) -> Outcome:
             f"{output.plural(models, 'learned model')} still serve: models keep statistics of what they learned from,"
             " no texts; `foretool learn` trains new ones, `foretool forget --all` deletes them"
         )
+    if selection.person and (entries := len(_entries_of(store, selection.person))):
+        remains.append(
+            f"the audit log names this person in {entries if entries < SHOWN else f'{SHOWN} or more'} entries;"
+            " no command deletes them"
+        )
     running = sorted(proxy.pid for proxy in find_running(store.serving.states()))
     if running:
         pids = ", ".join(map(str, running))
-        remains.append(f"running proxies (process {pids}) may still write records of sessions that go on")
+        unnamed = "; these bear no name and are not learned from" if selection.person else ""
+        remains.append(f"running proxies (process {pids}) may still write records of sessions that go on{unnamed}")
     is_compact = _compact(store)
     if isinstance(store.path, ServerAddress):
         remains.append(f"{store.path}: {KEPT_BY_SERVER if is_compact else STILL_IN_USE}")
@@ -168,6 +198,28 @@ def _forget(config: Config, store: Store, selection: Selection) -> Outcome:
             " then run the same command with --compact"
         )
     return Outcome(counts, True, tuple(remains))
+
+
+def _principal(config: Config, person: str) -> str:
+    """Return the principal of a person who is named by it, or by their subject at the authorization server."""
+    access = config.settings.access
+    if access is None or not person or person.startswith(_PRINCIPALS):
+        return person
+    from foretool.server.identity.claims import principal_of
+
+    return principal_of(access.issuer, person)
+
+
+def _entries_of(store: Store, person: str) -> list[AuditEntry]:
+    """Return the latest entries of the audit log with this principal or name."""
+    return store.audit.find(AuditFilter(principal=person), SHOWN)
+
+
+def _say_who_is_known(store: Store, name: str, *, as_json: bool) -> None:
+    """Name the people who go by a name in the audit log: others may have the same, so no name selects anybody."""
+    known = sorted({each.principal for each in _entries_of(store, name) if each.principal != name})
+    if known and not as_json:
+        output.say(f"{name!r} is a name that others may have too; in the audit log it stands for {', '.join(known)}.")
 
 
 def _end_grants(config: Config, store: Store, found: Sequence[SealedGrant]) -> list[str]:

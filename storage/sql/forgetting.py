@@ -3,6 +3,9 @@
 Each table says how it answers each condition of a `Selection`; a table that cannot answer one that is given keeps all
 its rows. Names of tools and approvals always stay: without them another server could take a name, or a changed
 definition would pass as a new one. The audit log stays too.
+
+Where whose a session was is forgotten, its key stays without a name: the session may go on, and what it still does must
+not be learned from if the person opted out, or wanted to be forgotten.
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ from foretool.storage.sql.database import Subject
 from foretool.storage.sql.retention import delete_unused, mend_references
 from foretool.storage.sql.tables import row_key
 
+_OF_PERSON: Final = "SELECT session FROM session_people WHERE person = :person"
+_NEWEST_COUNTED: Final = {"calls": "call", "misses": "miss"}
+"""The column of `usage_folded` with the last record of each table that is counted."""
 _OF_TOOL: Final = "{column} IN (SELECT name FROM forget_tools)"
 _NAMES_TOOL: Final = "EXISTS (SELECT 1 FROM forget_tools WHERE replace({column}, forget_tools.written, '') <> {column})"
 
@@ -51,7 +57,6 @@ _TABLES: Final = (
     _Table("prompts", "at", "session", "", ("text", "cwd"), "text"),
     _Table("steps", "at", "session", _NAMES_TOOL.format(column="tools"), ("task", "error", "fragments"), "task"),
     _Table("sessions", "started_at", "key", "", ("client", "version", "profile")),
-    _Table("session_people", "at", "session"),
     _Table("clients", "last_seen", "", "", ("client", "version")),
     _Table(
         "flows", "last_at", "", f"({_OF_TOOL.format(column='before')} OR {_OF_TOOL.format(column='after')})",
@@ -105,6 +110,9 @@ class Forgetting(Subject):
                     database.run_all(f"DELETE FROM {table.name} WHERE {self._key(table.name, '= ? AND ')} = ?", found)  # noqa: S608
                 if found:
                     counts[table.name] = len(found)
+            # Last, because the sessions of a person are found by it.
+            if people := self._forget_people(selection, dry=dry):
+                counts["session_people"] = people
             if not dry:
                 if selection.everything or counts.keys() & _ADDED_UP:
                     reset_costs(database)
@@ -151,6 +159,8 @@ class Forgetting(Subject):
     def _count_down(self, table: str, found: list[tuple[Any, ...]]) -> None:
         """Take calls and misses that are deleted out of the numbers of their tools, as far as they were counted."""
         if (counted := COUNTED.get(table)) is not None:
+            # A record that was written a moment ago is not counted yet.
+            counted += f" AND {table}.id <= (SELECT {_NEWEST_COUNTED[table]} FROM usage_folded WHERE id = 1)"  # noqa: S608
             of_row = f"(SELECT tool FROM {table} WHERE {self._key(table, '= ? AND ')} = ? AND {counted})"  # noqa: S608
             self._database.run_all(
                 f"UPDATE usage SET {table} = {table} - 1 WHERE {table} > 0 AND tool = {of_row}",  # noqa: S608
@@ -164,6 +174,10 @@ class Forgetting(Subject):
         wheres: list[tuple[str, str, dict[str, Any]]] = []
         if selection.everything:
             wheres += [(table, "1 = 1", {}) for table in _WHOLE]
+        elif selection.person and selection == Selection(person=selection.person, server=selection.server):
+            of_server = " AND server = :server" if selection.server else ""
+            values = {"person": selection.person, "server": selection.server}
+            wheres.append(("grants", f"person = :person{of_server}", values))
         elif selection.names_tools_alone:
             wheres.append(("usage", _OF_TOOL.format(column="tool"), {}))
             if not selection.tool:
@@ -186,6 +200,28 @@ class Forgetting(Subject):
         counts.pop("usage_folded", None)
         return {table: count for table, count in counts.items() if count}
 
+    def _forget_people(self, selection: Selection, *, dry: bool) -> int:
+        """Forget whose sessions were of which nothing is left; return of how many."""
+        if selection.server or selection.tool or selection.texts or selection == Selection():
+            return 0
+        where, values = "person <> ''", dict[str, Any]()
+        if selection.person:
+            where, values["person"] = f"{where} AND person = :person", selection.person
+        if selection.session:
+            where += " AND substr(session, 1, length(:session)) = :session"
+            values["session"] = selection.session
+        if selection.since or selection.before is not None:
+            values |= {"since": selection.since, "before": 1e18 if selection.before is None else selection.before}
+            where += " AND at >= :since AND at < :before AND session IN (SELECT session FROM session_people"
+            for table in ("calls", "discoveries"):
+                where += f" EXCEPT SELECT session FROM {table} WHERE at < :since OR at >= :before"  # noqa: S608
+            where += ")"
+        count: int = self._database.rows(f"SELECT count(*) FROM session_people WHERE {where}", values)[0][0]  # noqa: S608
+        if count and not dry:
+            not_learned = ", learns = 0" if selection.person else ""
+            self._database.run(f"UPDATE session_people SET person = ''{not_learned} WHERE {where}", values)  # noqa: S608
+        return count
+
     def _condition(self, table: _Table, selection: Selection) -> tuple[str, dict[str, Any]] | None:
         """Return the rows of a table that a selection means, None if the table cannot answer it."""
         parts: list[str] = []
@@ -196,6 +232,9 @@ class Forgetting(Subject):
         if selection.session:
             parts.append(f"substr({table.session}, 1, length(:session)) = :session" if table.session else "")
             values["session"] = selection.session
+        if selection.person:
+            parts.append(f"{table.session} IN ({_OF_PERSON})" if table.session else "")
+            values["person"] = selection.person
         if selection.server or selection.tool:
             parts.append(table.tools)
         for number, text in enumerate(selection.texts):

@@ -19,11 +19,14 @@ from msgspec.structs import replace
 from requirements import requirement
 from stored_records import CALL, DISCOVERY, SESSION
 
+from foretool.server.commands.forget import _NOUNS
 from foretool.server.commands.group import run
 from foretool.server.config.loader import load
+from foretool.server.identity.claims import principal_of
 from foretool.server.identity.grants import Grant, Grants
 from foretool.storage.opening import open_store
-from foretool.storage.records import AuditFilter, Prompt, ToolId
+from foretool.storage.records import AuditEntry, AuditFilter, Prompt, ToolId
+from foretool.storage.sql import forgetting
 
 FALCON = "release project falcon"
 
@@ -183,3 +186,56 @@ def test_grants_whose_authorization_server_is_away_are_forgotten_and_that_is_sai
     assert "of-ann" not in line and "\n" not in line and not asked
     with open_store(load(config).storage) as store:
         assert store.grants.load("mail", "ann") is None and len(store.audit.find(AuditFilter())) == 2
+
+
+@pytest.fixture
+def team(tmp_path: Path) -> Path:
+    """A store with what two people did, of whom the audit log knows the name."""
+    access = {
+        "issuer": "https://login.example.com",
+        "resource": "https://tools.example.com/mcp",
+        "jwks_url": "https://login.example.com/keys",
+        "grants": [{"claim": "sub", "values": ["*"], "profiles": ["default"]}],
+    }
+    path = write_config(tmp_path, {"one": echo("--name", "x")}, access=access)
+    now = time.time()
+    with open_store(load(path).storage) as store:
+        for subject in ("ann-1", "ann-2"):
+            person = principal_of(access["issuer"], subject)
+            store.sessions.begin(replace(SESSION, key=subject, started_at=now, transport="http"))
+            store.sessions.name_person(subject, person, learns=True, at=now)
+            store.calls.record([replace(CALL, at=now, session=subject)])
+            store.audit.add([AuditEntry(now, person, "Ann", "c", "", "call", "git__log", "ok", session=subject)])
+    return path
+
+
+@requirement("trust:data:forget-person")
+@pytest.mark.parametrize("who", ["ann-1", principal_of("https://login.example.com", "ann-1")])
+def test_a_person_is_named_by_subject_or_principal(who: str, team: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert forget(team, "--person", who, "--dry-run") == 0
+    said = capsys.readouterr().out
+    assert "names of people at sessions" in said
+    assert forget(team, "--person", who, "--yes", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["counts"] == {"calls": 1, "sessions": 1, "session_people": 1}
+    assert any("audit log names this person in 1 entries" in each for each in said["remains"])
+    with open_store(load(team).storage) as store:
+        assert [each.session for each in store.calls.recent(10)] == ["ann-2"]
+
+
+@requirement("trust:data:forget-person")
+@pytest.mark.parametrize("who", ["Ann", "ann-_", "ann-%", "' OR 1=1 --"])
+def test_a_name_or_a_pattern_selects_nobody(who: str, team: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert forget(team, "--person", who, "--yes") == 0
+    said = capsys.readouterr().out
+    assert "nothing was deleted" in said
+    # Both have the name, so neither is meant.
+    assert said.count("oauth:") == (2 if who == "Ann" else 0)
+    with open_store(load(team).storage) as store:
+        assert len(store.calls.recent(10)) == 2
+
+
+def test_every_table_that_is_counted_has_a_noun() -> None:
+    assert {*(each.name for each in forgetting._TABLES), *forgetting._WHOLE, "session_people"} - {
+        "usage_folded"
+    } == set(_NOUNS)

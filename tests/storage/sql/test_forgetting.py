@@ -6,11 +6,13 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from requirements import requirement
-from stored_records import connection_of, rows
+from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, connection_of, rows
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Selection, ToolId
+from foretool.storage.sql.calls import Calls
 from foretool.storage.stores import Store
 from tests.storage.sql.test_retention import TABLES, counts, fill
 
@@ -109,3 +111,117 @@ def test_every_table_of_the_log_answers(path: Path) -> None:
     }  # fmt: skip
     found = {name for (name,) in rows(path, "SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert found - known == set(), "say in retention.py and forgetting.py what becomes of the new table"
+
+
+ODD = "oauth:x' OR '1'='1"
+
+
+def act(store: Store, session: str, person: str, at: float, *, learns: bool = True) -> None:
+    """Have a person call a tool of their own and a shared one, search, miss a tool, and allow something."""
+    store.sessions.begin(replace(SESSION, key=session, started_at=at))
+    store.sessions.name_person(session, person, learns=learns, at=at)
+    call = replace(CALL, session=session, at=at)
+    miss = replace(MISS, session=session, at=at, tool="u__shared", noticed="call", call=1)
+    store.calls.record([replace(call, tool=ToolId("u__shared")), replace(call, tool=ToolId(f"u__{session}"))], [miss])
+    store.discoveries.add(replace(DISCOVERY, session=session, at=at, task=f"task of {session}"))
+    store.sessions.add_exposure(replace(EXPOSURE, session=session, at=at))
+    store.grants.save("tickets", person, person.encode(), at)
+    store.grants.save("mail", person, person.encode(), at)
+
+
+def of_session(store: Store, session: str) -> tuple[int, int, int, int, bool]:
+    """How many calls, misses, searches and lists a session has, and whether it is on record."""
+    return (
+        len(store.calls.of_session(session, 0.0, 1e12)),
+        len([each for each in store.calls.misses() if each.session == session]),
+        len(store.discoveries.of_session(session, 0.0, 1e12)),
+        len(store.sessions.exposures(session)),
+        store.sessions.get(session) is not None,
+    )
+
+
+WHOLE = (2, 1, 1, 1, True)
+GONE = (0, 0, 0, 0, False)
+
+
+@requirement("trust:data:forget-person")
+@pytest.mark.parametrize(
+    "person", ["oauth:ann", ODD, "%", "_nn", "oauth:a'; DROP TABLE calls; --", "ünï\U0001f600", "Ann "]
+)
+def test_a_person_is_forgotten_and_nobody_else(person: str, store: Store) -> None:
+    others = ["oauth:ben", "oauth:annabel", "oauth:ann%", "x", "Ann", person.upper() + "_"]
+    act(store, "s0", person, 100.0)
+    act(store, "s1", person, 200.0)
+    for number, other in enumerate(others):
+        act(store, f"o{number}", other, 150.0 + number)
+    store.sessions.name_person("o0", person, learns=True, at=300.0)  # a session is of whom it was first
+    dry = store.forgetting.forget(Selection(person=person), dry=True)
+    assert of_session(store, "s0") == of_session(store, "s1") == WHOLE
+    found = store.forgetting.forget(Selection(person=person))
+    assert (found.counts, found.tasks) == (dry.counts, dry.tasks)
+    assert dry.counts["calls"] == 4 and dry.counts["session_people"] == 2 and dry.counts["grants"] == 2
+    assert set(dry.tasks) == {"task of s0", "task of s1"}
+    assert {each.person for each in found.grants} == {person}
+    assert of_session(store, "s0") == of_session(store, "s1") == GONE
+    assert all(of_session(store, f"o{number}") == WHOLE for number in range(len(others)))
+    counts = {each.tool: (each.calls, each.misses) for each in store.calls.usage()}
+    assert counts == {"u__shared": (6, 6)} | {f"u__o{number}": (1, 0) for number in range(len(others))}
+    assert store.grants.servers(person) == []
+    assert all(store.grants.servers(other) == ["mail", "tickets"] for other in others)
+    assert person not in {each for each, _ in store.sessions.people().values()}
+    assert store.forgetting.forget(Selection(person=person)).counts == {}
+
+
+@requirement("trust:data:forget-person")
+def test_what_a_session_of_a_forgotten_person_still_does_is_not_learned_from(store: Store) -> None:
+    act(store, "s0", "oauth:ann", 100.0)
+    store.forgetting.forget(Selection(person="oauth:ann"))
+    store.calls.record([replace(CALL, session="s0", at=101.0)])
+    assert store.sessions.people() == {"s0": ("", False)} and store.calls.usage() == []
+
+
+@requirement("learn:opt-out")
+@pytest.mark.parametrize(
+    "selection", [Selection(session="s0"), Selection(before=150.0), Selection(since=50.0), Selection(everything=True)]
+)
+def test_who_opted_out_stays_so_whatever_is_forgotten(selection: Selection, store: Store) -> None:
+    act(store, "s0", "oauth:ann", 100.0, learns=False)
+    act(store, "s1", "oauth:ben", 100.0)
+    store.forgetting.forget(selection)
+    store.calls.record([replace(CALL, session="s0", at=101.0, tool=ToolId("u__late"))])
+    assert "u__late" not in {each.tool for each in store.calls.usage()}
+
+
+def test_a_session_of_which_something_is_left_keeps_its_person(store: Store) -> None:
+    act(store, "s0", "oauth:ann", 100.0)
+    store.calls.record([replace(CALL, session="s0", at=900.0)])
+    assert "session_people" not in store.forgetting.forget(Selection(before=500.0)).counts
+    assert store.forgetting.forget(Selection(person="oauth:ann")).counts["calls"] == 1
+
+
+def test_a_person_and_other_conditions_narrow_each_other(store: Store) -> None:
+    act(store, "s0", "oauth:ann", 100.0)
+    act(store, "s1", "oauth:ann", 200.0)
+    act(store, "s2", "oauth:ben", 100.0)
+    found = store.forgetting.forget(Selection(person="oauth:ann", before=150.0))
+    assert found.counts["calls"] == 2 and not found.grants
+    assert of_session(store, "s1") == of_session(store, "s2") == WHOLE
+    found = store.forgetting.forget(Selection(person="oauth:ann", server="mail"))
+    assert found.counts == {"grants": 1} and [each.server for each in found.grants] == ["mail"]
+    assert store.grants.servers("oauth:ann") == ["tickets"] and store.grants.servers("oauth:ben") == ["mail", "tickets"]
+    assert len(store.calls.usage()) == 3
+
+
+def test_calls_that_were_not_counted_yet_are_not_counted_down(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.calls.record([replace(CALL, session="s0"), replace(CALL, session="s1")])
+    store.calls.usage()
+    fold, late = Calls.fold_usage, replace(CALL, session="s0", at=99.0)
+
+    def fold_then_record(calls: Calls) -> None:
+        fold(calls)
+        monkeypatch.setattr(Calls, "fold_usage", fold)
+        store.calls.record([late])
+
+    monkeypatch.setattr(Calls, "fold_usage", fold_then_record)
+    assert store.forgetting.forget(Selection(session="s0")).counts == {"calls": 2}
+    assert [each.calls for each in store.calls.usage()] == [1]
