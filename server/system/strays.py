@@ -98,10 +98,12 @@ def _signal(pid: int, number: signal.Signals) -> bool:
     return True
 
 
-def _pids() -> Iterator[int]:
-    """Yield the ids of processes, also of those that start meanwhile."""
-    with contextlib.suppress(OSError), os.scandir(_PROC) as entries:
-        yield from (int(entry.name) for entry in entries if entry.name.isdecimal())
+def _pids() -> list[int]:
+    """Return the ids of processes, highest first: one that forks all the time lives for a moment only, and has most
+    often the highest."""
+    with contextlib.suppress(OSError):
+        return sorted((int(name) for name in (path.name for path in _PROC.iterdir()) if name.isdecimal()), reverse=True)
+    return []
 
 
 def _read_stat(pid: int) -> tuple[int, str] | None:
