@@ -49,6 +49,14 @@ _GIVING = "list search find query get fetch read lookup create add make new regi
 GIVING = frozenset(_GIVING.split())
 """The first word of the name of a tool that answers with the things it names."""
 
+_MARK = r"(?:\be\.\s?g\.?|\beg[.:,]|\be\.x\.|\bfor (?:example|instance)\b|\bexamples?\s*[:=])"
+_EXAMPLE = re.compile(
+    rf"\(\s*{_MARK}([^)]*)\)?|\[\s*{_MARK}([^\]]*)\]?|{_MARK}(.*?)(?:[.;](?=\s|$)|$)", re.IGNORECASE | re.MULTILINE
+)
+"""An example in a sentence or in brackets."""
+_VALUE = re.compile(r"[/:@_.\d]\w")
+"""What a value has and a word has not: `Asia/Tokyo`, `2024-01-31`, `me@example.com`."""
+
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n|\n\s*[-*#]")  # noqa: RUF001 (full-width marks end Chinese sentences)
 
 
@@ -63,7 +71,7 @@ class Document(Struct, frozen=True):
     parameters: tuple[str, ...] = ()
     """Names of the top-level parameters."""
     parameter_texts: tuple[str, ...] = ()
-    """Descriptions and the first enum values of the parameters."""
+    """Descriptions and the first enum values of the parameters, without the values in their examples."""
     server_text: str = ""
     wordings: tuple[str, ...] = ()
     """How people may word wishes that the tool serves. A language model wrote them, not the server."""
@@ -150,11 +158,17 @@ def _parameters(definition: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _schema_texts(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[str]:
     for part in _alternatives(schema, root):
-        if text := _text(part.get("description")):
-            yield text
+        if text := _text(part.get("description"))[:MAX_PARAMETER_TEXT]:
+            yield _EXAMPLE.sub(_without_values, text)
         values = part.get("enum")
         if isinstance(values, list):
             yield from (value for value in values[:MAX_ENUM_VALUES] if isinstance(value, str))
+
+
+def _without_values(example: re.Match[str]) -> str:
+    """Return the words of an example: a value says what a parameter may look like, and nothing of what a tool is for.
+    The words stay, because they tell (`docs/benchmarks.md`)."""
+    return f" {' '.join(word for word in (example[example.lastindex or 0]).split() if not _VALUE.search(word))} "
 
 
 def _alternatives(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -29,6 +29,15 @@ _SAME_DEEDS = ("search find lookup query", "create add make", "delete remove", "
 """Verbs that people and tool authors use for one another; each group means one thing (`docs/benchmarks.md`)."""
 
 
+GET = "get"
+_QUESTION = re.compile(r"\W*(?:what|which|who|whom|whose|where|when|how (?:much|many|long|far|old))\b", re.IGNORECASE)
+
+
+def is_question(text: str) -> bool:
+    """Tell whether a text begins as a question for something does; what answers it is named `get` by most authors."""
+    return _QUESTION.match(text) is not None
+
+
 def terms(text: str) -> list[str]:
     """Return the stemmed terms of a text in order, without stop words."""
     found: list[str] = []
@@ -98,5 +107,5 @@ def stem(word: str) -> str:
 _GROUPS = [[stem(word) for word in deed.split()] for deed in _SAME_DEEDS]
 KINDRED = {term: tuple(other for other in group if other != term) for group in _GROUPS for term in group}
 """By term, the other terms that mean the same."""
-KINDRED_WORDS = {stem(word): word for deed in _SAME_DEEDS for word in deed.split()}
+KINDRED_WORDS = {GET: GET} | {stem(word): word for deed in _SAME_DEEDS for word in deed.split()}
 """By such a term, the word as it is written."""

@@ -22,11 +22,12 @@ from math import log
 from msgspec import Struct
 
 from foretool.retrieval.document import Document
-from foretool.retrieval.words import KINDRED, terms
+from foretool.retrieval.words import GET, KINDRED, is_question, terms
 
 K1 = 1.2
 KINDRED_WEIGHT = 0.3
-"""What a verb counts that means the same as a verb of the query; .2 to .4 do equally well."""
+"""What a verb counts that means the same as a verb of the query, or that a question stands for; .2 to .4 do equally
+well."""
 MAX_TERMS = 40
 LEAST_TELLING = 0.1
 """Terms that tell less than this share of the best one are left out (`docs/benchmarks.md`)."""
@@ -202,6 +203,8 @@ class Lexical:
         """Return the terms that tell enough: many terms of a long query occur in half of all tools and decide
         nothing."""
         worth = {term: weight * found.idf for term, weight in wanted.items() if (found := self.impacts(term))}
+        if worth.keys() <= {GET} and wanted.get(GET, 0.0) < SAID:
+            return {}  # that somebody asks for something does not say for what
         least = LEAST_TELLING * max(worth.values(), default=0.0)
         return {
             term: wanted[term] for term in nlargest(MAX_TERMS, worth, key=worth.__getitem__) if worth[term] >= least
@@ -322,13 +325,16 @@ def pick_rare(wanted: Mapping[str, float], having: Mapping[str, int], total: int
 
 
 def weigh_terms(text: str) -> dict[str, float]:
-    """Return the terms of a query with their weights, and with less weight the verbs that mean the same."""
+    """Return the terms of a query with their weights, and with less weight the verbs that mean the same or that a
+    question stands for."""
     counts = Counter(terms(text))
     # A word that occurs twice is worth more; ten times is not worth ten times more.
     wanted = {term: 1.0 if times == 1 else 1.0 + 0.5 * log(times) for term, times in counts.items()}
     for term in counts.keys() & KINDRED.keys():
         for other in KINDRED[term]:
             wanted.setdefault(other, KINDRED_WEIGHT)
+    if counts and is_question(text):
+        wanted.setdefault(GET, KINDRED_WEIGHT)
     return wanted
 
 

@@ -34,8 +34,8 @@ ALONE, TOGETHER = 0.70, 0.65
 """What a standard deviation of an encoder counts, where there is one and where there are more."""
 LEAST_COVERED = 0.9
 """Encoders take part once this share of the tools has a vector."""
-FEWEST_TOOLS = 4
-"""Among fewer tools a z-score says nothing."""
+FEWEST_TOOLS = 2
+"""One tool has no z-score; among two or three, encoders tell much more than words (`docs/benchmarks.md`)."""
 DEPTH = 50
 """How many of the best scores the entropy of a list is taken over."""
 AGREEMENT = 5

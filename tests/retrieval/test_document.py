@@ -72,6 +72,23 @@ def test_parameters_of_a_combined_schema_are_found() -> None:
     assert read({"inputSchema": schema}).parameters == ("id", "name")
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Name of a timezone (e.g. 'Europe/Paris', 'Asia/Tokyo'). Or UTC.", "Name of a timezone . Or UTC."),
+        ("The day, e.g. 2024-01-31 or tomorrow. Not later.", "The day, or tomorrow Not later."),
+        ("Whom to write to, for example me@example.com; required", "Whom to write to, required"),
+        ("Kind of organ [eg: lung, breast] to look at", "Kind of organ lung, breast to look at"),
+        ("Examples: docs/a.md\nRelative to 1.2/x", "Relative to 1.2/x"),
+        ("(e.g. never_closed, word", "word"),
+        ("Exemplary leg.s of 3/4", "Exemplary leg.s of 3/4"),
+    ],
+)
+def test_values_in_examples_of_a_parameter_are_not_read_and_words_are(text: str, kept: str) -> None:
+    found = read({"inputSchema": {"properties": {"p": {"description": text}}}})
+    assert " ".join(found.parameter_texts[0].split()) == kept
+
+
 def test_giant_texts_are_capped() -> None:
     properties = {f"p{i}": {"description": "x" * 5000} for i in range(1000)}
     found = read({"description": "y" * 10**6, "inputSchema": {"properties": properties}})

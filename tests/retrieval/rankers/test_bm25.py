@@ -99,6 +99,20 @@ def test_a_verb_brings_its_kindred_with_less_weight() -> None:
     }
 
 
+def test_a_question_asks_to_get_something() -> None:
+    assert weigh_terms("What's the time in Tokyo?") == {"time": 1.0, "tokyo": 1.0, "get": KINDRED_WEIGHT}
+    assert weigh_terms("how many people get mail")["get"] == 1.0
+    assert "get" not in weigh_terms("say what the time is")
+    assert weigh_terms("what is this?") == {}
+
+
+def test_that_something_is_asked_for_says_nothing_alone() -> None:
+    lexical = Lexical()
+    lexical.add(Document(ToolId("a"), "s", "get_issue"))
+    assert lexical.search(weigh_terms("what is love")) == {}
+    assert lexical.search(weigh_terms("get love")).keys() == {0}
+
+
 def test_a_tool_with_nothing_in_common_has_no_score() -> None:
     lexical = Lexical()
     lexical.add(Document(ToolId("a"), "s", "create_issue", description="Opens an issue"))

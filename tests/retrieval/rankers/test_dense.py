@@ -212,8 +212,15 @@ def test_vectors_of_tools_long_gone_are_forgotten() -> None:
     assert len(dense._index) <= 30
 
 
-def test_few_tools_are_ranked_by_words() -> None:
-    tools = catalog()[:3]
+def test_two_tools_are_ranked_by_meaning() -> None:
+    tools = [tool("time", "get_current_time"), tool("time", "convert_time")]
+    corpus = Corpus(tools)
+    ranking = Pipeline(corpus, meant(corpus, tools)).rank(Query(("current",)))
+    assert ranking.ranked[0].tool == "time__get_current_time" and ranking.evidence[0].features is not None
+
+
+def test_one_tool_is_ranked_by_words() -> None:
+    tools = catalog()[:1]
     corpus = Corpus(tools)
     ranking = Pipeline(corpus, meant(corpus, tools)).rank(Query(("issue",)))
     assert ranking.ranked and ranking.evidence[0].features is None
