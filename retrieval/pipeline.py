@@ -48,6 +48,8 @@ class Pipeline:
         """Whether many tools are still to come. Words and names rank those that are there; encoders and models wait."""
         self._readings: dict[str, Reading] = {}
         """The vectors of the texts that were searched last."""
+        self._untaken: set[str] = set()
+        """Those of the texts that `take_readings` has not returned."""
         self._reader: object = None
         """The encoders that made them."""
         self._predictions: dict[Hashable, tuple[Reading | None, tuple[Mapping[ToolId, float], float]]] = {}
@@ -115,6 +117,12 @@ class Pipeline:
         """Return the vectors of a task that was searched before."""
         return self._readings.get("\n".join(needs(lines))) if lines else None
 
+    def take_readings(self) -> dict[str, Reading]:
+        """Return the vectors of the texts that the encoders in use have read since the last time, by text."""
+        taken = {text: self._readings[text] for text in self._untaken} if self._reader is self.dense else {}
+        self._untaken.clear()
+        return taken
+
     def _predict(
         self, learned: LearnedModels, history: Sequence[ToolId], reading: Reading | None, lines: Sequence[str]
     ) -> tuple[dict[ToolId, float], float]:
@@ -138,14 +146,19 @@ class Pipeline:
         """Return the vectors of each text by encoder; kept for a while, unless an encoder has failed."""
         if self._reader is not dense:
             self._readings.clear()
+            self._untaken.clear()
             self._reader = dense
         new = [text for text in dict.fromkeys(texts) if text not in self._readings]
         read = dict(zip(new, dense.readings(new), strict=True)) if new else {}
         found = [read.get(text) or self._readings[text] for text in texts]
         # Zeros stand for a text that an encoder could not be asked (`encoders.slow`).
-        self._readings |= {text: reading for text, reading in read.items() if all(each.any() for each in reading)}
+        known = {text: reading for text, reading in read.items() if all(each.any() for each in reading)}
+        self._readings |= known
+        self._untaken.update(known)
         while len(self._readings) > MAX_READINGS:
-            del self._readings[next(iter(self._readings))]
+            oldest = next(iter(self._readings))
+            del self._readings[oldest]
+            self._untaken.discard(oldest)
         return found
 
     def _aligned_models(self, dense: DenseEnsemble | None) -> LearnedModels | None:

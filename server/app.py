@@ -47,6 +47,7 @@ from foretool.server.methods.prediction import Predictor
 from foretool.server.methods.prompt_answer import PromptAnswers
 from foretool.server.methods.prompt_hook import PromptHook
 from foretool.server.methods.prompts import Prompts
+from foretool.server.methods.query_vectors import QueryVectors
 from foretool.server.methods.resources import Resources
 from foretool.server.methods.router import Router
 from foretool.server.methods.server_map import find_absent
@@ -127,6 +128,7 @@ class App:
         self.imported = ImportedPriors(store.artifacts, self.catalog)
         self.search = Search(self.catalog, self.recorder.usage, clock, self.imported)
         self.embedding = Embedder(config.settings, self.catalog, store, self.search)
+        self.query_vectors = QueryVectors(store, self.search, self.embedding, clock)
         self.models = ModelLoader(self.search, store, self._begin_epoch)
         self.recalibrator = Recalibrator(store)
         self.schedule = Schedule(store, config.path)
@@ -419,6 +421,7 @@ class App:
                 lambda: housekeeping.follow_sign_ins(self.upstreams, self.clients),
                 memory.tick,
                 lambda: housekeeping.fold_usage(self.store),
+                self.query_vectors.tick,
             ),
         )
 

@@ -1,13 +1,15 @@
 """Measures what a run of learning takes, and how well it ranks, by the number of tasks on record.
 
-    python -m bench.growth.learning DATA [--set ultratool] [--tasks 100,1000,10000,100000] [--encoder none] [--full]
+    python -m bench.growth.learning DATA [--set ultratool] [--tasks 100,1000,10000,100000] [--encoder none] [--searched]
+        [--full]
 
 A log is written with so many tasks of a set, each a session with a search and its calls. What goes beyond the set are
 the same tasks with a fifth of their words left out and with other numbers. `foretool learn` then runs once, on one
 thread. `mrr` and `top5` say how the models that serve then rank the next tool of tasks that nothing has seen (the set's
-`dev`, `+-` is half of the 95 % interval); the same without models stands beside them. With `--full` the same log is
-also learned from without the bounds of a run (`bench/growth/unbounded.py`), which takes minutes: `bounded less full` is
-the mean difference over the same tasks with its 95 % interval.
+`dev`, `+-` is half of the 95 % interval); the same without models stands beside them. With `--searched` the store has
+the vectors of all searches before, as proxies that rank by an encoder leave them. With `--full` the same log is also
+learned from without the bounds of a run (`bench/growth/unbounded.py`), which takes minutes: `bounded less full` is the
+mean difference over the same tasks with its 95 % interval.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
@@ -131,6 +133,14 @@ def fill(folder: Path, tools: Sequence[Tool], tasks: Iterator[Task], encoder: st
             store.calls.record(calls)
 
 
+def embed(path: Path, tasks: Iterable[Task]) -> None:
+    """Keep the vectors of searches, as proxies do that have made them."""
+    settings = configs.load(path).settings
+    with open_store(configs.load(path).storage) as store:
+        if (texts := EncodedTexts.open(settings, store)) is not None:
+            texts.queries([task.query for task in tasks])
+
+
 def learn(path: Path, *, full: bool = False) -> tuple[float, float, float, dict[str, str]]:
     """Run `foretool learn`, without its bounds if `full`; return CPU seconds, wall seconds, peak MiB, and what came of
     each method."""
@@ -164,10 +174,14 @@ def rank(path: Path, tasks: Sequence[Task], *, learned: bool = True) -> list[Ste
         return rank_steps(pipeline, episodes, upstream_of, {each.tool: each for each in app.store.calls.usage()})
 
 
-def measure(folder: Path, data: Path, count: int, encoder: str = "none", *, full: bool = False) -> Json:
+def measure(
+    folder: Path, data: Path, count: int, encoder: str = "none", *, searched: bool = False, full: bool = False
+) -> Json:
     """Measure one run over so many tasks of a set, and one without bounds if `full`; `folder` is empty."""
     tools, given, held_out = read_set(data)
     path = fill(folder, tools, repeat(given, count), encoder)
+    if searched:
+        embed(path, repeat(given, count))
     cpu_s, wall_s, peak, outcomes = learn(path)
     before, after = (rank(path, held_out, learned=learned) for learned in (False, True))
     found = [each.reciprocal for each in after]
@@ -209,11 +223,13 @@ def _interval(difference: tuple[float, float, float]) -> str:
     return f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
 
 
-def rows(data: Path, sizes: Sequence[int], encoder: str = "none", *, full: bool = False) -> Iterator[tuple[int, Json]]:
+def rows(
+    data: Path, sizes: Sequence[int], encoder: str = "none", *, searched: bool = False, full: bool = False
+) -> Iterator[tuple[int, Json]]:
     """Measure each size in turn."""
     for size in sizes:
         with tempfile.TemporaryDirectory() as name:
-            yield size, measure(Path(name), data, size, encoder, full=full)
+            yield size, measure(Path(name), data, size, encoder, searched=searched, full=full)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -223,12 +239,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--set", default="ultratool", help="default %(default)s")
     parser.add_argument("--tasks", default="100,1000,10000,100000", help="tasks on record; default %(default)s")
     parser.add_argument("--encoder", default="none", help="as in the config; default %(default)s")
+    parser.add_argument("--searched", action="store_true", help="keep the vectors of the searches before")
     parser.add_argument("--full", action="store_true", help="also learn without bounds, and compare")
     add_json(parser)
     arguments = parser.parse_args(argv)
     found = []
     sizes = [int(each) for each in arguments.tasks.split(",")]
-    for size, row in rows(arguments.data / arguments.set, sizes, arguments.encoder, full=arguments.full):
+    options = {"searched": arguments.searched, "full": arguments.full}
+    for size, row in rows(arguments.data / arguments.set, sizes, arguments.encoder, **options):
         found.append((size, row))
         tables.say(json.dumps({"tasks": size, **row}))
         if arguments.json:

@@ -1,11 +1,13 @@
 """Measures how long `foretool replay` takes on a log of many tasks.
 
-    python -m bench.learning.replay_speed DATA [--set ultratool] [--tasks 1000] [--encoder auto]
+    python -m bench.learning.replay_speed DATA [--set ultratool] [--tasks 1000] [--encoder auto] [--searched]
 
 A proxy learns the tools of a set once. Then the log gets as many tasks as asked for: those of the train file, again and
 again, a session each, over the last six days, each with the search and the calls that the set records. `foretool
 replay` plays them under the settings in force and with a larger list, twice: the second finds the vectors of the tasks
-in the store. The output is one JSON object a replay: seconds on the clock, and of all processors.
+in the store. With `--searched` a proxy has searched for the tasks before, as it has in a log that was not written by
+hand, so that the store has the vectors of these searches at the first replay. The output is one JSON object a replay:
+seconds on the clock, and of all processors.
 """
 
 from __future__ import annotations
@@ -18,17 +20,22 @@ import resource
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bench import processes
-from bench.learning.simulation import Setup, Task
+from bench.learning.simulation import Agent, Setup, Task
 from bench.options import add_foretool, make_parser
+from bench.retrieval import everyday
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Match, SessionRecord, ToolId
 
 SPAN_S = 6 * 86_400.0
 CHANGE = "list_tokens=3000"
+THINK_S = 0.05
+"""Between two searches."""
+SETTLED_S = 5.0
+"""After the last one, so that its vectors are kept."""
 
 
 def write_log(path: Path, tasks: Sequence[Task], count: int) -> None:
@@ -47,6 +54,17 @@ def write_log(path: Path, tasks: Sequence[Task], count: int) -> None:
             store.sessions.end(key, at + 30)
 
 
+async def search(place: Setup, tasks: Iterable[Task]) -> None:
+    """Have a proxy search for tasks, each once."""
+    async with Agent.serve(place.command, place.path) as agent:
+        await agent.begin()
+        await everyday.wait_until_ready(agent, by_meaning=place.by_meaning)
+        for text in dict.fromkeys(task.query for task in tasks):
+            await agent.call("discover_tools", {"task": text}, everyday.CALL_S)
+            await asyncio.sleep(THINK_S)
+        await asyncio.sleep(SETTLED_S)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments and measure."""
     parser = make_parser("bench.learning.replay_speed", __doc__)
@@ -54,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--set", default="ultratool")
     parser.add_argument("--tasks", type=int, default=1000)
     parser.add_argument("--encoder", default="auto", help="setting of the proxy; default %(default)s")
+    parser.add_argument("--searched", action="store_true", help="let a proxy search for the tasks before")
     add_foretool(parser)
     arguments = parser.parse_args(argv)
     data = (arguments.data or Path(os.environ.get("FORETOOL_DATA", ""))) / arguments.set
@@ -61,9 +80,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="bench-replay-speed-") as folder:
         place = Setup(command, Path(folder), data, "auto", arguments.encoder, epoch_s=86_400)
         asyncio.run(place.remember())
-        write_log(Path(folder) / "foretool.sqlite3", place.tasks(data, arguments.tasks), arguments.tasks)
+        tasks = place.tasks(data, arguments.tasks)
+        if arguments.searched:
+            asyncio.run(search(place, tasks))
+        write_log(Path(folder) / "foretool.sqlite3", tasks, arguments.tasks)
         line = ["replay", "--json", "--set", CHANGE, "--tasks", str(arguments.tasks), "--config", str(place.path)]
-        shared = {"test": "replay_speed", "set": data.name, "encoder": arguments.encoder}
+        shared = {
+            "test": "replay_speed",
+            "set": data.name,
+            "encoder": arguments.encoder,
+            "searched": arguments.searched,
+        }
         for replay in ("first", "second"):
             print(json.dumps({**shared, "replay": replay, **_measure([*command, *line])}), flush=True)
 

@@ -81,6 +81,11 @@ class Embedder(BackgroundWork):
         self.problem = ""
         """Why no encoder takes part, in words; empty while nothing is wrong."""
 
+    @property
+    def query_keys(self) -> tuple[str, ...]:
+        """The keys of kept vectors of queries, one for each encoder that ranks, in their order."""
+        return tuple(each.query_key for each in self._weights or ()) if self._ensemble is not None else ()
+
     def configure(self, settings: Settings) -> None:
         """Follow changed settings; nothing happens if they choose the same encoders."""
         if any(getattr(settings, name) != getattr(self._settings, name) for name in CHOICE):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from foretool.retrieval.corpus import Corpus
     from foretool.retrieval.encoders.slow import Ahead
     from foretool.retrieval.list_rules import Growth
+    from foretool.retrieval.model_format import Reading
     from foretool.retrieval.pipeline import Pipeline
     from foretool.retrieval.rankers.dense import DenseEnsemble
     from foretool.retrieval.rankers.learned import LearnedModels
@@ -223,6 +224,10 @@ class Search(BackgroundWork):
     def encoders(self) -> DenseEnsemble | None:
         """The encoders that rank; None while words alone do."""
         return self._encoders
+
+    def take_readings(self) -> Mapping[str, Reading]:
+        """Return the vectors of the texts that the encoders have read since the last time, by text."""
+        return self._index.pipeline.take_readings() if self._encoders is not None else {}
 
     def open_encoders_with(self, open_encoders: Callable[[], asyncio.Future[None] | None]) -> None:
         """Call this before the first search in words; that search waits at most `OPEN_S` for what it returns."""

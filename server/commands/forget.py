@@ -251,7 +251,7 @@ def _end_grants(config: Config, store: Store, found: Sequence[SealedGrant]) -> l
 def _digests_of(tasks: Sequence[str]) -> set[bytes]:
     """Return under what the vectors of tasks are kept: of their whole texts and of the parts that are searched with."""
     from foretool.retrieval.corpus import digest
-    from foretool.server.replay.tasks import texts_of_prompt, texts_of_search
+    from foretool.server.methods.query_vectors import texts_of_prompt, texts_of_search
 
     return {digest(text) for each in tasks for text in (each, *texts_of_search(each), *texts_of_prompt(each))}
 

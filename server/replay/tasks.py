@@ -8,12 +8,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from foretool.retrieval.clauses import read_texts
-from foretool.retrieval.ranking import needs
-from foretool.server.methods.discovery_arguments import Arguments
-from foretool.server.methods.prompt_hook import searched_lines
+from foretool.server.methods.query_vectors import texts_of_prompt, texts_of_search
 from foretool.storage.episodes import GAP_S, read_latest_episodes
-from foretool.storage.records import Episode, Prompt, SessionRecord
+from foretool.storage.records import Episode, SessionRecord
 from foretool.storage.stores import Store
 
 MOST: Final = 1000
@@ -74,16 +71,6 @@ def searched_texts(tasks: Sequence[RecordedTask]) -> Iterator[str]:
             yield from texts_of_prompt(task.prompt)
         for text in task.searches:
             yield from texts_of_search(text)
-
-
-def texts_of_prompt(prompt: str) -> list[str]:
-    """Return what an encoder reads of a prompt."""
-    return read_texts(needs(searched_lines(Prompt(0.0, prompt))))
-
-
-def texts_of_search(task: str) -> list[str]:
-    """Return what an encoder reads of the words of a search."""
-    return read_texts(needs(Arguments(task=task).lines))
 
 
 def last_tasks(tasks: Sequence[RecordedTask]) -> dict[str, float]:

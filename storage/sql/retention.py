@@ -25,9 +25,17 @@ BATCH: Final = 500
 """Rows deleted in one transaction, which takes a few milliseconds."""
 PAUSE_S: Final = 0.02
 """Between two of them, so that other writers get their turn."""
+MOST_QUERIES: Final = 20_000
+"""How many vectors of queries are kept, some 30 MB; replays and learning read the latest tasks."""
 CROSSING: Final = 1000
 """Oldest calls and misses that may still refer to a record that was deleted before them."""
 
+_QUERIES: Final = "replace(encoder, '#query', '') <> encoder"
+_LEAST_USED: Final = (
+    f"SELECT rowid FROM vectors WHERE {_QUERIES} AND used_at <"  # noqa: S608  # a constant of this file
+    f" (SELECT used_at FROM vectors WHERE {_QUERIES} ORDER BY used_at DESC LIMIT 1 OFFSET {MOST_QUERIES - 1})"
+    " LIMIT {batch}"
+)
 # `calls` has no index on its time, but its oldest rows come first.
 _OLD: Final = (
     ("calls", "SELECT id FROM (SELECT id, at FROM calls ORDER BY id LIMIT {batch}) AS oldest WHERE at < :before"),
@@ -49,6 +57,7 @@ _OLD: Final = (
     ("clients", "SELECT rowid FROM clients WHERE last_seen < :before LIMIT {batch}"),
     ("flows", "SELECT rowid FROM flows WHERE last_at < :before LIMIT {batch}"),
     ("vectors", "SELECT rowid FROM vectors WHERE used_at < :before LIMIT {batch}"),
+    ("vectors", _LEAST_USED),
     ("working_sets", "SELECT rowid FROM working_sets WHERE created_at < :before LIMIT {batch}"),
     (
         "artifacts",

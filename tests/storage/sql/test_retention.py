@@ -13,6 +13,7 @@ from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, UPSTREAM, c
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import ClientRecord, Prompt, StepRecord, Tool, ToolId, UpstreamRecord, WorkingSet
+from foretool.storage.sql.retention import MOST_QUERIES
 from foretool.storage.stores import Store
 
 DAY = 86_400.0
@@ -129,6 +130,14 @@ def test_vectors_in_use_are_touched_once_half_their_time_is_over(store: Store) -
     store.retention.touch_vectors([b"a"], 100.0, 50.0)
     store.retention.prune(50.0)
     assert store.vectors.known("e") == {b"a"}
+
+
+def test_of_the_vectors_of_queries_those_used_last_stay(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for count, encoder in ((MOST_QUERIES, "e#query"), (5, "f#query"), (2, "e")):
+        store.vectors.save(encoder, {number.to_bytes(4): b"1234" for number in range(count)})
+        connection_of(store).execute(f"UPDATE vectors SET used_at = {count} WHERE encoder = '{encoder}'")
+    store.retention.prune(0.0)
+    assert [len(store.vectors.known(each)) for each in ("e#query", "f#query", "e")] == [MOST_QUERIES, 0, 2]
 
 
 @pytest.mark.parametrize("changed", [False, True])
