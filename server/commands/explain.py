@@ -19,11 +19,15 @@ from foretool.server.commands.options import config_option, json_option, profile
 from foretool.server.commands.search import SearchResult, open_search, search
 from foretool.server.config.loader import Profile
 from foretool.server.enrichment.run import find_wording
-from foretool.storage.records import Cause, Miss, MissFilter, Tool
+from foretool.storage.records import Cause, Exposure, Miss, MissFilter, Tool
 from foretool.storage.stores import Store
 
 LATEST: Final = 1000
 """Among so many latest misses those of a task are looked for."""
+SESSIONS: Final = 100
+"""Among so many latest sessions the latest list of a profile is looked for."""
+LISTS: Final = ("list", "growth", "epoch")
+"""What a list of a client is recorded for."""
 
 
 class Reason(Struct, frozen=True):
@@ -51,6 +55,8 @@ class ToolExplanation(Struct, frozen=True):
     """What each ranker added to the score."""
     last_shown: float | None
     """The score of the last tool that the answer shows; null if it shows none."""
+    cause: Cause | None
+    """Why a client of this profile would miss the tool, as the ledger names it; null if it would not."""
     reasons: tuple[Reason, ...]
 
 
@@ -130,23 +136,29 @@ def explain_tool(app: App, found: SearchResult, tool: Tool, profile: Profile) ->
     shown = {hit.tool for hit in found.matches}
     last = min((hit.score for hit in found.matches), default=None)
     is_shown = tool.id in shown
-    reasons = [*_say_policy(app, tool, profile), *_say_rank(tool, ranked, rank, last, found, is_shown=is_shown)]
-    reasons.append(_say_list(view, tool))
+    cause: Cause | None = None
+    if refused := _say_policy(app, tool, profile):
+        cause, reasons = "denied", refused
+    else:
+        cause, listed = _say_lists(app, view, tool, profile)
+        reasons = [*_say_rank(tool, ranked, rank, last, found, is_shown=is_shown), *listed]
     if wording := find_wording(app.catalog, app.store, tool):
         said = "; ".join(wording.texts)
         reasons.append(Reason(f"ranked with wordings made by {wording.model}, not by the server: {said}"))
     return ToolExplanation(
-        tool.id, is_shown, tool.id in view.shown, rank, ranking.total, ranked.score, ranked.parts, last, tuple(reasons)
-    )
+        tool.id, is_shown, tool.id in view.shown, rank, ranking.total, ranked.score, ranked.parts, last, cause,
+        tuple(reasons),
+    )  # fmt: skip
 
 
 def _say_policy(app: App, tool: Tool, profile: Profile) -> list[Reason]:
+    """Return what keeps calls of a tool from every client of a profile; nothing if nothing does."""
     reach = app.policy.reach(profile)
     if not reach.admits(tool.upstream):
-        what = f"profile {profile.name!r} does not have its server {tool.upstream!r}"
+        what = f"profile {profile.name!r} does not have its server {tool.upstream!r} (denied)"
         return [Reason(what, f"add {tool.upstream!r} to the servers of this profile")]
     verdict = reach.verdict(tool)
-    return [Reason(f"a rule denies it: {verdict.denied}", verdict.lift)] if verdict.denied else []
+    return [Reason(f"a rule denies it (denied): {verdict.denied}", verdict.lift)] if verdict.denied else []
 
 
 def _say_rank(
@@ -171,25 +183,56 @@ def _say_rank(
     return [Reason(what, f"search for more with limit, or ask for names: {tool.id}")]
 
 
-def _say_list(view: View, tool: Tool) -> Reason:
-    if tool.id in view.shown:
-        return Reason("the client's list has it, so no search is needed")
+def _say_lists(app: App, view: View, tool: Tool, profile: Profile) -> tuple[Cause | None, list[Reason]]:
+    """Say why lists lack a tool: the one that the latest client has, and the one that is made now."""
+    cause: Cause | None = None
+    said: list[Reason] = []
+    is_listed = tool.id in view.shown
+    got = read_last_list(app.store, profile.name)
+    if got is not None and tool.id not in got.tools:
+        if not was_known(app, tool, got.at):
+            cause = "offline"
+        elif is_listed:
+            cause = "stale"
+    if got is not None and cause is not None:
+        what = f"the list that a client got {output.ago(got.at)} lacks it ({cause}): {CAUSES[cause]}"
+        said.append(Reason(what, "have the client list its tools again, or start it again"))
+    if is_listed:
+        new = "a list that is made now has it" if cause else "the client's list has it, so no search is needed"
+        return cause, [*said, Reason(new)]
     why = view.why_hidden(tool.id, tool.upstream)
+    what = "a list that is made now lacks it too" if cause else "the client's list lacks it"
     change = "" if why.change.startswith("none") else why.change
-    return Reason(f"the client's list lacks it ({why.cause}): {CAUSES[why.cause]}", change)
+    return cause or why.cause, [*said, Reason(f"{what} ({why.cause}): {CAUSES[why.cause]}", change)]
+
+
+def read_last_list(store: Store, profile: str) -> Exposure | None:
+    """Return the list that the latest client of a profile has; None if it is gone or has none."""
+    for session in store.sessions.recent(SESSIONS):
+        if session.profile == profile:
+            lists = [each for each in store.sessions.exposures(session.key) if each.reason in LISTS]
+            return lists[-1] if lists and session.ended_at is None else None
+    return None
+
+
+def was_known(app: App, tool: Tool, at: float) -> bool:
+    """Tell whether the server of a tool had listed any of its tools by a time."""
+    names = (tool.name, *(each.name for each in app.catalog.in_order(tool.upstream)))
+    return any(any(each.first_seen <= at for each in app.store.catalog.versions(tool.upstream, name)) for name in names)
 
 
 def _say_unknown(app: App, name: str) -> str:
     """Say why no tool is known by a name, and what to do."""
     for server, exposed, own in app.store.approvals.refused("tool"):
         if name in (exposed, own):
-            return f"{name!r} of server {server!r} waits for your approval; foretool review {server} shows it"
+            return f"{name!r} of server {server!r} waits for your approval (denied); foretool review {server} shows it"
     if (gone := app.catalog.why_gone(name)) is not None:
-        return f"{name!r} cannot be called: {gone.reason}: {gone.way_out}"
+        return f"{name!r} cannot be called (denied): {gone.reason}: {gone.way_out}"
     unlisted = sorted(app.upstreams.unlisted())
     if any(name.startswith(f"{server}__") for server in unlisted):
-        return f"the tools of server {name.partition('__')[0]!r} are not known; foretool doctor says why"
-    return f"no tool is called {name!r}{offline.suggest(app, name)}; foretool tools lists them"
+        server = name.partition("__")[0]
+        return f"the tools of server {server!r} are not known (offline); foretool doctor says why"
+    return f"no tool is called {name!r} (unknown){offline.suggest(app, name)}; foretool tools lists them"
 
 
 def _say_missed(missed: MissedBefore) -> str:

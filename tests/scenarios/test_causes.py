@@ -1,6 +1,6 @@
 """Seeded misses: each is made so that its cause is known, before running proxies, for every cause and policy.
 
-The ledger, `misses show` and `explain` must name that cause for all of them.
+What `foretool misses show` and `foretool explain` print, in words and as JSON, must name that cause for all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from foretool.server.commands.explain import _say_unknown, explain_tool
 from foretool.server.commands.group import run
 from foretool.server.commands.search import search
 from foretool.server.ledger.fixes import diagnose
-from foretool.storage.records import Cause, Miss, Policy
+from foretool.storage.records import Cause, Policy
 
 pytestmark = pytest.mark.anyio
 
@@ -37,8 +37,10 @@ class Seed(NamedTuple):
     make: Any
     policies: tuple[Policy, ...]
     ways: tuple[str, ...] = ("name", "bridge", "discovery")
+    fix: str = ""
+    """The kind of change that `misses show` must offer; "" where none of the config would have shown the tool."""
     explained: str = ""
-    """What `explain` says of it; "" for the cause in brackets."""
+    """What `explain` says before the miss, where only the client knows what it lacks; "" for the cause in brackets."""
 
 
 class Missed(NamedTuple):
@@ -263,29 +265,29 @@ ALL: tuple[Policy, ...] = ("frozen", "growing", "full")
 CALLS = ("name", "bridge")
 VAIN = ("search",)
 SEEDS = [
-    Seed("never used", "rank", never_used, LISTS),
-    Seed("lost to better ones", "budget", lost_to_better_ones, LISTS),
-    Seed("larger than the list", "budget", larger_than_the_list, LISTS),
-    Seed("pushed out by pins", "budget", pushed_out_by_pins, LISTS),
-    Seed("kept free to grow", "policy", kept_free_to_grow, ("growing",)),
-    Seed("not filled so that it can grow", "policy", not_filled_so_that_it_can_grow, ("growing",)),
+    Seed("never used", "rank", never_used, LISTS, fix="pin"),
+    Seed("lost to better ones", "budget", lost_to_better_ones, LISTS, fix="budget"),
+    Seed("larger than the list", "budget", larger_than_the_list, LISTS, fix="budget"),
+    Seed("pushed out by pins", "budget", pushed_out_by_pins, LISTS, fix="budget"),
+    Seed("kept free to grow", "policy", kept_free_to_grow, ("growing",), fix="policy"),
+    Seed("not filled so that it can grow", "policy", not_filled_so_that_it_can_grow, ("growing",), fix="policy"),
     Seed("used since", "stale", used_since, ("frozen",)),
-    Seed("came since", "stale", came_since, ALL, explained="the client's list has it"),
+    Seed("came since", "stale", came_since, ALL),
     Seed("not fetched", "stale", not_fetched, ("growing",), CALLS, explained="the client's list"),
-    Seed("failing", "failing", failing, LISTS),
-    Seed("unknown at the list", "offline", unknown_at_the_list, ALL, explained="the client's list"),
-    Seed("never listed", "offline", never_listed, ALL, CALLS, "the tools of server 'sky' are not known"),
-    Seed("excluded", "denied", entry(exclude=["forecast"]), ALL, CALLS, "it is excluded in the config"),
-    Seed("not included", "denied", entry(include=["moon"]), ALL, CALLS, "it is excluded in the config"),
-    Seed("hidden", "denied", entry(tools={"forecast": {"hidden": True}}), ALL, CALLS, "it is excluded in the config"),
-    Seed("refused by a rule", "denied", entry(deny=["forecast"]), ALL, CALLS, "a rule denies it"),
-    Seed("refused as a class", "denied", entry(deny=["@destructive"]), ALL, CALLS, "a rule denies it"),
-    Seed("disabled", "denied", disabled, ALL, CALLS, "is disabled"),
-    Seed("outside the profile", "denied", outside_the_profile, ALL, CALLS, "does not have its server"),
-    Seed("waiting", "denied", waiting_for_approval, ALL, CALLS, "waits for your approval"),
+    Seed("failing", "failing", failing, LISTS, fix="pin"),
+    Seed("unknown at the list", "offline", unknown_at_the_list, ALL),
+    Seed("never listed", "offline", never_listed, ALL, CALLS, "doctor"),
+    Seed("excluded", "denied", entry(exclude=["forecast"]), ALL, CALLS, "enable"),
+    Seed("not included", "denied", entry(include=["moon"]), ALL, CALLS, "enable"),
+    Seed("hidden", "denied", entry(tools={"forecast": {"hidden": True}}), ALL, CALLS, "enable"),
+    Seed("refused by a rule", "denied", entry(deny=["forecast"]), ALL, CALLS, "rule"),
+    Seed("refused as a class", "denied", entry(deny=["@destructive"]), ALL, CALLS),
+    Seed("disabled", "denied", disabled, ALL, CALLS, "enable"),
+    Seed("outside the profile", "denied", outside_the_profile, ALL, CALLS, "profile"),
+    Seed("waiting", "denied", waiting_for_approval, ALL, CALLS, "approve"),
     Seed("found but denied", "denied", searching("forecast the weather", denying), ALL, VAIN),
-    Seed("before any list", "unknown", before_any_list, ALL, CALLS, "the client's list"),
-    Seed("no such tool", "unknown", no_such_tool, ALL, CALLS, "no tool is called 'sky__tides'"),
+    Seed("before any list", "unknown", before_any_list, ALL, CALLS, explained="the client's list"),
+    Seed("no such tool", "unknown", no_such_tool, ALL, CALLS),
     Seed("nothing fits", "unknown", searching("quux zyzzy", sky), ALL, VAIN),
     Seed(
         "too unsure",
@@ -337,7 +339,7 @@ async def test_the_true_cause_is_named(
             assert (seed.explained or f"({seed.cause})") in said
         path = keep(missed, tmp_path)
     # In a thread: `explain` starts servers whose tools are not known, in a loop of its own.
-    await asyncio.to_thread(check_commands, path, missed, found[0], capsys)
+    await asyncio.to_thread(check_commands, path, missed, found[0].id, seed, policy, way, capsys)
 
 
 def keep(missed: Missed, folder: Path) -> Path:
@@ -351,18 +353,48 @@ def keep(missed: Missed, folder: Path) -> Path:
     return path
 
 
-def check_commands(path: Path, missed: Missed, miss: Miss, capsys: pytest.CaptureFixture[str]) -> None:
-    """Have both commands name the cause, as a user runs them."""
-    given = ["--config", str(path)]
-    assert run(["misses", "show", str(miss.id), *given]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert f"cause {miss.cause}: " in shown and "would have helped" in shown
+def check_commands(
+    path: Path, missed: Missed, id: int, seed: Seed, policy: str, way: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Have both commands name what the seed was made of, as a user runs them; nothing is taken from the record."""
+
+    def read(*line: str) -> tuple[int, str]:
+        status = run([*line, "--config", str(path)])
+        told = capsys.readouterr()
+        return status, f"{told.out} {told.err}" if "--json" not in line else told.out
+
+    status, said = read("misses", "show", str(id))
+    shown = " ".join(said.split())
+    assert status == 0 and f"cause {seed.cause}: " in shown and "would have helped" in shown
+    status, said = read("misses", "show", str(id), "--json", "--no-replay")
+    told = json.loads(said)
+    assert (status, told["miss"]["id"], told["miss"]["cause"]) == (0, id, seed.cause)
+    assert told["miss"]["tool"] == missed.tool and told["cause_in_words"] == CAUSES[seed.cause]
+    assert told["miss"]["noticed"] in NOTICED[way]
+    if seed.name != "before any list":
+        assert told["exposure"]["policy"] == policy
+    if seed.name not in ("before any list", "not fetched") and (policy, way) != ("growing", "discovery"):
+        assert missed.tool not in told["exposure"]["tools"]  # else it has grown on the list, or is about to
+    assert seed.fix in {"", *(each["fix"]["kind"] for each in told["fixes"])}
     profiles = missed.stage.app.written["foretool"].get("profiles", {})
     profile = ["--profile", *profiles] if profiles else []
-    asked = ["--tool", miss.tool] if miss.tool else []
-    run(["explain", missed.task if miss.tool else miss.query, *asked, *profile, *given])
-    told = capsys.readouterr()
-    assert f"({miss.cause}): {CAUSES[miss.cause]}" in " ".join(f"{told.out} {told.err}".split())
+    task = missed.task if missed.tool else told["miss"]["query"]
+    asked = ["--tool", missed.tool] if missed.tool else []
+    _, said = read("explain", task, *asked, *profile)
+    assert f"({seed.cause}): {CAUSES[seed.cause]}" in " ".join(said.split())
+    status, said = read("explain", task, *asked, *profile, "--json")
+    if status == 0:
+        told = json.loads(said)
+        assert (told["missed"][0]["cause"], told["missed"][0]["last_id"]) == (seed.cause, id)
+
+
+NOTICED = {
+    "name": ("call", "unknown_name"),
+    "bridge": ("bridge", "unknown_name"),
+    "discovery": ("discovery",),
+    "search": ("nothing_found",),
+}
+"""What the ledger may call each way to need a tool."""
 
 
 def explain(missed: Missed) -> str:

@@ -12,7 +12,7 @@ from command_fakes import CALC, WEATHER, fill, remember, write_config
 from foretool.server.commands.group import run
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
-from foretool.storage.records import Definition, Miss, SessionRecord
+from foretool.storage.records import Definition, Exposure, Miss, SessionRecord
 
 TASK = "forecast of the weather for a city"
 
@@ -80,12 +80,12 @@ def test_a_tool_that_waits_for_approval_says_so(path: Path, capsys: pytest.Captu
         held = Definition("calc", "tool", "subtract", "h", b'{"name": "subtract"}', exposed="calc__subtract")
         store.approvals.hold("calc", ["tool"], [held])
     assert run(["explain", TASK, "--tool", "calc__subtract", "--config", str(path)]) == 1
-    assert "waits for your approval; foretool review calc shows it" in capsys.readouterr().err
+    assert "waits for your approval (denied); foretool review calc shows it" in capsys.readouterr().err
 
 
 def test_an_unknown_tool_is_status_1_with_a_suggestion(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", TASK, "--tool", "sky__forcast", "--config", str(path)]) == 1
-    assert "no tool is called 'sky__forcast'; did you mean sky__forecast?" in capsys.readouterr().err
+    assert "no tool is called 'sky__forcast' (unknown); did you mean sky__forecast?" in capsys.readouterr().err
 
 
 def test_it_prints_places_reasons_and_what_to_do(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,3 +130,27 @@ def test_the_misses_on_record_say_what_it_was_then(path: Path, capsys: pytest.Ca
 
 def miss(tool: str, cause: Any, at: float, query: str = "") -> Miss:
     return Miss("one", at, tool, "call", cause, 0, 0, query, (), 0, 0, "", "no", 0, 0)
+
+
+def test_a_list_that_a_running_client_has_counts_until_the_client_is_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(tmp_path, list_whole=True)
+    with open_store(loader.load(path).storage) as store:
+        remember(loader.load(path), store, "sky", {"forecast": "Forecast of the weather for a city."})
+        for key, at in (("early", 1.0), ("late", LATER)):
+            store.sessions.begin(SessionRecord(key, "cursor", "1", "legacy", "stdio", "", at))
+            store.sessions.add_exposure(Exposure(key, at, "frozen", 1, (CALC,), 40, "list"))
+            store.sessions.add_exposure(Exposure(key, at, "frozen", 1, (WEATHER,), 0, "named"))
+    said = explain(path, capsys, TASK, "--tool", "sky__forecast")
+    assert said["tool"]["cause"] == "stale"
+    assert "lacks it (stale): the client's list is older than " in reasons(said)
+    assert "; a list that is made now has it" in reasons(said)
+    with open_store(loader.load(path).storage) as store:
+        store.sessions.add_exposure(Exposure("late", 0.5, "frozen", 1, (CALC,), 40, "list"))
+    said = explain(path, capsys, TASK, "--tool", "sky__forecast")
+    assert said["tool"]["cause"] == "offline"
+    with open_store(loader.load(path).storage) as store:
+        store.sessions.end("late", LATER + 1)
+    said = explain(path, capsys, TASK, "--tool", "sky__forecast")
+    assert said["tool"]["cause"] is None and "the client's list has it" in reasons(said)
