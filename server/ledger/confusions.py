@@ -7,7 +7,6 @@ searches, given to the right tool as part of its description, and one of them as
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -17,18 +16,15 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.retrieval.words import spell_terms, terms
 from foretool.server.app import App
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config
-from foretool.server.ledger.fixes import FOR, Fix, MeasuredFix, describe_for, open_own
-from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.ledger.better_words import FOR, cut_words, describe_for, name_for
+from foretool.server.ledger.fixes import SHOWN_WORDS, Fix, MeasuredFix, alias, open_own
 from foretool.server.replay.changes import ConfigChange, change_config
 from foretool.server.replay.effect import Replays, compare
 from foretool.server.setup.documents import DocumentError
-from foretool.server.trust.text import one_line
 from foretool.storage.records import Event, Tool, ToolId
 from foretool.storage.stores import Store
 
@@ -45,15 +41,8 @@ LEAST: Final = 2
 """A pair that was confused less often is chance."""
 MOST_SEARCHES: Final = 5_000
 """How many searches are read with their answers, the latest ones."""
-SHOWN_WORDS: Final = 60
-"""Characters of a task in the words of a change."""
 TASKS: Final = 3
 """How many tasks of a pair are kept, the latest ones."""
-TRIED_WORDS: Final = 5
-"""So many words of the tasks are looked at for a name."""
-LONGEST_NAME: Final = 40
-_WORD: Final = re.compile(r"[A-Za-z]{3,20}\Z")
-"""A word that can stand in a name."""
 
 
 class Confusion(Struct, frozen=True):
@@ -161,33 +150,15 @@ def _describe(tool: Tool, tasks: Sequence[str]) -> Fix | None:
     for task in tasks:
         if (text := describe_for(tool, task)) is not None:
             change = ConfigChange(("servers", tool.upstream, "tools", tool.name, "description"), text)
-            words = one_line(task, SHOWN_WORDS)
+            words = cut_words(task, SHOWN_WORDS)
             return Fix("description", f'add to the description of {tool.id}: "{FOR} {words}"', (change,))
     return None
 
 
 def _rename(catalog: Catalog, tool: Tool, taken: Tool, tasks: Sequence[str]) -> Fix | None:
-    """Return the name that has the word which most tasks of this tool share, and which neither name has, nor the other
-    tool's description. None for a tool that the user has named."""
-    if (tool.upstream, tool.name) in catalog.overrides.names:
-        return None
-    said = f"{tool.name} {taken.name} {jsonrpc.member(Raw(taken.definition), 'description') or ''}"
-    known = set(terms(said))
-    shared = Counter(
-        word for task in tasks for term, word in spell_terms(task).items() if term not in known and _WORD.match(word)
-    )
-    for word, _ in shared.most_common(TRIED_WORDS):
-        name = f"{tool.name}{'-' if '-' in tool.name and '_' not in tool.name else '_'}{word.lower()}"
-        if len(name) <= LONGEST_NAME and _is_free(catalog, tool, name):
-            change = ConfigChange(("servers", tool.upstream, "tools", tool.name, "name"), name)
-            return Fix("alias", f"call {tool.id} {catalog.overrides.exposed(tool.upstream, name)}", (change,))
-    return None
-
-
-def _is_free(catalog: Catalog, tool: Tool, name: str) -> bool:
-    """Tell whether a server may have a tool of this name, and has none."""
-    is_allowed = catalog.namespaces.refusal(tool.upstream, name) is None
-    return is_allowed and catalog.find(catalog.overrides.exposed(tool.upstream, name)) is None
+    """Return the name that tells a tool from the one that was taken for it."""
+    name = name_for(catalog, tool, tasks, taken)
+    return alias(catalog, tool, name) if name is not None else None
 
 
 def _measure(config: Config, fix: Fix, tool: str, replays: Replays | None) -> MeasuredFix:

@@ -15,25 +15,25 @@ from msgspec.structs import replace
 
 from foretool.server import offline
 from foretool.server.app import App
+from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, Profile
 from foretool.server.config.servers import matches
-from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.ledger.better_words import FOR, cut_words, describe_for, name_for
 from foretool.server.replay.changes import ConfigChange, change_config
 from foretool.server.replay.effect import Effect, Replays, compare
 from foretool.server.setup.documents import DocumentError, Keys
 from foretool.server.setup.own_servers import OwnServers, read_own_servers
-from foretool.server.trust.text import one_line
 from foretool.storage.records import Miss, Policy, Tool
 
 Kind = Literal[
     "pin", "budget", "policy", "fill", "alias", "description", "enable", "rule", "profile", "approve", "learn", "doctor"
 ]
 """`pin`: list the tool always. `budget`: a larger list. `policy`: another policy. `fill`: fill lists with what is
-probably needed. `alias`: the tool gets the name that was called. `description`: the tool's text says what it was needed
-for. `enable`: the config no longer leaves its server or the tool out. `rule`: a rule no longer refuses it. `profile`:
-the profile gets its server. `approve`, `learn`, `doctor`: another command does it."""
+probably needed. `alias`: the tool gets the name that was called, or one with a word of the search. `description`: the
+tool's text says what it was needed for. `enable`: the config no longer leaves its server or the tool out. `rule`: a
+rule no longer refuses it. `profile`: the profile gets its server. `approve`, `learn`, `doctor`: another command does
+it."""
 
 MOST_BUDGET: Final = 32_000
 """The largest budget of a list that is offered."""
@@ -41,11 +41,8 @@ STEP: Final = 50
 """Budgets are offered in steps of so many tokens."""
 LEAST_TASKS: Final = 10
 """With fewer tasks on record there is nothing to learn from."""
-MOST_WORDS: Final = 200
-"""Characters of a task that go into a description."""
 SHOWN_WORDS: Final = 60
 """Characters of a task in the words of a change."""
-FOR: Final = "Used for:"
 AFTER_S: Final = 600.0
 """A tool that was called within this time after a search in vain is taken for what the search was for."""
 
@@ -150,12 +147,12 @@ _ORDER: Final[tuple[Kind, ...]] = (
     "enable",
     "approve",
     "profile",
-    "alias",
     "pin",
     "budget",
     "fill",
     "policy",
     "description",
+    "alias",
     "rule",
     "learn",
     "doctor",
@@ -222,7 +219,7 @@ class _Finder:
             if miss.cause not in ("gate", "unknown"):
                 yield from self._list(tool)
             if miss.noticed in ("discovery", "nothing_found") and miss.rank != 1:
-                yield from self._describe(tool)
+                yield from self._reword(tool)
             if miss.cause in ("gate", "unknown"):
                 yield from self._list(tool)
             yield from self._learn()
@@ -355,16 +352,16 @@ class _Finder:
         found = namespaces.split(self._miss.tool)
         if found is None or found[0] != tool.upstream or namespaces.refusal(tool.upstream, found[1]) is not None:
             return
-        change = ConfigChange(("servers", tool.upstream, "tools", tool.name, "name"), found[1])
-        yield _fix("alias", f"call {tool.id} {self._miss.tool}", change)
+        yield alias(self._app.catalog, tool, found[1])
 
-    def _describe(self, tool: Tool) -> Iterator[Fix]:
-        """Yield a description that has the words of the search."""
+    def _reword(self, tool: Tool) -> Iterator[Fix]:
+        """Yield a description that has the words of the search, and a name that has one of them."""
         if (text := describe_for(tool, self._miss.query)) is not None:
             change = ConfigChange(("servers", tool.upstream, "tools", tool.name, "description"), text)
-            yield _fix(
-                "description", f'add "{FOR} {_words(self._miss.query)}" to what {tool.id} says of itself', change
-            )
+            words = cut_words(self._miss.query, SHOWN_WORDS)
+            yield _fix("description", f'add to the description of {tool.id}: "{FOR} {words}"', change)
+        if (name := name_for(self._app.catalog, tool, [self._miss.query])) is not None:
+            yield alias(self._app.catalog, tool, name)
 
     def _learn(self) -> Iterator[Fix]:
         """Yield learning, where there is something to learn from that no model has read."""
@@ -374,19 +371,10 @@ class _Finder:
             yield Fix("learn", "learn from the tasks on record which tools they need", command="foretool learn")
 
 
-def describe_for(tool: Tool, query: str) -> str | None:
-    """Return the description of a tool with the words of a task at its end; None if there are no words, or they are
-    there already."""
-    words = _words(query)
-    said = jsonrpc.member(Raw(tool.definition), "description") or ""
-    if not words or words.lower() in said.lower():
-        return None
-    return f"{said.rstrip()} {words}." if FOR in said else f"{said.rstrip()}\n{FOR} {words}.".lstrip()
-
-
-def _words(query: str) -> str:
-    """Return the words of a task in one line."""
-    return one_line(" ".join(query.split()), MOST_WORDS).rstrip(".")
+def alias(catalog: Catalog, tool: Tool, name: str) -> Fix:
+    """Return the change that gives a tool another name."""
+    change = ConfigChange(("servers", tool.upstream, "tools", tool.name, "name"), name)
+    return Fix("alias", f"call {tool.id} {catalog.overrides.exposed(tool.upstream, name)}", (change,))
 
 
 def _fix(kind: Kind, what: str, *changes: ConfigChange, tokens: int = 0) -> Fix:

@@ -5,10 +5,14 @@ from pathlib import Path
 import pytest
 from command_fakes import fill, write_config
 from msgspec.structs import replace
+from recorded_tasks import START, write_recorded
 from stored_records import MISS
 
+from foretool.server import offline
 from foretool.server.commands import miss_fix
 from foretool.server.commands.group import run
+from foretool.server.config import loader
+from foretool.storage.opening import open_store
 
 
 @pytest.fixture
@@ -85,3 +89,23 @@ def test_nothing_is_written_where_nobody_can_be_asked(path: Path, monkeypatch: p
     monkeypatch.setattr("sys.stdin.isatty", lambda: False)
     assert fix(path, "2") == 2
     assert path.read_bytes() == before
+
+
+def test_a_better_name_is_tried_written_and_taken_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_recorded(tmp_path, [("how full is it tonight", ["sky__moon"])] * 3, list_tokens=320)
+    missed = replace(
+        MISS, session="s0", tool="sky__moon", noticed="discovery", cause="budget", rank=2, of=6, exposure=0,
+        discovery=0, call=0, query="how full is it tonight", at=START + 3,
+    )  # fmt: skip
+    with open_store(loader.load(path).storage) as store:
+        store.calls.record([], [missed])
+        (id,) = (each.id for each in store.calls.misses() if each.at == START + 3)
+    before = path.read_bytes()
+    assert fix(path, str(id), "--change", "alias", "--yes") == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "alias: call sky__moon sky__moon_" in out and "over 3 tasks: per task misses " in out
+    with offline.read(loader.load(path)) as app:
+        assert app.catalog.find("sky__moon") is None or app.catalog.find("sky__moon").id != "sky__moon"
+        (tool,) = (each for each in app.catalog.tools() if each.name == "moon")
+        assert tool.id.startswith("sky__moon_")
+    assert fix(path, "--undo") == 0 and path.read_bytes() == before

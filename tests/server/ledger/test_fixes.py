@@ -18,7 +18,6 @@ from foretool.server.ledger.fixes import (
     Diagnosis,
     Fix,
     FixProblem,
-    describe_for,
     diagnose,
     edit_config,
     measure,
@@ -26,7 +25,7 @@ from foretool.server.ledger.fixes import (
 )
 from foretool.server.replay.effect import Replays
 from foretool.storage.opening import open_store
-from foretool.storage.records import Definition, Exposure, Miss, SessionRecord, Tool, ToolId
+from foretool.storage.records import Definition, Exposure, Miss, SessionRecord, ToolId
 
 TASKS = [("phase of the moon", ["sky__moon"]), ("add two numbers", ["calc__add"])] * 3
 HIDDEN = replace(
@@ -55,11 +54,12 @@ def test_a_hidden_tool_may_be_pinned_described_or_given_room(tmp_path: Path) -> 
     path = write_recorded(tmp_path, TASKS, list_tokens=320)
     diagnosis = found(path)
     assert (diagnosis.tool, diagnosis.listed_now, diagnosis.why) == ("sky__moon", False, "")
-    assert [each.kind for each in diagnosis.fixes] == ["pin", "budget", "description"]
-    pin, budget, described = diagnosis.fixes
+    assert [each.kind for each in diagnosis.fixes] == ["pin", "budget", "description", "alias"]
+    pin, budget, described, named = diagnosis.fixes
     assert [each.text for each in pin.changes] == ["pin+=sky__moon"] and pin.list_tokens > 320
     assert budget.what.startswith("raise list_tokens from 320 to ") and budget.list_tokens <= 450
     assert described.changes[0].value == "Phase of the moon on a day.\nUsed for: how full is it tonight?."
+    assert named.what.startswith("call sky__moon sky__moon_") and named.changes[0].keys[-2:] == ("moon", "name")
 
 
 @pytest.mark.parametrize("kind", ["pin", "budget"])
@@ -197,15 +197,6 @@ def test_an_edit_keeps_comments_and_order(tmp_path: Path) -> None:
     own = edit_config(loader.load(path), found(path).fixes[0])
     assert "// mine" in own.text() and '"sky__moon"' in own.text()
     assert '"sky__moon"' not in path.read_text()
-
-
-def test_a_description_gains_the_words_once_and_on_one_line() -> None:
-    tool = Tool(ToolId("a__b"), "a", "b", b'{"name":"b","description":"Does it."}', "h")
-    assert describe_for(tool, "find\x1b my\nkeys\u202e.") == "Does it.\nUsed for: find my keys."
-    again = replace(tool, definition=b'{"name":"b","description":"Does it.\\nUsed for: find keys."}')
-    assert describe_for(again, "Find keys") is None
-    assert describe_for(again, "open doors") == "Does it.\nUsed for: find keys. open doors."
-    assert describe_for(tool, "  ") is None
 
 
 @pytest.mark.parametrize(
