@@ -190,7 +190,7 @@ def _say_lists(app: App, view: View, tool: Tool, profile: Profile) -> tuple[Caus
     is_listed = tool.id in view.shown
     got = read_last_list(app.store, profile.name)
     if got is not None and tool.id not in got.tools:
-        if not was_known(app, tool, got.at):
+        if not was_known(app, tool, got):
             cause = "offline"
         elif is_listed:
             cause = "stale"
@@ -215,10 +215,14 @@ def read_last_list(store: Store, profile: str) -> Exposure | None:
     return None
 
 
-def was_known(app: App, tool: Tool, at: float) -> bool:
-    """Tell whether the server of a tool had listed any of its tools by a time."""
-    names = (tool.name, *(each.name for each in app.catalog.in_order(tool.upstream)))
-    return any(any(each.first_seen <= at for each in app.store.catalog.versions(tool.upstream, name)) for name in names)
+def was_known(app: App, tool: Tool, got: Exposure) -> bool:
+    """Tell whether any tool of its server was known when a list was made."""
+    own = app.catalog.in_order(tool.upstream)
+    if not {each.id for each in own}.isdisjoint(got.tools):
+        return True
+    names = dict.fromkeys((tool.name, *(each.name for each in own)))
+    versions = app.store.catalog.versions
+    return any(each.first_seen <= got.at for name in names for each in versions(tool.upstream, name))
 
 
 def _say_unknown(app: App, name: str) -> str:
