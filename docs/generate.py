@@ -1,5 +1,6 @@
 """Generates the tables in `configuration.md` from the settings, the help in `cli.md` from the commands, and what they
-print as JSON (`json.md`, `answers.schema.json`) from the types, and a page for each client (`clients/`).
+print as JSON (`json.md`, `answers.schema.json`) from the types, a page for each client (`clients/`), and the statements
+that make a new storage file (`storage/sqlite/schema.sql`) from the steps of its history.
 
 The text around them is written by hand. `python docs/generate.py` updates the files; with `--check` it exits with 1 if
 one of them is stale.
@@ -38,6 +39,7 @@ from foretool.server.config.settings import (
     ToolEntry,
 )
 from foretool.server.telemetry import conventions
+from foretool.storage.sqlite import migrations
 
 PAGES = tuple(
     Path(__file__).with_name(name)
@@ -207,6 +209,7 @@ def main(arguments: list[str]) -> int:
     wanted = {page: render(page.read_text(encoding="utf-8")) for page in PAGES} | {
         answers.SCHEMA: answers.write_schema(),
         **client_pages.write_pages(),
+        migrations.SCHEMA: migrations.write_schema(),
     }
     stale = [page for page in wanted if not page.exists() or page.read_text(encoding="utf-8") != wanted[page]]
     for page in stale:

@@ -119,3 +119,60 @@ def test_creating_a_file_leaves_nothing_heavy_in_memory_and_hides_no_module_afte
         "assert sys.modules['numpy'] is numpy\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def contents(connection: sqlite3.Connection) -> dict[str, list[tuple[object, ...]]]:
+    """Every row of every table, but for the times of the steps."""
+    names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return {
+        name: connection.execute(f"SELECT {'number, name' if name == 'migrations' else '*'} FROM {name}").fetchall()
+        for name in names
+    }
+
+
+def test_a_new_file_is_made_of_statements_that_make_what_all_steps_make(
+    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert migrations.SCHEMA.read_text("utf-8") == migrations.write_schema(), "run `make format`"
+    stepped = sqlite3.connect(":memory:", isolation_level=None)
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "_read_schema", lambda steps: [])
+        migrate(stepped)
+        patch.undo()
+        patch.setattr(migrations, "_apply", None)  # no step runs for a new file
+        migrate(connection)
+    assert schema(connection) == schema(stepped)
+    assert contents(connection) == contents(stepped)
+    assert schema_version(connection) == schema_version(stepped) == len(MIGRATIONS)
+    stepped.close()
+
+
+def test_a_new_file_takes_the_steps_while_the_statements_are_those_of_other_steps(
+    connection: sqlite3.Connection,
+) -> None:
+    def m001_alone(db: Database) -> None:
+        db.table("migrations").create({"number": int, "name": str, "applied_at": float}, pk="number")
+
+    migrate(connection, [m001_alone])
+    assert applied(connection) == [(1, "m001_alone")]
+
+
+def test_a_new_file_that_cannot_be_finished_stays_empty(connection: sqlite3.Connection) -> None:
+    def refuse(action: int, *_: object) -> int:
+        return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_CREATE_TRIGGER else sqlite3.SQLITE_OK
+
+    connection.set_authorizer(refuse)
+    with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
+        migrate(connection)
+    connection.set_authorizer(None)
+    assert (schema_version(connection), schema(connection), connection.in_transaction) == (0, [], False)
+
+
+def test_a_new_file_needs_no_import_of_sqlite_utils() -> None:
+    code = (
+        "import sys\n"
+        "from foretool.storage.opening import open_store\n"
+        "open_store(':memory:').close()\n"
+        "assert 'sqlite_utils' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
