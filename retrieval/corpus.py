@@ -51,6 +51,16 @@ class Corpus:
         alone = ((slot,) for slot in self.slots_of.get("", ()))
         return [*(slots for upstream, slots in self.slots_of.items() if upstream), *alone]
 
+    def copy(self) -> Corpus:
+        """Return a corpus of the same tools that changes by itself; it reads none of them again."""
+        copied = Corpus()
+        copied.lexical, copied.names = self.lexical.copy(), self.names.copy()
+        copied.ids, copied.digests, copied._plain = self.ids[:], self.digests[:], self._plain[:]
+        copied.slot_of, copied.slots_of = dict(self.slot_of), dict(self.slots_of)
+        copied.version, copied._wordings = self.version, self._wordings
+        copied._stale, copied._known = set(self._stale), dict(self._known)
+        return copied
+
     def replace(self, upstream: str, tools: Sequence[Tool], server_text: str = "") -> None:
         """Make `tools` all that this upstream has, none included; unchanged tools are not read again."""
         for _ in self.replacing(upstream, tools, server_text):

@@ -108,15 +108,16 @@ class CallStore(Protocol):
         """Return the same of sessions whose people are learned from: what may be shown to others."""
 
     def events_before(self, at: float, limit: int, among: int) -> list[Event]:
-        """Return the latest `limit` calls that began before a time as events, the oldest first, as far as they are
-        among the latest `among` calls."""
+        """Return the latest `limit` calls that began before a time as events, the oldest first, as far as their
+        ids are among the latest `among`."""
 
     def used_since(self, since: float, among: int) -> list[Usage]:
-        """Return how often each tool was missed since a time, and how often called, as far as those calls are among the
-        latest `among`."""
+        """Return how often each tool was missed since a time, and how often called, as far as the ids of those calls
+        are among the latest `among`."""
 
     def last_used(self, before: float, among: int) -> dict[ToolId, float]:
-        """Return when each tool was last called before a time, as far as the latest `among` calls say."""
+        """Return when each tool was last called before a time, as far as the calls with the latest `among` ids
+        say."""
 
     def retries(self, limit: int, since: float, within_s: float) -> tuple[list[Retry], float]:
         """Return the retries among the latest `limit` calls that began `since` a time or later, in the order of their

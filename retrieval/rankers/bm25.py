@@ -157,6 +157,16 @@ class Lexical:
         self._stale()
         return slot
 
+    def copy(self) -> Lexical:
+        """Return an index of the same documents that changes by itself."""
+        copied = Lexical(self.fields, self._bound)
+        copied.live, copied._alive, copied._wide = self.live, self._alive[:], dict(self._wide)
+        for term, postings in self._postings.items():
+            copied._postings[term] = postings[:]
+        copied._lengths = tuple(lengths[:] for lengths in self._lengths)
+        copied._totals = self._totals[:]
+        return copied
+
     def drop(self, slot: int) -> None:
         """Forget the document in this slot; the slot stays empty."""
         if self._alive[slot]:

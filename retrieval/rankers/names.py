@@ -48,6 +48,13 @@ class Names:
                     self._note(key)
             self._slots[key].append(slot)
 
+    def copy(self) -> Names:
+        """Return an index of the same names that changes by itself."""
+        copied = Names()
+        copied._slots = {key: slots[:] for key, slots in self._slots.items()}
+        copied._having = {pair: keys[:] for pair, keys in self._having.items()}
+        return copied
+
     def drop(self, slot: int, server: str, name: str, exposed: str) -> None:
         """Forget the tool in this slot, given its names."""
         for key in _keys(server, name, exposed):

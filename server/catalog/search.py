@@ -90,6 +90,12 @@ class Index:
 
         return Pipeline(Corpus())
 
+    def begin_with(self, corpus: Corpus) -> None:
+        """Begin with tools that another index has read, and read again only those that differ here. Call it before
+        anything is indexed."""
+        self.pipeline.corpus = corpus.copy()
+        self._waiting |= dict.fromkeys(corpus.slots_of)
+
     @property
     def is_complete(self) -> bool:
         """Whether every tool is indexed as it is now."""
@@ -197,6 +203,11 @@ class Search(BackgroundWork):
     def update_corpus(self, most: float = FEW) -> Corpus:
         """Index the missing tools if there are at most `most` of them; returns the indexed tools."""
         return self._index.update(most).corpus
+
+    def index_like(self, other: Search) -> None:
+        """Take over what another search over about the same tools has indexed, so that few tools are read again. Call
+        it before anything is indexed here."""
+        self._index.begin_with(other.update_corpus(inf))
 
     def install_models(self, models: LearnedModels | None) -> None:
         """Rank with these learned models; None takes them away. What was imported is read again."""

@@ -262,6 +262,11 @@ class Exposures:
         """Return the list that would be made now, whatever was stored."""
         return self._show(profile, policy, *self._make(profile, policy))
 
+    def would_list(self, profile: Profile, policy: Policy, tool: ToolId) -> bool:
+        """Tell whether the list that would be made now has a tool, without writing that list."""
+        ranked = () if self.shows_all(profile, policy) else self._ranked(profile)
+        return tool in self._split(profile, policy, ranked)[0]
+
     def views(self) -> list[View]:
         return list(self._views.values())
 

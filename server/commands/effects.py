@@ -14,15 +14,19 @@ FEW: Final = 20
 """With fewer tasks the intervals say little."""
 
 
-def say_effect(measured: MeasuredFix) -> str:
-    """Write what a change would have done to the tasks on record, in a few words."""
+def say_effect(measured: MeasuredFix, all_by: str = "") -> str:
+    """Write what a change would have done to the tasks on record, in a few words. `all_by`: the command that plays all
+    of them, for one that plays only as many as there is time for."""
     effect = measured.effect
     if effect is None:
         return "not known"
     times = "once" if measured.spared == 1 else f"{measured.spared} times"
     spared = f"this tool missed {times} less; " if measured.spared > 0 else ""
+    played = output.plural(effect.tasks, "task")
+    if effect.tasks < effect.of and all_by:
+        played = f"{effect.tasks} of {output.plural(effect.of, 'task')} ({all_by} plays all of them)"
     return (
-        f"over {output.plural(effect.tasks, 'task')}: {spared}per task misses {_say(effect.misses, 2)}, discovery turns"
+        f"over {played}: {spared}per task misses {_say(effect.misses, 2)}, discovery turns"
         f" {_say(effect.discoveries, 2)}, tokens read {_say(effect.tokens, 0)}"
     )
 

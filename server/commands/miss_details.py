@@ -19,7 +19,7 @@ from foretool.server.ledger.fixes import MeasuredFix, diagnose
 from foretool.server.ledger.story import NOTHING_FOUND, Step, read_story
 from foretool.storage.records import Call, Discovery, Exposure, Match, Miss, SessionRecord
 
-PATIENCE_S: Final = 0.4
+PATIENCE_S: Final = 0.25
 """Seconds of the processor for which tasks are played; `foretool misses fix` plays all of them."""
 
 
@@ -54,7 +54,7 @@ def show_miss(path: Path | None, id: int, *, replays: bool, as_json: bool) -> in
         if miss is None:
             return complain(f"misses show: there is no miss {id}; `foretool misses --all` lists all misses", WRONG)
         found = diagnose(app, miss)
-        fixes = measure_all(config, store, found, replays=replays, patience_s=PATIENCE_S)
+        fixes = measure_all(app, found, replays=replays, patience_s=PATIENCE_S)
         details = MissDetails(
             miss=miss,
             cause_in_words=CAUSES[miss.cause],
@@ -110,7 +110,7 @@ def _tell_fixes(details: MissDetails) -> Iterator[tuple[str, str]]:
     size = f"; the list then takes {best.fix.list_tokens:,} tokens" if best.fix.list_tokens else ""
     yield "would have helped", f"{best.fix.what}{size}"
     if best.effect is not None:
-        yield "played again", say_effect(best)
+        yield "played again", say_effect(best, f"foretool misses fix {details.miss.id}")
     if len(fixes) > 1:
         yield "or", "; ".join(each.fix.what for each in fixes[1:])
     yield "to do it", f"foretool misses fix {details.miss.id}"

@@ -16,11 +16,11 @@ from foretool.server.commands import edits, output
 from foretool.server.commands.effects import say_doubts, say_effect
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option
-from foretool.server.config.loader import Config, load
+from foretool.server.config.loader import load
 
 if TYPE_CHECKING:
+    from foretool.server.app import App
     from foretool.server.ledger.fixes import Diagnosis, MeasuredFix
-    from foretool.storage.stores import Store
 
 PLAYED: Final = 100
 """How many of the latest tasks each change is tried on."""
@@ -67,7 +67,7 @@ def fix(path: Path | None, id: int | None, kind: str | None, agreed: bool, dry_r
         found = diagnose(app, miss)
         if not found.fixes:
             return _say_nothing(found)
-        fixes = measure_all(config, app.store, found)
+        fixes = measure_all(app, found)
     if kind is not None:
         fixes = [each for each in fixes if each.fix.kind == kind]
         if not fixes:
@@ -91,9 +91,7 @@ def fix(path: Path | None, id: int | None, kind: str | None, agreed: bool, dry_r
     return edits.finish(own, chosen.fix.what, "misses fix", dry_run=dry_run, as_json=False)
 
 
-def measure_all(
-    config: Config, store: Store, found: Diagnosis, *, replays: bool = True, patience_s: float = inf
-) -> list[MeasuredFix]:
+def measure_all(app: App, found: Diagnosis, *, replays: bool = True, patience_s: float = inf) -> list[MeasuredFix]:
     """Return the fixes of a miss with what each would have done to the latest tasks, the cheapest first. `patience_s`:
     seconds of the processor after which fewer tasks have to do."""
     from foretool.server.ledger.fixes import MeasuredFix, measure
@@ -105,7 +103,8 @@ def measure_all(
     with output.waiting("playing recorded tasks with each change"):
         # The tasks around the miss tell most, however long ago that was.
         since = min(now - SINCE_S, found.miss.at - SINCE_S)
-        return measure(Replays(config, store, since, now, PLAYED, patience_s), config, found.fixes, found.tool)
+        recorded = Replays(app.config, app.store, since, now, PLAYED, patience_s, app.search)
+        return measure(recorded, app.config, found.fixes, found.tool)
 
 
 def _say_nothing(found: Diagnosis) -> int:

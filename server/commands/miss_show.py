@@ -18,7 +18,7 @@ def show(path: Path | None, as_json: bool, id: int, no_replay: bool) -> int:
     """Show one miss in full: the conversation, the list, why the tool was not in it, and what would have shown it.
 
     Each change that would have shown the tool is tried on the latest tasks on record, as foretool replay does: on as
-    many of the latest 100 as half a second allows, at least 10. `foretool misses fix` tries it on all 100.
+    many of the latest 100 as a quarter of a second allows, at least 5. `foretool misses fix` tries it on all 100.
     """
     from foretool.server.commands.miss_details import show_miss  # 0.3 s of imports that `foretool misses` does without
 

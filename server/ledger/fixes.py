@@ -132,7 +132,7 @@ def measure(replays: Replays, config: Config, fixes: Iterable[Fix], tool: str) -
     played = replays.play_all([each for _, each in changed]) if changed else []
     for (fix, _), then in zip(changed, played, strict=True):
         before, after = (sum(each.missed.count(tool) for each in tasks) for tasks in (replays.now, then))
-        found.append(MeasuredFix(fix, compare(replays.now, then), before - after))
+        found.append(MeasuredFix(fix, compare(replays.now, then, of=replays.found), before - after))
     order = list(_ORDER)
     return sorted(
         found,
@@ -328,13 +328,14 @@ class _Finder:
         return view.tokens if tool.id in view.shown else None
 
     def _least_budget(self, tool: Tool) -> int:
-        """Return the least budget with which the list has a tool, in steps; 0 if none that is offered has it."""
+        """Return the least budget with which the list has a tool that it lacks now, in steps; 0 if none that is offered
+        has it."""
+        low = self.profile.list_tokens
 
         def lists(budget: int) -> bool:
-            view = self._app.exposures.preview(replace(self.profile, list_tokens=budget), self._policy)
-            return tool.id in view.shown
+            profile = replace(self.profile, list_tokens=budget)
+            return budget != low and self._app.exposures.would_list(profile, self._policy, tool.id)
 
-        low = self.profile.list_tokens
         high = max(low, STEP)
         while not lists(high):
             low, high = high, high * 2

@@ -17,6 +17,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from foretool.retrieval.evaluation import paired_difference
+from foretool.server.catalog.search import Search
 from foretool.server.config.loader import Config
 from foretool.server.replay.encoders import OpenedEncoders
 from foretool.server.replay.past import Before, read_before
@@ -27,7 +28,7 @@ from foretool.storage.stores import Store
 
 WEEK_S: Final = 7 * 86_400.0
 """How far a replay looks back unless it is told otherwise."""
-LEAST_PLAYED: Final = 10
+LEAST_PLAYED: Final = 5
 """Tasks that are played however long they take."""
 TOP: Final = 5
 """How many tools are named whose misses change."""
@@ -94,6 +95,8 @@ class Effect(Struct, frozen=True):
     shifts: tuple[ToolShift, ...]
     """The tools whose misses change most."""
     took_s: float = 0.0
+    of: int = 0
+    """How many tasks could have been played: more than `tasks` where time was short."""
 
     @property
     def verdict(self) -> Verdict:
@@ -121,14 +124,18 @@ class Replays:
     """Plays the recorded tasks of one store, under the config in force once, and under any number of others."""
 
     def __init__(
-        self, config: Config, store: Store, since: float, now: float, most: int = MOST, patience_s: float = inf
-    ) -> None:
-        """`patience_s`: seconds of the processor after which no further task is played, once `LEAST_PLAYED` were.
-        Raises `StorageError`."""
+        self, config: Config, store: Store, since: float, now: float, most: int = MOST, patience_s: float = inf,
+        indexed: Search | None = None,
+    ) -> None:  # fmt: skip
+        """`patience_s`: seconds of the processor after which no further task is played, once `LEAST_PLAYED` were;
+        `indexed`: a search over the tools of the store. Raises `StorageError`."""
         self._config = config
+        self._indexed = indexed
         self._patience_s = patience_s
         self._store = store
         self.tasks: Sequence[RecordedTask] = read_tasks(store, since, now, most)
+        self.found = len(self.tasks)
+        """How many tasks there are, whether or not there was time to play them."""
         self._encoders = OpenedEncoders(list(searched_texts(self.tasks)))
         self._now: list[PlayedTask] | None = None
 
@@ -174,9 +181,12 @@ class Replays:
         until = time.process_time() + self._patience_s
         with ExitStack() as opened:
             opened.callback(self._encoders.close)
-            players = [Player(config, self._store, self._before, self.tasks, self._encoders) for config in configs]
-            for player in players:
+            players: list[Player] = []
+            for config in configs:
+                player = Player(config, self._store, self._before, self.tasks, self._encoders, self._indexed)
                 opened.callback(player.close)
+                players.append(player)
+                self._indexed = self._indexed or player.app.search
             for number, task in enumerate(self.tasks, 1):
                 for player, played in zip(players, found, strict=True):
                     played.append(player.play(task))
@@ -203,7 +213,8 @@ class Replays:
 
     def _compare(self, then: Sequence[PlayedTask], started: float) -> Effect:
         sessions = len({each.session.key for each in self.tasks})
-        return compare(self.now, then, sessions=sessions, took_s=round(time.perf_counter() - started, 1))
+        took_s = round(time.perf_counter() - started, 1)
+        return compare(self.now, then, sessions=sessions, took_s=took_s, of=self.found)
 
 
 @contextmanager
@@ -213,8 +224,10 @@ def open_replays(config: Config, since: float, now: float, most: int = MOST) -> 
         yield Replays(config, store, since, now, most)
 
 
-def compare(now: Sequence[PlayedTask], then: Sequence[PlayedTask], *, sessions: int = 0, took_s: float = 0.0) -> Effect:
-    """Compare what the same tasks take under two configs."""
+def compare(
+    now: Sequence[PlayedTask], then: Sequence[PlayedTask], *, sessions: int = 0, took_s: float = 0.0, of: int = 0
+) -> Effect:
+    """Compare what the same tasks take under two configs; `of`: how many could have been played."""
     before, after = (Counter(tool for each in played for tool in each.missed) for played in (now, then))
     shifts = [ToolShift(tool, before[tool], after[tool]) for tool in {*before, *after} if before[tool] != after[tool]]
     shifts.sort(key=lambda each: (-abs(each.then - each.now), each.tool))
@@ -230,6 +243,7 @@ def compare(now: Sequence[PlayedTask], then: Sequence[PlayedTask], *, sessions: 
         tokens=_difference(now, then, "read"),
         shifts=tuple(shifts[:TOP]),
         took_s=took_s,
+        of=max(of, len(now)),
     )
 
 

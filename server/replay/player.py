@@ -21,6 +21,7 @@ from foretool.retrieval.list_rules import DEPTH
 from foretool.retrieval.ranking import Query
 from foretool.server.app import App
 from foretool.server.catalog import models
+from foretool.server.catalog.search import Search
 from foretool.server.clients.exposure import Why
 from foretool.server.clients.policy_choice import RELIST_SHARE, RELISTERS, relist_share
 from foretool.server.clients.session import Conversation, Session
@@ -100,9 +101,10 @@ class Player:
     """Plays tasks under one config. Tasks come in the order of time."""
 
     def __init__(
-        self, config: Config, kept: Store, before: Before, tasks: Sequence[RecordedTask], encoders: OpenedEncoders
-    ) -> None:
-        """`before`: what had happened before the first task."""
+        self, config: Config, kept: Store, before: Before, tasks: Sequence[RecordedTask], encoders: OpenedEncoders,
+        like: Search | None = None,
+    ) -> None:  # fmt: skip
+        """`before`: what had happened before the first task; `like`: a search over about the same tools."""
         self._past = PastStore(kept, before)
         self.app = App(config, self._past, self._past.now)
         self._ends = last_tasks(tasks)
@@ -112,6 +114,8 @@ class Player:
         """How often something had been learned when that was last looked at."""
         self._answers: list[int] = []
         """Tokens of the answers so far."""
+        if like is not None:
+            self.app.search.index_like(like)
         encoders.install(config.settings, self.app, kept)
         self.app.search.is_wanted = True
 

@@ -89,6 +89,11 @@ SELECT tool, cause, count(*), sum(CASE WHEN recovered <> 'no' THEN 1 ELSE 0 END)
 WHERE {} GROUP BY tool, cause ORDER BY count(*) DESC, max(at) DESC, tool
 """
 
+_ALL_AT_ONCE = "session IN (SELECT key FROM sessions WHERE {})"
+"""Sessions of misses that are all read: they are read once."""
+_ONE_BY_ONE = "EXISTS (SELECT 1 FROM sessions WHERE sessions.key = misses.session AND {})"
+"""Sessions of the latest misses: each is looked for by its key until there are enough misses."""
+
 _FAILING = """
 SELECT tool FROM (SELECT tool, outcome FROM calls WHERE id >= ? AND {} ORDER BY id DESC LIMIT ?) AS latest
 WHERE outcome NOT IN ('refused', 'cancelled') GROUP BY tool HAVING max(CASE WHEN outcome = 'ok' THEN 1 ELSE 0 END) = 0
@@ -171,7 +176,7 @@ class Calls(Subject):
         ]
 
     def events_before(self, at: float, limit: int, among: int) -> list[Event]:
-        first = self.first_of_latest(among)
+        first = self._database.newest("calls") - among + 1
         query = _EVENTS_BEFORE.format(self._database.within("calls", first))
         found = self._database.rows(query, (first, at, limit))
         return [
@@ -180,12 +185,12 @@ class Calls(Subject):
         ]
 
     def used_since(self, since: float, among: int) -> list[Usage]:
-        first = self.first_of_latest(among)
+        first = self._database.newest("calls") - among + 1
         query = _USED_SINCE.format(self._database.within("calls", first))
         return [Usage(ToolId(tool), *rest) for tool, *rest in self._database.rows(query, (first, since, since))]
 
     def last_used(self, before: float, among: int) -> dict[ToolId, float]:
-        first = self.first_of_latest(among)
+        first = self._database.newest("calls") - among + 1
         query = _LAST_USED.format(self._database.within("calls", first))
         return {ToolId(tool): at for tool, at in self._database.rows(query, (first, before))}
 
@@ -247,11 +252,11 @@ class Calls(Subject):
         return MISSES.find_all(self._database, "WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?", (since, limit))
 
     def find_misses(self, wanted: MissFilter, limit: int = -1) -> list[Miss]:
-        where, values = self._conditions(wanted)
+        where, values = self._conditions(wanted, _ONE_BY_ONE)
         return MISSES.find_all(self._database, f"WHERE {where} ORDER BY at DESC, id DESC LIMIT ?", (*values, limit))
 
     def count_misses(self, wanted: MissFilter) -> list[MissCount]:
-        where, values = self._conditions(wanted)
+        where, values = self._conditions(wanted, _ALL_AT_ONCE)
         return [MissCount(*row) for row in self._database.rows(_COUNT_MISSES.format(where), values)]
 
     def usage(self) -> list[Usage]:
@@ -293,26 +298,33 @@ class Calls(Subject):
         row = self._database.row("SELECT call, miss FROM usage_folded WHERE id = 1") or (0, 0)
         return row[0], row[1]
 
-    def _conditions(self, wanted: MissFilter) -> tuple[str, tuple[Any, ...]]:
-        """Return the condition of a WHERE clause, and its values."""
+    def _conditions(self, wanted: MissFilter, sessions: str) -> tuple[str, tuple[Any, ...]]:
+        """Return the condition of a WHERE clause, and its values. `sessions`: the condition for sessions that meet
+        another one."""
         matches, pattern = self._database.match_tool("tool", wanted.tool)
         recovered = None if wanted.recovered is None else int(wanted.recovered)
+        # Each session is looked for once, and only those of the misses that meet all else.
+        of_session = [
+            (condition, value)
+            for condition, value, is_given in (
+                ("lower(client) = lower(?)", wanted.client, bool(wanted.client)),
+                ("profile = ?", wanted.profile, wanted.profile is not None),
+            )
+            if is_given
+        ]
         given: list[tuple[str, object, bool]] = [
             ("at >= ?", wanted.since, True),
             ("at < ?", wanted.until, wanted.until is not None),
+            ("cause = ?", wanted.cause, wanted.cause is not None),
+            ("CASE WHEN recovered <> 'no' THEN 1 ELSE 0 END = ?", recovered, recovered is not None),
             ("tool IN (SELECT exposed FROM exposed_names WHERE upstream = ?)", wanted.server, bool(wanted.server)),
             (matches, pattern, bool(wanted.tool)),
-            ("cause = ?", wanted.cause, wanted.cause is not None),
-            (
-                "session IN (SELECT key FROM sessions WHERE lower(client) = lower(?))",
-                wanted.client,
-                bool(wanted.client),
-            ),
-            ("session IN (SELECT key FROM sessions WHERE profile = ?)", wanted.profile, wanted.profile is not None),
-            ("CASE WHEN recovered <> 'no' THEN 1 ELSE 0 END = ?", recovered, recovered is not None),
         ]
         used = [(condition, value) for condition, value, is_given in given if is_given]
-        return " AND ".join(condition for condition, _ in used), tuple(value for _, value in used)
+        conditions = [condition for condition, _ in used]
+        if of_session:
+            conditions.append(sessions.format(" AND ".join(condition for condition, _ in of_session)))
+        return " AND ".join(conditions), tuple(value for _, value in (*used, *of_session))
 
 
 def latest(database: Database, table: str, limit: int, where: str = "1 = 1") -> tuple[int, str]:

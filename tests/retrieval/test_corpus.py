@@ -82,6 +82,27 @@ def test_a_corpus_with_a_past_ranks_as_one_built_anew(actions: list[tuple[str, i
     ]
 
 
+@settings(deadline=None, max_examples=20)
+@given(ACTIONS, st.integers(0, 8))
+def test_a_copy_ranks_as_a_new_corpus_and_leaves_the_first_one_as_it_was(
+    actions: list[tuple[str, int]], copied_at: int
+) -> None:
+    corpus, state, kept = Corpus(), dict[str, list[Tool]](), dict[str, list[Tool]]()
+    first_one = corpus
+    for at, (server, count) in enumerate(actions):
+        if at == copied_at:
+            corpus, kept = corpus.copy(), dict(state)
+        state[server] = [tool(server, f"get_{number}", f"Version {at % 2}, number {number}") for number in range(count)]
+        corpus.replace(server, state[server])
+    query = Query(("version 1 number 7", "get_3", "get 5"), servers_in_use=("a",))
+    for each, tools in ((corpus, state), *([(first_one, kept)] if first_one is not corpus else [])):
+        fresh = Corpus([one for theirs in tools.values() for one in theirs])
+        old, new = (Pipeline(one).rank(query, limit=9) for one in (each, fresh))
+        assert [(found.tool, pytest.approx(found.score)) for found in old.ranked] == [
+            (found.tool, found.score) for found in new.ranked
+        ]
+
+
 def test_a_corpus_that_is_filled_tool_by_tool_is_searched_meanwhile_and_ends_as_one_filled_at_once() -> None:
     whole, query = Corpus(catalog()), Query(("open an issue in my repository",))
     corpus = Corpus()

@@ -1,18 +1,21 @@
 """One miss with the changes that would have shown its tool, and what each would have done."""
 
 import json
+from math import inf
 from pathlib import Path
 
 import pytest
 from recorded_tasks import write_recorded
 
+from foretool.server.commands import miss_details
 from foretool.server.commands.group import run
 
 TASKS = [("phase of the moon", ["sky__moon"]), ("add two numbers", ["calc__add"])] * 3
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(miss_details, "PATIENCE_S", inf)  # however slow this machine is
     return write_recorded(tmp_path, TASKS, list_tokens=360)
 
 
@@ -22,6 +25,18 @@ def test_the_cheapest_change_is_named_with_its_effect(path: Path, capsys: pytest
     assert "would have helped " in out and "; the list then takes " in out
     assert "played again over 6 tasks: this tool missed " in out
     assert " or " in out and "to do it foretool misses fix 1" in out
+
+
+def test_without_time_fewer_tasks_are_played_and_the_line_says_so(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(miss_details, "PATIENCE_S", 0.0)
+    assert run(["misses", "show", "1", "--config", str(path)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "played again over 5 of 6 tasks (foretool misses fix 1 plays all of them): this tool missed " in out
+    assert run(["misses", "show", "1", "--json", "--config", str(path)]) == 0
+    effect = json.loads(capsys.readouterr().out)["fixes"][0]["effect"]
+    assert (effect["tasks"], effect["of"]) == (5, 6)
 
 
 def test_json_has_every_change_and_its_effect(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,6 +73,19 @@ def test_a_change_that_is_offered_lists_the_tool(tmp_path: Path, kind: str) -> N
         assert "sky__moon" in view.shown and view.tokens == fix.list_tokens
 
 
+def test_the_least_budget_is_that_of_the_lists_themselves(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS, list_tokens=320)
+    config = loader.load(path)
+    with offline.read(config) as app:
+        profile = config.profiles[""]
+        for budget in range(100, 900, 50):
+            wanted = replace(profile, list_tokens=budget)
+            for policy in ("frozen", "growing", "full"):
+                shown = app.exposures.try_out(wanted, policy).shown
+                for tool in app.catalog.tools():
+                    assert app.exposures.would_list(wanted, policy, tool.id) == (tool.id in shown)
+
+
 def test_what_is_listed_by_now_needs_no_change(tmp_path: Path) -> None:
     diagnosis = found(write_recorded(tmp_path, TASKS, pin=["sky__moon"]), replace(HIDDEN, noticed="call"))
     assert diagnosis.listed_now is True and diagnosis.fixes == ()

@@ -7,12 +7,15 @@ import pytest
 from msgspec.structs import replace
 from recorded_tasks import HOUR, START, write_recorded
 
+from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.document import Document
 from foretool.server.config import loader
 from foretool.server.replay.changes import change_config, read_changes
 from foretool.server.replay.effect import Difference, Effect, Replays, compare, open_replays
 from foretool.server.replay.player import PlayedTask
 from foretool.server.setup.own_servers import read_own_servers
 from foretool.storage.opening import open_existing_store, open_store
+from foretool.storage.records import Tool
 
 NOW = START + 100 * HOUR
 # Every tool in turn, so that a small list never has them all.
@@ -78,9 +81,37 @@ def test_without_patience_a_few_tasks_are_played_by_all_configs(tmp_path: Path) 
     with open_existing_store(config.storage) as store:
         whole, short = (Replays(config, store, START - 10, NOW, patience_s=each) for each in (inf, 0.0))
         (some,), (every,) = short.play_all([changed]), whole.play_all([changed])
-        assert (len(every), len(some), len(short.now), len(short.tasks)) == (24, 10, 10, 10)
-        assert [each.key for each in some] == [each.key for each in every[:10]] and short.now == whole.now[:10]
-        assert len(short.play(config)) == 10, "what is compared later has the same tasks"
+        assert (len(every), len(some), len(short.now), len(short.tasks)) == (24, 5, 5, 5)
+        assert [each.key for each in some] == [each.key for each in every[:5]] and short.now == whole.now[:5]
+        assert len(short.play(config)) == 5, "what is compared later has the same tasks"
+        effect = short.effect(changed)
+        assert (effect.tasks, effect.of) == (5, 24), "how many there are is said"
+
+
+def test_configs_that_take_over_an_index_play_as_those_that_read_every_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_recorded(tmp_path, NEEDS * 2)
+    config = loader.load(path)
+    said = "servers.sky.tools.moon.description=The height of the tide"
+    changed = [
+        change_config(config, read_own_servers(path), read_changes(asked, config))
+        for asked in ([said], ["servers.calc.disabled=true"], ["list_tokens=2000"])
+    ]
+    read: list[str] = []
+    as_it_is = Corpus.read
+
+    def note(corpus: Corpus, tool: Tool, server_text: str = "") -> tuple[Document, bytes]:
+        read.append(tool.id)
+        return as_it_is(corpus, tool, server_text)
+
+    monkeypatch.setattr(Corpus, "read", note)
+    with open_existing_store(config.storage) as store:
+        together = Replays(config, store, START - 10, NOW).play_all(changed)
+        assert sorted(read) == sorted([*set(read), "sky__moon"]), "only the tool with other words is read again"
+        alone = [Replays(config, store, START - 10, NOW).play(each) for each in changed]
+    assert together == alone
+    assert together[0] != together[2], "the changes do something"
 
 
 def test_without_tasks_there_is_nothing_to_compare(tmp_path: Path) -> None:
