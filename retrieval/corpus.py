@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -13,6 +14,8 @@ from foretool.retrieval.rankers.names import Names
 from foretool.storage.records import Tool, ToolId
 
 _FEW_GAPS = 256
+_DROPPED_AT_ONCE = 100
+"""Tools that are dropped, or get new slots, between two pauses, which takes about a millisecond."""
 
 
 class Corpus:
@@ -67,13 +70,15 @@ class Corpus:
             pass
 
     def replacing(self, upstream: str, tools: Sequence[Tool], server_text: str = "") -> Iterator[None]:
-        """Do what `replace` does, and pause after each tool that was read. In a pause the corpus may be searched but
-        not changed. The caller has to exhaust the iterator."""
+        """Do what `replace` does, and pause after each tool that was read and whenever a millisecond or so was spent on
+        others. In a pause the corpus may be searched but not changed. The caller has to exhaust the iterator."""
         wanted = {tool.id: (upstream, tool.name, tool.schema_hash or tool.definition, server_text) for tool in tools}
         before = [each for slot in self.slots_of.get(upstream, ()) if (each := self.ids[slot]) is not None]
-        for known in dict.fromkeys([*before, *wanted]):
-            if known in self._known and (self._known[known] != wanted.get(known) or known in self._stale):
-                self._drop(known)
+        yield from self._dropping(
+            known
+            for known in dict.fromkeys([*before, *wanted])
+            if known in self._known and (self._known[known] != wanted.get(known) or known in self._stale)
+        )
         for tool in tools:
             if tool.id not in self.slot_of:
                 self._add(tool, server_text)
@@ -84,7 +89,7 @@ class Corpus:
         else:
             self.slots_of.pop(upstream, None)
         if len(self.ids) - len(self) > max(len(self), _FEW_GAPS):
-            self._compact()
+            yield from self._compacting()
 
     def take_wordings(self, wordings: Mapping[bytes, tuple[str, ...]]) -> set[str]:
         """Read tools with these wordings from now on, each by the hash of the text without them. Returns the upstreams
@@ -115,7 +120,21 @@ class Corpus:
         self._stale.discard(tool.id)
         self.version += 1
 
-    def _drop(self, tool: ToolId) -> None:
+    def _dropping(self, tools: Iterable[ToolId]) -> Iterator[None]:
+        """Drop tools, and pause now and then."""
+        rest = iter(tools)
+        while part := list(islice(rest, _DROPPED_AT_ONCE)):
+            gone: dict[str, set[int]] = {}
+            for tool in part:
+                upstream, slot = self._drop(tool)
+                gone.setdefault(upstream, set()).add(slot)
+            for upstream, dropped in gone.items():
+                kept = (slot for slot in self.slots_of.get(upstream, ()) if slot not in dropped)
+                self.slots_of[upstream] = tuple(kept)
+            yield
+
+    def _drop(self, tool: ToolId) -> tuple[str, int]:
+        """Drop a tool; return its upstream and the slot that it had there."""
         slot = self.slot_of.pop(tool)
         upstream, name, _, _ = self._known.pop(tool)
         self.lexical.drop(slot)
@@ -124,22 +143,25 @@ class Corpus:
         self.digests[slot] = self._plain[slot] = b""
         self._stale.discard(tool)
         self.version += 1
-        self.slots_of[upstream] = tuple(each for each in self.slots_of.get(upstream, ()) if each != slot)
+        return upstream, slot
 
-    def _compact(self) -> None:
-        """Close the gaps that dropped tools left; every slot may get another number."""
-        self.lexical.compact()
+    def _compacting(self) -> Iterator[None]:
+        """Close the gaps that dropped tools left, and pause now and then; every slot may get another number."""
+        ids: list[ToolId | None] = [tool for tool in self.ids if tool is not None]
+        slot_of = {tool: slot for slot, tool in enumerate(ids) if tool is not None}
+        names, slots_of = Names(), dict[str, list[int]]()
+        for tool, slot in slot_of.items():
+            if slot % _DROPPED_AT_ONCE == 0:
+                yield
+            upstream, name, _, _ = self._known[tool]
+            names.add(slot, upstream, name, tool)
+            slots_of.setdefault(upstream, []).append(slot)
+        yield from self.lexical.compacting()
+        # No pause from here on: all parts change their slots together.
         self.version += 1
+        self.ids, self.slot_of, self.names = ids, slot_of, names
         self.digests = [each for each in self.digests if each]
         self._plain = [each for each in self._plain if each]
-        self.ids = [tool for tool in self.ids if tool is not None]
-        self.slot_of = {tool: slot for slot, tool in enumerate(self.ids) if tool is not None}
-        self.names = Names()
-        slots_of: dict[str, list[int]] = {}
-        for tool, slot in self.slot_of.items():
-            upstream, name, _, _ = self._known[tool]
-            self.names.add(slot, upstream, name, tool)
-            slots_of.setdefault(upstream, []).append(slot)
         self.slots_of = {upstream: tuple(slots) for upstream, slots in slots_of.items()}
 
 

@@ -32,19 +32,14 @@ PING_S: Final = 0.02
 PATIENCE_S: Final = 60.0
 
 
-def loop_cpu_ms(pid: int) -> float:
-    """The processor time of the thread that started a process, which is that of its loop."""
-    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text("ascii").split()[0]) / 1e6
-
-
 async def ping(client: StdioClient, seconds: float) -> list[tuple[float, float]]:
     """Ping until the time is over; the milliseconds of each ping by the clock, and by the work of the loop."""
     found = []
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
-        worked, began = loop_cpu_ms(client.pid), time.perf_counter()
+        worked, began = processes.loop_cpu_ms(client.pid), time.perf_counter()
         await client.ask("ping", {}, PATIENCE_S)
-        found.append((1e3 * (time.perf_counter() - began), loop_cpu_ms(client.pid) - worked))
+        found.append((1e3 * (time.perf_counter() - began), processes.loop_cpu_ms(client.pid) - worked))
         await asyncio.sleep(PING_S)
     return found
 

@@ -5,7 +5,9 @@
 For each size a log is written with so many calls, a sixth as many discoveries and prompts, and the tools of 19 servers.
 A proxy over it then makes a list, runs a hidden call and a search, with pings every few milliseconds, and then 500
 hidden calls. `step` is the longest step of the event loop in processor time of its own thread
-(`bench/servers/watched.py`), which a busy machine does not change; `gap` is the slowest ping, which it does change.
+(`bench/servers/watched.py`), which a busy machine does not change; `gap` is the slowest ping by the clock, which it
+changes. `own` is the processor time of the loop's thread meanwhile, in a ping and in the first hidden call. These pings
+end after the search; `upkeep` are those of the 70 seconds after it, in which the proxy begins to add up its log.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ CHUNK: Final = 50_000
 PING_S: Final = 0.005
 CALLS: Final = 500
 CALL_S: Final = 120.0
+UPKEEP_S: Final = 70.0
+"""How long pings go on afterwards; a proxy begins to add up its log a minute after its start."""
 
 
 def write_log(path: Path, calls: int, tools: Sequence[tuple[str, str]]) -> None:
@@ -81,10 +85,10 @@ def _words(draw: random.Random) -> str:
     )
 
 
-async def measure(command: Sequence[str], folder: Path, config: Path) -> tables.Row:
+async def measure(command: Sequence[str], folder: Path, config: Path, upkeep_s: float) -> tables.Row:
     """Return the figures of one proxy over one log."""
     steps = folder / "steps.jsonl"
-    gaps: list[float] = []
+    gaps: list[tuple[float, float]] = []
     watched = [sys.executable, "-P", str(WATCHED), str(steps)] if not command else [*command]
     client = await StdioClient.start([*watched, "serve", "--config", str(config), "--alone"])
     try:
@@ -92,18 +96,21 @@ async def measure(command: Sequence[str], folder: Path, config: Path) -> tables.
 
         async def ping() -> None:
             while True:
-                started = time.perf_counter()
+                started, worked = time.perf_counter(), processes.loop_cpu_ms(client.pid)
                 await client.ask("ping", {}, CALL_S)
-                gaps.append(1e3 * (time.perf_counter() - started))
+                own_ms = processes.loop_cpu_ms(client.pid) - worked
+                gaps.append((1e3 * (time.perf_counter() - started), own_ms))
                 await asyncio.sleep(PING_S)
 
         pinging = asyncio.create_task(ping())
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), processes.loop_cpu_ms(client.pid)
         await client.call("call_tool", {"name": "s1__t3", "arguments": {"text": "a"}}, CALL_S)
-        hidden_s = time.perf_counter() - started
+        hidden_s, hidden_ms = time.perf_counter() - started, processes.loop_cpu_ms(client.pid) - worked
         started = time.perf_counter()
         await client.call("discover_tools", {"task": "read the log of a branch"}, CALL_S)
         search_s = time.perf_counter() - started
+        searched = len(gaps)
+        await asyncio.sleep(upkeep_s)
         pinging.cancel()
         await asyncio.gather(pinging, return_exceptions=True)
         times = []
@@ -120,17 +127,23 @@ async def measure(command: Sequence[str], folder: Path, config: Path) -> tables.
     return {
         "warm list s": listed_s,
         "hidden call s": hidden_s,
+        "hidden call own ms": hidden_ms,
         "search s": search_s,
         "call p50 ms": quantile(times, 0.5),
         "call cpu ms": 1e3 * cpu / CALLS,
-        "gap ms": max(gaps),
+        "gap ms": max(gap for gap, _ in gaps[:searched]),
+        "gap own ms": max(own for _, own in gaps[:searched]),
+        "upkeep gap ms": max((gap for gap, _ in gaps[searched:]), default=0.0),
+        "upkeep gap own ms": max((own for _, own in gaps[searched:]), default=0.0),
         "step ms": longest[0],
         "in": longest[1],
         "RSS MiB": rss,
     }
 
 
-def rows(sizes: Sequence[int], command: Sequence[str], say: Callable[[str], None]) -> Iterator[tuple[int, tables.Row]]:
+def rows(
+    sizes: Sequence[int], command: Sequence[str], say: Callable[[str], None], upkeep_s: float = UPKEEP_S
+) -> Iterator[tuple[int, tables.Row]]:
     """Yield the row of each size, the smallest first."""
     for size in sizes:
         with tempfile.TemporaryDirectory(prefix="bench-ledger-") as place:
@@ -147,7 +160,10 @@ def rows(sizes: Sequence[int], command: Sequence[str], say: Callable[[str], None
             with closing(sqlite3.connect(path)) as file:
                 file.execute("DELETE FROM working_sets")
                 file.commit()
-            yield size, {"file MB": path.stat().st_size / 1e6, **asyncio.run(measure(command, folder, config))}
+            yield (
+                size,
+                {"file MB": path.stat().st_size / 1e6, **asyncio.run(measure(command, folder, config, upkeep_s))},
+            )
 
 
 async def _learn_tools(command: Sequence[str], config: Path) -> None:

@@ -93,6 +93,8 @@ def field_texts(document: Document) -> tuple[str, ...]:
 # One posting is one 32-bit number: slot (20 bits), field (3 bits), occurrences (9 bits).
 _SLOT, _FIELD, _MAX_COUNT = 12, 9, 511
 MAX_SLOTS = 1 << 20
+_MOVED_AT_ONCE = 4000
+"""Postings that get new numbers between two pauses, which takes about a millisecond."""
 
 
 class Impacts(Struct, frozen=True):
@@ -179,22 +181,34 @@ class Lexical:
 
     def compact(self) -> None:
         """Close the gaps of dropped slots; live ones keep their order and get new numbers."""
+        for _ in self.compacting():
+            pass
+
+    def compacting(self) -> Iterator[None]:
+        """Do what `compact` does, and pause now and then. In a pause the index may be searched, with the slots that it
+        had, but not changed. The slots get their new numbers after the last pause."""
         numbers = array("I", bytes(4 * len(self._alive)))
         kept = 0
         for slot, alive in enumerate(self._alive):
             numbers[slot] = kept
             kept += alive
         below = (1 << _SLOT) - 1
-        for term, postings in list(self._postings.items()):
+        compacted: defaultdict[str, array[int]] = defaultdict(lambda: array("I"))
+        read = _MOVED_AT_ONCE
+        for term, postings in self._postings.items():
+            if read >= _MOVED_AT_ONCE:
+                read = 0
+                yield
+            read += len(postings)
             live = (posting for posting in postings if self._alive[posting >> _SLOT])
             moved = array("I", (numbers[posting >> _SLOT] << _SLOT | posting & below for posting in live))
             if moved:
-                self._postings[term] = moved
-            else:
-                del self._postings[term]
-        self._lengths = tuple(
-            array("I", (n for n, alive in zip(lengths, self._alive, strict=True) if alive)) for lengths in self._lengths
-        )
+                compacted[term] = moved
+        kept_lengths = []
+        for lengths in self._lengths:
+            yield
+            kept_lengths.append(array("I", (n for n, alive in zip(lengths, self._alive, strict=True) if alive)))
+        self._postings, self._lengths = compacted, tuple(kept_lengths)
         self._wide = {numbers[slot]: factor for slot, factor in self._wide.items()}
         self._alive = bytearray(repeat(1, kept))
         self._stale()

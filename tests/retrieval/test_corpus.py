@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +14,8 @@ from tools import catalog, tool
 from foretool.retrieval import corpus as corpus_module
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.rankers.bm25 import Lexical
+from foretool.retrieval.rankers.names import Names
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.storage.records import Tool, ToolId
 
@@ -152,3 +157,34 @@ def test_wordings_do_not_make_a_tool_a_wide_one() -> None:
     other.take_wordings({key: tuple(f"wish{number} for{number}" for number in range(30))})
     other.replace("a", [rich])
     assert other.lexical.search({"word7": 1.0})[0] >= 0.9 * corpus.lexical.search({"word7": 1.0})[0]
+
+
+def test_a_server_that_changes_all_its_tools_is_read_in_small_parts_and_searched_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count, done = 700, [0]
+    for kind, name in ((Names, "add"), (Lexical, "drop"), (Lexical, "add")):
+        as_it_is = getattr(kind, name)
+
+        def counted(*arguments: Any, as_it_is: Callable[..., Any] = as_it_is) -> Any:
+            done[0] += 1
+            return as_it_is(*arguments)
+
+        monkeypatch.setattr(kind, name, counted)
+
+    def listed(version: int) -> list[Tool]:
+        return [tool("a", f"get_{at}", f"Version {version} of number {at}") for at in range(count)]
+
+    corpus, query = Corpus(listed(0)), Query(("number 3", "get_5"))
+    ranker, compacted = Pipeline(corpus), 0
+    for version in range(1, 4):
+        done[0], longest, slots = 0, 0, len(corpus.ids)
+        for _ in corpus.replacing("a", listed(version)):
+            longest, done[0] = max(longest, done[0]), 0
+            assert all(each.tool in corpus.slot_of for each in ranker.rank(query).ranked)
+        assert max(longest, done[0]) <= 101, "a part is as large as all of it"
+        compacted += len(corpus.ids) < slots
+        fresh = Pipeline(Corpus(listed(version))).rank(query)
+        assert [each.tool for each in ranker.rank(query).ranked] == [each.tool for each in fresh.ranked]
+        assert corpus.slots_of["a"] == tuple(corpus.slot_of[each.id] for each in listed(version))
+    assert compacted, "no gaps were closed"
