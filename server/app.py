@@ -205,6 +205,7 @@ class App:
                 results,
                 self.links,
                 resources.note_result,
+                self.turn.at_end,
             ),
             results,
             connecting,

@@ -219,7 +219,7 @@ class Client:
 
     def _on_request(self, message: Message, channel: Channel) -> None:
         ident, method = message.id, message.method
-        assert isinstance(ident, int | str) and isinstance(method, str)
+        assert isinstance(ident, jsonrpc.IDS) and isinstance(method, str)
         try:
             params = jsonrpc.fields(message.params)
             meta = jsonrpc.fields(params.pop("_meta", UNSET))

@@ -220,7 +220,7 @@ class Session:
     def conversation(self, handle: str = "") -> Conversation:
         """Return the conversation of a handle; one that is unknown starts empty. Without a handle of ours, return the
         session's own conversation."""
-        if not _handle.fullmatch(handle):
+        if not handle or not _handle.fullmatch(handle):
             return self._whole
         found = self._conversations.pop(handle, None) or Conversation(handle)
         self._keep(found)

@@ -41,9 +41,6 @@ class ToolCalls:
     ) -> None:  # fmt: skip
         self._discover = discover
         self._lookup = lookup
-        self._admission = admission
-        self._bridge = bridge
-        self._runner = runner
         self._results = results
         self._connecting = connecting
         self._own: Mapping[str, OwnTool] = {
@@ -52,6 +49,17 @@ class ToolCalls:
             CALL_WRITE: partial(self._unwrap, "call_tool_write"),
             READ_MORE: results.read_more,
             CONNECT: connecting.start,
+        }
+
+        def from_bridge(asked: BridgeName) -> Go:
+            run = partial(admission.release, partial(runner.run_call, "bridge"), asked)
+            # A refused call does not learn the schema, and nobody is asked about a call that cannot run.
+            return partial(admission.admit, partial(bridge.check_call, run), asked)
+
+        self._ways: Mapping[Asked, tuple[Via, Go]] = {
+            "name": ("name", partial(admission.release, partial(runner.run_call, "name"), "name")),
+            "call_tool": ("bridge", from_bridge("call_tool")),
+            "call_tool_write": ("bridge", from_bridge("call_tool_write")),
         }
 
     def handlers(self, era: Era) -> dict[str, Any]:
@@ -93,11 +101,7 @@ class ToolCalls:
             self._call(exchange, name, bridge)
 
     def _call(self, exchange: Exchange, name: str, asked: Asked) -> None:
-        via: Via = "name" if asked == "name" else "bridge"
-        go: Go = partial(self._admission.release, partial(self._runner.run_call, via), asked)
-        if via == "bridge":
-            # A refused call does not learn the schema, and nobody is asked about a call that cannot run.
-            go = partial(self._admission.admit, partial(self._bridge.check_call, go), asked)
+        via, go = self._ways[asked]
         self._lookup.look_up(exchange, name, via, partial(go, exchange))
 
 

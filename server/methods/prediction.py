@@ -69,22 +69,25 @@ class Predictor:
         Each prediction has a turn of the loop of its own, so that a message waits for one of them at most. None is made
         while many tools are still to be indexed: that would keep every client waiting.
         """
-        loop, at, first = asyncio.get_running_loop(), chat.last_at, tuple(found)
-
-        def step(predictions: Iterator[None]) -> None:
-            if chat.last_at == at and self._search.is_indexed and next(predictions, predictions) is None:
-                loop.call_soon(step, predictions)
-
         if self.is_ready:
-            loop.call_later(QUIET_S, lambda: step(self._predict_likely(chat, first)))
+            likely = self._predict_likely(chat, tuple(found))
+            asyncio.get_running_loop().call_later(QUIET_S, self._go_on, chat, chat.last_at, likely)
+
+    def _go_on(self, chat: Conversation, at: float, predictions: Iterator[None]) -> None:
+        """Make the next prediction, unless the conversation has gone on since `at`."""
+        if chat.last_at == at and self._search.is_indexed and next(predictions, predictions) is None:
+            asyncio.get_running_loop().call_soon(self._go_on, chat, at, predictions)
 
     def _predict_likely(self, chat: Conversation, found: Sequence[ToolId]) -> Iterator[None]:
+        was_known = self.knows_next(chat)
         chances = self.predict(chat).chances
-        yield
+        if not was_known:
+            yield
         for tool in list(dict.fromkeys((*found, *chances)))[:MOST_AHEAD]:
+            steps = [*chat.steps, tool][-HISTORY:]
             # The same tool again would change nothing.
-            if chat.steps[-1:] != [tool]:
-                self._search.predict([*chat.steps, tool][-HISTORY:], chat.lines)
+            if chat.steps[-1:] != [tool] and not self._search.knows_next(steps, chat.lines):
+                self._search.predict(steps, chat.lines)
                 yield
 
     @property

@@ -97,7 +97,7 @@ class Resources:
 
     def note_result(self, upstream: str, result: Raw) -> None:
         """Take in the links of a tool's result: the resources need not be in any list."""
-        if memoryview(result).nbytes <= MOST_SCANNED and b'"resource' in (data := bytes(result)):
+        if memoryview(result).nbytes <= MOST_SCANNED and (data := bytes(result)).find(b'"resource') >= 0:
             self._owners.note_links(upstream, _links(data))
 
     # -- whose a resource is

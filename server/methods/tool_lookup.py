@@ -112,11 +112,13 @@ class ToolLookup:
 
     def _unlisted_lane(self, exchange: Exchange, tool: Tool) -> Upstream | None:
         """Return the connection of this person to the server of a tool, if it has not listed its tools to them."""
+        upstream = self._upstreams.get(tool.upstream)
+        if upstream is None or not upstream.is_personal:
+            return None
         profile = exchange.client.profile
         if not self._upstreams.admits(profile, tool.upstream):
             return None
-        upstream = self._upstreams.get(tool.upstream)
-        if upstream is None or not upstream.is_personal or not self._upstreams.has_yet_to_list(tool.upstream, profile):
+        if not self._upstreams.has_yet_to_list(tool.upstream, profile):
             return None
         return self._upstreams.serving(tool.upstream, profile)
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -64,8 +66,10 @@ class ToolRunner:
     def __init__(
         self, upstreams: UpstreamRegistry, forwarder: Forwarder, recorder: Recorder, flows: FlowWatch,
         predictor: Predictor, results: LongResults, links: SignInLinks, note_result: Callable[[str, Raw], None],
+        at_end: Callable[[Callable[[], None]], None],
     ) -> None:  # fmt: skip
-        """`note_result` takes in the result of an upstream, which may link to its resources."""
+        """`note_result` takes in the result of an upstream, which may link to its resources. `at_end` runs a callback
+        once the requests of this turn have left."""
         self._upstreams = upstreams
         self._forwarder = forwarder
         self._recorder = recorder
@@ -74,6 +78,11 @@ class ToolRunner:
         self._results = results
         self._links = links
         self._note_result = note_result
+        self._at_end = at_end
+        self._late: deque[tuple[Exchange, _Attempt]] = deque()
+        """Calls to predict from if they take longer than `PAUSE_S`, the oldest first. Most are over by then, so one
+        timer serves all."""
+        self._is_timed = False
 
     def run_call(self, via: Via, exchange: Exchange, tool: Tool) -> None:
         """Forward the call and answer the exchange, once, with what comes back."""
@@ -92,8 +101,12 @@ class ToolRunner:
             lambda at, reply: self._settle(attempt, at, reply),
             call_headers(tool.definition, arguments),
         )
-        if self._predictor.can_predict:
-            self._look_ahead_soon(exchange, attempt)
+        if not self._predictor.can_predict:
+            return
+        if attempt.started - (exchange.chat or attempt.session.conversation()).answered_at < READING_S:
+            self._look_ahead_late(exchange, attempt)
+        else:
+            self._at_end(partial(self._look_ahead_soon, exchange, attempt))
 
     def _decide(self, exchange: Exchange, tool: Tool, via: Via) -> _Attempt:
         session, chat, at = exchange.own_session, exchange.chat, self._recorder.now()
@@ -112,23 +125,38 @@ class ToolRunner:
         )
 
     def _look_ahead_soon(self, exchange: Exchange, attempt: _Attempt) -> None:
-        """Predict what follows this call once the request has left: the upstream works meanwhile.
+        """Predict what follows this call now that the request has left: the upstream works meanwhile.
 
         No result waits for a prediction. What was not predicted ahead is predicted after a pause, unless the result was
         faster. Only a list that may grow is worth the wait: its client lists again before it gets the result. No model
         reads what listed tools carry, nor what answers a call that follows the last answer at once.
         """
-        loop, session = asyncio.get_running_loop(), attempt.session
+        session = attempt.session
         chat, grows = exchange.chat or session.conversation(), exchange.client.tools.policy(session) == "growing"
-        attempt.is_read = (grows or attempt.via == "bridge") and attempt.started - chat.answered_at >= READING_S
-        if attempt.is_read and (grows or self._predictor.knows_next(chat)):
-            loop.call_soon(self._look_ahead, exchange, attempt)
-        else:
-            loop.call_later(PAUSE_S, self._look_ahead_late, exchange, attempt)
+        attempt.is_read = grows or attempt.via == "bridge"
+        if not attempt.is_read or not (grows or self._predictor.knows_next(chat)):
+            self._look_ahead_late(exchange, attempt)
+        elif not exchange.done:
+            self._look_ahead(exchange, attempt)
 
     def _look_ahead_late(self, exchange: Exchange, attempt: _Attempt) -> None:
-        if not exchange.done:
-            self._look_ahead(exchange, attempt)
+        """Predict what follows this call if it is not over after a pause."""
+        self._late.append((exchange, attempt))
+        if not self._is_timed:
+            self._look_at_late()
+
+    def _look_at_late(self) -> None:
+        """Predict what follows the calls that have taken long enough, and come back for the others."""
+        self._is_timed, now = False, time.perf_counter()
+        while self._late:
+            exchange, attempt = self._late[0]
+            if not exchange.done and (left := attempt.started + PAUSE_S - now) > 0:
+                self._is_timed = True
+                asyncio.get_running_loop().call_later(left, self._look_at_late)
+                return
+            self._late.popleft()
+            if not exchange.done:
+                self._look_ahead(exchange, attempt)
 
     def _look_ahead(self, exchange: Exchange, attempt: _Attempt) -> None:
         """Predict what follows this call, and have the list grow for it."""
@@ -160,13 +188,14 @@ class ToolRunner:
                 reply = replace(reply, result=result)
         chat = exchange.chat or attempt.session.conversation()
         chat.answered_at = time.perf_counter()
-        if attempt.is_read:
-            self._predictor.predict_ahead(chat)
         tools = exchange.client.tools
         if attempt.grew and tools.is_announced:
             tools.hold(lambda: self._forwarder.answer(exchange, attempt.upstream, reply))
         else:
             self._forwarder.answer(exchange, attempt.upstream, reply)
+        if attempt.is_read:
+            # In the loop's next round, when the answer has left.
+            asyncio.get_running_loop().call_soon(self._predictor.predict_ahead, chat)
 
     def _tell(self, attempt: _Attempt, exchange: Exchange, result: Raw, hint: Hint) -> Raw:
         """Return the result with the hint: in a last block behind a bridge; a listed tool's own blocks stay as they

@@ -25,6 +25,7 @@ JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 PARAM: Final = "Mcp-Param-"
 ANNOTATION: Final = "x-mcp-header"
+_ANNOTATION: Final = ANNOTATION.encode()
 
 NAMED: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Methods whose request carries `Mcp-Name`, and the member of `params` that it repeats."""
@@ -141,7 +142,7 @@ def call_headers(definition: bytes, arguments: Raw | None) -> dict[str, str] | N
 
 def annotated_schema(definition: bytes) -> Any:
     """Return the input schema of a tool definition if it may have `x-mcp-header` annotations, else None."""
-    return jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"]) if ANNOTATION.encode() in definition else None
+    return jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"]) if definition.find(_ANNOTATION) >= 0 else None
 
 
 def request_headers(method: str, params: Mapping[str, Raw]) -> dict[str, str]:

@@ -52,7 +52,14 @@ class LineSplitter:
         return self._size > self.limit
 
     def feed(self, data: bytes) -> Iterator[bytes | bytearray]:
-        """Yield the lines that are complete, without their ends; empty lines are left out."""
+        """Return the lines that are complete, without their ends; empty lines are left out."""
+        if not self._size and data.find(b"\n") == len(data) - 1 <= self.limit:
+            # What nearly every read brings: one whole line.
+            line = data.strip()
+            return iter((line,) if line else ())
+        return self._cut(data)
+
+    def _cut(self, data: bytes) -> Iterator[bytes | bytearray]:
         if b"\n" not in data:
             self._keep(data)
             return

@@ -29,7 +29,7 @@ _MAPS: Final = frozenset(
 
 def is_wide(definition: bytes) -> bool:
     """Tell whether a tool's results may be other values than objects."""
-    if b'"outputSchema"' not in definition:
+    if definition.find(b'"outputSchema"') < 0:
         return False
     schema = jsonrpc.fields(definition).get(_SCHEMA)
     return schema is not None and jsonrpc.member(schema, "type") != "object"

@@ -111,7 +111,8 @@ class Recorder:
         """Record a call and the misses it revealed."""
         self._calls.append(call)
         self._entries.append(self._audit(call) if self._config.settings.audit else None)
-        self._misses.extend(replace(miss, call=len(self._calls)) for miss in misses)
+        if misses:
+            self._misses.extend(replace(miss, call=len(self._calls)) for miss in misses)
 
     def _audit(self, call: Call) -> AuditEntry:
         person, client, profile = self._people.get(call.session, _UNKNOWN)

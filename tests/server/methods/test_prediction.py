@@ -198,6 +198,43 @@ async def test_the_result_of_a_listed_tool_does_not_wait_for_a_prediction(monkey
         assert made == []
 
 
+@requirement("learn:hint")
+async def test_only_calls_that_take_long_are_predicted_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_runner, "PAUSE_S", 0.02)
+    upstream = files()
+    upstream.scripts["open"] = answer_late
+    async with proxy_over(upstream, policy="frozen", pin=[OPEN, SHUT]) as stage:
+        await learned(stage)
+        made: list[str] = []
+        real = stage.app.predictor.predict
+
+        def predict(chat: Conversation) -> Any:
+            made.append(chat.steps[-1])
+            return real(chat)
+
+        monkeypatch.setattr(stage.app.predictor, "predict", predict)
+        for _ in range(3):
+            assert "_meta" not in await stage.client.call_tool(SHUT, {})
+        assert "_meta" in await stage.client.call_tool(OPEN, {})
+        assert made == [OPEN]
+        # The next one has a pause of its own.
+        assert "_meta" in await stage.client.call_tool(OPEN, {})
+        assert made == [OPEN, OPEN]
+
+
+@requirement("learn:hint")
+async def test_nothing_is_predicted_ahead_before_the_answer_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with proxy_over(files(), policy="frozen") as stage:
+        await learned(stage)
+        done: list[str] = []
+        flush, ahead = stage.app.outbox.flush, stage.app.predictor.predict_ahead
+        monkeypatch.setattr(type(stage.app.outbox), "flush", lambda _: (flush(), done.append("answer")))
+        monkeypatch.setattr(stage.app.predictor, "predict_ahead", lambda chat: (ahead(chat), done.append("ahead")))
+        await call_open(stage, "bridge")
+        await asyncio.sleep(0)
+        assert done == ["answer", "ahead"]
+
+
 def watch(monkeypatch: pytest.MonkeyPatch, stage: Stage) -> list[str]:
     """Return what happens from now on, in order: requests that go to the upstream, and the steps of predictions."""
     done: list[str] = []

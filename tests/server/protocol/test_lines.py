@@ -32,6 +32,16 @@ def test_a_line_over_the_limit_is_dropped_and_the_next_one_read() -> None:
     assert lines.take_too_long() == []
 
 
+def test_a_line_that_comes_whole_is_dropped_too_if_it_is_over_the_limit() -> None:
+    lines = LineSplitter(10)
+    assert list(lines.feed(b"x" * 10 + b"\n")) == [b"x" * 10]
+    assert list(lines.feed(b"x" * 11 + b"\n")) == []
+    assert [each.is_over for each in lines.take_too_long()] == [False, True]
+    assert list(lines.feed(b"\n")) == list(lines.feed(b"")) == []
+    assert list(lines.feed(b"o")) == []
+    assert list(lines.feed(b"k \n")) == [b"ok"]
+
+
 def test_a_large_line_comes_out_whole_and_without_white_space_around_it() -> None:
     lines = LineSplitter(10 * LARGE)
     large = json.dumps({"text": "x" * (3 * LARGE)}).encode()
