@@ -126,7 +126,7 @@ class App:
         self.reader = CatalogReader(self.catalog)
         self.personal_tools = PersonalTools(self.catalog)
         self.imported = ImportedPriors(store.artifacts, self.catalog)
-        self.search = Search(self.catalog, self.recorder.usage, clock, self.imported)
+        self.search = Search(self.catalog, self.recorder.usage_of, clock, self.imported)
         self.embedding = Embedder(config.settings, self.catalog, store, self.search)
         self.query_vectors = QueryVectors(store, self.search, self.embedding, clock)
         self.models = ModelLoader(self.search, store, self._begin_epoch)

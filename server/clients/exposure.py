@@ -140,7 +140,7 @@ class Exposures:
     def __init__(
         self,
         catalog: Catalog,
-        rank: Callable[[Sequence[str]], Sequence[ToolId]],
+        rank: Callable[[Sequence[str], str], Sequence[ToolId]],
         prepare_ranking: Callable[[], Steps[None]],
         recorder: Recorder,
         config: LiveConfig,
@@ -149,8 +149,8 @@ class Exposures:
         policy: TrustPolicy,
         imported: ImportedPriors,
     ) -> None:
-        """`rank` returns the best tools for some words, best first, at once after `prepare_ranking`. `unlisted` returns
-        the upstreams whose tools are unknown."""
+        """`rank` returns the best tools for some words in a profile, best first, at once after `prepare_ranking`.
+        `unlisted` returns the upstreams whose tools are unknown."""
         self._catalog = catalog
         self._rank = rank
         self._prepare_ranking = prepare_ranking
@@ -240,7 +240,7 @@ class Exposures:
             return
         if self._read_lines(profile):
             yield from self._prepare_ranking()
-        if self._config.settings.list_fill and self._prior().fill:
+        if self._config.settings.list_fill and self._prior(profile).fill:
             yield from self._first.read(*self._competing(profile))
 
     def _read_needed(self, profile: Profile, policy: Policy) -> Steps[None]:
@@ -373,7 +373,7 @@ class Exposures:
 
     def _move(self, profile: Profile, policy: Policy, view: View) -> View:
         """Return a list that holds what was used since this one was made; this one, if that changes nothing."""
-        usages = self._read_usage()
+        usages = self._read_usage(profile)
         if last_use(usages) <= view.created_at:
             return view
         ranked = self._rank_use(profile, usages, (*view.tools, *view.named), self._pinned(profile))
@@ -443,7 +443,7 @@ class Exposures:
                 return True
             if tool in used and self._recorder.now() - read_at < FRESH_S:
                 return tool in chosen
-            usages = self._read_usage()
+            usages = self._read_usage(profile)
             if all(each.tool != tool for each in usages):
                 return False  # nothing has changed for it
             pinned, left = fixed()
@@ -479,7 +479,7 @@ class Exposures:
             settings.list_whole, settings.list_fill,
         )  # fmt: skip
         digest = hashlib.sha256("".join(map(repr, parts)).encode())
-        if (learned := self._learned.prior()[0]) and policy != "full":
+        if (learned := self._learned.prior(profile.name)[0]) and policy != "full":
             digest.update(b"learned %d" % learned)
         for _, definition in self._own(profile):
             digest.update(bytes(definition))
@@ -525,10 +525,10 @@ class Exposures:
             found = self._catalog.get(tool)
             return found is not None and competes(found)
 
-        expected = self._expected(profile, [each for each in self._read_usage() if is_there(each.tool)])
+        expected = self._expected(profile, [each for each in self._read_usage(profile) if is_there(each.tool)])
         lines = self._read_lines(profile)
-        relevant = self._rank(lines) if lines else ()
-        fills = self._config.settings.list_fill and self._prior().fill
+        relevant = self._rank(lines, profile.name) if lines else ()
+        fills = self._config.settings.list_fill and self._prior(profile).fill
         first = self._first.order(competes, profile.list_tokens, key) if fills else ()
         return tuple(dict.fromkeys((*filter(is_there, (*expected, *relevant)), *first)))
 
@@ -541,18 +541,18 @@ class Exposures:
 
     def _read_lines(self, profile: Profile) -> tuple[str, ...]:
         """Return the words that tools of a list are relevant to."""
-        return tuple(line for line in (profile.about, *self._recorder.tasks(5)) if line.strip())
+        return tuple(line for line in (profile.about, *self._recorder.tasks(5, profile.name)) if line.strip())
 
-    def _read_usage(self) -> list[Usage]:
-        return self._catalog.count_under_new_names(self._recorder.usage())
+    def _read_usage(self, profile: Profile) -> list[Usage]:
+        return self._catalog.count_under_new_names(self._recorder.usage_of(profile.name))
 
     def _read_failing(self) -> set[ToolId]:
         return set(map(self._catalog.name_now, self._recorder.failing()))
 
-    def _prior(self) -> Prior:
+    def _prior(self, profile: Profile) -> Prior:
         """Return what was learned about lists; what holds without learning if there is nothing, or it is damaged."""
         self._imported.refresh()
-        if learned := self._learned.prior()[1]:
+        if learned := self._learned.prior(profile.name)[1]:
             with suppress(msgspec.MsgspecError):
                 return msgspec.json.decode(learned, type=Prior)
         figures = self._imported.lists
@@ -561,7 +561,7 @@ class Exposures:
     def _expected(self, profile: Profile, usages: Sequence[Usage]) -> list[ToolId]:
         """Order tools by expected need per token, or by usage alone if nothing was learned. What was imported counts as
         some calls more, and takes at most half a list for one server."""
-        prior = self._prior()
+        prior = self._prior(profile)
         imported = self._imported.usage()
         every = (*usages, *imported.values())
         ordered = order_tools(prior, every, self._catalog.tokens, self._recorder.now(), HALF_LIFE_S)
@@ -606,7 +606,7 @@ class Exposures:
         left = profile.list_tokens - sum(estimate(bytes(one).decode()) for _, one in self._own(profile))
         left -= sum(map(self._catalog.tokens, self._pinned(profile)))
         if policy == "growing":
-            learned = self._learned.base()
+            learned = self._learned.base(profile.name)
             kept = int((1.0 - BASE_SHARE) * profile.list_tokens)
             left = left - kept if learned is None else min(learned, left)
         return left

@@ -83,8 +83,10 @@ class SessionMemo(Struct, frozen=True, omit_defaults=True):
 class Conversation:
     """What one chat called and found. The one with the handle "" holds what the session did without a handle."""
 
-    def __init__(self, handle: str = "", opened_by: int = 0) -> None:
+    def __init__(self, handle: str = "", opened_by: int = 0, profile: str = "") -> None:
         self.handle = handle
+        self.profile = profile
+        """The profile of its session."""
         self.opened_by = opened_by
         """Id of the discovery whose answer gave the handle out; 0 once the handle was used."""
         self.history: deque[ToolId] = deque(maxlen=HISTORY)
@@ -162,7 +164,7 @@ class Conversation:
 
     def fork(self, handle: str, discovery: int) -> Conversation:
         """Return a copy with a handle of its own that continues from this point."""
-        other = Conversation(handle, discovery)
+        other = Conversation(handle, discovery, self.profile)
         other.history.extend(self.history)
         other.upstreams.extend(self.upstreams)
         other.missed |= self.missed
@@ -199,7 +201,7 @@ class Session:
         """Tools that the user agreed to run, each with the definition that was agreed to."""
         self._conversations: dict[str, Conversation] = {}
         """By handle; the one used last is at the end."""
-        self._whole = Conversation()
+        self._whole = Conversation(profile=record.profile)
 
     # -- with other replicas
 
@@ -222,7 +224,7 @@ class Session:
         session's own conversation."""
         if not handle or not _handle.fullmatch(handle):
             return self._whole
-        found = self._conversations.pop(handle, None) or Conversation(handle)
+        found = self._conversations.pop(handle, None) or Conversation(handle, profile=self.record.profile)
         self._keep(found)
         return found
 

@@ -128,7 +128,7 @@ def read_vain_searches(store: Store, profile: str, task: str) -> tuple[MissedBef
 def explain_tool(app: App, found: SearchResult, tool: Tool, profile: Profile) -> ToolExplanation:
     """Say where a tool stands for the task of a search, and what keeps it from the client."""
     reach = app.policy.reach(profile)
-    query = Query(lines=tuple(found.task.splitlines()))
+    query = Query(lines=tuple(found.task.splitlines()), profile=profile.name)
     ranking = app.search.find_now(query, lambda each: reach.finds(each) or each.id == tool.id, len(app.catalog))
     rank = ranking.rank_of(tool.id)
     ranked = ranking.ranked[rank - 1] if rank else Ranked(tool.id, 0.0)

@@ -138,7 +138,7 @@ def search(app: App, task: str, profile: Profile, limit: int | None) -> SearchRe
     arguments = Arguments(task=task, limit=limit)
     visible = offline.view(app, profile).shown
     started = time.perf_counter()
-    query = discovery_arguments.query(arguments, (), ())
+    query = discovery_arguments.query(arguments, (), (), profile.name)
     reach = app.policy.reach(profile)
     ranking = app.search.find_now(query, reach.finds, max(RANKED, arguments.wanted))
     answer, _ = app.answers.write(arguments, query, ranking, visible.__contains__, reach)

@@ -95,7 +95,7 @@ class ListPrior:
 
     def order(self, earlier: Calls) -> list[ToolId]:
         """Return the order in which tools compete for a list after these tasks, by a fitted prior if one is in use."""
-        has_prior = self.results.artifacts.active(models.PRIOR) is not None
+        has_prior = models.PRIOR in self.results.artifacts.served()
         return self._order(self.fit(earlier) if has_prior else list_rules.Prior(), earlier)
 
     def _order(self, prior: list_rules.Prior, earlier: Calls) -> list[ToolId]:

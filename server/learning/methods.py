@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from foretool.server.learning.list_growth import ListGrowth
 
 
+class NoCheckpoints:
+    """Stands for `Checkpoints` where an ended run begins from the start."""
+
+    def keep(self, kind: str, trained: Sequence[TrialModel]) -> list[list[Any]]:
+        """Keep nothing."""
+        return []
+
+
 class Judgement(NamedTuple):
     """How a method did on later tasks."""
 
@@ -44,7 +52,7 @@ class MethodPromotion:
     results: Results
     material: Callable[[int], Material]
     """What may be learned from the episodes before a place."""
-    checkpoints: Checkpoints
+    checkpoints: Checkpoints | NoCheckpoints
 
     def learn(self, kind: str, method: Method, say: Say) -> MethodResult:
         """Train on earlier tasks, replay later ones, and if that shows a gain train once more on all of them."""
@@ -56,10 +64,10 @@ class MethodPromotion:
             return trial.skip(self.timeline.describe_too_few(kind, old))
         known, weighed = self.results.to_continue(kind, old)
         try:
-            found = self._judge(kind, method, parts, say, known)
+            found = self.judge(kind, method, parts, say, known)
             report: dict[str, Any] = {"lists": found.lists.report()} if found.lists else {}
             report |= found.ranks.report()
-            if not _is_promoted(found, old):
+            if not is_promoted(found, old):
                 return trial.keep(describe_no_gain(found.ranks, kind, old), report)
             whole = replace(self.material(len(self.timeline)), earlier=found.trained[-1][1] if found.trained else b"")
             data = method.train(whole, lambda what, share: say(kind, what, share))
@@ -78,7 +86,7 @@ class MethodPromotion:
         for place, data in trained:
             self.known.add(kind, place, models.open_model(kind, data))
 
-    def _judge(
+    def judge(
         self, kind: str, method: Method, parts: Sequence[tuple[int, int]], say: Say, earlier: bytes = b""
     ) -> Judgement:
         """Compare what serves with and without new models, in ranks and in what growing lists cost. `earlier`: a model
@@ -103,7 +111,7 @@ class MethodPromotion:
         return Judgement(compare(before, after), self.growth.compare(lists), trained)
 
 
-def _is_promoted(found: Judgement, old: Artifact | None) -> bool:
+def is_promoted(found: Judgement, old: Artifact | None) -> bool:
     """Tell whether a model is better outside the error in its ranks, or better there in the mean and cheaper in its
     lists outside the error. A model that replaces one of its own method need only be better in the mean."""
     if found.ranks.is_better:

@@ -42,6 +42,8 @@ class Replay:
     texts: EncodedTexts | None
     timeline: Timeline
     upstream_of: Mapping[ToolId, str]
+    beside: Replay | None = None
+    """Another one that is done, whose pipeline this one takes over: making one reads every tool."""
 
     @cached_property
     def _kept(self) -> dict[tuple[object, ...], tuple[object, list[StepRanks]]]:
@@ -50,6 +52,8 @@ class Replay:
 
     @cached_property
     def _pipeline(self) -> Pipeline:
+        if self.beside is not None:
+            return self.beside._pipeline
         corpus = Index(self.catalog).update().corpus
         return Pipeline(corpus, self.texts.meaning(self.catalog, corpus) if self.texts else None)
 
@@ -109,6 +113,6 @@ def refit_weights(timeline: Timeline, replay: Replay, known: KnownModels, result
 
 def factors_in_use(artifacts: ArtifactStore) -> Mapping[str, float]:
     """Return the factors by part that the ranking multiplies with now."""
-    active = artifacts.active(models.WEIGHTS)
+    active = artifacts.served().get(models.WEIGHTS)
     found: Mapping[str, float] = active.report.get("factors", {}) if active else {}
     return found

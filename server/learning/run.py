@@ -33,13 +33,13 @@ from foretool.server.learning.list_names import ListNames
 from foretool.server.learning.list_prior import ListPrior
 from foretool.server.learning.results import MethodResult, Results, Say
 from foretool.server.learning.schedule import LEARNING
-from foretool.server.learning.shared_words import choose_episodes, clean_episodes, clean_missed, sharing
+from foretool.server.learning.shared_words import People, choose_episodes, clean_episodes, clean_missed, sharing
 from foretool.server.learning.timeline import KnownModels, Timeline, rename_calls, trusted_tools
 from foretool.server.learning.whole_lists import WholeLists
 from foretool.storage.episodes import PROMPT_S
 from foretool.storage.missed import read_missed
 from foretool.storage.places import ServerAddress, StorePlace
-from foretool.storage.records import Artifact, Episode, Holder, ToolId
+from foretool.storage.records import Artifact, Episode, Holder, MissedNeed, ToolId
 from foretool.storage.sampling import LIMITS, Limits, read_sample
 from foretool.storage.stores import Lead, StorageError, Store
 
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 RUN: Final = "run"
 """The kind under which the report of a whole run is kept."""
 
+EMBED_PROFILE_S: Final = 5.0
+"""Processor seconds in which a run embeds the words of one profile that were cleaned once more."""
 EMBEDDING: Final = "tasks"
 """Under this name a run says how many words of tasks it has embedded."""
 
@@ -98,7 +100,7 @@ def learn(
             say(kind, what, share)
 
         learner = Learner(config, catalog, store, report, at, file.check, limits)
-        results = tuple(learner.results(methods))
+        results = (*learner.results(methods), *learner.results_of_profiles(methods))
         file.check()
         took_s = round(time.perf_counter() - started, 1)
         run = Run(at, len(learner.timeline), learner.timeline.imported, results, took_s, learner.waiting)
@@ -165,57 +167,70 @@ class Learner:
         self._now = now
         self._continued: dict[str, Artifact] = {}
         """What an ended run had learned, by kind."""
-        self._catalog = catalog
-        self._store = store
-        self._say = say
+        self.config = config
+        self.catalog = catalog
+        self.store = store
+        self.say = say
         self._tools = trusted_tools(store, catalog.tools(), catalog.overrides.apply)
-        self._upstream_of = {tool.id: tool.upstream for tool in self._tools}
+        self.upstream_of = {tool.id: tool.upstream for tool in self._tools}
         artifacts = store.artifacts
-        imported, logged = read_sample(store, now, self._upstream_of, limits)
+        imported, logged = read_sample(store, now, self.upstream_of, limits)
         # They were called by the names of their time; the user may have given other ones since.
         imported, logged = (rename_calls(each, catalog.find) for each in (imported, logged))
-        people = store.sessions.people()
-        logged = choose_episodes(logged, people)
-        clean = sharing(logged, people, config.settings.share_words)
+        self.people: People = store.sessions.people()
+        logged = choose_episodes(logged, self.people)
+        clean = sharing(logged, self.people, config.settings.share_words)
         logged = clean_episodes(logged, clean)
-        self._texts = EncodedTexts.open(config.settings, store)
+        self.texts = EncodedTexts.open(config.settings, store)
         self.waiting = 0
         """Tasks whose words the next run embeds."""
         imported, logged = self._embed(imported, logged)
-        self.timeline = Timeline(imported, logged, self._upstream_of, artifacts.count_demonstrations())
-        self._missed = clean_missed(read_missed(store, self._upstream_of, people), clean)
-        self._results = Results(artifacts, self.timeline.stamp(), encoder_names(self._texts), now, check)
+        self.timeline = Timeline(imported, logged, self.upstream_of, artifacts.count_demonstrations())
+        self._missed = clean_missed(read_missed(store, self.upstream_of, self.people), clean)
+        self.results_of_run = Results(artifacts, self.timeline.stamp(), encoder_names(self.texts), now, check)
         self.checkpoints = Checkpoints(store.path, artifacts, self.timeline, RUN)
         own = own_tools.definitions(catalog.upstreams())
-        self._size = ListSize(
+        self.size = ListSize(
             catalog.tokens,
             config.profiles[""].list_tokens,
             sum(estimate(bytes(definition).decode()) for _, definition in own),
         )
-        first = FirstTools(catalog).order(lambda tool: tool.id in self._upstream_of, self._size.whole)
-        self._prior = ListPrior(self.timeline, self._size, self._results, first)
-        self._names = ListNames(self.timeline, self._prior, self._size, self._name_cost, self._results)
+        first = FirstTools(catalog).order(lambda tool: tool.id in self.upstream_of, self.size.whole)
+        self._prior = ListPrior(self.timeline, self.size, self.results_of_run, first)
+        self._names = ListNames(self.timeline, self._prior, self.size, self._name_cost, self.results_of_run)
 
     def _embed(self, imported: list[Episode], logged: list[Episode]) -> tuple[list[Episode], list[Episode]]:
         """Return the tasks whose words have vectors, after as many were embedded as a run may embed. A run that goes on
         after an ended one embeds none, so that it reads the same tasks."""
-        if self._texts is None:
+        if self.texts is None:
             return imported, logged
-        spend_s = 0.0 if is_unfinished(self._store.artifacts.history(), RUN, self._texts.names, self._now) else EMBED_S
+        spend_s = 0.0 if is_unfinished(self.store.artifacts.history(), RUN, self.texts.names, self._now) else EMBED_S
         both = [*imported, *logged]
-        chosen = self._texts.choose(both, spend_s, lambda share: self._say(EMBEDDING, "reading the tasks", share))
+        chosen = self.texts.choose(both, spend_s, lambda share: self.say(EMBEDDING, "reading the tasks", share))
         self.waiting = len(both) - len(chosen)
         kept = set(map(id, chosen))
         return [each for each in imported if id(each) in kept], [each for each in logged if id(each) in kept]
+
+    def embed(self, episodes: list[Episode]) -> list[Episode]:
+        """Return those of the chosen tasks whose words still have vectors, after a profile's were cleaned once more."""
+        return self.texts.choose(episodes, EMBED_PROFILE_S) if self.texts is not None else episodes
+
+    def results_of_profiles(self, methods: Sequence[str] = ()) -> Iterator[MethodResult]:
+        """Yield what comes of each profile that has enough tasks; call this after `results`."""
+        try:
+            from foretool.server.learning.profiles import learn_profiles
+        except ImportError:
+            return  # a package is missing: each method has said so
+        yield from learn_profiles(self, methods)
 
     def results(self, methods: Sequence[str] = ()) -> Iterator[MethodResult]:
         """Yield what comes of lists, of each method, of the weights, and of how lists grow; of `methods` alone if
         named."""
         done = self._continued = self._done() if not methods else {}
         for kind, lists in ((models.PRIOR, self._prior), (models.NAMES, self._names)):
-            yield describe_done(done[kind]) if kind in done else lists.learn(self._say)
-        yield WholeLists(self._store).learn(self._say)
-        before = self._results.numbers()
+            yield describe_done(done[kind]) if kind in done else lists.learn(self.say)
+        yield WholeLists(self.store).learn(self.say)
+        before = self.results_of_run.numbers()
         for kind, trained in register.METHODS.items():
             if methods and kind not in methods:
                 continue
@@ -225,21 +240,21 @@ class Learner:
                 reason = f"{error.name} is missing; pip install 'foretool[models]'"
                 yield MethodResult(kind, "skipped", reason)
                 continue
-            yield self._continue(done[kind]) if kind in done else self._promotion.learn(kind, method, self._say)
-        known = self._known
+            yield self._continue(done[kind]) if kind in done else self._promotion.learn(kind, method, self.say)
+        known = self.known
         if known and (not methods or models.WEIGHTS in methods):
             from foretool.server.learning.replay import refit_weights
 
             if models.WEIGHTS in done:
                 yield describe_done(done[models.WEIGHTS])
             else:
-                yield refit_weights(self.timeline, self._replay, known, self._results, self._say)
-        if known and (not methods or models.GROWTH in methods or self._results.numbers() != before):
-            yield self._growth.learn(known, self._say)
+                yield refit_weights(self.timeline, self.replay, known, self.results_of_run, self.say)
+        if known and (not methods or models.GROWTH in methods or self.results_of_run.numbers() != before):
+            yield self._growth.learn(known, self.say)
 
     def _done(self) -> dict[str, Artifact]:
         """Return what a run that was ended had learned, as far as this run can go on from there."""
-        done = self.checkpoints.done(self._results.stamp, self._now)
+        done = self.checkpoints.done(self.results_of_run.stamp, self._now)
         for kind, each in list(done.items()):
             if kind in register.METHODS and each.promoted_at and self.checkpoints.trials(each) is None:
                 del done[kind]
@@ -254,61 +269,68 @@ class Learner:
         return describe_done(artifact)
 
     def _name_cost(self, tool: ToolId) -> NameCost:
-        found = self._catalog.get(tool)
+        found = self.catalog.get(tool)
         return name_cost(found) if found is not None else NameCost()
 
     @cached_property
-    def _known(self) -> KnownModels:
+    def known(self) -> KnownModels:
         """The models in use that the encoders in use can feed."""
         known = KnownModels()
-        opened = models.open_models(models.read_models(self._store))
+        opened = models.open_models(models.read_models(self.store))
         for kind, model in opened.learned.models.items() if opened.learned is not None else ():
             # A model of the ended run has seen every task; those that it was judged by stand for it.
             is_new = kind in self._continued and self._continued[kind].number == opened.served[kind].number
-            if not is_new and self._results.comparable(kind) is not None:
+            if not is_new and self.results_of_run.comparable(kind) is not None:
                 known.add(kind, self.timeline.place_after(opened.served[kind]), model)
         return known
 
     # What follows needs numpy, so it is imported only once there is a method to train.
 
     @cached_property
-    def _replay(self) -> Replay:
+    def replay(self) -> Replay:
         from foretool.server.learning.replay import Replay
 
-        return Replay(self._catalog, self._texts, self.timeline, self._upstream_of)
+        return Replay(self.catalog, self.texts, self.timeline, self.upstream_of)
 
     @cached_property
     def _growth(self) -> ListGrowth:
         from foretool.server.learning.list_growth import ListGrowth
 
+        return ListGrowth(self.timeline, self.replay, self._prior, self.size, self.results_of_run, self.prompted)
+
+    @cached_property
+    def prompted(self) -> frozenset[str]:
+        """The tasks that a hook recorded before their first call."""
         first = min((each.at for each in self.timeline.episodes if each.at), default=0.0)
-        prompts = self._store.tasks.prompts(first - PROMPT_S, LIMITS.read)
-        prompted = frozenset(each.text for each in prompts)
-        return ListGrowth(self.timeline, self._replay, self._prior, self._size, self._results, prompted)
+        return frozenset(each.text for each in self.store.tasks.prompts(first - PROMPT_S, LIMITS.read))
 
     @cached_property
     def _promotion(self) -> MethodPromotion:
         from foretool.server.learning.methods import MethodPromotion
 
         return MethodPromotion(
-            self.timeline, self._replay, self._known, self._growth, self._results, self._material_before,
+            self.timeline, self.replay, self.known, self._growth, self.results_of_run, self._material_before,
             self.checkpoints,
         )  # fmt: skip
 
     def _material_before(self, place: int) -> Material:
         """Return what may be learned from the episodes before a place."""
+        return self.material_of(self.timeline, self._missed, place)
+
+    def material_of(self, timeline: Timeline, missed: Sequence[MissedNeed], place: int) -> Material:
+        """Return what may be learned from the episodes of a timeline before a place, and from these needs."""
         from foretool.retrieval.training import Material
         from foretool.server.learning.language_models import scorer_of_environment
 
-        texts = self._texts
+        texts = self.texts
         return Material(
             tools=tuple(self._tools),
-            episodes=tuple(self.timeline.episodes[:place]),
-            server_texts={name: self._catalog.server_text(name) for name in self._catalog.upstreams()},
+            episodes=tuple(timeline.episodes[:place]),
+            server_texts={name: self.catalog.server_text(name) for name in self.catalog.upstreams()},
             documents=texts.documents if texts else None,
             queries=texts.queries if texts else None,
-            flows=tuple(self._store.flows.all()),
-            missed=tuple(self.timeline.missed_before(place, self._missed)),
+            flows=tuple(self.store.flows.all()),
+            missed=tuple(timeline.missed_before(place, missed)),
             open_scorer=scorer_of_environment,
         )
 

@@ -128,6 +128,7 @@ class AgentSteps:
     def plan(self, query: Query, profile: Profile, budget: int, go: Callable[[Plan], None]) -> None:
         """Plan a step (ITR, Algorithm 1, lines 1 to 5) and call `go` with it, once the slow encoders have answered."""
         started = time.perf_counter()
+        query = replace(query, profile=profile.name)
         domain = self._find_domain(query)
         # The whole text counts: "copy alpha to beta" has the words of "copy beta to alpha" and is another task.
         key = (query.lines, query.history, query.servers_in_use, profile.key, budget, domain)

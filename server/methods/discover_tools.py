@@ -72,8 +72,9 @@ class DiscoverTools:
         chat = exchange.chat or exchange.own_session.conversation()
         started = time.perf_counter()
         chat.note_task(arguments.lines, self._recorder.now())
-        query = discovery_arguments.query(arguments, chat.steps, chat.servers_in_use())
-        reach = self._policy.reach(exchange.client.profile)
+        profile = exchange.client.profile
+        query = discovery_arguments.query(arguments, chat.steps, chat.servers_in_use(), profile.name)
+        reach = self._policy.reach(profile)
         # Some of these are dropped: what this profile may not find, and what one server says too often.
         limit = max(RANKED, arguments.wanted)
         answer = partial(self._answer, exchange, arguments, query, chat, started)

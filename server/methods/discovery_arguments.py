@@ -85,6 +85,6 @@ def _bounded(arguments: Arguments) -> Arguments:
     return arguments
 
 
-def query(arguments: Arguments, history: Sequence[ToolId], servers: Sequence[str]) -> Query:
-    """Return what is searched for: the lines and names, after these calls, with these servers in use."""
-    return Query(arguments.lines, arguments.names, tuple(history), tuple(servers))
+def query(arguments: Arguments, history: Sequence[ToolId], servers: Sequence[str], profile: str = "") -> Query:
+    """Return what is searched for: the lines and names, after these calls, with these servers in use, in a profile."""
+    return Query(arguments.lines, arguments.names, tuple(history), tuple(servers), profile)

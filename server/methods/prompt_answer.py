@@ -21,7 +21,7 @@ from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.local.server import Answering, Hello, Link, Service
 from foretool.server.methods.prompt_hook import PromptHook, searched_lines
 from foretool.server.recording.recorder import Recorder
-from foretool.server.trust.policy import Reach, TrustPolicy
+from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import Exposure, Prompt, Tool, ToolId
 from foretool.storage.stores import StorageError, TaskStore
 
@@ -78,7 +78,7 @@ class PromptAnswers:
         reach = self._policy.reach(profile)
         sees = self._sees(profile.name, session)
         hint = write_hint(
-            self._likely(lines, reach, session),
+            self._likely(lines, profile, session),
             lambda tool: Mark(sees(tool), reach.verdict(tool).bridge == CALL_WRITE),
         )
         if hint.tools:
@@ -103,13 +103,14 @@ class PromptAnswers:
         ]
         return likely[0] if len(likely) == 1 else None
 
-    def _likely(self, lines: tuple[str, ...], reach: Reach, session: Session | None) -> Iterator[Tool]:
+    def _likely(self, lines: tuple[str, ...], profile: Profile, session: Session | None) -> Iterator[Tool]:
         """Yield the tools that fit the prompt, best first; none if that is not likely of any."""
         servers = session.conversation().servers_in_use() if session is not None else ()
-        ranking = self._search.rank(Query(lines, (), (), servers), reach.finds, RANKED)
+        reach = self._policy.reach(profile)
+        ranking = self._search.rank(Query(lines, (), (), servers, profile.name), reach.finds, RANKED)
         ids = [each.tool for each in ranking.ranked]
         if self._search.judge(ranking).level == "none":
-            ids = self._surely_next(lines)
+            ids = self._surely_next(lines, profile.name)
         known = (tool for each in ids if (tool := self._catalog.get(each)) is not None)
         return filter(reach.finds, known)
 
@@ -123,9 +124,9 @@ class PromptAnswers:
         if session is not None:
             session.conversation().note_hint(tool for tool in hint.tools if not session.sees(tool))
 
-    def _surely_next(self, lines: tuple[str, ...]) -> list[ToolId]:
+    def _surely_next(self, lines: tuple[str, ...], profile: str) -> list[ToolId]:
         """Return the tools that past tasks with such words began with, where that is likely enough for a hint."""
-        chances, _ = self._search.predict((), lines)
+        chances, _ = self._search.predict((), lines, profile)
         return [tool for tool, chance in chances.items() if chance >= self._config.settings.hint_threshold]
 
     def _sees(self, profile: str, session: Session | None) -> Callable[[Tool], bool]:

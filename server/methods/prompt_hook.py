@@ -86,7 +86,7 @@ class PromptHook:
         chat = session.conversation()
         lines = searched_lines(prompt)
         chat.note_prompt(lines, prompt.at)
-        query = Query(lines, (), (), chat.servers_in_use())
+        query = Query(lines, (), (), chat.servers_in_use(), client.profile.name)
 
         def grow(ranking: Ranking) -> None:
             if client in self._clients:

@@ -9,9 +9,11 @@ from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.server import offline
 from foretool.server.app import App
+from foretool.server.catalog.models import describe_kind
 from foretool.server.config.loader import Config
 from foretool.server.page.viewer import Viewer, admits
 from foretool.server.recording.costs import Costs, add_costs, by_client, read_costs
@@ -109,7 +111,7 @@ def read_overview(config: Config, viewer: Viewer) -> Overview:
             proxies=len(find_running(app.store.serving.states())),
             tools=len(tools),
             full_tokens=full,
-            models=sorted(app.store.artifacts.served().values(), key=lambda each: each.kind) if viewer.sees_all else (),
+            models=list_models(app) if viewer.sees_all else (),
             most_missed=app.store.calls.count_misses(wanted)[:TOP],
             latest=app.store.calls.find_misses(wanted, TOP),
             warnings=(*config.warnings, *config.broken.values()) if viewer.sees_all else (),
@@ -128,6 +130,12 @@ def count_profile(counts: Iterable[ProfileCount]) -> list[Costs]:
         row.misses += each.misses
         row.discoveries += each.discoveries
     return sorted(found.values(), key=lambda each: (each.day, each.calls, each.client), reverse=True)
+
+
+def list_models(app: App) -> list[Artifact]:
+    """Return what was learned and serves, each kind in words."""
+    served = app.store.artifacts.served().values()
+    return [replace(each, kind=describe_kind(each.kind)) for each in sorted(served, key=lambda each: each.kind)]
 
 
 def make_bars(rows: Sequence[Costs]) -> list[Bar]:

@@ -56,6 +56,9 @@ MOST_ARGUMENTS: Final = 262_144
 """Bytes of arguments whose values may be recorded; of larger ones only names and types are: looking for secrets in
 megabytes would hold up other calls."""
 
+ENOUGH: Final = 200
+"""A profile goes by its own calls once so many are counted: fewer say less than those of all profiles."""
+
 T = TypeVar("T")
 
 log = logging.getLogger("foretool.recorder")
@@ -184,6 +187,14 @@ class Recorder:
         """Return how often each tool was used, without what was recorded in the last moments."""
         return self._asked(self._count_usage, [])
 
+    def usage_of(self, profile: str) -> list[Usage]:
+        """Return the same of one profile, from `ENOUGH` calls on; before, and where there is one profile, of all."""
+        if len(self._config.now.profiles) > 1:
+            own: list[Usage] = self._asked(partial(self._store.calls.counted_usage_of, profile), [])
+            if sum(each.calls for each in own) >= ENOUGH:
+                return own
+        return self.usage()
+
     def _count_usage(self) -> list[Usage]:
         self._store.calls.fold_some()
         return self._store.calls.counted_usage()
@@ -196,7 +207,12 @@ class Recorder:
         """Return when the first session on record began, now if there is none."""
         return self._asked(self._store.sessions.first_at, None) or self._clock()
 
-    def tasks(self, limit: int) -> list[str]:
+    def tasks(self, limit: int, profile: str) -> list[str]:
+        """Return the latest tasks in words: those of a profile where it has as many, else those of all."""
+        if len(self._config.now.profiles) > 1:
+            own: list[str] = self._asked(partial(self._store.tasks.latest, limit, profile), [])
+            if len(own) == limit:
+                return own
         return self._asked(partial(self._store.tasks.latest, limit), [])
 
     def working_set(self, key: str) -> WorkingSet | None:

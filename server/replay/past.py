@@ -169,6 +169,10 @@ class _PastCalls(_Others):
     def counted_usage(self) -> list[Usage]:
         return self._add_before(self._log.calls.counted_usage())
 
+    def counted_usage_of(self, profile: str) -> list[Usage]:
+        # Not known of the time before: played tasks go by the use of all profiles.
+        return []
+
     def _add_before(self, counted: Sequence[Usage]) -> list[Usage]:
         found = dict(self._before)
         for each in counted:

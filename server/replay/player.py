@@ -225,7 +225,7 @@ class _Run:
         hint = app.prompt_answers.write(prompt, self._seat.profile, session)
         self._said += hint.tokens if hint.tools else 0
         if self._seat.tools.policy(session) == "growing":
-            query = Query(searched_lines(prompt), (), (), self._chat.servers_in_use())
+            query = Query(searched_lines(prompt), (), (), self._chat.servers_in_use(), self._seat.profile.name)
             ranking = app.search.rank(query, self._reach.finds, DEPTH)
             is_sure = app.search.judge(ranking).level in ("high", "medium")
             app.predictor.grow_for_prompt(self._seat, session, ranking.ranked, is_sure=is_sure)
@@ -286,7 +286,9 @@ class _Run:
         arguments = Arguments(task=text)
         started = time.perf_counter()
         self._chat.note_task(arguments.lines, app.recorder.now())
-        query = discovery_arguments.query(arguments, self._chat.steps, self._chat.servers_in_use())
+        query = discovery_arguments.query(
+            arguments, self._chat.steps, self._chat.servers_in_use(), self._seat.profile.name
+        )
         ranking = app.search.rank(query, self._reach.finds, max(RANKED, arguments.wanted))
         kept, answer = app.discovery.answer_search(self._seat, session, self._chat, arguments, query, ranking, started)
         self._known.update(match.tool for match in answer.matches)

@@ -159,6 +159,15 @@ def _create_wordings(run: Run) -> None:
     run(create_table("wordings", spec))
 
 
+def _create_profile_usage(run: Run) -> None:
+    run(create_table("profile_usage", "*profile str, *tool str, calls int, misses int, last_at float"))
+    for table, column in (("calls", "call"), ("misses", "miss")):
+        run(
+            f"INSERT INTO counters (name, value) SELECT 'profile_usage.{table}', {column} FROM usage_folded"  # noqa: S608
+            f" WHERE {column} > 0"
+        )
+
+
 TOLD: Final = ("approvals", "artifacts", "working_sets")
 """The tables whose changes replicas are told of: what is approved, which models serve, which lists are given out."""
 LIVE: Final = frozenset({"live_sessions", "live_events", "letters", "days"})
@@ -167,7 +176,7 @@ STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
     ("tables", _create_tables), ("audit", _create_audit), ("replicas", _create_replicas),
     ("days", days.create), ("grants", _create_grants),
     ("session people", _create_session_people), ("catalog summaries", _create_catalog_summaries),
-    ("wordings", _create_wordings),
+    ("wordings", _create_wordings), ("usage of profiles", _create_profile_usage),
 )  # fmt: skip
 """The history of the schema. What a released step creates never changes."""
 

@@ -86,6 +86,11 @@ class Artifacts(Subject):
         found = [(each, bytes(self._database.rows(sql, (each.id,))[0][0])) for each in chain]
         return [(each, data) for each, data in found if data and hashlib.sha256(data).hexdigest() == each.sha256]
 
+    def retire(self, kind: str) -> None:
+        with self._database.atomic():
+            self._database.run("UPDATE artifacts SET active = 0 WHERE kind = ?", (kind,))
+            self.bump_version()
+
     def roll_back(self, kind: str) -> tuple[Artifact, Artifact | None] | None:
         with self._database.atomic():
             active = self.active(kind)

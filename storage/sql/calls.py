@@ -18,6 +18,7 @@ from foretool.storage.sql.values import Said, encode_json
 CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments", "handle"))
 MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])}, said=("query", "change"))
 _USAGE = Table("usage", Usage)
+_USAGE_OF_PROFILE = "SELECT tool, calls, misses, last_at FROM profile_usage WHERE profile = ? ORDER BY calls DESC, tool"
 _FLOWS = Table("flows", Flow)
 _GET_EVENTS = (
     "SELECT at, tool, outcome, handle, session, arguments FROM calls WHERE outcome <> 'refused'"
@@ -76,7 +77,19 @@ SELECT tool, 0, count(*), 0 FROM misses
 WHERE id > ? AND id <= ? AND {COUNTED["misses"]} GROUP BY tool
 ON CONFLICT (tool) DO UPDATE SET misses = usage.misses + excluded.misses
 """  # noqa: S608
-
+_FOLD_CALLS_OF_PROFILES = f"""
+INSERT INTO profile_usage (profile, tool, calls, misses, last_at)
+SELECT sessions.profile, tool, count(*), 0, max(at) FROM calls JOIN sessions ON sessions.key = calls.session
+WHERE id > ? AND id <= ? AND {COUNTED["calls"]} AND {{}} GROUP BY sessions.profile, tool
+ON CONFLICT (profile, tool) DO UPDATE SET calls = profile_usage.calls + excluded.calls,
+    last_at = CASE WHEN profile_usage.last_at > excluded.last_at THEN profile_usage.last_at ELSE excluded.last_at END
+"""  # noqa: S608
+_FOLD_MISSES_OF_PROFILES = f"""
+INSERT INTO profile_usage (profile, tool, calls, misses, last_at)
+SELECT sessions.profile, tool, 0, count(*), 0 FROM misses JOIN sessions ON sessions.key = misses.session
+WHERE id > ? AND id <= ? AND {COUNTED["misses"]} GROUP BY sessions.profile, tool
+ON CONFLICT (profile, tool) DO UPDATE SET misses = profile_usage.misses + excluded.misses
+"""  # noqa: S608
 
 _SET_FOLDED = (
     "INSERT INTO usage_folded (id, call, miss) VALUES (1, ?, ?)"
@@ -266,6 +279,9 @@ class Calls(Subject):
     def counted_usage(self) -> list[Usage]:
         return _USAGE.find_all(self._database, "ORDER BY calls DESC, last_at DESC, tool")
 
+    def counted_usage_of(self, profile: str) -> list[Usage]:
+        return [Usage(ToolId(tool), *rest) for tool, *rest in self._database.rows(_USAGE_OF_PROFILE, (profile,))]
+
     def fold_usage(self) -> None:
         """Count everything that is not in `usage` yet."""
         while self.fold_some():
@@ -285,6 +301,8 @@ class Calls(Subject):
             within = self._database.within("calls", call + 1, until[0])
             self._database.run(_FOLD_CALLS.format(within), (call, until[0]))
             self._database.run(_FOLD_MISSES, (miss, until[1]))
+            self._database.run(_FOLD_CALLS_OF_PROFILES.format(within), (call, until[0]))
+            self._database.run(_FOLD_MISSES_OF_PROFILES, (miss, until[1]))
             self._database.run(_SET_FOLDED, until)
         return self._unfolded() > 0
 

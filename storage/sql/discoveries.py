@@ -47,6 +47,14 @@ _LATEST_TASKS = f"""
         UNION ALL SELECT * FROM (SELECT text, at FROM prompts ORDER BY at DESC LIMIT :rows) AS asked
     ) AS said WHERE task != '' GROUP BY task ORDER BY max(at) DESC LIMIT :limit
 """  # noqa: S608
+_LATEST_OF_PROFILE = f"""
+    SELECT task FROM (
+        SELECT task, at, session FROM discoveries WHERE {{}} ORDER BY at DESC LIMIT :rows
+    ) AS newest
+    WHERE task != '' AND {MAY_COUNT.format(table="newest")}
+    AND EXISTS (SELECT 1 FROM sessions WHERE sessions.key = newest.session AND sessions.profile = :profile)
+    GROUP BY task ORDER BY max(at) DESC LIMIT :limit
+"""  # noqa: S608
 _FIRST_CALLS = """
     SELECT calls.discovery, calls.tool FROM calls JOIN (
         SELECT min(id) AS id FROM calls
@@ -159,10 +167,14 @@ class Tasks(Subject):
     def texts(self) -> list[str]:
         return [task for (task,) in self._database.rows(_TASKS)]
 
-    def latest(self, limit: int) -> list[str]:
+    def latest(self, limit: int, profile: str | None = None) -> list[str]:
         # The latest by their times are none older than the latest by their ids.
         _, within = latest(self._database, "discoveries", LATEST)
-        return [task for (task,) in self._database.rows(_LATEST_TASKS.format(within), {"rows": LATEST, "limit": limit})]
+        values = {"rows": LATEST, "limit": limit}
+        if profile is None:
+            return [task for (task,) in self._database.rows(_LATEST_TASKS.format(within), values)]
+        rows = self._database.rows(_LATEST_OF_PROFILE.format(within), values | {"profile": profile})
+        return [task for (task,) in rows]
 
     def add_prompt(self, prompt: Prompt) -> int:
         # A hook that got no answer in time records its prompt itself; the proxy that it asked may have done so too.

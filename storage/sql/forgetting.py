@@ -75,6 +75,7 @@ _WHOLE: Final = (
     "grants",
     "consents",
     "usage",
+    "profile_usage",
     "usage_folded",
     "vectors",
     "artifacts",
@@ -161,12 +162,23 @@ class Forgetting(Subject):
         if (counted := COUNTED.get(table)) is not None:
             # A record that was written a moment ago is not counted yet.
             counted += f" AND {table}.id <= (SELECT {_NEWEST_COUNTED[table]} FROM usage_folded WHERE id = 1)"  # noqa: S608
-            of_row = f"(SELECT tool FROM {table} WHERE {self._key(table, '= ? AND ')} = ? AND {counted})"  # noqa: S608
+            where = f"WHERE {self._key(table, '= ? AND ')} = ? AND {counted}"
+            of_row = f"(SELECT tool FROM {table} {where})"  # noqa: S608
+            since = f"coalesce((SELECT value FROM counters WHERE name = 'profile_usage.{table}'), 0)"  # noqa: S608
+            of_profile = (
+                f"(SELECT sessions.profile, tool FROM {table} JOIN sessions ON sessions.key = {table}.session"  # noqa: S608
+                f" {where} AND {table}.id > {since})"
+            )
             self._database.run_all(
                 f"UPDATE usage SET {table} = {table} - 1 WHERE {table} > 0 AND tool = {of_row}",  # noqa: S608
                 found,
             )
-            self._database.run("DELETE FROM usage WHERE calls = 0 AND misses = 0")
+            self._database.run_all(
+                f"UPDATE profile_usage SET {table} = {table} - 1 WHERE {table} > 0 AND (profile, tool) = {of_profile}",  # noqa: S608
+                found,
+            )
+            for counts in ("usage", "profile_usage"):
+                self._database.run(f"DELETE FROM {counts} WHERE calls = 0 AND misses = 0")  # noqa: S608
 
     def _forget_rest(self, selection: Selection, grants: list[SealedGrant], *, dry: bool) -> dict[str, int]:
         """Forget what is selected as a whole: the tables of everything, the tools of a server, the use of a tool. Adds
@@ -179,7 +191,7 @@ class Forgetting(Subject):
             values = {"person": selection.person, "server": selection.server}
             wheres.append(("grants", f"person = :person{of_server}", values))
         elif selection.names_tools_alone:
-            wheres.append(("usage", _OF_TOOL.format(column="tool"), {}))
+            wheres += [(table, _OF_TOOL.format(column="tool"), {}) for table in ("usage", "profile_usage")]
             if not selection.tool:
                 server = {"server": selection.server}
                 of_server = "upstream IN (SELECT id FROM upstreams WHERE name = :server)"
@@ -197,7 +209,8 @@ class Forgetting(Subject):
                 grants += [SealedGrant(server, person, bytes(sealed)) for server, person, sealed in rows]
             if not dry:
                 self._database.run(f"DELETE FROM {table} WHERE {where}", values)  # noqa: S608
-        counts.pop("usage_folded", None)
+        for table in ("usage_folded", "profile_usage"):
+            counts.pop(table, None)
         return {table: count for table, count in counts.items() if count}
 
     def _forget_people(self, selection: Selection, *, dry: bool) -> int:

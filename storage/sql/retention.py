@@ -219,3 +219,7 @@ def mend_references(database: Database, oldest: int = -1) -> None:
             f"UPDATE usage_folded SET {column} = (SELECT coalesce(max(id), 0) FROM {table})"  # noqa: S608  # constants
             f" WHERE {column} > (SELECT coalesce(max(id), 0) FROM {table})"
         )
+        database.run(
+            f"UPDATE counters SET value = (SELECT coalesce(max(id), 0) FROM {table})"  # noqa: S608
+            f" WHERE name = 'profile_usage.{table}' AND value > (SELECT coalesce(max(id), 0) FROM {table})"
+        )

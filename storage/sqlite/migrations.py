@@ -390,3 +390,14 @@ def m021_wordings(db: Database) -> None:
         wordings="*digest bytes, model str, version int, server str, tool str, texts str, tokens int, took_s float,"
         "at float",
     )
+
+
+@migration
+def m022_profile_usage(db: Database) -> None:
+    """Create how often the sessions of each profile used each tool, and after which call and miss that is counted."""
+    _create(db, profile_usage="*profile str, *tool str, calls int, misses int, last_at float")
+    for table, column in (("calls", "call"), ("misses", "miss")):
+        db.execute(
+            f"INSERT INTO counters (name, value) SELECT 'profile_usage.{table}', {column} FROM usage_folded"  # noqa: S608
+            f" WHERE {column} > 0"
+        )

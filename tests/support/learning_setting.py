@@ -69,7 +69,7 @@ class Setting:
         """Tokens of a list without our own tools."""
         with offline.read(self.config) as app:
             learner = learning.Learner(self.config, app.catalog, self.store, lambda *_: None, 1.0)
-            return learner._size.budget
+            return learner.size.budget
 
     def outcomes(self, run: Run) -> dict[str, str]:
         return {result.kind: result.outcome for result in run.results}

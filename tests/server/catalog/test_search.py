@@ -79,7 +79,7 @@ def test_tools_that_the_profile_does_not_admit_are_left_out() -> None:
 def test_usage_is_read_once_a_minute() -> None:
     now, read = 100.0, 0
 
-    def usage() -> list[Usage]:
+    def usage(profile: str) -> list[Usage]:
         nonlocal read
         read += 1
         return []
@@ -244,7 +244,7 @@ async def test_the_collector_is_spared_what_is_indexed_but_not_what_is_indexed_a
     spared: list[int] = []
     monkeypatch.setattr(search_module.gc, "freeze", lambda: spared.append(1))
     one = catalog()
-    found = Search(one, list, lambda: 0.0)
+    found = Search(one, lambda profile: [], lambda: 0.0)
     one.replace("git", listed(*(f"t{at}" for at in range(250))))
     assert await found.index(60.0)
     assert len(spared) == 2

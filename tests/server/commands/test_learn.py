@@ -108,7 +108,7 @@ def test_how_lists_grow_is_reported_and_rolled_back_with_its_models(
         "dtdr 2 no longer serves; dtdr 1 serves again", "growth 2 no longer serves; growth 1 serves again",
     ]  # fmt: skip
     with open_store(configs.load(path).storage) as store:
-        assert models.LearnedLists(store).base() == 0
+        assert models.LearnedLists(store).base("") == 0
 
 
 def test_what_is_wrong_is_said(tmp_path: Path, path: Path, capsys: pytest.CaptureFixture[str]) -> None:

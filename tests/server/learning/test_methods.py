@@ -98,7 +98,7 @@ def test_what_follows_its_like_need_not_be_better_outside_the_error(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     better = Comparison(20, 40, {"mrr": 0.5, "top5": 0.5}, {"mrr": 0.52, "top5": 0.5}, (-0.01, 0.02, 0.05))
-    monkeypatch.setattr(MethodPromotion, "_judge", lambda *_: Judgement(better, None, []))
+    monkeypatch.setattr(MethodPromotion, "judge", lambda *_: Judgement(better, None, []))
     setting.demonstrate(SUM, RAIN, times=40)
     assert setting.outcomes(setting.learn())["dtdr"] == "kept"
     setting.artifacts.add("dtdr", METHOD_BYTES, {"imported": 20}, promote=True)
@@ -119,7 +119,7 @@ def test_a_new_method_may_also_be_better_outside_the_error_in_what_lists_cost(
     setting.demonstrate(SUM, RAIN, times=40)
     for compared, gain, outcome in ((better, unsure, "kept"), (same, sure, "kept"), (better, sure, "promoted")):
         judgement = Judgement(compared, gain, trained)
-        monkeypatch.setattr(MethodPromotion, "_judge", lambda *_, found=judgement: found)
+        monkeypatch.setattr(MethodPromotion, "judge", lambda *_, found=judgement: found)
         run = setting.learn()
         assert setting.outcomes(run)["dtdr"] == outcome
         made = setting.artifacts.history("dtdr")[0]

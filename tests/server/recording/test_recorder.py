@@ -111,7 +111,7 @@ def test_nothing_is_raised_and_questions_get_the_answer_of_an_empty_store(code: 
     recorder.add_client_relist(ClientRecord("c", "1", "legacy", 1, 1, 2.0, 3.0))
     recorder.end_session(SESSION.key)
     assert recorder.client("c", "1", "legacy") is None
-    assert (recorder.usage(), recorder.tasks(5), recorder.working_set("x")) == ([], [], None)
+    assert (recorder.usage(), recorder.tasks(5, ""), recorder.working_set("x")) == ([], [], None)
     recorder.call(CALL)
     recorder.commit()
 

@@ -1,5 +1,7 @@
 """Calls and misses come back as the records they were."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 from requirements import requirement
@@ -220,3 +222,70 @@ def test_forgetting_counts_down_what_was_counted_and_nothing_else(store: Store) 
         assert store.calls.usage() == before
     store.forgetting.forget(Selection(session="s1"))
     assert [each.tool for each in store.calls.usage()] == ["u__local"]
+
+
+def call_in_profiles(store: Store) -> None:
+    """Record calls and a miss of two profiles; of one session of the second nobody may learn."""
+    for session, profile, learns in (("s1", "ops", True), ("s2", "web", True), ("s3", "web", False)):
+        store.sessions.begin(replace(SESSION, key=session, profile=profile))
+        store.sessions.name_person(session, f"oauth:{session}", learns=learns, at=1.0)
+        call = replace(CALL, session=session, tool=ToolId(f"u__{session}"))
+        store.calls.record(
+            [call, replace(call, tool=ToolId("u__shared"), at=CALL.at + 9.0), replace(call, outcome="refused")],
+            [replace(MISS, session=session, tool="u__shared", noticed="call", call=2)],
+        )
+        store.discoveries.add(replace(DISCOVERY, session=session, task=f"task of {session}"))
+
+
+@requirement("learn:profiles")
+def test_the_use_of_tools_is_counted_for_each_profile_and_counted_down_for_it(store: Store) -> None:
+    call_in_profiles(store)
+    store.calls.usage()
+    late = CALL.at + 9.0
+    ops = [Usage(ToolId("u__s1"), 1, 0, CALL.at), Usage(ToolId("u__shared"), 1, 1, late)]
+    web = [Usage(ToolId("u__s2"), 1, 0, CALL.at), Usage(ToolId("u__shared"), 1, 1, late)]
+    assert store.calls.counted_usage_of("ops") == ops
+    assert store.calls.counted_usage_of("web") == web
+    assert store.calls.counted_usage_of("") == []
+    call_in_profiles(store)
+    store.calls.usage()
+    assert [(each.calls, each.misses) for each in store.calls.counted_usage_of("ops")] == [(2, 0), (2, 2)]
+    store.forgetting.forget(Selection(session="s2"))
+    assert store.calls.counted_usage_of("web") == []
+    assert [each.tool for each in store.calls.counted_usage_of("ops")] == ["u__s1", "u__shared"]
+    store.forgetting.forget(Selection(tool="u__shared"))
+    assert [each.tool for each in store.calls.counted_usage_of("ops")] == ["u__s1"]
+    store.forgetting.forget(Selection(everything=True))
+    assert store.calls.counted_usage_of("ops") == []
+
+
+@requirement("learn:profiles")
+def test_calls_that_were_counted_before_there_were_profiles_are_not_counted_down_for_one(store: Store) -> None:
+    call_in_profiles(store)
+    store.calls.usage()
+    database: Any = store._database  # type: ignore[attr-defined]
+    # As a store is after the migration that brings the table.
+    database.run("DELETE FROM profile_usage")
+    for table in ("calls", "misses"):
+        values = {"name": f"profile_usage.{table}", "newest": database.newest(table)}
+        database.run("INSERT INTO counters (name, value) VALUES (:name, :newest)", values)
+    store.calls.record([replace(CALL, session="s1", tool=ToolId("u__shared"))] * 3)
+    store.calls.usage()
+    assert [each.calls for each in store.calls.counted_usage_of("ops")] == [3]
+    store.sessions.begin(replace(SESSION, key="old", profile="ops"))
+    store.forgetting.forget(Selection(before=CALL.at + 1.0, session="s2"))
+    assert [each.calls for each in store.calls.counted_usage_of("ops")] == [3]
+    first = store.calls.recent(-1)[-1]
+    assert first.session == "s1"
+    database.run("UPDATE calls SET session = 'old' WHERE id = :id", {"id": first.id})
+    store.forgetting.forget(Selection(session="old"))
+    assert [each.calls for each in store.calls.counted_usage_of("ops")] == [3]
+
+
+@requirement("learn:profiles", "learn:opt-out")
+def test_the_latest_tasks_of_a_profile_are_those_of_its_sessions(store: Store) -> None:
+    call_in_profiles(store)
+    assert store.tasks.latest(5, "ops") == ["task of s1"]
+    assert store.tasks.latest(5, "web") == ["task of s2"]
+    assert store.tasks.latest(5, "none") == []
+    assert sorted(store.tasks.latest(5)) == ["task of s1", "task of s2"]

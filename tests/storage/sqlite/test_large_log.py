@@ -83,6 +83,7 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
     "calls.shared_events": lambda store: store.calls.shared_events(500),
     "calls.fold_some": lambda store: store.calls.fold_some(),
     "calls.counted_usage": lambda store: store.calls.counted_usage(),
+    "calls.counted_usage_of": lambda store: store.calls.counted_usage_of("work"),
     "calls.of_session": lambda store: store.calls.of_session("s1", NOW - 1, NOW),
     "catalog.load": lambda store: store.catalog.load([("git", "f1")]),
     "catalog.records": lambda store: store.catalog.records([("git", "f1")]),
@@ -128,7 +129,7 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
     "sessions.first_at": lambda store: store.sessions.first_at(),
     "sessions.add_exposure": lambda store: store.sessions.add_exposure(replace(EXPOSURE, at=NOW)),
     "sessions.exposure": lambda store: store.sessions.exposure(5),
-    "tasks.latest": lambda store: store.tasks.latest(50),
+    "tasks.latest": lambda store: (store.tasks.latest(50), store.tasks.latest(5, "work")),
     "tasks.add_prompt": lambda store: store.tasks.add_prompt(Prompt(NOW, "read the log", "s1")),
     "tasks.prompts": lambda store: store.tasks.prompts(0.0, 64),
     "tasks.add_step": lambda store: store.tasks.add_step(STEP),
@@ -139,7 +140,7 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
 
 OFF_LOOP: Final = {
     "approvals": "decide note_shown shown forget",
-    "artifacts": "bump_version add active roll_back add_demonstrations demonstrations latest_demonstrations"
+    "artifacts": "bump_version add active retire roll_back add_demonstrations demonstrations latest_demonstrations"
     " count_demonstrations",
     "audit": "find each",
     "browsing": "sessions calls_of misses_of neighbours counts usage",
@@ -153,7 +154,7 @@ OFF_LOOP: Final = {
     "flows": "all",
     "forgetting": "forget compact",
     "retention": "touch_vectors scrub prune",
-    "sessions": "people get recent ended exposures conversations",
+    "sessions": "people profiles get recent ended exposures conversations",
     "tasks": "texts steps",
     "vectors": "load missing forget known",
     "wordings": "save remove",
