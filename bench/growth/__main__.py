@@ -1,7 +1,9 @@
 """Makes the tables of growth again, in slices: `python -m bench.growth OUT [--data DATA] [--only learning]`.
 
 Each size of each subject is one slice, and what it found is kept in OUT. No slice begins after `--minutes`; the same
-command goes on with those that are missing, and prints the tables of what there is.
+command goes on with those that are missing, and prints the tables of what there is. The longest slice (100,000 tasks of
+`learning`) takes some five minutes of two cores, all of them about half an hour, in which the processors work for half
+of it. A slice that was ended is measured again from its start.
 """
 
 from __future__ import annotations
@@ -15,17 +17,33 @@ from typing import Final, NamedTuple
 
 from bench import processes
 from bench.datasets import Json
-from bench.growth import catalogue, learning, ledger, payloads, prediction, tables
+from bench.growth import (
+    catalogue,
+    changing,
+    learning,
+    ledger,
+    payloads,
+    prediction,
+    sessions,
+    tables,
+    windows,
+)
 from bench.options import make_parser, split_names
 
 SIZES: Final = {
     "ledger": (10_000, 100_000, 1_000_000),
     "payloads": (1, 10, 50, 100),
+    "sessions": (10, 30, 100),
+    "windows": (1, 3, 10),
+    "changing": (10, 50, 200),
     "prediction": (100, 1_000, 4_000),
     "catalogue": (500, 5_000, 20_000, 44_000),
     "learning": (100, 1_000, 10_000, 100_000),
 }
-HEADS: Final = {"ledger": "calls", "payloads": "MB", "prediction": "tasks", "catalogue": "tools", "learning": "tasks"}
+HEADS: Final = {
+    "ledger": "calls", "payloads": "MB", "sessions": "legacy sessions", "windows": "windows",
+    "changing": "servers that change", "prediction": "tasks", "catalogue": "tools", "learning": "tasks",
+}  # fmt: skip
 MOST_MIB: Final = 256.0
 """The setting `max_message_mib` of the proxy that passes payloads on."""
 CALLS: Final = 1_000
@@ -48,6 +66,12 @@ def slices(only: Sequence[str], data: Path | None) -> Iterator[Slice]:
                 yield Slice(subject, size, lambda size=size: ledger.rows([size], (), tables.say))  # type: ignore[misc]
             elif subject == "payloads":
                 yield Slice(subject, size, lambda size=size: payloads.rows([size], MOST_MIB, ()))  # type: ignore[misc]
+            elif subject == "sessions":
+                yield Slice(subject, size, lambda size=size: sessions.rows([size]))  # type: ignore[misc]
+            elif subject == "windows":
+                yield Slice(subject, size, lambda size=size: windows.rows([size]))  # type: ignore[misc]
+            elif subject == "changing":
+                yield Slice(subject, size, lambda size=size: changing.rows([size]))  # type: ignore[misc]
             elif subject == "prediction":
                 yield Slice(subject, size, lambda size=size: _predict(size))  # type: ignore[misc]
             elif data is not None and subject == "catalogue":

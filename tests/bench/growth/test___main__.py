@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bench.growth.__main__ import Slice, read, run, slices
+from bench.growth.__main__ import HEADS, SIZES, Slice, read, run, slices
 
 
 def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
@@ -29,5 +29,7 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
 
 def test_without_data_learning_is_left_out(tmp_path: Path) -> None:
     assert {each.subject for each in slices(["ledger", "learning", "catalogue"], None)} == {"ledger"}
+    assert {each.subject for each in slices(list(SIZES), None)} == SIZES.keys() - {"learning", "catalogue"}
+    assert SIZES.keys() == HEADS.keys()
     assert [each.size for each in slices(["catalogue"], tmp_path)] == [500, 5_000, 20_000, 44_000]
     assert [each.size for each in slices(["learning"], tmp_path)] == [100, 1_000, 10_000, 100_000]
