@@ -72,12 +72,13 @@ from foretool.server.transports.upstream.base import Authorizer
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
 from foretool.server.trust.policy import TrustPolicy
+from foretool.server.upstreams.connection import Connection
 from foretool.server.upstreams.launcher import Launcher, link_opener, make_bearer, make_personal, message_limit
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.refresh import Refresher
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.tool_list import ListLimit
-from foretool.server.upstreams.upstream import OpenLink, Upstream
+from foretool.server.upstreams.upstream import Connect, OpenLink, Upstream
 from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Parts(NamedTuple):
     recorder: Callable[[Store, LiveConfig, Callable[[], float]], Recorder] = Recorder
     forwarder: Callable[[Outbox, ServerRequests, LiveConfig], Forwarder] = Forwarder
     exchange: Callable[..., Exchange] = Exchange
+    connection: Connect = Connection
 
 
 UNWATCHED: Final = Parts()
@@ -114,6 +116,7 @@ class App:
         self.policy = TrustPolicy(live, lambda person, tool: self.personal_tools.sees(person, tool))
         self.subjects = Subjects()
         self.turn = Turn()
+        self._connect = parts.connection
         self._children = ChildWatcher()
         self._instructions: Instructions | None = None
 
@@ -294,7 +297,9 @@ class App:
 
     def _make_upstream(self, server: Server) -> Upstream:
         if server.per_user is not None:
-            options = {"capabilities": self.clients.capabilities, "list_limit": self._list_limit}
+            options = {
+                "capabilities": self.clients.capabilities, "list_limit": self._list_limit, "connect": self._connect,
+            }  # fmt: skip
             self.personal_tools.forget(server.name)
             return make_personal(
                 server,
@@ -310,7 +315,7 @@ class App:
         opener = self._link_opener(server, bearer)
         return Upstream(
             server.name, self._events, opener, server.entry.timeout_s, server.secrets.redact,
-            capabilities=self.clients.capabilities, list_limit=self._list_limit, bearer=bearer,
+            capabilities=self.clients.capabilities, list_limit=self._list_limit, bearer=bearer, connect=self._connect,
         )  # fmt: skip
 
     def _link_opener(self, server: Server, authorizer: Authorizer | None) -> OpenLink:

@@ -96,6 +96,11 @@ SPANS: Final[tuple[Row, ...]] = (
         "A request of a client, until it is answered. `target`: the tool or prompt",
     ),
     (f"`{{{METHOD}}} {{target}}`", "CLIENT", "A request that foretool sends to a server for it"),
+    (
+        f"`{{{METHOD}}}`",
+        "CLIENT",
+        "A request of foretool's own to a server: `initialize`, `server/discover`, `tools/list`; a trace by itself",
+    ),
     (f"`{RETRIEVAL} foretool`", "INTERNAL", "The search within a call of `discover_tools`"),
     (f"`{MISS}`", "event", "A tool was needed that the client did not see, on the span of the request that showed it"),
     (f"`{LISTED}`", "event", "A list was sent, on the span of its `tools/list`"),

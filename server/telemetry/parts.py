@@ -10,11 +10,12 @@ from foretool.server.clients.exchange import Caller, Exchange, Outbox
 from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.server_requests import ServerRequests
+from foretool.server.protocol import versions
 from foretool.server.protocol.jsonrpc import UNSET, Id, Raw
 from foretool.server.telemetry import conventions
 from foretool.server.telemetry.tracing import Failure, RequestSpan, Tracing, read_failure
 from foretool.server.transports.client.base import Channel
-from foretool.server.upstreams.connection import Request
+from foretool.server.upstreams.connection import Connection, Request
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
 
@@ -59,6 +60,38 @@ def begin_exchange(
     exchange = TracedExchange(client, channel, outbox, ident, method, era, params, meta, on_done, tracing=tracing)
     exchange.span = tracing.begin(exchange)
     return exchange
+
+
+class TracedConnection(Connection):
+    """A connection whose own requests (the handshake, lists of tools, subscriptions) have spans. A request that a
+    client has caused begins its span in `TracedForwarder`."""
+
+    def __init__(self, tracing: Tracing, era: Era, upstream: Upstream) -> None:
+        super().__init__(era, upstream)
+        self._tracing = tracing
+        self._name = upstream.name
+        self._spans: dict[int, RequestSpan] = {}
+        """By the id of the request."""
+
+    def send(self, request: Request) -> None:
+        # Nobody waits for the reply to a subscription: it comes when the connection ends.
+        if request.exchange is None and request.method != "subscriptions/listen":
+            version = versions.LATEST_MODERN if self.era == "modern" else self.server_info.version
+            span = self._tracing.ask(self._name, version, request)
+            super().send(request)
+            if request.id and not span.is_over:
+                self._spans[request.id] = span
+                self._forget_ended()
+            return
+        super().send(request)
+
+    def cancel(self, request: Request, reason: str) -> None:
+        super().cancel(request, reason)
+        if request.exchange is None and (span := self._spans.pop(request.id, None)) is not None:
+            self._tracing.give_up(span)
+
+    def _forget_ended(self) -> None:
+        self._spans = {id: span for id, span in self._spans.items() if not span.is_over}
 
 
 class TracedForwarder(Forwarder):

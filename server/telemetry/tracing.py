@@ -1,4 +1,5 @@
-"""Spans of requests: one for each request of a client, one below it for each that goes to a server because of it.
+"""Spans of requests: one for each request of a client, one below it for each that goes to a server because of it, and
+one for each request of our own to a server, such as a handshake or a list of its tools.
 
 A request is answered in steps between which others run, so there is no ambient span. `Tracing.now` is the span whose
 step runs at the moment, and what the recorder hears meanwhile belongs to it.
@@ -56,10 +57,12 @@ class RequestSpan:
         self.labels = labels
         self.children: set[RequestSpan] = set()
         """Requests to servers that are not answered."""
+        self.is_over = False
         self._started = time.perf_counter()
 
     def end(self, failure: Failure, content: Callable[[str], str]) -> float:
         """End it; return how many seconds it took."""
+        self.is_over = True
         if failure.kind:
             self.labels[conventions.ERROR] = name_error(failure.kind)
             self.span.set_attribute(conventions.ERROR, failure.kind)
@@ -132,11 +135,42 @@ class Tracing(Observer):
 
     def forward(self, upstream: Upstream, request: Request, parent: RequestSpan) -> None:
         """Begin the span of a request to a server, and have it end with the reply."""
-        method, address = name_method(request.method), self._address(upstream.name)
+        above = set_span_in_context(parent.span, Context())
+        child = self._begin_sent(upstream.name, upstream.server_info.version, request, above, parent.context)
+        parent.children.add(child)
+        reply = request.reply
+
+        def on_reply(answer: Reply) -> None:
+            self._end_child(parent, child, self._read_reply(child, answer))
+            with self.step(parent):
+                reply(answer)
+
+        request.reply = on_reply
+
+    def ask(self, server: str, version: str, request: Request) -> RequestSpan:
+        """Begin the span of a request of our own to a server, which no client has caused: a trace by itself. It ends
+        with the reply. `version`: that of the protocol, "" before it is agreed on."""
+        asked = self._begin_sent(server, version, request, Context(), Context())
+        reply = request.reply
+
+        def on_reply(answer: Reply) -> None:
+            self._end_asked(asked, self._read_reply(asked, answer))
+            reply(answer)
+
+        request.reply = on_reply
+        return asked
+
+    def give_up(self, asked: RequestSpan) -> None:
+        """End the span of a request of our own whose reply nobody waits for any more."""
+        self._end_asked(asked, Failure(conventions.CANCELLED))
+
+    def _begin_sent(self, server: str, version: str, request: Request, above: Context, context: Context) -> RequestSpan:
+        """Begin the span of a request to a server, and have its `_meta` name it. `context`: of whoever caused it."""
+        method, address = name_method(request.method), self._address(server)
         labels: Attributes = {
             conventions.METHOD: method,
-            conventions.UPSTREAM: upstream.name,
-            **_protocol(upstream.server_info.version),
+            conventions.UPSTREAM: server,
+            **_protocol(version),
             **_transport("http" if address else "stdio"),
         }
         if address:
@@ -145,13 +179,11 @@ class Tracing(Observer):
         tool = _read_target(method, request.params, labels, more)
         if method == "tools/call" and (arguments := request.params.get("arguments")) is not None:
             self._add_content(more, conventions.ARGUMENTS, arguments)
-        above = set_span_in_context(parent.span, Context())
         span = self._tracer.start_span(method, above, SpanKind.CLIENT, {**labels, **more})
-        child = RequestSpan(span, parent.context, labels, tool)
-        self._name(child, self._own_tools)
-        parent.children.add(child)
-        told = propagation.write_context(span, parent.context)
-        build, reply = request.build_meta, request.reply
+        sent = RequestSpan(span, context, labels, tool)
+        self._name(sent, self._own_tools)
+        told = propagation.write_context(span, context)
+        build = request.build_meta
 
         def build_meta(of: Any) -> dict[str, Raw]:
             span.set_attribute(conventions.REQUEST_ID, str(request.id))
@@ -160,12 +192,8 @@ class Tracing(Observer):
                 kept = {key: value for key, value in kept.items() if key not in (propagation.PARENT, propagation.STATE)}
             return kept | told
 
-        def on_reply(answer: Reply) -> None:
-            self._note_reply(parent, child, method, answer)
-            with self.step(parent):
-                reply(answer)
-
-        request.build_meta, request.reply = build_meta, on_reply
+        request.build_meta = build_meta
+        return sent
 
     @staticmethod
     def _name(request: RequestSpan, tools: ToolNames) -> None:
@@ -175,15 +203,20 @@ class Tracing(Observer):
             if named != conventions.OTHER_TOOL:
                 request.span.update_name(f"{request.labels[conventions.METHOD]} {named}")
 
-    def _note_reply(self, parent: RequestSpan, child: RequestSpan, method: str, answer: Reply) -> None:
+    def _read_reply(self, sent: RequestSpan, answer: Reply) -> Failure:
+        """Return why a request to a server failed, `WELL` if it did not."""
         if isinstance(answer, Lost):
-            self._end_child(parent, child, Failure(conventions.LOST, said=answer.reason))
-            return
+            return Failure(conventions.LOST, said=answer.reason)
+        method = str(sent.labels[conventions.METHOD])
         if method == "tools/call" and isinstance(answer.result, Raw):
             more: Attributes = {}
             self._add_content(more, conventions.RESULT, answer.result)
-            child.span.set_attributes(more)
-        self._end_child(parent, child, read_failure(answer.result, answer.error, method))
+            sent.span.set_attributes(more)
+        return read_failure(answer.result, answer.error, method)
+
+    def _end_asked(self, asked: RequestSpan, failure: Failure) -> None:
+        if not asked.is_over:
+            self._meters.client(asked.end(failure, self._content), asked.labels)
 
     def _end_child(self, parent: RequestSpan, child: RequestSpan, failure: Failure) -> None:
         if child in parent.children:

@@ -68,7 +68,7 @@ class Watch:
             log.error("telemetry: %s is not installed; %s", error.name, install_command("otel"))
             return
         from foretool.server.telemetry.meters import Meters
-        from foretool.server.telemetry.parts import TracedForwarder, begin_exchange
+        from foretool.server.telemetry.parts import TracedConnection, TracedForwarder, begin_exchange
         from foretool.server.telemetry.propagation import TracedRequest
         from foretool.server.telemetry.tracing import Tracing
 
@@ -80,7 +80,11 @@ class Watch:
         meters = Meters(sender.meter)
         content = self._hide if config.settings.telemetry == "full" else _nothing
         tracing = Tracing(sender.tracer, meters, self._has_tool, self._find_address, content)
-        self._parts = Parts(exchange=partial(begin_exchange, tracing), forwarder=partial(TracedForwarder, tracing))
+        self._parts = Parts(
+            exchange=partial(begin_exchange, tracing),
+            forwarder=partial(TracedForwarder, tracing),
+            connection=partial(TracedConnection, tracing),
+        )
         self._request_type = TracedRequest
         observers += [tracing, meters]
         log.info("telemetry: sent to %s", sender.address)

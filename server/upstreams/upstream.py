@@ -81,13 +81,16 @@ class User(Protocol):
 
 
 OpenLink = Callable[[Receiver, Era], Awaitable[Link]]
+Connect = Callable[[Era, "Upstream"], Connection]
+"""Makes a connection whose link is not there yet."""
 
 
 class Upstream:
     """One server behind the proxy. `run` owns all of its tasks; `request` may be called at any time.
 
     `open_link` starts or reaches the server, `redact` takes secrets out of error texts, `capabilities` returns what we
-    declare in a handshake of the given era. `timeout_s` limits each request; 0 means no limit.
+    declare in a handshake of the given era, `connect` makes its connections. `timeout_s` limits each request; 0 means
+    no limit.
     """
 
     is_personal = False
@@ -108,6 +111,7 @@ class Upstream:
         capabilities: Callable[[Era], dict[str, Any]] = lambda era: {},
         list_limit: Callable[[], ListLimit] = ListLimit,
         bearer: Bearer | None = None,
+        connect: Connect = Connection,
     ) -> None:
         self.name = name
         self.key = name
@@ -137,6 +141,7 @@ class Upstream:
         self._open_link = open_link
         self._redact = redact if bearer is None else lambda text: bearer.redact(redact(text))
         self._capabilities = capabilities
+        self._make_connection = connect
         self._lines = {era: Line(era) for era in ERAS}
         self._tasks = Tasks(f"upstream {name!r}")
         self._closing = Tasks(f"upstream {name!r}")
@@ -325,7 +330,7 @@ class Upstream:
         self._set(State.STARTING)
         self.starts += 1
         line.lost = asyncio.Event()
-        connection = line.connection = Connection(line.era, self)
+        connection = line.connection = self._make_connection(line.era, self)
         link = connection.link = await self._open_link(connection, line.era)
         try:
             await connection.handshake(self._capabilities(line.era))

@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from foretool.server.app import Parts
 from foretool.server.telemetry.meters import Meters
 from foretool.server.telemetry.observing import ObservedRecorder, Observer
-from foretool.server.telemetry.parts import TracedForwarder, begin_exchange
+from foretool.server.telemetry.parts import TracedConnection, TracedForwarder, begin_exchange
 from foretool.server.telemetry.tracing import Tracing
 from foretool.storage.records import ToolId
 
@@ -41,8 +41,8 @@ class Watched(NamedTuple):
         (found,) = [each for each in self.spans(kind) if each.name == name]
         return found
 
-    def points(self, metric: str) -> list[Any]:
-        """The data points of a metric."""
+    def points(self, metric: str, method: str = "") -> list[Any]:
+        """The data points of a metric, those of one method if one is named."""
         read = self.reader.get_metrics_data()
         return [
             point
@@ -51,6 +51,7 @@ class Watched(NamedTuple):
             for each in scope.metrics
             if each.name == metric
             for point in each.data.data_points
+            if not method or point.attributes["mcp.method.name"] == method
         ]
 
 
@@ -74,6 +75,7 @@ async def watched(
         partial(ObservedRecorder, (tracing, meters, *observers)),
         partial(TracedForwarder, tracing),
         partial(begin_exchange, tracing),
+        partial(TracedConnection, tracing),
     )
     async with proxy_over(*upstreams, parts=parts, **settings) as stage:
         stages.append(stage)

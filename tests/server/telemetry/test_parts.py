@@ -6,8 +6,10 @@ import asyncio
 import json
 
 import pytest
-from fakes import BOTH, FakeUpstream, proxy_over, text
+from fakes import BOTH, FakeUpstream, proxy_over, text, tool
 from telemetry_fakes import watched
+
+from foretool.server.upstreams import tool_list
 
 pytestmark = pytest.mark.anyio
 
@@ -52,3 +54,55 @@ async def test_many_requests_of_one_list_end_their_spans() -> None:
         ours, above = at.spans("CLIENT"), at.span("resources/list", "SERVER")
     assert {(each.attributes or {})["foretool.server"] for each in ours} == {"a", "b", "c"}
     assert {each.parent.span_id for each in ours if each.parent} == {above.context.span_id}
+
+
+@pytest.mark.parametrize(("eras", "first"), [(("legacy",), "initialize"), (("modern",), "server/discover")], ids=str)
+async def test_what_foretool_asks_a_server_by_itself_is_a_trace_of_its_own(eras, first: str) -> None:
+    calc = FakeUpstream("calc", ["add"], eras=eras)
+    async with watched(calc) as at:
+        await at.stage.client.initialize()
+        await at.stage.client.list_tools()
+        count = calc.count("tools/list")
+        calc.change(tool("sub"))
+        await calc.asked("tools/list", count + 1)
+        await asyncio.sleep(0)
+        own = [each for each in at.spans("CLIENT") if each.parent is None]
+        durations = at.points("mcp.client.operation.duration")
+    names = [each.name for each in own]
+    assert names[-3:] == [first, "tools/list", "tools/list"]
+    assert len({each.context.trace_id for each in own}) == len(own)
+    attributes = dict(own[-2].attributes or {})
+    assert attributes.pop("jsonrpc.request.id").isdecimal()
+    version = "2025-11-25" if eras == ("legacy",) else "2026-07-28"
+    assert attributes == {
+        "mcp.method.name": "tools/list", "mcp.protocol.version": version, "network.transport": "pipe",
+        "foretool.server": "calc",
+    }  # fmt: skip
+    (asked, *_) = (each for each in calc.requests if each.method == "tools/list")
+    assert asked.meta["traceparent"].split("-")[2] == f"{own[-2].context.span_id:016x}"
+    assert {first, "tools/list"} <= {(each.attributes or {})["mcp.method.name"] for each in durations}
+
+
+async def test_a_handshake_that_fails_ends_its_span_with_the_reason() -> None:
+    calc = FakeUpstream("calc", ["add"])
+    calc.scripts["initialize"] = lambda asked: asked.fail(-32603, "no \x1b[31m licence \u202e" + "x" * 9000)
+    async with watched(calc) as at:
+        await at.stage.client.initialize()
+        await calc.asked("initialize")
+        await asyncio.sleep(0.1)
+        spans = [each for each in at.spans("CLIENT") if each.name == "initialize"]
+    attributes = dict(spans[0].attributes or {})
+    assert (attributes["error.type"], attributes["rpc.response.status_code"]) == ("-32603", "-32603")
+    assert spans[0].status.status_code.name == "ERROR" and not spans[0].status.description
+
+
+async def test_a_list_that_never_comes_ends_its_span_when_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_list, "LIST_S", 0.05)
+    calc = FakeUpstream("calc", ["add"])
+    calc.scripts["tools/list"] = lambda asked: None
+    async with watched(calc) as at:
+        await at.stage.client.initialize()
+        await calc.asked("tools/list")
+        await asyncio.sleep(0.3)
+        (span, *_) = (each for each in at.spans("CLIENT") if each.name == "tools/list")
+    assert (span.attributes or {})["error.type"] == "cancelled"
