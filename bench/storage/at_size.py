@@ -34,10 +34,10 @@ from bench.options import add_json, make_parser
 from bench.processes import installed, load_average
 from bench.reports import Row, print_row
 from foretool.server.commands import group
-from foretool.server.commands.causes import CAUSES, NOTICED
 from foretool.server.commands.replay import VERDICTS
 from foretool.server.commands.status import STATES
 from foretool.server.config.loader import Config, load
+from foretool.server.ledger.miss_words import CAUSES, NOTICED
 from foretool.server.page.process import VIEWER
 from foretool.server.page.rendering import Words
 from foretool.server.page.serving import Behind

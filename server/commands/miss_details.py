@@ -6,35 +6,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
-
 from foretool.server import offline
 from foretool.server.commands import output
-from foretool.server.commands.causes import CAUSES, NOTICED, RECOVERED, say_cost, say_rank
 from foretool.server.commands.effects import say_effect
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.miss_fix import measure_all
 from foretool.server.config.loader import load
 from foretool.server.ledger.fixes import MeasuredFix, diagnose
-from foretool.server.ledger.story import NOTHING_FOUND, Step, read_story
-from foretool.storage.records import Call, Discovery, Exposure, Match, Miss, SessionRecord
+from foretool.server.ledger.miss_words import CAUSES
+from foretool.server.ledger.story import NOTHING_FOUND, MissStory, read_miss_story
+from foretool.storage.records import Discovery, Exposure, Match
 
 PATIENCE_S: Final = 0.25
 """Seconds of the processor for which tasks are played; `foretool misses fix` plays all of them."""
 
 
-class MissDetails(Struct, frozen=True):
-    """One miss, with every record that it refers to, and the conversation around it."""
+class MissDetails(MissStory, frozen=True):
+    """One miss with the conversation around it, and what would have shown its tool."""
 
-    miss: Miss
     cause_in_words: str
-    session: SessionRecord | None
-    exposure: Exposure | None
-    """The list that the client had."""
-    discovery: Discovery | None
-    call: Call | None
-    story: tuple[Step, ...]
-    """What happened before it and after it, in order."""
     listed_now: bool | None
     """Whether a list that is made now has the tool; null if the tool is not known any more."""
     why: str
@@ -55,41 +45,20 @@ def show_miss(path: Path | None, id: int, *, replays: bool, as_json: bool) -> in
             return complain(f"misses show: there is no miss {id}; `foretool misses --all` lists all misses", WRONG)
         found = diagnose(app, miss)
         fixes = measure_all(app, found, replays=replays, patience_s=PATIENCE_S)
+        told = read_miss_story(store, miss)
         details = MissDetails(
-            miss=miss,
-            cause_in_words=CAUSES[miss.cause],
-            session=store.sessions.get(miss.session),
-            exposure=store.sessions.exposure(miss.exposure) if miss.exposure else None,
-            discovery=store.discoveries.get(miss.discovery) if miss.discovery else None,
-            call=store.calls.get(miss.call) if miss.call else None,
-            story=read_story(store, miss),
-            listed_now=found.listed_now,
-            why=found.why,
-            tool=found.tool,
+            miss, told.session, told.exposure, told.discovery, told.call, told.story,
+            cause_in_words=CAUSES[miss.cause], listed_now=found.listed_now, why=found.why, tool=found.tool,
             fixes=tuple(fixes),
-        )
+        )  # fmt: skip
     return output.show(details, as_json, _print)
 
 
 def _print(details: MissDetails) -> None:
-    miss, session = details.miss, details.session
-    client = f"{session.client} {session.version}, {session.era}, {session.transport}" if session else "(unknown)"
-    facts = [
-        ("when", output.when(miss.at)),
-        ("client", client),
-        ("profile", (session.profile if session else "") or "(none)"),
-        ("task", miss.query or "(unknown)"),
-        ("called before", ", ".join(miss.history) or "(nothing)"),
-        ("noticed", NOTICED[miss.noticed]),
-        ("cause", f"{miss.cause}: {details.why or details.cause_in_words}"),
-        ("rank", f"{say_rank(miss)} {output.score_parts(miss.parts)}".strip()),
-        *_tell_fixes(details),
-        ("recovered", RECOVERED[miss.recovered]),
-        ("cost", say_cost(miss)),
-    ]
-    if details.call is not None:
-        took = "" if details.call.outcome == "refused" else f" after {details.call.took_ms:.0f} ms"
-        facts.append(("call", f"{details.call.outcome}{took}, by {details.call.via}"))
+    miss = details.miss
+    facts = [("when", output.when(miss.at)), *((each.name, each.text) for each in details.tell())]
+    facts += [("score", output.score_parts(miss.parts))] if miss.parts else []
+    facts += [*_tell_fixes(details), *((each.name, each.text) for each in details.tell_end())]
     if details.listed_now is not None:
         facts.append(("listed now", "yes" if details.listed_now else "no"))
     output.say(f"{miss.id}  {miss.tool or NOTHING_FOUND}", "bold")

@@ -13,11 +13,11 @@ import click
 from msgspec import Struct
 
 from foretool.server.commands import output
-from foretool.server.commands.causes import CAUSES, say_cost, say_rank
 from foretool.server.commands.miss_fix import fix
 from foretool.server.commands.miss_show import show
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
+from foretool.server.ledger.miss_words import CAUSES, say_cost, say_rank
 from foretool.server.ledger.story import NOTHING_FOUND
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Cause, Miss, MissCount, MissFilter

@@ -24,6 +24,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from foretool.server.system.counts import plural as plural
 from foretool.server.trust import text as trust_text
 
 T = TypeVar("T")
@@ -268,15 +269,6 @@ def size(count: int) -> str:
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
         number /= 1024
     return f"{number:.1f} GiB"
-
-
-def plural(count: int, noun: str) -> str:
-    """Write a count with its noun: `1 tool`, `2 discoveries`, `3 misses`."""
-    if count == 1:
-        return f"1 {noun}"
-    if noun.endswith("y"):
-        return f"{count:,} {noun[:-1]}ies"
-    return f"{count:,} {noun}es" if noun.endswith(("s", "ch")) else f"{count:,} {noun}s"
 
 
 def score_parts(parts: Mapping[str, float]) -> str:

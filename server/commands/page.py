@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from foretool.server.commands.causes import CAUSES, NOTICED
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option
 from foretool.server.commands.replay import VERDICTS
 from foretool.server.commands.status import STATES
 from foretool.server.config.loader import load
+from foretool.server.ledger.miss_words import CAUSES, NOTICED
 
 
 @click.command("page")

@@ -20,6 +20,7 @@ from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, Profile
 from foretool.server.config.servers import matches
 from foretool.server.ledger.better_words import FOR, cut_words, describe_for, name_for
+from foretool.server.ledger.miss_words import say_why
 from foretool.server.replay.changes import ConfigChange, change_config
 from foretool.server.replay.effect import Effect, Replays, compare
 from foretool.server.setup.documents import DocumentError, Keys
@@ -94,28 +95,6 @@ def diagnose(app: App, miss: Miss) -> Diagnosis:
     tool = finder.tool
     listed = tool.id in offline.view(app, finder.profile).shown if tool is not None else None
     return Diagnosis(miss, say_why(miss), tool.id if tool is not None else miss.tool, listed, tuple(finder.find()))
-
-
-def say_why(miss: Miss) -> str:
-    """Say why this tool was missed, more exactly than its cause does; "" if the cause says it all."""
-    if miss.cause == "denied":
-        return next((said for start, said in _DENIED if miss.change.startswith(start)), miss.change.partition(": ")[0])
-    if miss.cause == "unknown" and miss.noticed == "unknown_name":
-        return "no server of this config has a tool of this name"
-    if miss.cause == "unknown" and miss.noticed == "nothing_found":
-        return "the search found nothing that fits these words at all"
-    if miss.cause == "unknown":
-        return "it is not known which list the client had"
-    return ""
-
-
-_DENIED: Final = (
-    ("remove ", "a rule of the config refuses it"),
-    ("add ", "the profile does not have its server"),
-    ("foretool review", "it waits for your approval"),
-    ('set "confirm"', 'the setting "confirm" asks you first, and this client cannot ask'),
-)
-"""By the start of the change that would have let the call through, why it was refused."""
 
 
 def measure(replays: Replays, config: Config, fixes: Iterable[Fix], tool: str) -> list[MeasuredFix]:

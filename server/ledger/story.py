@@ -7,6 +7,8 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from foretool.server.ledger.miss_words import CAUSES, NOTICED, RECOVERED, say_cost, say_place, say_why
+from foretool.server.system.counts import plural
 from foretool.storage.records import Call, Discovery, Exposure, Miss, SessionRecord
 from foretool.storage.stores import Store
 
@@ -27,6 +29,13 @@ ORDER: Final[tuple[Kind, ...]] = ("session", "prompt", "list", "named", "search"
 _LISTS: Final = ("list", "growth", "epoch")
 
 
+class Fact(Struct, frozen=True):
+    """One thing to know about a miss."""
+
+    name: str
+    text: str
+
+
 class Step(Struct, frozen=True):
     """One thing that happened in a conversation."""
 
@@ -36,6 +45,53 @@ class Step(Struct, frozen=True):
     """What the client did or got; of a prompt, what the user asked."""
     tokens: int
     """Tokens that it put before the model; 0 if they are not known."""
+
+
+class MissStory(Struct, frozen=True):
+    """One miss, with every record that it refers to, and the conversation around it."""
+
+    miss: Miss
+    session: SessionRecord | None
+    exposure: Exposure | None
+    """The list that the client had."""
+    discovery: Discovery | None
+    call: Call | None
+    story: tuple[Step, ...]
+    """What happened before it and after it, in order."""
+
+    def tell(self) -> tuple[Fact, ...]:
+        """Say who missed what, and why."""
+        miss, session = self.miss, self.session
+        client = f"{session.client} {session.version}, {session.era}, {session.transport}" if session else "(unknown)"
+        return (
+            Fact("client", client),
+            Fact("profile", (session.profile if session else "") or "(none)"),
+            Fact("task", miss.query or "(unknown)"),
+            Fact("called before", ", ".join(miss.history) or "(nothing)"),
+            Fact("noticed", NOTICED[miss.noticed]),
+            Fact("cause", f"{miss.cause}: {say_why(miss) or CAUSES[miss.cause]}"),
+            Fact("rank", say_place(miss)),
+        )
+
+    def tell_end(self) -> tuple[Fact, ...]:
+        """Say what came of it."""
+        said = [Fact("recovered", RECOVERED[self.miss.recovered]), Fact("cost", say_cost(self.miss))]
+        if self.call is not None:
+            took = "" if self.call.outcome == "refused" else f" after {self.call.took_ms:.0f} ms"
+            said.append(Fact("call", f"{self.call.outcome}{took}, by {self.call.via}"))
+        return tuple(said)
+
+
+def read_miss_story(store: Store, miss: Miss, *, prompts: bool = True) -> MissStory:
+    """Return a miss with what stood around it. `prompts` as in `read_story`. Raises `StorageError`."""
+    return MissStory(
+        miss,
+        store.sessions.get(miss.session),
+        store.sessions.exposure(miss.exposure) if miss.exposure else None,
+        store.discoveries.get(miss.discovery) if miss.discovery else None,
+        store.calls.get(miss.call) if miss.call else None,
+        read_story(store, miss, prompts=prompts),
+    )
 
 
 def read_story(store: Store, miss: Miss, *, prompts: bool = True) -> tuple[Step, ...]:
@@ -77,7 +133,7 @@ def tell_session(session: SessionRecord) -> Step:
 def tell_list(shown: Exposure) -> Step:
     """Return a list, or another text that named tools, as a step."""
     if shown.reason in _LISTS:
-        count = f"{len(shown.tools)} tool{'' if len(shown.tools) == 1 else 's'}"
+        count = plural(len(shown.tools), "tool")
         return Step(shown.at, "list", f"got a list of {count} ({shown.policy})", shown.tokens)
     return Step(shown.at, "named", f"was told of {', '.join(shown.tools)} ({shown.reason})", shown.tokens)
 

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.server.config.loader import Config
-from foretool.server.ledger import story
+from foretool.server.ledger.story import MissStory, read_miss_story, tell_session
 from foretool.server.page.viewer import Viewer, admits
 from foretool.storage.opening import open_existing_store
-from foretool.storage.records import Discovery, Exposure, Miss, MissCount, MissFilter, SessionRecord
+from foretool.storage.records import Miss, MissCount, MissFilter
 
 SHOWN: Final = 200
 """How many misses one page lists."""
-
-
-class MissPage(Struct, frozen=True):
-    """One miss and what stood around it."""
-
-    miss: Miss
-    session: SessionRecord | None
-    exposure: Exposure | None
-    discovery: Discovery | None
-    steps: Sequence[story.Step]
 
 
 def read_misses(config: Config, wanted: MissFilter) -> tuple[int, list[Miss], list[MissCount]]:
@@ -47,17 +37,17 @@ def servers_of(config: Config, viewer: Viewer) -> list[str]:
     return [name for name in config.servers if admits(config, viewer, name)]
 
 
-def read_miss(config: Config, viewer: Viewer, id: int) -> MissPage | None:
-    """Return one miss; None if this viewer may see none with this number. Raises `StorageError`."""
+def read_miss(config: Config, viewer: Viewer, id: int) -> MissStory | None:
+    """Return one miss with its conversation from the beginning of the session; None if this viewer may see none with
+    this number. Raises `StorageError`."""
     with open_existing_store(config.storage) as store:
-        miss = store.calls.miss(id)
-        session = store.sessions.get(miss.session) if miss else None
-        if miss is None or not (viewer.sees_all or (session is not None and session.profile == viewer.profile)):
+        if (miss := store.calls.miss(id)) is None:
             return None
-        exposure = store.sessions.exposure(miss.exposure) if miss.exposure else None
-        discovery = store.discoveries.get(miss.discovery) if miss.discovery else None
-        told = story.read_story(store, miss, prompts=viewer.sees_all)
-        return MissPage(miss, session, exposure, discovery, [*map(story.tell_session, filter(None, [session])), *told])
+        found = read_miss_story(store, miss, prompts=viewer.sees_all)
+    session = found.session
+    if not (viewer.sees_all or (session is not None and session.profile == viewer.profile)):
+        return None
+    return replace(found, story=(tell_session(session), *found.story)) if session is not None else found
 
 
 def read_filter(query: Mapping[str, str], causes: Collection[str], now: float, viewer: Viewer) -> MissFilter:

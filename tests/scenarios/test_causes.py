@@ -16,11 +16,11 @@ import pytest
 from fakes import Failed, FakeClient, FakeUpstream, Stage, failing_store, proxy_over, text, tool
 from requirements import requirement
 
-from foretool.server.commands.causes import CAUSES
 from foretool.server.commands.explain import _say_unknown, explain_tool
 from foretool.server.commands.group import run
 from foretool.server.commands.search import search
 from foretool.server.ledger.fixes import diagnose
+from foretool.server.ledger.miss_words import CAUSES
 from foretool.storage.records import Cause, Policy
 
 pytestmark = pytest.mark.anyio

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import httpx2
 
-from foretool.server.commands.causes import CAUSES, NOTICED
 from foretool.server.commands.replay import VERDICTS
 from foretool.server.commands.status import STATES
 from foretool.server.config.loader import load
+from foretool.server.ledger.miss_words import CAUSES, NOTICED
 from foretool.server.page.access import Door
 from foretool.server.page.rendering import Words
 from foretool.server.page.site import Site

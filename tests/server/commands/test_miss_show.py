@@ -31,7 +31,7 @@ def test_one_miss_is_told_with_all_it_points_at(path: Path, capsys: pytest.Captu
         "task weather in Paris",
         "called before calc__add",
         "cause budget: it was a candidate for the list",
-        "rank 1/3",
+        "rank number 1 of 3 ranked tools",
         "would have helped pin sky__forecast",
         "recovered discovered: a search found it",
         "cost 1 turn, 80 tokens",

@@ -21,7 +21,6 @@ from foretool.server.ledger.fixes import (
     diagnose,
     edit_config,
     measure,
-    say_why,
 )
 from foretool.server.replay.effect import Replays
 from foretool.storage.opening import open_store
@@ -210,22 +209,6 @@ def test_an_edit_keeps_comments_and_order(tmp_path: Path) -> None:
     own = edit_config(loader.load(path), found(path).fixes[0])
     assert "// mine" in own.text() and '"sky__moon"' in own.text()
     assert '"sky__moon"' not in path.read_text()
-
-
-@pytest.mark.parametrize(
-    ("miss", "said"),
-    [
-        (replace(DENIED, change='remove "x" from "deny"'), "a rule of the config refuses it"),
-        (replace(DENIED, change="add 'sky' to the servers of profile 'w'"), "the profile does not have its server"),
-        (replace(DENIED, change="foretool review sky"), "it waits for your approval"),
-        (replace(DENIED, change="it is excluded in the config of server 'sky': see it"),
-         "it is excluded in the config of server 'sky'"),
-        (replace(HIDDEN, cause="unknown", noticed="unknown_name"), "no server of this config has a tool of this name"),
-        (HIDDEN, ""),
-    ],
-)  # fmt: skip
-def test_a_cause_is_told_as_exactly_as_it_is_known(miss: Miss, said: str) -> None:
-    assert say_why(miss) == said
 
 
 def test_the_policy_of_the_list_that_the_client_had_counts(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from command_fakes import WEATHER, fill, write_config
 
-from foretool.server.commands.causes import CAUSES
 from foretool.server.config.loader import load
+from foretool.server.ledger.miss_words import CAUSES
 from foretool.server.page import misses
 from foretool.server.page.viewer import Viewer
 from foretool.storage.records import MissFilter
@@ -27,8 +27,8 @@ def path(tmp_path: Path) -> Path:
 def test_a_miss_is_a_timeline_in_order(path: Path) -> None:
     page = misses.read_miss(load(path), ALL, 1)
     assert page is not None
-    assert [step.kind for step in page.steps] == ["session", "list", "search", "miss", "call"]
-    assert [step.what for step in page.steps if step.kind == "miss"] == [
+    assert [step.kind for step in page.story] == ["session", "list", "search", "miss", "call"]
+    assert [step.what for step in page.story if step.kind == "miss"] == [
         "needed sky__forecast, which the client could not see"
     ]
     assert misses.read_miss(load(path), ALL, 2) is None

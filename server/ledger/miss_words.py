@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from foretool.server.commands import output
+from foretool.server.system.counts import plural
 from foretool.storage.records import Cause, Miss, Noticed
 
 CAUSES: Final[dict[Cause, str]] = {
@@ -33,6 +33,28 @@ RECOVERED: Final[dict[str, str]] = {
 }
 
 
+def say_why(miss: Miss) -> str:
+    """Say why this tool was missed, more exactly than its cause does; "" if the cause says it all."""
+    if miss.cause == "denied":
+        return next((said for start, said in _DENIED if miss.change.startswith(start)), miss.change.partition(": ")[0])
+    if miss.cause == "unknown" and miss.noticed == "unknown_name":
+        return "no server of this config has a tool of this name"
+    if miss.cause == "unknown" and miss.noticed == "nothing_found":
+        return "the search found nothing that fits these words at all"
+    if miss.cause == "unknown":
+        return "it is not known which list the client had"
+    return ""
+
+
+_DENIED: Final = (
+    ("remove ", "a rule of the config refuses it"),
+    ("add ", "the profile does not have its server"),
+    ("foretool review", "it waits for your approval"),
+    ('set "confirm"', 'the setting "confirm" asks you first, and this client cannot ask'),
+)
+"""By the start of the change that would have let the call through, why it was refused."""
+
+
 def say_rank(miss: Miss) -> str:
     """Write the rank of the missed tool: `2/42`, or `-` if it had none."""
     return f"{miss.rank}/{miss.of}" if miss.rank else f"-/{miss.of}" if miss.of else "-"
@@ -40,5 +62,12 @@ def say_rank(miss: Miss) -> str:
 
 def say_cost(miss: Miss) -> str:
     """Write what a miss cost: `1 turn, 80 tokens`."""
-    parts = [output.plural(miss.turns, "turn")] if miss.turns else []
-    return ", ".join([*parts, output.plural(miss.tokens, "token")] if miss.tokens else parts) or "-"
+    parts = [plural(miss.turns, "turn")] if miss.turns else []
+    return ", ".join([*parts, plural(miss.tokens, "token")] if miss.tokens else parts) or "-"
+
+
+def say_place(miss: Miss) -> str:
+    """Write the rank of the missed tool in words."""
+    if miss.rank:
+        return f"number {miss.rank:,} of {plural(miss.of, 'ranked tool')}"
+    return f"not one of {plural(miss.of, 'ranked tool')}" if miss.of else "not ranked"
