@@ -16,6 +16,7 @@ from foretool.server import housekeeping
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedder
 from foretool.server.catalog.imported import ImportedPriors
+from foretool.server.catalog.kept_words import KeptWords
 from foretool.server.catalog.models import LearnedLists, ModelLoader
 from foretool.server.catalog.names import NameKeeper
 from foretool.server.catalog.personal_tools import PersonalTools
@@ -142,6 +143,7 @@ class App:
         # Upstreams, and the clients in front of them
         self.upstreams = UpstreamRegistry(live, self.policy)
         self.memory = UpstreamMemory(store, self.catalog, self.upstreams, live)
+        self.kept_words = KeptWords(store.catalog, self.catalog, self.search, self.memory.digest_inputs)
         self.exposures = Exposures(
             self.catalog, self.search.rank_for_list, self.search.prepare_list, self.recorder, live,
             self.upstreams.unlisted, LearnedLists(store), self.policy, self.imported,
@@ -421,6 +423,7 @@ class App:
                 lambda: self.schedule.tick(self.config.settings.learn_s),
                 self.retention.tick,
                 lambda: in_slices(self.memory.summarize()),
+                lambda: in_slices(self.kept_words.save()),
                 self.costs.tick,
                 self.reloader.look,
                 lambda: self.refresher.tick(next((each.era for each in self.clients), None)),

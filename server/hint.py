@@ -6,7 +6,8 @@ would block the prompt). It imports neither the event loop nor click.
 
 It asks the running proxy over the local socket, which ranks with everything that it knows and records the prompt. Only
 where none answers in time, it reads the config and the store itself and ranks by words alone: those tools of a large
-catalog that share a word with the prompt.
+catalog that share most words with the prompt, by the words of all tools that the last proxy has kept, or else by the
+first bytes of their definitions.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from collections import namedtuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing and pathlib take half as long to import as everything else that the way to a proxy needs
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Final
 
+    from foretool.retrieval.corpus import Corpus
     from foretool.server.catalog.hint_text import Hint
     from foretool.server.config.loader import Config
-    from foretool.storage.records import ToolId
+    from foretool.server.trust.policy import Reach
+    from foretool.storage.records import Tool, ToolId
     from foretool.storage.stores import Store
 
 Head = tuple[str, "ToolId", str, bytes]
@@ -47,6 +50,8 @@ MOST_SEARCHED: Final = 2_000
 """Characters of a prompt that are searched with."""
 MOST_RANKED: Final = 100
 """How many tools are read and ranked, those with most words of the prompt; ranking 4,400 finds 3 in 100 more."""
+MOST_SCORED: Final = 40
+"""The same where all tools are scored by their words before one is read: more than are named, as some may be denied."""
 HEAD_BYTES: Final = 600
 """Bytes of a definition that are scanned for words; they mostly hold its name and description."""
 IN_NAME: Final = 1.5
@@ -225,7 +230,6 @@ def answer_by_words(asked: Asked, options: HintOptions) -> str:
 def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
     """Return a text that names the likely tools, an empty one if none is likely."""
     from foretool.retrieval.confidence import level
-    from foretool.retrieval.corpus import Corpus
     from foretool.retrieval.pipeline import Pipeline
     from foretool.retrieval.ranking import Query
     from foretool.server.catalog.hint_text import MOST, Hint, Mark, write_hint
@@ -233,29 +237,78 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
     from foretool.server.trust.policy import Reach
 
     reached = {name: fingerprint(server) for name, server in config.servers.items()}
+    reach = Reach(config.profiles[profile], config.servers, config.settings)
+    corpus, tools = _read_kept(config, store, reached, reach, text) or _read_heads(config, store, reached, reach, text)
+    ranking = Pipeline(corpus).rank(Query(lines=(text,)), limit=MOST)
+    if level(ranking) == "none":
+        return Hint()
+    by_id = {tool.id: tool for tool in tools}
+    working_set = store.serving.working_set(f"{profile}/frozen")
+    listed = working_set.tools if working_set is not None else ()
+    found = (by_id[each.tool] for each in ranking.ranked)
+    return write_hint(found, lambda tool: Mark(tool.id in listed, reach.verdict(tool).bridge == "call_tool_write"))
+
+
+def _read_kept(
+    config: Config, store: Store, reached: Mapping[str, str], reach: Reach, text: str
+) -> tuple[Corpus, list[Tool]] | None:
+    """Return the tools that score best by the words that a proxy has kept of all tools; None if none are kept, or what
+    is kept cannot be read."""
+    from foretool.server.catalog.unread import digest_inputs, read_words
+
+    table = read_words(store.catalog, digest_inputs(list(config.servers.values()), config.prefixes, reached))
+    if table is None:
+        return None
+    from msgspec.structs import replace
+
+    from foretool.retrieval.near_words import near_terms
+    from foretool.retrieval.rankers.bm25 import weigh_terms
+    from foretool.retrieval.word_table import TableCorpus
+
+    said = weigh_terms(text)
+    near = {term: weight for term, (_, weight) in near_terms(said).items()}
+    found: dict[tuple[str, str], tuple[int, ToolId]] = {}
+    try:
+        for slot in table.best(said, near):
+            id, upstream, own = json.loads(table.tool(slot))
+            if upstream in reached and reach.admits(upstream) and config.servers[upstream].offers(own):
+                found[upstream, own] = slot, id
+                if len(found) == MOST_SCORED:
+                    break
+    except (ValueError, IndexError, TypeError):
+        return None
+    stored = store.catalog.tools_named((own, upstream, reached[upstream]) for upstream, own in found)
+    # The proxy may have named them anew since they were listed.
+    named = [replace(tool, id=found[tool.upstream, tool.name][1]) for tool in stored]
+    tools = _as_served(config, reach, named)
+    return TableCorpus(table, {found[tool.upstream, tool.name][0]: tool for tool in tools}), tools
+
+
+def _read_heads(
+    config: Config, store: Store, reached: Mapping[str, str], reach: Reach, text: str
+) -> tuple[Corpus, list[Tool]]:
+    """Return the tools that share most words with a text, by the first bytes of all definitions."""
+    from foretool.retrieval.corpus import Corpus
+
     heads = [
         head
         for head in store.catalog.tool_heads(list(reached.items()), HEAD_BYTES)
         if config.servers[head[0]].offers(head[2])
     ]
-    near = store.catalog.tools_named((tool, name, reached[name]) for name, tool, _, _ in _preselect(heads, text))
+    wanted = ((own, name, reached[name]) for name, _, own, _ in _preselect(heads, text))
+    tools = _as_served(config, reach, store.catalog.tools_named(wanted))
+    return Corpus(tools, {name: server.entry.description for name, server in config.servers.items()}), tools
+
+
+def _as_served(config: Config, reach: Reach, tools: list[Tool]) -> list[Tool]:
+    """Return tools in the user's words, without those that the profile may not find."""
     if any(server.entry.tools for server in config.servers.values()):
         from foretool.server.catalog.namespaces import Namespaces
         from foretool.server.catalog.overrides import Overrides
 
         entries = list(config.servers.values())
-        near = list(map(Overrides(entries, lambda: Namespaces(entries, config.prefixes)).apply, near))
-    reach = Reach(config.profiles[profile], config.servers, config.settings)
-    near = list(filter(reach.finds, near))
-    words = {name: server.entry.description for name, server in config.servers.items()}
-    ranking = Pipeline(Corpus(near, words)).rank(Query(lines=(text,)), limit=MOST)
-    if level(ranking) == "none":
-        return Hint()
-    by_id = {tool.id: tool for tool in near}
-    working_set = store.serving.working_set(f"{profile}/frozen")
-    listed = working_set.tools if working_set is not None else ()
-    found = (by_id[each.tool] for each in ranking.ranked)
-    return write_hint(found, lambda tool: Mark(tool.id in listed, reach.verdict(tool).bridge == "call_tool_write"))
+        tools = list(map(Overrides(entries, lambda: Namespaces(entries, config.prefixes)).apply, tools))
+    return list(filter(reach.finds, tools))
 
 
 def _preselect(heads: Sequence[Head], text: str) -> list[Head]:

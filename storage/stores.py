@@ -394,8 +394,8 @@ class CatalogStore(Protocol):
         """Return upstream, exposed name, own name and the first `size` bytes of the definition of every tool of these
         upstreams (name, fingerprint); for a caller who wants a few of very many tools."""
 
-    def tools_named(self, tools: Iterable[tuple[ToolId, str, str]]) -> list[Tool]:
-        """Return the known ones of these tools (exposed name, upstream, fingerprint), in this order."""
+    def tools_named(self, tools: Iterable[tuple[str, str, str]]) -> list[Tool]:
+        """Return the known ones of these tools (own name, upstream, fingerprint), in this order."""
 
     def save_upstream(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> None:
         """Replace what is known of an upstream and its tools (names are unique); earlier definitions are kept."""

@@ -103,6 +103,8 @@ class Impacts(Struct, frozen=True):
     slots: array[int]
     values: array[float]
     idf: float
+    having: int
+    """How many tools have the term, those that are not looked at included."""
 
     def of(self, slot: int) -> float:
         """Return what the term adds to one tool, 0 if the tool lacks it."""
@@ -236,7 +238,7 @@ class Lexical:
 
     def rare(self, wanted: Mapping[str, float]) -> list[str]:
         """Return the terms that tell most, at most `MOST_NEAR`, of those that few tools have."""
-        having = {term: len(found.slots) for term in wanted if (found := self.impacts(term))}
+        having = {term: found.having for term in wanted if (found := self.impacts(term))}
         return pick_rare(wanted, having, self.live)
 
     def hits(self, wanted: Mapping[str, float]) -> dict[int, float]:
@@ -262,7 +264,7 @@ class Lexical:
         for term, weight in wanted.items():
             if weight >= SAID:
                 impacts = self.impacts(term)
-                worth = weight * idf(total, len(impacts.slots) if impacts else 0)
+                worth = weight * idf(total, impacts.having if impacts else 0)
                 mass += worth
                 met += worth if impacts and impacts.of(slot) else 0.0
         return met / mass if mass else 0.0
@@ -275,7 +277,7 @@ class Lexical:
         for term, weight in wanted.items():
             if weight >= SAID:
                 impacts = self.impacts(term)
-                mass += weight * idf(total, len(impacts.slots) if impacts else 0)
+                mass += weight * idf(total, impacts.having if impacts else 0)
         mass = min(mass, RARE_TERMS * idf(total, 1))
         return min(score / (MET * mass), 1.0) if mass > 0 else 1.0
 
@@ -305,6 +307,12 @@ class Lexical:
             yield
             self.impacts(term)
 
+    def all_impacts(self) -> Iterator[tuple[str, Impacts]]:
+        """Yield what every term is worth, and keep nothing of it. After a change of the index in a pause it is worth
+        nothing; a term of dropped tools alone has no slots."""
+        for term in list(self._postings):
+            yield term, self._computed(self._postings.get(term, array("I")))
+
     def _computed(self, postings: array[int]) -> Impacts:
         norms = self._compute_norms(len(self.fields))
         alive = self._alive
@@ -320,7 +328,7 @@ class Lexical:
             for place, slot in enumerate(weights):
                 if slot in self._wide:
                     values[place] *= self._wide[slot]
-        return Impacts(array("I", weights), values, worth)
+        return Impacts(array("I", weights), values, worth, len(weights))
 
     def _compute_norms(self, most: int) -> list[list[float]]:
         """Compute what one occurrence is worth, weight / (1 - b + b len / mean len), by field and slot, of the first

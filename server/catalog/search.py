@@ -211,6 +211,10 @@ class Search(BackgroundWork):
         """Index the missing tools if there are at most `most` of them; returns the indexed tools."""
         return self._index.update(most).corpus
 
+    def indexed(self) -> Corpus | None:
+        """Return the indexed tools, None while some are missing; indexes nothing."""
+        return self._index.pipeline.corpus if self._index.is_complete else None
+
     def index_like(self, other: Search) -> None:
         """Take over what another search over about the same tools has indexed, so that few tools are read again. Call
         it before anything is indexed here."""

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from foretool._version import __version__
 from foretool.server.config.servers import Server
-from foretool.server.transports.tasks import Steps
 from foretool.storage.records import Tool, ToolId
 from foretool.storage.stores import CatalogStore, StorageError
+
+if TYPE_CHECKING:  # a prompt hook imports this file, and no event loop
+    from foretool.retrieval.word_table import WordTable
+    from foretool.server.transports.tasks import Steps
 
 LEAST: Final = 2000
 """Catalogs of fewer tools have no summary: reading all of them takes less than a tenth of a second."""
@@ -123,4 +126,20 @@ def read_summary(store: CatalogStore, inputs: str) -> Summary | None:
         found = store.summary(inputs)
         return msgspec.json.decode(found, type=Summary) if found is not None else None
     except (StorageError, msgspec.MsgspecError):
+        return None
+
+
+def words_key(inputs: str) -> str:
+    """Return what the words of a catalog are kept under (`kept_words`); `inputs` as for its summary."""
+    return f"words {inputs}"
+
+
+def read_words(store: CatalogStore, inputs: str) -> WordTable | None:
+    """Return the words that are kept, None if there are none that hold."""
+    from foretool.retrieval.word_table import WordTable
+
+    try:
+        found = store.summary(words_key(inputs))
+        return WordTable(found) if found is not None else None
+    except (StorageError, ValueError):
         return None

@@ -65,7 +65,7 @@ _HEADS = """
 _NAMED_TOOLS = """
     SELECT tools.exposed, upstreams.name, tools.name, definitions.definition, schema_hash, tokens
         FROM tools JOIN upstreams ON upstreams.id = tools.upstream JOIN definitions ON definitions.id = tools.definition
-        WHERE tools.exposed = ? AND upstreams.name = ? AND upstreams.fingerprint = ?
+        WHERE tools.name = ? AND upstreams.name = ? AND upstreams.fingerprint = ?
 """
 _ADD_DEFINITION = (
     "INSERT INTO definitions (schema_hash, definition) VALUES (?, ?) ON CONFLICT (schema_hash)"
@@ -151,7 +151,7 @@ class Catalog(Subject):
         rows = self._database.rows(_HEADS, (size,))
         return [(name, tool, own, head) for name, fingerprint, tool, own, head in rows if (name, fingerprint) in wanted]
 
-    def tools_named(self, tools: Iterable[tuple[ToolId, str, str]]) -> list[Tool]:
+    def tools_named(self, tools: Iterable[tuple[str, str, str]]) -> list[Tool]:
         return [Tool(*row) for wanted in tools for row in self._database.rows(_NAMED_TOOLS, wanted)]
 
     def save_upstream(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> None:

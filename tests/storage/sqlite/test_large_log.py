@@ -94,7 +94,7 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
     "catalog.summary": lambda store: store.catalog.summary("inputs"),
     "catalog.save_summary": lambda store: store.catalog.save_summary("inputs", 1, b"summary"),
     "catalog.tool_heads": lambda store: store.catalog.tool_heads([("git", "f1")], 80),
-    "catalog.tools_named": lambda store: store.catalog.tools_named([(TOOL.id, "git", "f1")]),
+    "catalog.tools_named": lambda store: store.catalog.tools_named([(TOOL.name, "git", "f1")]),
     "catalog.save_upstream": lambda store: store.catalog.save_upstream(UPSTREAM, [TOOL, tool("show")]),
     "catalog.save_in_steps": lambda store: list(store.catalog.save_in_steps(UPSTREAM, [TOOL])),
     "catalog.save_token_counts": lambda store: store.catalog.save_token_counts({TOOL.schema_hash: 7}),
