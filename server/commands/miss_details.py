@@ -87,11 +87,13 @@ def _tell_fixes(details: MissDetails) -> Iterator[tuple[str, str]]:
 
 def _print_story(details: MissDetails) -> None:
     output.say("\nWhat happened:", "bold")
-    start = details.miss.at
+    side = "before"
     for step in details.story:
         tokens = f" [{step.tokens:,} tokens]" if step.tokens else ""
-        away = step.at - start
-        when = "now" if step.kind == "miss" else f"{output.span(abs(away))} {'before' if away <= 0 else 'after'}"
+        # What revealed the miss may have the same time, and comes after it all the same.
+        when = f"{output.span(abs(step.at - details.miss.at))} {side}"
+        if step.kind == "miss":
+            when, side = "now", "after"
         text = f'the user asked: "{step.what}"' if step.kind == "prompt" else f"the client {step.what}"
         output.say_fact(when, f"{text}{tokens}", "yellow" if step.kind == "miss" else "", indent=2, column=14)
 

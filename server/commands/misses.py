@@ -165,7 +165,7 @@ def _print(ledger: Ledger, by: str, *, lists_all: bool, narrowed: bool) -> None:
     output.say(f"{output.plural(ledger.total, 'miss')}{shown}. What the causes mean:")
     for cause in ledger.causes:
         output.say(f"  {cause}: {CAUSES[cast(Cause, cause)]}")
-    example = ledger.groups[0].last_id
+    example = ledger.misses[0].id if lists_all else ledger.groups[0].last_id
     every = "" if lists_all else "`foretool misses --all` lists each miss; "
     output.say(f"{every}`foretool misses show {example}` explains number {example}.")
 

@@ -354,7 +354,7 @@ class _Finder:
 def alias(catalog: Catalog, tool: Tool, name: str) -> Fix:
     """Return the change that gives a tool another name."""
     change = ConfigChange(("servers", tool.upstream, "tools", tool.name, "name"), name)
-    return Fix("alias", f"call {tool.id} {catalog.overrides.exposed(tool.upstream, name)}", (change,))
+    return Fix("alias", f"name {tool.id} {catalog.overrides.exposed(tool.upstream, name)}", (change,))
 
 
 def _fix(kind: Kind, what: str, *changes: ConfigChange, tokens: int = 0) -> Fix:

@@ -52,3 +52,11 @@ def test_without_a_replay_the_changes_are_named_alone(path: Path, capsys: pytest
     assert run(["misses", "show", "1", "--no-replay", "--config", str(path)]) == 0
     out = capsys.readouterr().out
     assert "would have helped" in out and "played again" not in out
+
+
+def test_the_call_that_revealed_a_miss_comes_after_it(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["misses", "show", "1", "--no-replay", "--config", str(path)]) == 0
+    story = capsys.readouterr().out.partition("What happened:")[2].partition("\n\n")[0]
+    before, _, after = story.partition("  now ")
+    assert "before " in before and "after " not in before
+    assert "after " in after and " before " not in after and "the client called sky__moon" in after

@@ -36,6 +36,10 @@ def test_a_hundred_misses_of_one_tool_are_one_row(path: Path, capsys: pytest.Cap
     assert out.count("sky__moon") == 1 and "101 misses." in out
     assert run(["misses", "--all", "--limit", "200", "--config", str(path)]) == 0
     assert capsys.readouterr().out.count("sky__moon") == 100
+    assert run(["misses", "--all", "--limit", "1", "--config", str(path)]) == 0
+    (listed,) = [line.split()[0] for line in capsys.readouterr().out.splitlines() if "sky__" in line][:1]
+    assert run(["misses", "--all", "--limit", "1", "--config", str(path)]) == 0
+    assert f"`foretool misses show {listed}` explains number {listed}." in capsys.readouterr().out
 
 
 def test_misses_are_counted_by_cause(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,7 +58,7 @@ def test_a_hidden_tool_may_be_pinned_described_or_given_room(tmp_path: Path) -> 
     assert [each.text for each in pin.changes] == ["pin+=sky__moon"] and pin.list_tokens > 320
     assert budget.what.startswith("raise list_tokens from 320 to ") and budget.list_tokens <= 450
     assert described.changes[0].value == "Phase of the moon on a day.\nUsed for: how full is it tonight?."
-    assert named.what.startswith("call sky__moon sky__moon_") and named.changes[0].keys[-2:] == ("moon", "name")
+    assert named.what.startswith("name sky__moon sky__moon_") and named.changes[0].keys[-2:] == ("moon", "name")
 
 
 @pytest.mark.parametrize("kind", ["pin", "budget"])
