@@ -35,7 +35,7 @@ from foretool.server.methods.admission import Admission
 from foretool.server.methods.argument_check import ArgumentCheck, Checker
 from foretool.server.methods.call_tool import Bridge, ToolCalls
 from foretool.server.methods.confirmation import Confirmation
-from foretool.server.methods.connecting import Connecting
+from foretool.server.methods.connecting import Connecting, UnconfirmedGrants
 from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.discovery_answer import AnswerWriter
 from foretool.server.methods.exemplars import Exemplars
@@ -186,6 +186,7 @@ class App:
             Exemplars(lambda most: self.store.calls.shared_events(most), time.monotonic),
             self.reader,
         )
+        self._unconfirmed = UnconfirmedGrants(self._wants_consent, lambda: self.grants)
         connecting = Connecting(live, self.upstreams, lambda: self.grants, self._forget_listed)
         calls = ToolCalls(
             self.discovery,
@@ -284,12 +285,14 @@ class App:
 
         return Grants(lambda: self.store, keys, resource, lambda: self.config.servers)
 
+    def _wants_consent(self) -> bool:
+        servers = self.config.servers.values()
+        return any(each.per_user is not None and each.per_user.kind == "grant" for each in servers)
+
     async def come_back(self, query: str) -> tuple[int, bytes] | None:
         """Answer a browser that comes back from the authorization server of a server; return status and page, None
         where no server sends one."""
-        if not any(
-            each.per_user is not None and each.per_user.kind == "grant" for each in self.config.servers.values()
-        ):
+        if not self._wants_consent():
             return None
         from foretool.server.methods.connecting import come_back
 
@@ -387,7 +390,10 @@ class App:
                 await self._stop()
 
     async def _stop(self) -> None:
-        work = (self.search, self.embedding, self.schedule, self.models, self.retention, self.costs, self.store_watch)
+        work = (
+            self.search, self.embedding, self.schedule, self.models, self.retention, self.costs, self.store_watch,
+            self._unconfirmed,
+        )  # fmt: skip
         for part in (*work, self._arguments, self.links, self.reader):
             await part.stop()
         await self.recalibrator.finish()
@@ -431,6 +437,7 @@ class App:
                 memory.tick,
                 lambda: housekeeping.fold_usage(self.store),
                 self.query_vectors.tick,
+                self._unconfirmed.tick,
             ),
         )
 

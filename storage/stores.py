@@ -181,11 +181,14 @@ class GrantStore(Protocol):
 
     def servers(self, person: str) -> Sequence[str]: ...
 
-    def begin(self, ident: bytes, sealed: bytes, until: float, now: float) -> None:
+    def begin(self, ident: bytes, sealed: bytes, until: float) -> None:
         """Keep a consent that is under way, until a time in seconds since 1970."""
 
     def take(self, ident: bytes, now: float) -> bytes | None:
         """Return a consent under way, once: it is not there afterwards."""
+
+    def take_late(self, now: float, most: int) -> list[tuple[bytes, bytes]]:
+        """Return at most so many consents whose time is over, each once, with what it was begun under."""
 
 
 class SessionStore(Protocol):

@@ -436,6 +436,9 @@ MANIFEST: Final[dict[str, Promise]] = {
         "docs/fleet.md", "an answer is fetched from any replica, and one that cannot come any more is an error"
     ),
     "replicas:letters": Promise("docs/fleet.md", "cancellations, answers and notifications cross replicas"),
+    "replicas:changes": Promise(
+        "docs/fleet.md", "decisions, changed lists, promoted models and rollbacks of one replica reach the others"
+    ),
     "replicas:killed": Promise(
         "docs/fleet.md", "no answer is lost or doubled while replicas are killed, and each is on record once"
     ),

@@ -15,11 +15,13 @@ import secrets
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.server.config.servers import Server
 from foretool.server.config.settings import PerUserEntry
@@ -35,6 +37,12 @@ CONSENT_S: Final = 600.0
 """How long a person has to allow access, and again to bring the code."""
 HELD_S: Final = 2.0
 """A grant that was ended at another replica is used no longer than this."""
+LATE_S: Final = 30.0
+"""Pause between two looks for what was allowed and never confirmed."""
+MOST_LATE: Final = 50
+"""So many of them are ended at a look."""
+TRIES: Final = 6
+"""So often that is tried at an authorization server which does not answer, a look's pause longer each time."""
 REVOKE_S: Final = 10.0
 """Longest time in which the tokens of one grant are ended at its authorization server."""
 ALL_S: Final = 30.0
@@ -59,6 +67,15 @@ class Grant(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"Grant(expires_at={self.expires_at:.0f})"
+
+
+class _Allowed(Struct, frozen=True):
+    """What was allowed, and waits for the person who brings its code."""
+
+    server: str
+    grant: Grant
+    tries: int = 0
+    """How often its tokens could not be ended after nobody came."""
 
 
 class _Consent(Struct, frozen=True):
@@ -142,14 +159,19 @@ class Grants:
         }
         grant = await self._ask(entry, wanted)
         shown = "-".join("".join(secrets.choice(_ALPHABET) for _ in range(4)) for _ in range(3))
-        self._begin(_place(consent.server, consent.person, shown), grant)
+        place = _place(consent.server, consent.person, shown)
+        try:
+            self._begin(place, _Allowed(consent.server, grant))
+        except CredentialError:
+            await self._revoke(consent.server, grant)  # nobody could ever confirm it
+            raise
         return shown
 
     def confirm(self, server: str, person: str, code: str, entry: AuditEntry) -> None:
         """Make a grant that of the person who brings its code. Raises `CredentialError`. `entry` goes into the audit
         log with it."""
         written = code.strip().upper()[:MOST_CODE]
-        grant = self._take(_place(server, person, written), Grant)
+        grant = self._take(_place(server, person, written), _Allowed).grant
         sealed, store = self._seal(grant, "grant", server, person), self._store
         try:
             with store().atomic():
@@ -178,6 +200,28 @@ class Grants:
             if each is not None:
                 problem = await self._revoke(server, each) or problem
         return was_there, problem
+
+    async def end_late(self) -> int:
+        """End what was allowed and never confirmed in time, at its authorization server; return of how many. Each is
+        ended by one replica, and tried again later where that fails. Never raises."""
+        ended, now = 0, time.time()
+        try:
+            found = self._store().grants.take_late(now, MOST_LATE)
+        except StorageError:
+            return 0  # another time
+        for ident, sealed in found:
+            try:
+                waiting = msgspec.json.decode(self._seals.open(sealed, "consent", ident.hex()), type=_Allowed)
+            except (SealError, msgspec.MsgspecError):
+                continue  # nobody came back from the authorization server, so there are no tokens
+            if await self._revoke(waiting.server, waiting.grant) and waiting.tries + 1 < TRIES:
+                again = replace(waiting, tries=waiting.tries + 1)
+                with suppress(StorageError, CredentialError):
+                    until = now + LATE_S * again.tries
+                    self._store().grants.begin(ident, self._seal(again, "consent", ident.hex()), until)
+            else:
+                ended += 1
+        return ended
 
     async def end_all(self, found: Sequence[SealedGrant]) -> Counter[tuple[str, str]]:
         """End the tokens of grants that were deleted, of as many as `ALL_S` suffices for. Returns how many may go on,
@@ -318,7 +362,7 @@ class Grants:
     def _begin(self, name: str, value: Any) -> None:
         ident, now = hashlib.sha256(name.encode()).digest(), time.time()
         try:
-            self._store().grants.begin(ident, self._seal(value, "consent", ident.hex()), now + CONSENT_S, now)
+            self._store().grants.begin(ident, self._seal(value, "consent", ident.hex()), now + CONSENT_S)
         except StorageError:
             raise _away() from None
 

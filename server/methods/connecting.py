@@ -14,6 +14,7 @@ from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.transports.tasks import BackgroundWork
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.records import AuditEntry
 
@@ -96,6 +97,30 @@ class Connecting:
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+
+
+class UnconfirmedGrants(BackgroundWork):
+    """Ends what people have allowed and nobody has confirmed in time; housekeeping calls `tick` about once a second."""
+
+    def __init__(self, wanted: Callable[[], bool], grants: Callable[[], Grants]) -> None:
+        """`wanted`: whether a server wants the consent of people."""
+        self._wanted = wanted
+        self._grants = grants
+        self._due = 0.0
+
+    def tick(self) -> None:
+        """Begin to look for them, from time to time."""
+        if time.monotonic() < self._due or self.is_working or not self._wanted():
+            return
+        from foretool.server.identity.grants import LATE_S
+
+        self._due = time.monotonic() + LATE_S
+        self.begin(self._end())
+
+    async def _end(self) -> None:
+        if ended := await self._grants().end_late():
+            which = "1 grant that was" if ended == 1 else f"{ended} grants that were"
+            log.info("%s allowed and never confirmed: ended at the authorization server", which)
 
 
 def _entry(exchange: Exchange, server: str, outcome: str) -> AuditEntry:

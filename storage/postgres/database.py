@@ -54,6 +54,7 @@ class PostgresDatabase(Database):
     """One open connection."""
 
     by_day = BY_DAY
+    may_doubt = True
 
     def __init__(self, address: ServerAddress, busy_ms: int, *, serves: bool = False) -> None:
         super().__init__(address, serves=serves)

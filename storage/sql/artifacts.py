@@ -33,11 +33,14 @@ class Artifacts(Subject):
         return self._counter("learned")
 
     def bump_version(self) -> None:
-        self._database.write_all(
-            "INSERT INTO counters (name, value) VALUES (?, 1)"
-            " ON CONFLICT (name) DO UPDATE SET value = counters.value + 1",
-            [("learned",)],
-        )
+        with self._database.atomic():
+            self._database.run(
+                "INSERT INTO counters (name, value) VALUES (?, 1)"
+                " ON CONFLICT (name) DO UPDATE SET value = counters.value + 1",
+                ("learned",),
+            )
+            # Replicas are told of every statement about this table, of the counters they are not.
+            self._database.run("UPDATE artifacts SET active = 0 WHERE id = 0")
 
     def _counter(self, name: str) -> int:
         row = self._database.row("SELECT value FROM counters WHERE name = ?", (name,))

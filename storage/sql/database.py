@@ -20,6 +20,8 @@ class Database(ABC):
     Every method may raise `StorageError`. A write that raised has left nothing behind and may be repeated.
     """
 
+    may_doubt: bool = False
+    """Whether the answer to a commit can be lost."""
     doubts: int = 0
     """How often the connection was lost while a commit was under way, which may have been made. Who repeats it looks
     first; see `Repeats`."""

@@ -15,11 +15,9 @@ _SAVE: Final = (
     " ON CONFLICT (server, person) DO UPDATE SET sealed = excluded.sealed, at = excluded.at"
 )
 MOST_CONSENTS: Final = 10_000
-"""Consents under way; when there are more, those that end first make room."""
-_TRIM: Final = (
-    "DELETE FROM consents WHERE until < ?"
-    " OR ident IN (SELECT ident FROM consents ORDER BY until DESC LIMIT -1 OFFSET ?)"
-)
+"""Consents under way, and those that are over and wait for `take_late`; when there are more, those that end first make
+room."""
+_TRIM: Final = "DELETE FROM consents WHERE ident IN (SELECT ident FROM consents ORDER BY until DESC LIMIT -1 OFFSET ?)"
 
 
 class Grants(Subject):
@@ -46,13 +44,18 @@ class Grants(Subject):
         rows = self._database.rows("SELECT server FROM grants WHERE person = ? ORDER BY server", (person,))
         return [server for (server,) in rows]
 
-    def begin(self, ident: bytes, sealed: bytes, until: float, now: float) -> None:
+    def begin(self, ident: bytes, sealed: bytes, until: float) -> None:
         with self._database.atomic():
-            self._database.run(_TRIM, (now, MOST_CONSENTS - 1))
+            self._database.run(_TRIM, (MOST_CONSENTS - 1,))
             self._database.run("INSERT INTO consents (ident, sealed, until) VALUES (?, ?, ?)", (ident, sealed, until))
 
     def take(self, ident: bytes, now: float) -> bytes | None:
         rows = self._database.rows("SELECT sealed FROM consents WHERE ident = ? AND until >= ?", (ident, now))
         # Of two who take it at the same time, one deletes the row.
-        is_first = self._database.run("DELETE FROM consents WHERE ident = ?", (ident,)) > 0
+        is_first = self._database.run("DELETE FROM consents WHERE ident = ? AND until >= ?", (ident, now)) > 0
         return bytes(rows[0][0]) if rows and is_first else None
+
+    def take_late(self, now: float, most: int) -> list[tuple[bytes, bytes]]:
+        sql = "SELECT ident, sealed FROM consents WHERE until < ? ORDER BY until LIMIT ?"
+        found = [(bytes(ident), bytes(sealed)) for ident, sealed in self._database.rows(sql, (now, most))]
+        return [each for each in found if self._database.run("DELETE FROM consents WHERE ident = ?", (each[0],)) > 0]

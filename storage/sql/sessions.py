@@ -10,7 +10,7 @@ from msgspec.json import Decoder
 
 from foretool.storage.records import ClientRecord, Conversation, Era, Exposure, SessionRecord
 from foretool.storage.sql.database import Database, Subject
-from foretool.storage.sql.repeats import Repeats
+from foretool.storage.sql.repeats import Marks, Repeats
 from foretool.storage.sql.tables import TOOL_IDS, Table
 from foretool.storage.sql.values import Said, encode_json
 
@@ -150,9 +150,16 @@ class Sessions(Subject):
 class Clients(Subject):
     """Implements `ClientLedger`."""
 
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._marks = Marks(database, "relists")
+
     def add_relist(self, seen: ClientRecord) -> None:
+        if self._marks.is_done(seen):
+            return
         key = (Said(seen.client), Said(seen.version), seen.era)
         with self._database.atomic():
+            self._marks.leave()
             self._database.run(_SEE_CLIENT, (*key, seen.last_seen))
             kept, recent = self._database.rows(f"SELECT delays, recent FROM clients {_OF_CLIENT}", key)[0]  # noqa: S608
             delays = _numbers.decode(kept)

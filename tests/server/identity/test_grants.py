@@ -391,3 +391,79 @@ async def test_grants_that_do_not_open_or_whose_server_is_gone_are_told_apart(st
     assert await at.grants.end_all([SealedGrant("gone", "ann", gone)]) == {
         ("gone", "there is nothing to allow for this server"): 1
     }
+
+
+@requirement("trust:per-user")
+async def test_what_was_allowed_and_never_confirmed_is_ended_at_its_server_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at, other = Replica(store), Replica(store)
+    confirmed, waiting = await at.allow("ann"), await at.allow("ben")
+    at.grants.link("mail", "cat")  # nobody came back from this one
+    at.grants.confirm("mail", "ann", confirmed, ENTRY)
+    at.forms.clear()
+    assert (await at.grants.end_late(), at.forms) == (0, []), "it is not late yet"
+    later(monkeypatch, module.CONSENT_S + 1)
+    with pytest.raises(CredentialError, match="not known"):
+        at.grants.confirm("mail", "ben", waiting, ENTRY)
+    ended = await asyncio.gather(at.grants.end_late(), other.grants.end_late())
+    assert sorted(ended) == [0, 1]
+    (first, again) = [*at.forms, *other.forms]
+    assert {first[0], again[0]} == {"https://mail.example/revoke"}
+    # By the answers of the token endpoint: the second one was that of ben.
+    assert [form["token"] for _, form in (first, again)] == ["refresh-2", "access-2"]
+    assert await at.grants.end_late() == 0
+    assert at.grants.load("mail", "ann") is not None
+
+
+@requirement("trust:per-user")
+async def test_an_authorization_server_that_does_not_answer_is_asked_again_and_not_for_ever(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = Replica(store)
+    await at.allow("ben")
+    at.forms.clear()
+    after, tries = module.CONSENT_S + 1, 0
+    for _ in range(3 * module.TRIES):
+        later(monkeypatch, after)
+        at.answers = [(503, {})] * 2
+        await at.grants.end_late()
+        tries += bool(at.forms)
+        at.forms.clear()
+        after += module.LATE_S * module.TRIES
+    assert tries == module.TRIES
+    # One that answers after a while is asked no more.
+    at.answers = []
+    await at.allow("ann")
+    later(monkeypatch, after + module.CONSENT_S + 1)
+    at.answers = [(503, {})] * 2
+    assert await at.grants.end_late() == 0
+    at.forms.clear()
+    at.answers = []
+    later(monkeypatch, after + 2 * module.CONSENT_S)
+    assert await at.grants.end_late() == 1 and len(at.forms) == 2
+
+
+@requirement("trust:per-user")
+async def test_what_cannot_be_kept_until_it_is_confirmed_is_ended_at_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = Replica(store)
+    state = parse_qs(urlsplit(at.grants.link("mail", "ann")).query)["state"][0]
+
+    async def post(url: str, headers: Any, content: bytes) -> tuple[int, dict[str, Any]]:
+        at.is_away = True  # while the token was on its way
+        return await Replica.post(at, url, headers, content)
+
+    monkeypatch.setattr(at.grants, "_post", post)
+    with pytest.raises(CredentialError, match="database"):
+        await at.grants.come_back(state, "the-code")
+    assert [url for url, _ in at.forms] == ["https://mail.example/token"] + 2 * ["https://mail.example/revoke"]
+
+
+def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let it be so much later than it is."""
+    monkeypatch.setattr(module.time, "time", lambda: REAL_TIME() + seconds)
+
+
+REAL_TIME = time.time

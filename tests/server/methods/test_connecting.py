@@ -7,8 +7,9 @@ from typing import Any, cast
 import pytest
 from fakes import FakeUpstream, proxy_over
 
+from foretool.server.identity import grants as identity
 from foretool.server.identity.credentials import CredentialError
-from foretool.server.methods.connecting import MOST_QUERY, come_back
+from foretool.server.methods.connecting import MOST_QUERY, UnconfirmedGrants, come_back
 
 pytestmark = pytest.mark.anyio
 
@@ -41,3 +42,31 @@ async def test_who_is_not_known_connects_nothing() -> None:
         for arguments in ({"server": "git", "code": "x"}, {"server": "none"}, {}, {"server": 1}):
             result = await stage.client.call_tool("connect_server", arguments)
             assert result["isError"] and "no server of this name wants the consent" in str(result)
+
+
+async def test_what_was_never_confirmed_is_looked_for_from_time_to_time_where_people_allow_anything(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks: list[int] = []
+
+    class Late:
+        async def end_late(self) -> int:
+            looks.append(1)
+            return len(looks) - 1
+
+    wanted = False
+    caplog.set_level("INFO")
+    late = UnconfirmedGrants(lambda: wanted, lambda: cast("Any", Late()))
+    late.tick()
+    assert not late.is_working
+    wanted = True
+    for _ in range(2):
+        late.tick()
+        late.tick()
+        await late.finish()
+    assert looks == [1] and not caplog.records
+    monkeypatch.setattr(late, "_due", 0.0)
+    monkeypatch.setattr(identity, "LATE_S", 0.0)
+    late.tick()
+    await late.finish()
+    assert "1 grants that were allowed" not in caplog.text and "1 grant that was allowed" in caplog.text

@@ -18,7 +18,7 @@ from stored_records import CALL, DISCOVERY, EXPOSURE, MISS
 
 from bench.storage.slow_network import SlowNetwork
 from foretool.storage.opening import open_serving_store, open_store
-from foretool.storage.records import AuditEntry, AuditFilter, Call, StepRecord
+from foretool.storage.records import AuditEntry, AuditFilter, Call, ClientRecord, StepRecord
 from foretool.storage.stores import StorageError, Store
 
 pytest.importorskip("psycopg")
@@ -140,6 +140,42 @@ def test_lists_searches_and_steps_whose_answer_was_lost_are_not_written_twice(
             assert 1 < again < later and write(3) > later, "a doubt is about one record"
         assert [len(found) for found in (store.sessions.exposures("s1"), store.discoveries.recent(-1))] == [4, 4]
         assert len(store.tasks.steps()) == 4
+
+
+def test_what_a_client_did_after_a_change_of_its_list_is_counted_once_however_often_the_answer_is_lost(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "ANSWER_S", 1.0)
+    seen = ClientRecord("c", "1", "legacy", 1, 1, 5.0, 3.0)
+
+    def counted(store: Store) -> tuple[int, str]:
+        found = store.clients.get("c", "1", "legacy")
+        return (found.announced, found.recent) if found is not None else (0, "")
+
+    with network_to(address).running() as network, open_serving_store(over_network(address, network)) as store:
+        store.clients.add_relist(seen)
+        for number in range(2, 5):
+            again = replace(seen, last_seen=float(number))
+            # The answer is lost, then all that is sent: the first write was made, the second one was not.
+            for mutes in ("COMMIT", ""):
+                network.mutes, network.is_mute = mutes, not mutes
+                with pytest.raises(StorageError, match="has not answered for 1 s"):
+                    store.clients.add_relist(again)
+                network.mutes, network.is_mute = "", False
+                assert store.reopen()
+            store.clients.add_relist(again)
+            assert counted(store) == (number, "1" * number)
+        # The same again, without a doubt, is another one.
+        store.clients.add_relist(again)
+        assert counted(store)[0] == 5
+        # Other replicas have rows of their own, and old ones go.
+        store.calls._database.run(  # type: ignore[attr-defined]
+            "INSERT INTO counters (name, value) VALUES ('mark.relists.gone', 5)"
+        )
+        with open_store(address) as other:
+            other.clients.add_relist(replace(seen, last_seen=9.0))
+            rows = other.calls._database.rows("SELECT name FROM counters WHERE name LIKE 'mark.%'")  # type: ignore[attr-defined]
+        assert len(rows) == 2 and ("mark.relists.gone",) not in rows
 
 
 def test_calls_with_their_audit_entries_are_not_written_twice_however_often_the_answer_is_lost(

@@ -164,3 +164,34 @@ async def test_listening_goes_on_after_the_connection_was_lost(stores: tuple[Sto
         other.post(Letter("last", "r2"))
         assert await heard.get() == Letter("last", "r2")
     task.cancel()
+
+
+@pytest.mark.anyio
+async def test_who_is_told_of_a_promotion_or_a_rollback_finds_it_done(stores: tuple[Store, Store]) -> None:
+    one, other = stores
+    seen: asyncio.Queue[tuple[int, bool]] = asyncio.Queue()
+
+    def look(table: str) -> None:
+        if table == "artifacts":
+            seen.put_nowait((one.artifacts.version, one.artifacts.active("dtdr") is not None))
+
+    task = asyncio.create_task(shared(one).listen("r1", lambda letter: None, look))
+    changes = (
+        lambda: (other.artifacts.add("dtdr", b"model", {}, promote=True), other.artifacts.bump_version()),
+        lambda: other.artifacts.roll_back("dtdr"),
+        lambda: (other.artifacts.add("dtdr", b"model", {}, promote=True), other.artifacts.bump_version()),
+        lambda: other.artifacts.retire("dtdr"),
+    )
+    async with asyncio.timeout(PATIENCE_S):
+        await until_listening(one)
+        for version, change in enumerate(changes, 1):
+            change()
+            # Nobody looks once more: the last word has to come with the new version.
+            while await seen.get() != (version, version % 2 == 1):
+                pass
+    task.cancel()
+
+
+async def until_listening(store: Store) -> None:
+    while not shared(store)._listening_since:  # type: ignore[attr-defined]
+        await asyncio.sleep(0.01)

@@ -31,17 +31,23 @@ def test_a_grant_that_was_deleted_does_not_come_back(store: Store) -> None:
 
 
 def test_a_consent_is_taken_once_and_in_time(store: Store) -> None:
-    store.grants.begin(b"a", b"sealed", 100.0, 1.0)
+    store.grants.begin(b"a", b"sealed", 100.0)
     assert store.grants.take(b"b", 2.0) is None and store.grants.take(b"a", 2.0) == b"sealed"
     assert store.grants.take(b"a", 2.0) is None
-    store.grants.begin(b"c", b"late", 100.0, 1.0)
-    assert store.grants.take(b"c", 101.0) is None and store.grants.take(b"c", 2.0) is None
+    store.grants.begin(b"c", b"late", 100.0)
+    assert store.grants.take(b"c", 101.0) is None
+    # What came too late is there for who ends it, once, and for nobody else.
+    store.grants.begin(b"d", b"later", 200.0)
+    assert store.grants.take_late(101.0, 0) == []
+    assert store.grants.take_late(101.0, 5) == [(b"c", b"late")]
+    assert store.grants.take_late(101.0, 5) == [] and store.grants.take(b"c", 2.0) is None
+    assert store.grants.take(b"d", 101.0) == b"later"
 
 
 def test_consents_under_way_have_a_bound(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grants, "MOST_CONSENTS", 3)
     for number in range(6):
-        store.grants.begin(b"%d" % number, b"x", 100.0 + number, 1.0)
+        store.grants.begin(b"%d" % number, b"x", 100.0 + number)
     assert [store.grants.take(b"%d" % number, 2.0) for number in range(6)] == [None] * 3 + [b"x"] * 3
 
 
