@@ -35,10 +35,14 @@ from foretool.storage.stores import StorageError, Store
 if TYPE_CHECKING:
     from foretool.server.identity.issuer import Issuer
     from foretool.server.identity.subjects import Subjects
+    from foretool.server.transports.client.http import HttpServer
     from foretool.server.transports.client.shared_sessions import SharedSessions
 
 GRACE_S: Final = 2.0
 """A client that closes our input still gets the answers that come within this time."""
+
+DRAIN_S: Final = 8.0
+"""On SIGTERM calls over HTTP have so long to be answered. Docker kills a container after 10 s."""
 
 REPORT_S: Final = 0.5
 """How long after the start the risks of the config are looked for, which takes some milliseconds."""
@@ -137,6 +141,8 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
                 shown = transport.address
                 log.info("serving on %s", f"{shown} (endpoint /mcp)" if shown.path else f"http://{shown}/mcp")
                 await _wait_for_first(ended, serving)
+                if ended.is_set() and not serving.done():
+                    await _drain(app, transport, ended)
             await transport.stop()
             await asyncio.wait([serving])
             await issuers.close()
@@ -281,11 +287,34 @@ async def _answering_locally(
         await local.stop()
 
 
-def _stop_on_signals() -> asyncio.Event:
+async def _drain(app: App, transport: HttpServer, ended: Ended) -> None:
+    """Let calls be answered before the end: for `DRAIN_S` at most, and only until somebody asks once more. A person who
+    presses Ctrl-C waits for nobody."""
+    if ended.has_time:
+        transport.drain()
+        ended.clear()
+        answers = asyncio.create_task(app.clients.wait_for_answers(DRAIN_S))
+        await _wait_for_first(ended, answers)
+        answers.cancel()
+
+
+class Ended(asyncio.Event):
+    """Is set when the process is asked to end."""
+
+    has_time = False
+    """Whether it was asked by SIGTERM, as supervisors do before they take more than words."""
+
+    def ask(self, number: int) -> None:
+        """Take in a signal."""
+        self.has_time = number == signal.SIGTERM
+        self.set()
+
+
+def _stop_on_signals() -> Ended:
     """Return an event that is set when the process is asked to end."""
-    ended = asyncio.Event()
+    ended = Ended()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+        asyncio.get_running_loop().add_signal_handler(number, ended.ask, number)
     return ended
 
 

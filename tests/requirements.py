@@ -439,6 +439,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "replicas:changes": Promise(
         "docs/fleet.md", "decisions, changed lists, promoted models and rollbacks of one replica reach the others"
     ),
+    "replicas:drained": Promise("docs/fleet.md", "on SIGTERM calls that wait are answered before the process ends"),
     "replicas:killed": Promise(
         "docs/fleet.md", "no answer is lost or doubled while replicas are killed, and each is on record once"
     ),

@@ -107,7 +107,7 @@ class HttpServer:
         self._request_type = request_type
         self._come_back = come_back
         self._server: _Server | None = None
-        self._is_stopping = False
+        self._is_stopping = self._is_draining = False
         self._stopped = asyncio.Event()
 
     def follow(self, rules: HttpRules) -> None:
@@ -156,6 +156,11 @@ class HttpServer:
             self.close_clients()
             self._stopped.set()
 
+    def drain(self) -> None:
+        """Have a balancer send clients elsewhere: `/readyz` says so, and each connection ends with its next answer.
+        Requests are served as before, since who waits for an answer may still be asked something."""
+        self._is_draining = True
+
     async def stop(self) -> None:
         """End every stream and session; returns when the port is free."""
         self._is_stopping = True
@@ -203,6 +208,7 @@ class HttpServer:
         if self._page is not None and (scope["path"] + "/").startswith(PAGE_ROOT):
             await self._page(self.rules, scope, receive, send)
             return
+        send = _closing(send) if self._is_draining else send
         largest = self.rules.limits.max_body
         request = self._request_type(scope, receive, send, largest, self._bodies, self.connections.check_unread)
         try:
@@ -228,7 +234,7 @@ class HttpServer:
             await request.reply(200, b'{"status":"ok"}')
             return
         if request.path == "/readyz":
-            ready = self._is_ready() and not self._is_stopping
+            ready = self._is_ready() and not (self._is_stopping or self._is_draining)
             await request.reply(200 if ready else 503, b'{"status":"ok"}' if ready else b'{"status":"not ready"}')
             return
         if (request.path + "/").startswith(well_known.ROOT + "/") and self.rules.access.issuer is not None:
@@ -315,3 +321,14 @@ class _Server(uvicorn.Server):
         for listener in sockets or ():
             listener.listen(BACKLOG)  # what one round does not take must be able to wait
         self._ready.set()
+
+
+def _closing(send: Send) -> Send:
+    """Return what sends a response after which its connection ends."""
+
+    async def send_last(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+        await send(message)
+
+    return send_last
