@@ -161,6 +161,8 @@ def _create_wordings(run: Run) -> None:
 
 def _create_profile_usage(run: Run) -> None:
     run(create_table("profile_usage", "*profile str, *tool str, calls int, misses int, last_at float"))
+    # Whoever counts the one counts the other in the same transaction.
+    run("SELECT copy_rights('usage', 'profile_usage')")
     for table, column in (("calls", "call"), ("misses", "miss")):
         run(
             f"INSERT INTO counters (name, value) SELECT 'profile_usage.{table}', {column} FROM usage_folded"  # noqa: S608

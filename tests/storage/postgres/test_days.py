@@ -500,8 +500,14 @@ def test_rights_that_were_given_hold_for_days_as_well(address: str) -> None:
     old.execute(f"GRANT USAGE ON SCHEMA {name} TO {role}")
     old.execute(f"GRANT SELECT, INSERT ON calls TO {role}")
     old.execute("GRANT SELECT ON calls TO PUBLIC")
+    old.execute(f"GRANT SELECT, INSERT, UPDATE ON usage TO {role}")
     with open_store(address):
         old.execute(f"SET ROLE {role}")
+        old.execute("INSERT INTO profile_usage (profile, tool, calls, misses, last_at) VALUES ('ops', 't', 1, 0, 0)")
+        old.execute("UPDATE profile_usage SET calls = 2")
+        assert old.execute("SELECT calls FROM profile_usage").fetchone() == (2,)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            old.execute("DELETE FROM profile_usage")
         old.execute(OLD_CALL, (time.time(),))
         assert old.execute("SELECT count(*) FROM calls").fetchone() == (1,)
         assert old.execute("SELECT count(*) FROM calls_rest").fetchone() is not None
