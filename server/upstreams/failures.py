@@ -85,9 +85,10 @@ def _never_started(said: str) -> Cause | None:
 
 
 def _unlisted(said: str) -> Cause:
-    return Cause(
-        Code.TOOLS_NOT_LISTED, said, "its documentation may say what it needs first; it is asked again by itself"
-    )
+    # A list over the limit names its own way out.
+    what, _, setting = said.partition("; raise ")
+    do = f"raise {setting}" if setting else "its documentation may say what it needs first"
+    return Cause(Code.TOOLS_NOT_LISTED, what, f"{do}; it is asked again by itself")
 
 
 def _remote_cause(server: Server, error: str) -> Cause:

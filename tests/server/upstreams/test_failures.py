@@ -50,6 +50,14 @@ def test_a_remote_server_is_never_told_of_variables(tmp_path: Path, monkeypatch:
     assert (found.code, found.do) == (Code.CREDENTIAL_REFUSED, "check its headers, or make a new token")
 
 
+def test_a_list_over_the_limit_names_the_setting_once_and_no_documentation(tmp_path: Path) -> None:
+    reason = "its answer is larger than 32 MiB; raise max_message_mib to read it"
+    found = explain_failure(server(tmp_path), f"its tools could not be listed: {reason}", ())
+    assert found.code == Code.TOOLS_NOT_LISTED
+    assert found.what == "its tools could not be listed: its answer is larger than 32 MiB"
+    assert found.do == "raise max_message_mib to read it; it is asked again by itself"
+
+
 @pytest.mark.parametrize("before", ["", "its tools could not be listed: "])
 def test_a_sign_in_that_has_ended_is_named_also_where_the_tools_were_asked_for(before: str, tmp_path: Path) -> None:
     said = f"{before}its sign-in has ended: run `foretool login one` in a terminal"
