@@ -24,7 +24,8 @@ def say_effect(measured: MeasuredFix, all_by: str = "") -> str:
     spared = f"this tool missed {times} less; " if measured.spared > 0 else ""
     played = output.plural(effect.tasks, "task")
     if effect.tasks < effect.of and all_by:
-        played = f"{effect.tasks} of {output.plural(effect.of, 'task')} ({all_by} plays all of them)"
+        little = ", which says little" if effect.tasks < FEW else ""
+        played = f"{effect.tasks} of {output.plural(effect.of, 'task')}{little} ({all_by} plays all of them)"
     return (
         f"over {played}: {spared}per task misses {_say(effect.misses, 2)}, discovery turns"
         f" {_say(effect.discoveries, 2)}, tokens read {_say(effect.tokens, 0)}"
