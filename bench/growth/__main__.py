@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if rows := sorted(read(arguments.out, subject).items()):
             print(tables.table(HEADS[subject], rows), end="\n\n")
     if left:
-        tables.say(f"{left} slices are left; run the same command again")
+        tables.say(f"{left} slice{' is' if left == 1 else 's are'} left; run the same command again")
     sys.exit(1 if left else 0)
 
 
