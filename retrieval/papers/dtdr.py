@@ -40,18 +40,19 @@ def history_text(query: str, names: Sequence[str]) -> str:
 class DependencyGraph:
     """G_k: which calls follow a history in some demonstrations, and how often (DTDR-C)."""
 
-    def __init__(self, walks: Iterable[Sequence[int]], classes: int) -> None:
-        """`walks`: the classes of each demonstration in order, END (`classes`) last."""
+    def __init__(self, walks: Iterable[Sequence[int]], classes: int, last: int = LAST) -> None:
+        """`walks`: the classes of each demonstration in order, END (`classes`) last. `last`: calls that are read."""
         self.classes = classes
+        self.last = last
         self._follows: dict[tuple[int, ...], Counter[int]] = {}
         for walk in walks:
             for place, called in enumerate(walk):
-                for suffix in (*suffixes(walk[:place]), ()):
+                for suffix in (*suffixes(walk[:place], last), ()):
                     self._follows.setdefault(suffix, Counter())[called] += 1
 
     def after(self, history: Sequence[int]) -> Floats | None:
         """p(f | the longest end of the history that occurs), (classes and END,); None if no end of it does."""
-        longest = next((follows for end in suffixes(history) if (follows := self._follows.get(end))), None)
+        longest = next((follows for end in suffixes(history, self.last) if (follows := self._follows.get(end))), None)
         return None if longest is None else self._shares(longest)
 
     def prior(self) -> Floats:
@@ -64,9 +65,9 @@ class DependencyGraph:
         return found / np.float32(max(follows.total(), 1))
 
 
-def suffixes(history: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return the ends of a history, the longest first, of at most `LAST` calls; a whole one has the start mark."""
-    marked = (START, *history) if len(history) < LAST else tuple(history[-LAST:])
+def suffixes(history: Sequence[int], last: int = LAST) -> list[tuple[int, ...]]:
+    """Return the ends of a history, the longest first, of at most `last` calls; a whole one has the start mark."""
+    marked = (START, *history) if len(history) < last else tuple(history[-last:])
     return [marked[start:] for start in range(len(marked))]
 
 
@@ -114,16 +115,18 @@ class DtdrL:
         return sorted(np.flatnonzero(chance > alpha).tolist(), key=lambda number: -chance[number])
 
 
-def fit_c(vectors: Floats, past: Sequence[Demonstration], classes: int, seed: int) -> DtdrC:
-    """Fit DTDR-C: k-means over the queries' `vectors` (demonstrations, dimension), one graph for each cluster."""
-    clusters = max(len(past) // DEMONSTRATIONS_A_CLUSTER, 1)
+def fit_c(vectors: Floats, past: Sequence[Demonstration], classes: int, seed: int, *, last: int = LAST,
+          a_cluster: int = DEMONSTRATIONS_A_CLUSTER) -> DtdrC:  # fmt: skip
+    """Fit DTDR-C: k-means over the queries' `vectors` (demonstrations, dimension), one graph for each cluster. `last`:
+    calls of the history that are read; `a_cluster`: demonstrations for each cluster."""
+    clusters = max(len(past) // a_cluster, 1)
     centroids, member = k_means(vectors, clusters, np.random.default_rng(seed))
     walks = [[*each.calls, *[classes] * each.ended] for each in past]
     graphs = [
-        DependencyGraph((walk for walk, own in zip(walks, member, strict=True) if own == number), classes)
+        DependencyGraph((walk for walk, own in zip(walks, member, strict=True) if own == number), classes, last)
         for number in range(len(centroids))
     ]
-    return DtdrC(centroids, graphs, DependencyGraph(walks, classes))
+    return DtdrC(centroids, graphs, DependencyGraph(walks, classes, last))
 
 
 def k_means(vectors: Floats, clusters: int, draw: np.random.Generator) -> tuple[Floats, NDArray[np.int64]]:
