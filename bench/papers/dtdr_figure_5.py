@@ -2,8 +2,9 @@
 
     python -m bench.papers.dtdr_figure_5 DATA [--sets bfcl_multi_turn] [--cache FOLDER] [--json]
 
-As `bench.papers dtdr` asks the published form: MiniLM untrained, gold histories of the turn, the seed 7. `last` is how many of the latest calls choose the place in the graph, `a cluster` how many
-demonstrations there are for each cluster (`all`: one cluster). The paper takes 3 and 10.
+As `bench.papers dtdr` asks the published form: MiniLM untrained, gold histories of the turn, the seed 7. `last` is how
+many of the latest calls choose the place in the graph, `a cluster` how many demonstrations there are for each cluster
+(`all`: one cluster). The paper takes 3 and 10.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ def scored(world: World, model: DtdrC) -> Row:
 
 def rows(world: World) -> Iterator[Row]:
     """The rows of one set."""
-    assert world.frozen is not None
     world = world._replace(train=without_earlier(world.train), asked=without_earlier(world.asked))
+    assert world.frozen is not None
     vectors = world.frozen([each.task for each in world.train])
     cells = [(last, DEMONSTRATIONS_A_CLUSTER) for last in LASTS]
     cells += [(LAST, size) for size in A_CLUSTER if size != DEMONSTRATIONS_A_CLUSTER]

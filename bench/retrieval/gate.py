@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from msgspec import to_builtins
@@ -42,8 +42,11 @@ from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.retrieval.tokens import estimate
 from foretool.retrieval.training import Material, TooLittle
+from foretool.server.catalog.signatures import signature
+from foretool.server.methods.answer_shape import shape
+from foretool.server.methods.tool_lines import CLAUSE, summarize
 from foretool.storage.opening import open_store
-from foretool.storage.records import Episode, Tool, ToolId
+from foretool.storage.records import Episode, Level, Tool, ToolId
 
 FITTED = {"toole": "MIT", "ultratool": "MIT", "sealtools": "Apache-2.0"}
 """Sets whose train split the gate is fitted on, with their licence."""
@@ -201,16 +204,48 @@ def shown_outcome(sample: Sample) -> tuple[float, float]:
     return judged.among(shown) or 0.0, sample.held(shown)
 
 
-def adapt(half: Sequence[Sample], other: Sequence[Sample], sizes: Mapping[ToolId, int]) -> Row:
+class Size(NamedTuple):
+    """The tokens of a tool: of its whole definition, of one line about it, and of its name."""
+
+    whole: int
+    line: int
+    name: int
+
+
+def size_of(tool: Tool) -> Size:
+    """What a tool takes in each form in which an answer may show it, with the number before it."""
+    said = summarize(tool.definition, CLAUSE)
+    line = f"1. {signature(tool) or tool.id}: {said}"
+    return Size(estimate(tool.definition.decode()), estimate(line), estimate(f"{tool.id}, "))
+
+
+def as_shown(ranking: Ranking, level: Level, k: int, sizes: Mapping[ToolId, Size]) -> int:
+    """The tokens of the first k tools as an answer of this level shows them: a few with their schemas, some in a line
+    each, the rest by name."""
+    form = shape(level, len(ranking.ranked), k)
+    forms = [0] * form.ready + [1] * form.lined + [2] * form.named
+    return sum(sizes[each.tool][at] for each, at in zip(ranking.ranked, forms, strict=False))
+
+
+def adapt(half: Sequence[Sample], other: Sequence[Sample], sizes: Mapping[ToolId, Size]) -> Row:
     """What showing as many tools as the promise takes holds and costs on one half, with a gate recalibrated on the
-    other half, against `FIXED` tools. `sizes`: the tokens of each tool's definition."""
+    other half, against `FIXED` tools: in tokens of whole definitions, and as answers show tools. `held_most`: with the
+    `DEPTH` tools that a ranking has at most, which no k passes."""
     calibrate = platt(list(map(shown_outcome, other)))
-    shown = [confidence.judge(each.ranking, calibrate).k for each in half]
+    judged = [confidence.judge(each.ranking, calibrate) for each in half]
+    shown = [each.k for each in judged]
 
     def tokens(each: Sample, k: int) -> int:
-        return sum(sizes[one.tool] for one in each.ranking.ranked[:k])
+        return sum(sizes[one.tool].whole for one in each.ranking.ranked[:k])
+
+    def answers(ks: Sequence[int]) -> int:
+        pairs = zip(half, judged, ks, strict=True)
+        return round(fmean(as_shown(each.ranking, said.level, k, sizes) for each, said, k in pairs))
 
     return {
+        "held_most": round(fmean(each.held(DEPTH) for each in half), 3),
+        "as_shown": answers(shown),
+        "as_shown_fixed": answers([FIXED] * len(half)),
         "k": round(fmean(shown), 1),
         "held": round(fmean(each.held(k) for each, k in zip(half, shown, strict=True)), 3),
         "held_fixed": round(fmean(each.held(FIXED) for each in half), 3),
@@ -219,7 +254,7 @@ def adapt(half: Sequence[Sample], other: Sequence[Sample], sizes: Mapping[ToolId
     }  # fmt: skip
 
 
-def examine(name: str, log: str, data: Sequence[Sample], sizes: Mapping[ToolId, int]) -> Row:
+def examine(name: str, log: str, data: Sequence[Sample], sizes: Mapping[ToolId, Size]) -> Row:
     """The row of one set; every second sample belongs to one half."""
     outcomes = said(data)
     refitted = [(platt(outcomes[at::2])(p), true) for at in (0, 1) for p, true in outcomes[1 - at :: 2]]
@@ -245,7 +280,7 @@ def examine_both(name: str, data: Path, embedders: Sequence[KeptEncoder], most: 
     """The rows of one set: without a log, and each half with what was learned from the other one."""
     tools = read_tools(data / name)
     tasks = sampled(read_tasks(data / name / "dev.jsonl", tools), most)
-    sizes = {tool.id: estimate(tool.definition.decode()) for tool in tools}
+    sizes = {tool.id: size_of(tool) for tool in tools}
     pipeline = Pool(tools, {}, embedders).pipeline()
     plain = samples(pipeline, tasks)
     yield examine(name, "none", plain, sizes)

@@ -18,7 +18,9 @@ from bench.retrieval.gate import (
     AMONG,
     SAMPLE,
     Sample,
+    Size,
     adapt,
+    as_shown,
     fit,
     fit_logistic,
     floor,
@@ -79,9 +81,21 @@ def test_a_fitted_gate_shows_fewer_tools_where_the_list_is_sharp(monkeypatch: py
     monkeypatch.setattr(confidence, "shipped", lambda: Gate("", {"words": weights}))
     sharp, flat = (next(each for each in data if each.ranking.ranked[0].score == score) for score in (12.0, 3.0))
     assert judge(sharp.ranking).k < 12 < judge(flat.ranking).k
-    found = adapt(data[0::2], data[1::2], {each.tool: 10 for each in data[0].ranking.ranked})
+    found = adapt(data[0::2], data[1::2], {each.tool: Size(10, 4, 1) for each in data[0].ranking.ranked})
     assert found["held"] >= 0.85 and found["tokens"] == pytest.approx(10 * found["k"], abs=1)
     assert found["tokens_fixed"] == 120
+    # Twelve as answers show them: at most three whole ones, five to eight in a line, four by name.
+    assert 8 * 4 + 4 * 1 <= found["as_shown_fixed"] <= 3 * 10 + 5 * 4 + 4 * 1 < found["tokens_fixed"]
+    assert found["held_most"] == 1.0
+
+
+def test_tokens_are_those_of_the_forms_that_an_answer_of_this_level_has() -> None:
+    ranking = Ranking(tuple(Ranked(ToolId(f"t{at}"), 1.0) for at in range(30)), 30)
+    sizes = {each.tool: Size(100, 10, 1) for each in ranking.ranked}
+    assert as_shown(ranking, "high", 2, sizes) == 200
+    assert as_shown(ranking, "medium", 12, sizes) == 300 + 5 * 10 + 4
+    assert as_shown(ranking, "low", 12, sizes) == 8 * 10 + 4
+    assert as_shown(ranking, "none", 12, sizes) == 0
 
 
 def test_what_was_fitted_for_other_encoders_stays() -> None:
