@@ -18,8 +18,12 @@ READ = 64
 """So many clauses are told apart; what stands behind them belongs to the last one."""
 LEAST_TERMS = 4
 """A clause with fewer different terms names no need of its own."""
+LONG = 14
+"""With encoders a task of more words is read clause by clause; by words alone only a paragraph."""
+STORY = 80
+"""A task of more words is a story: its clauses say where it plays as often as what is needed."""
 SHARE = 0.6
-"""What the best clause of a tool counts beside the task as a whole."""
+"""What the best clause of a tool counts beside the task as a whole, by words alone and in a story."""
 
 _END = re.compile(
     r"(?<=[.!?;:]) | [\u2013\u2014-] |(?<=[\u3002\uff01\uff1f\uff1b])"
@@ -28,10 +32,11 @@ _END = re.compile(
 )
 
 
-def clauses(need: str) -> list[str]:
-    """Return the clauses of a need that is a paragraph, at most `MOST`; [] for a short need and for one clause."""
+def clauses(need: str, longer_than: int = MAX_NEED_WORDS) -> list[str]:
+    """Return the clauses of a need of more words than `longer_than`, at most `MOST`; [] for a shorter need and for one
+    clause."""
     lines = [" ".join(line.split()) for line in need.splitlines()]
-    if sum(line.count(" ") + 1 for line in lines if line) <= MAX_NEED_WORDS:
+    if _count_words(lines) <= longer_than:
         return []
     pieces = [piece.strip() for line in lines for piece in _END.split(line) if piece.strip()]
     pieces = [*pieces[: READ - 1], " ".join(pieces[READ - 1 :])]
@@ -43,7 +48,16 @@ def clauses(need: str) -> list[str]:
     return found if len(found) > 1 else []
 
 
+def is_story(need: str) -> bool:
+    """Tell whether a need is so long that most of its clauses tell a story."""
+    return _count_words([" ".join(line.split()) for line in need.splitlines()]) > STORY
+
+
+def _count_words(lines: Sequence[str]) -> int:
+    return sum(line.count(" ") + 1 for line in lines if line)
+
+
 def read_texts(needs: Sequence[str]) -> list[str]:
     """Return every text of a task that an encoder is asked for: its needs, all of them as one, and clauses."""
     whole = ["\n".join(needs)] if len(needs) > 1 else []
-    return [*needs, *whole, *(clauses(needs[0]) if len(needs) == 1 else ())]
+    return [*needs, *whole, *(clauses(needs[0], LONG) if len(needs) == 1 else ())]

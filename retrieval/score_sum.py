@@ -15,6 +15,8 @@ from foretool.retrieval.model_format import Floats
 from foretool.retrieval.ranking import ListFeatures
 from foretool.retrieval.score_fusion import WHOLE, leader, level_scale
 
+LEAD = 1.0
+"""What the best tool of a clause gains, and that of the task as a whole."""
 MOST_LIFTED = 10
 """How many tools that no training has seen are lifted."""
 
@@ -131,6 +133,30 @@ def fuse_sums(lines: Sequence[ScoreSum], whole: ScoreSum, names: Sequence[object
     total = total + parts["line"]
     total[~np.isfinite(whole.total)] = -np.inf
     return ScoreSum(total, parts, whole.features)
+
+
+def cover_clauses(whole: ScoreSum, clauses: Sequence[ScoreSum], names: Sequence[object]) -> ScoreSum:
+    """Add to each tool what its best clause says, all clauses brought halfway to one height, and `LEAD` to the best
+    tool of each clause and of the whole, so that every need gets its tool before one need gets five. `names` (slots,)
+    decides between equals."""
+    hits = [np.maximum(each.total, np.float32(0)) for each in clauses]
+    tops = [float(each.max(initial=0.0)) for each in hits]
+    if not any(tops):
+        return whole
+    middle = float(np.median([top for top in tops if top]))
+    level = [each * np.float32((middle / top) ** 0.5) for each, top in zip(hits, tops, strict=True) if top]
+    parts = {"clauses": np.max(level, axis=0)}
+    total = whole.total + parts["clauses"]
+    first = {_best_slot(each, total, names) for each in level}
+    lead = np.zeros_like(total)
+    lead[list(first)] = LEAD
+    lead[_best_slot(whole.total, total, names)] += LEAD
+    return whole.plus({**parts, "line": lead})
+
+
+def _best_slot(scores: Floats, total: Floats, names: Sequence[object]) -> int:
+    best = np.flatnonzero(scores == scores.max()).tolist()
+    return leader(best, total.__getitem__, lambda slot: str(names[slot]))
 
 
 def newcomer_lifts(total: Floats, base: Floats, new: NDArray[np.bool_], share: float) -> dict[int, float]:

@@ -1,7 +1,7 @@
 """The scores of one request: what words, names, usage, encoders and learned models give to every tool, and the reasons.
 
 Each line of a task is a need of its own and is scored alone; several lines are then fused with all of them read as one
-text. A paragraph is scored as a whole, and each of its clauses adds to the tools that it asks for (`clauses`). Where
+text. A long task is scored as a whole, and each of its clauses adds to the tools that it asks for (`clauses`). Where
 words alone rank, scores are kept by slot for the tools that have any. With encoders or learned models the scores are
 arrays over all slots (`score_sum`), which this module imports only then.
 """
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from foretool.retrieval.clauses import SHARE, clauses
+from foretool.retrieval.clauses import LONG, SHARE, clauses, is_story
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.near_words import near_terms
 from foretool.retrieval.rankers.bm25 import Lexical, idf, weigh_terms
 from foretool.retrieval.rankers.names import EXACT
 from foretool.retrieval.rankers.usage import usage_shares
-from foretool.retrieval.ranking import Evidence, Query, needs
+from foretool.retrieval.ranking import MAX_NEED_WORDS, Evidence, Query, needs
 from foretool.retrieval.score_fusion import fuse_lines
 from foretool.retrieval.words import KINDRED_WORDS, spell_terms
 from foretool.storage.records import ToolId, Usage
@@ -52,10 +52,15 @@ TELLING = 0.5
 def searched_terms(query: Query, *, widened: bool) -> Iterator[str]:
     """Yield the terms that a request looks up for its lines and clauses; `widened` as for `Line`."""
     lines = needs(query.lines)
-    for text in (*lines, *(clauses(lines[0]) if len(lines) == 1 else ())):
+    for text in (*lines, *(clauses(lines[0], clause_length(widened)) if len(lines) == 1 else ())):
         said = weigh_terms(text)
         yield from said
         yield from near_terms(said) if widened else ()
+
+
+def clause_length(by_words: bool) -> int:
+    """Return how many words a task may have that is read as a whole."""
+    return MAX_NEED_WORDS if by_words else LONG
 
 
 class Line:
@@ -125,8 +130,8 @@ class Request:
         self._widened = dense is None
         self.lines = [self._line(text) for text in needs(query.lines)]
         alone = self.lines[0].text if len(self.lines) == 1 else ""
-        self.clauses = [self._line(text) for text in clauses(alone)]
-        """The parts of a task that is one paragraph."""
+        self.clauses = [self._line(text) for text in clauses(alone, clause_length(self._widened))]
+        """The clauses of a task of one line, where it is long enough."""
         self.raised: dict[ToolId, Raised] = {}
         """The tools that stand higher because a better one needs them."""
         self._needed: list[float | None] = []
@@ -329,17 +334,20 @@ class Request:
         ]
 
     def _add_clauses(self, summed: ScoreSum) -> ScoreSum:
-        """Add what the best clause of each tool says, by words and encoders."""
+        """Add what the best clause of each tool says, by words and encoders, and put the best tool of every clause
+        ahead."""
         if not self.clauses:
             return summed
-        from foretool.retrieval.score_sum import best_of, sum_words
+        from foretool.retrieval.score_sum import best_of, cover_clauses, sum_words
 
-        if self.dense is not None:
-            readings = self._read_texts(self.dense, [clause.text for clause in self.clauses])
-            sums = self._sum_with_encoders(self.dense, self.clauses, readings)
-        else:
+        if self.dense is None:
             sums = [sum_words(clause.hits, summed.live) for clause in self.clauses]
-        return summed.plus({"clauses": SHARE * best_of(sums)})
+            return summed.plus({"clauses": SHARE * best_of(sums)})
+        readings = self._read_texts(self.dense, [clause.text for clause in self.clauses])
+        sums = self._sum_with_encoders(self.dense, self.clauses, readings)
+        if is_story(self.lines[0].text):
+            return summed.plus({"clauses": SHARE * best_of(sums)})
+        return cover_clauses(summed, sums, self.corpus.ids)
 
     def _lift_newcomers(self, learned: LearnedModels, base: ScoreSum, summed: ScoreSum) -> ScoreSum:
         """Put tools that no training has seen among the first where words and encoders alone would have them there."""

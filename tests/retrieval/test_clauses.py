@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tools import catalog, tool
 
-from foretool.retrieval.clauses import MOST, clauses, read_texts
+from foretool.retrieval.clauses import LONG, MOST, STORY, clauses, is_story, read_texts
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import MAX_NEED_WORDS, Query
 
-STORY = (
+PARAGRAPH = (
     "Our team lead asked me on Monday to look after the old customer portal until she is back from her holidays."
     " Please list all open issues of the portal repository; then find out who registered the domain of the portal,"
     " and convert the time of the release meeting from Berlin to the zone of our colleagues in Lima."
@@ -17,7 +17,7 @@ STORY = (
 
 
 def test_a_paragraph_is_split_at_sentences_and_joining_words() -> None:
-    assert clauses(STORY) == [
+    assert clauses(PARAGRAPH) == [
         "Our team lead asked me on Monday to look after the old customer portal until she is back from her holidays.",
         "Please list all open issues of the portal repository;",
         "then find out who registered the domain of the portal",
@@ -29,7 +29,24 @@ def test_a_short_need_and_a_single_sentence_stay_whole() -> None:
     assert clauses("List issues. Then convert a time. Then find the owner of a domain.") == []
     assert clauses("word " * (MAX_NEED_WORDS + 1)) == []
     assert read_texts(["a", "b"]) == ["a", "b", "a\nb"]
-    assert read_texts([STORY]) == [STORY, *clauses(STORY)]
+    assert read_texts([PARAGRAPH]) == [PARAGRAPH, *clauses(PARAGRAPH)]
+
+
+def test_with_encoders_shorter_tasks_have_clauses_too() -> None:
+    task = "Find out who owns the domain of our portal, then list all issues of the portal that are still open today."
+    parts = [
+        "Find out who owns the domain of our portal",
+        "then list all issues of the portal that are still open today.",
+    ]
+    assert clauses(task) == [] and clauses(task, LONG) == parts
+    assert read_texts([task]) == [task, *parts], "and what searches for them embeds the same texts"
+    assert clauses(" ".join(task.split()[:LONG]), LONG) == []
+
+
+def test_a_story_is_longer_than_a_list_of_wishes() -> None:
+    assert not is_story("word " * STORY)
+    assert is_story(f"{'word ' * STORY}\nword")
+    assert not is_story(PARAGRAPH)
 
 
 def test_with_more_clauses_than_the_budget_neighbours_are_joined_and_none_is_lost() -> None:
@@ -40,14 +57,14 @@ def test_with_more_clauses_than_the_budget_neighbours_are_joined_and_none_is_los
 
 
 def test_every_need_of_a_paragraph_has_its_tool_among_the_first() -> None:
-    ranking = Pipeline(Corpus(catalog())).rank(Query((STORY,)))
+    ranking = Pipeline(Corpus(catalog())).rank(Query((PARAGRAPH,)))
     first = {each.tool for each in ranking.ranked[:4]}
     assert {"github__list_issues", "domains__whois_domain", "time__convert_time"} <= first
     assert len(ranking.evidence) == 1, "one paragraph is judged as one need"
 
 
 def test_the_parts_of_a_paragraph_by_words_make_up_its_scores() -> None:
-    for each in Pipeline(Corpus([*catalog(), tool("a", "b", "portal")])).rank(Query((STORY,))).ranked:
+    for each in Pipeline(Corpus([*catalog(), tool("a", "b", "portal")])).rank(Query((PARAGRAPH,))).ranked:
         assert abs(sum(each.parts.values()) - each.score) < 1e-3
 
 

@@ -11,6 +11,7 @@ from foretool.retrieval.score_sum import (  # noqa: E402
     ScoreSum,
     best_slots,
     by_slot,
+    cover_clauses,
     fuse_sums,
     newcomer_lifts,
     total_of,
@@ -51,6 +52,27 @@ def test_the_foremost_and_the_leaders_are_finite() -> None:
     assert sorted(scores[list(best_slots(scores, 2))].tolist()) == [2.0, 3.0]
     assert best_slots(scores, 2) == {2, 3}
     assert best_slots(scores, 9) == {0, 2, 3}
+
+
+def test_every_clause_and_the_whole_put_their_best_tool_ahead() -> None:
+    live = np.array([True, True, True, True, False])
+    whole, sharp, flat = (
+        ScoreSum(total_of(parts, live), parts)
+        for parts in ({"m": floats(*values)} for values in ((3, 2, 0, 1, 9), (4, 3.5, -1, 0, 9), (0, 0, 1, 0.5, 9)))
+    )
+    found = cover_clauses(whole, [sharp, flat], "abcde")
+    # The middle of the tops 4 and 1 is 2.5: the clauses count times the roots of 2.5 / 4 and of 2.5 / 1.
+    down, up = 0.625**0.5, 2.5**0.5
+    np.testing.assert_allclose(found.parts["clauses"], [4 * down, 3.5 * down, up, 0.5 * up, 0], atol=1e-6)
+    assert found.parts["line"].tolist() == [2.0, 0.0, 1.0, 0.0, 0.0], "tool a leads a clause and the whole"
+    np.testing.assert_allclose(found.total[:4], [5 + 4 * down, 2 + 3.5 * down, 1 + up, 1 + 0.5 * up], atol=1e-6)
+    assert not np.isfinite(found.total[4]), "a dropped tool stays dropped"
+    assert cover_clauses(whole, [flat, flat], "abcde").parts["line"].tolist() == [1.0, 0.0, 1.0, 0.0, 0.0]
+
+
+def test_clauses_that_no_tool_meets_change_nothing() -> None:
+    whole, none = (ScoreSum(total_of(parts), parts) for parts in ({"m": floats(1, 2)}, {"m": floats(-1, 0)}))
+    assert cover_clauses(whole, [none], "ab") is whole
 
 
 def test_tools_that_nothing_was_learned_of_keep_their_share_of_the_places() -> None:

@@ -20,7 +20,7 @@ from foretool.retrieval.rankers.bm25 import Field, Lexical, idf  # noqa: E402
 from foretool.retrieval.rankers.dense import Dense, DenseEnsemble  # noqa: E402
 from foretool.retrieval.rankers.siblings import MOST  # noqa: E402
 from foretool.retrieval.ranking import ListFeatures, Query  # noqa: E402
-from foretool.retrieval.score_sum import ScoreSum, fuse_sums, z_scores  # noqa: E402
+from foretool.retrieval.score_sum import LEAD, ScoreSum, fuse_sums, z_scores  # noqa: E402
 from foretool.storage.records import Tool, Usage  # noqa: E402
 
 ALIKE = ({"doe", "domain"}, {"bug", "issu"}, {"file", "open"})
@@ -141,6 +141,21 @@ def test_a_paragraph_gains_by_its_clauses_and_servers_by_their_tools() -> None:
     assert {each.tool for each in ranking.ranked[:4]} >= set(
         ids("domains__whois_domain", "github__merge_pull_request", "web__search")
     )
+
+
+FIRST, SECOND = "Find out who registered the domain of our portal", "then merge the pull request of our colleagues."
+ERRANDS = f"{FIRST}, {SECOND}"
+
+
+def test_a_short_task_of_several_clauses_has_the_tool_of_each_among_the_first() -> None:
+    encoder = HashEncoder(alike=ALIKE)
+    ranking = pipeline(encoder).rank(Query((ERRANDS,)))
+    assert encoder.asked == [ERRANDS, FIRST, SECOND], "each clause is read once"
+    assert {each.tool for each in ranking.ranked[:2]} == set(ids("domains__whois_domain", "github__merge_pull_request"))
+    for each in ranking.ranked:
+        assert sum(each.parts.values()) == pytest.approx(each.score, abs=1e-3)
+        assert 0.0 <= each.parts.get("line", 0.0) <= 2 * LEAD + 1e-6, "no tool gains more by being best"
+    assert len(ranking.evidence) == 1, "the task is judged as one need"
 
 
 def test_every_line_has_its_best_tool_among_the_first() -> None:
