@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
 
@@ -13,6 +13,9 @@ from foretool.retrieval.rankers.bm25 import Lexical
 from foretool.retrieval.rankers.names import Names
 from foretool.storage.records import Tool, ToolId
 
+Shipped = Callable[[Document], tuple[str, ...]]
+"""Returns the wordings that come with foretool for a tool; () if it knows none."""
+
 _FEW_GAPS = 256
 _DROPPED_AT_ONCE = 100
 """Tools that are dropped, or get new slots, between two pauses, which takes about a millisecond."""
@@ -21,7 +24,13 @@ _DROPPED_AT_ONCE = 100
 class Corpus:
     """Holds the tools of all upstreams, each in a slot that stays its own while the tool is unchanged."""
 
-    def __init__(self, tools: Sequence[Tool] = (), server_texts: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        tools: Sequence[Tool] = (),
+        server_texts: Mapping[str, str] | None = None,
+        shipped: Shipped | None = None,
+    ) -> None:
+        """`shipped` gives the wordings of tools that have none of their own; None gives none."""
         self.lexical = Lexical()
         self.names = Names()
         self.ids: list[ToolId | None] = []
@@ -36,6 +45,7 @@ class Corpus:
         self._plain: list[bytes] = []
         """By slot, the hash of that text without wordings."""
         self._wordings: Mapping[bytes, tuple[str, ...]] = {}
+        self._shipped = shipped
         self._stale: set[ToolId] = set()
         """Tools whose wordings have changed since they were read."""
         self._known: dict[ToolId, tuple[str, str, str | bytes, str]] = {}  # what each tool was read from
@@ -60,7 +70,7 @@ class Corpus:
         copied.lexical, copied.names = self.lexical.copy(), self.names.copy()
         copied.ids, copied.digests, copied._plain = self.ids[:], self.digests[:], self._plain[:]
         copied.slot_of, copied.slots_of = dict(self.slot_of), dict(self.slots_of)
-        copied.version, copied._wordings = self.version, self._wordings
+        copied.version, copied._wordings, copied._shipped = self.version, self._wordings, self._shipped
         copied._stale, copied._known = set(self._stale), dict(self._known)
         return copied
 
@@ -102,11 +112,20 @@ class Corpus:
         self._stale |= stale
         return {self._known[tool][0] for tool in stale}
 
+    def take_shipped(self, shipped: Shipped | None) -> set[str]:
+        """Read tools with these shipped wordings from now on. Returns the upstreams whose tools have to be read again,
+        which `replace` does."""
+        if shipped is self._shipped:
+            return set()
+        self._shipped = shipped
+        self._stale |= self.slot_of.keys()
+        return set(self.slots_of)
+
     def read(self, tool: Tool, server_text: str = "") -> tuple[Document, bytes]:
         """Return a tool as it is ranked, with its wordings, and the hash of its text without them."""
         read = document(tool, server_text)
         plain = digest(embedded_text(read))
-        wordings = self._wordings.get(plain, ())
+        wordings = self._wordings.get(plain) or (self._shipped(read) if self._shipped is not None else ())
         return (replace(read, wordings=wordings) if wordings else read), plain
 
     def _add(self, tool: Tool, server_text: str) -> None:

@@ -30,6 +30,8 @@ from foretool.retrieval.words import in_words, terms
 FILE: Final = Path(__file__).with_name("known_tools.tsv")
 LEAST_COMMON: Final = 0.5
 """How much of the words of two tools has to be the same (`docs/benchmarks.md`)."""
+READ: Final = (0, 1, 3)
+"""Which wishes searches read: the situation added nothing (`docs/benchmarks.md`)."""
 SKETCHED: Final = 24
 """How many hashes a sketch has at most."""
 _HASH_BYTES: Final = 2
@@ -64,6 +66,12 @@ class KnownTools:
             key=lambda found: found[0],
         )
         return best if common >= LEAST_COMMON else None
+
+
+def find_wordings(document: Document) -> tuple[str, ...]:
+    """Return the wordings that come with foretool for a tool; () if it is not a known one."""
+    found = known_tools().find(document)
+    return tuple(found.wishes[place] for place in READ) if found is not None else ()
 
 
 def read_line(name: str, rest: bytes) -> KnownTool:

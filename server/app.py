@@ -130,7 +130,7 @@ class App:
         self.reader = CatalogReader(self.catalog)
         self.personal_tools = PersonalTools(self.catalog)
         self.imported = ImportedPriors(store.artifacts, self.catalog)
-        self.search = Search(self.catalog, self.recorder.usage_of, clock, self.imported)
+        self.search = Search(self.catalog, self.recorder.usage_of, clock, self.imported, config.settings)
         self.embedding = Embedder(config.settings, self.catalog, store, self.search)
         self.query_vectors = QueryVectors(store, self.search, self.embedding, clock)
         self.models = ModelLoader(self.search, store, self._begin_epoch)
@@ -243,7 +243,10 @@ class App:
         self.refresher = Refresher(self.upstreams, self.memory, live, store, self.announcements.soon)
         self.reloader = Reloader(
             live, self._launcher, self.catalog, self.clients, self.announcements,
-            (self.clients.follow_config, self.exposures.forget, lambda: self.embedding.configure(live.settings)),
+            (
+                self.clients.follow_config, self.exposures.forget,
+                lambda: self.search.configure(live.settings), lambda: self.embedding.configure(live.settings),
+            ),
         )  # fmt: skip
 
     @property

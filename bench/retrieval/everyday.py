@@ -29,7 +29,7 @@ from foretool.retrieval import tokens
 
 FILE = Path(__file__).with_name("everyday.json")
 CALL_S = 120.0
-READY_S = 300.0
+READY_S = 1200.0
 WARM_UP = {"task": "xyzzy plugh", "limit": 20, "structured": True}
 """No tool has these words, so whatever is found is found by meaning."""
 
@@ -119,7 +119,10 @@ def results(arguments: argparse.Namespace) -> Row:
     tasks = held["check" if arguments.check else "tasks"]
     with TemporaryDirectory() as home:
         config = processes.write_config(
-            Path(home), {name: each for name, each in entries.items() if each}, encoder=arguments.encoder
+            Path(home),
+            {name: each for name, each in entries.items() if each},
+            encoder=arguments.encoder,
+            shipped_wordings=not arguments.without_wordings,
         )
         command = processes.installed(arguments.foretool)
         answers = asyncio.run(ask_all(command, config, tasks, arguments.encoder != "none"))
@@ -149,6 +152,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--check", action="store_true", help="ask the tasks that were written later")
     parser.add_argument("--foretool", help="command of the foretool to measure; default: the one beside this Python")
     parser.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
+    parser.add_argument("--without-wordings", action="store_true", help="as the setting `shipped_wordings`: false")
     parser.add_argument("--show", action="store_true", help="print every answer")
     options.add_json(parser)
     arguments = parser.parse_args(argv)

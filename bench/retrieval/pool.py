@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from bench.kept_encoder import KeptEncoder
-from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.corpus import Corpus, Shipped
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
@@ -31,15 +31,23 @@ class Pool:
     encoders: Sequence[KeptEncoder] = ()
     open: OpenEncoders = lambda setting: []
     """Opens further encoders, for methods that name them."""
+    shipped: Shipped | None = None
+    """Gives the proxy's ranking the wordings that come with foretool."""
 
     @cached_property
     def corpus(self) -> Corpus:
-        return Corpus(self.tools, self.texts)
+        return Corpus(self.tools, self.texts, self.shipped)
 
     @cached_property
     def said(self) -> dict[ToolId, str]:
-        """What encoders read of each tool."""
+        """What encoders read of each tool, without wordings."""
         return {tool.id: embedded_text(document(tool, self.texts.get(tool.upstream, ""))) for tool in self.tools}
+
+    @cached_property
+    def _read(self) -> list[str]:
+        """What the proxy's encoders read of each tool."""
+        read = (self.corpus.read(tool, self.texts.get(tool.upstream, ""))[0] for tool in self.tools)
+        return [embedded_text(each) for each in read]
 
     def pipeline(self, most: int = 2, models: Mapping[str, LearnedModel] | None = None) -> Pipeline:
         """The proxy's ranking with the first `most` encoders and with learned models, by their methods."""
@@ -50,7 +58,7 @@ class Pool:
 
         dense = DenseEnsemble(list(chosen))
         for head, encoder in zip(dense.heads, chosen, strict=True):
-            head.add(encoder.rows(list(self.said.values())))
+            head.add(encoder.rows(self._read))
         dense.align(self.corpus.digests, self.corpus.version, self.corpus.servers)
         return Pipeline(self.corpus, dense, learned)
 

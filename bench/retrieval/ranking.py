@@ -41,6 +41,7 @@ from bench.retrieval.ranking_methods import build_method
 from foretool.retrieval import encoders, tokens
 from foretool.retrieval.confidence import level
 from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.known_tools import find_wordings
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.tokens import fill_budget
@@ -230,7 +231,8 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
     name = arguments.folder.stem if arguments.folder.is_file() else arguments.folder.name
     with open_store(arguments.vectors or ":memory:") as store:
         opener = partial(open_encoders, arguments, store)
-        pool = Pool(tools, texts, opener(arguments.encoder), opener)
+        shipped = None if arguments.without_wordings else find_wordings
+        pool = Pool(tools, texts, opener(arguments.encoder), opener, shipped)
         head = {"set": name, "n": len(tasks), "encoders": "+".join(each.name for each in pool.encoders)}
         if arguments.latency:
             yield {**head, "method": "latency", **latency(pool, tasks, arguments.latency)}
@@ -284,6 +286,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--methods", default="bm25,lexical,served", help="methods to run, with commas; default %(default)s"
     )
     parser.add_argument("--over", default=PAIRED, help="methods to test later ones against; default %(default)s")
+    parser.add_argument("--without-wordings", action="store_true", help="as the setting `shipped_wordings`: false")
     parser.add_argument("--latency", type=int, metavar="N", help="repeat the tools to N and time the pipeline instead")
     parser.add_argument(
         "--head-to-head", action="store_true", help="as `bench.proxy.peers search` prints other proxies"

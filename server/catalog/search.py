@@ -27,7 +27,7 @@ from foretool.storage.records import Tool, ToolId, Usage
 
 if TYPE_CHECKING:
     from foretool.retrieval.confidence import Judgement
-    from foretool.retrieval.corpus import Corpus
+    from foretool.retrieval.corpus import Corpus, Shipped
     from foretool.retrieval.encoders.slow import Ahead
     from foretool.retrieval.list_rules import Growth
     from foretool.retrieval.model_format import Reading
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from foretool.retrieval.rankers.learned import LearnedModels
     from foretool.server.catalog.catalog import Catalog
     from foretool.server.catalog.imported import ImportedPriors
+    from foretool.server.config.settings import Settings
 
 SLICE_S: Final = 0.002
 """How long the index is worked on before other work gets its turn."""
@@ -70,8 +71,10 @@ log = logging.getLogger("foretool.search")
 class Index:
     """Knows which tools of a catalog its pipeline can rank, and indexes the others on demand."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, *, with_shipped: bool = False) -> None:
+        """`with_shipped`: tools of well-known servers have the wordings that come with foretool."""
         self._catalog = catalog
+        self.with_shipped = with_shipped
         self._followed = 0
         """The version of the catalog up to which changes stand in `_waiting`."""
         self._waiting: dict[str, None] = {}
@@ -88,12 +91,18 @@ class Index:
         from foretool.retrieval.corpus import Corpus
         from foretool.retrieval.pipeline import Pipeline
 
-        return Pipeline(Corpus())
+        return Pipeline(Corpus(shipped=self._shipped()))
+
+    def _shipped(self) -> Shipped | None:
+        from foretool.retrieval.known_tools import find_wordings
+
+        return find_wordings if self.with_shipped else None
 
     def begin_with(self, corpus: Corpus) -> None:
         """Begin with tools that another index has read, and read again only those that differ here. Call it before
         anything is indexed."""
         self.pipeline.corpus = corpus.copy()
+        self.pipeline.corpus.take_shipped(self._shipped())
         self._waiting |= dict.fromkeys(corpus.slots_of)
 
     @property
@@ -136,6 +145,12 @@ class Index:
         """Rank with these wordings; the tools that they change are missing from now on, until they are read again."""
         self._waiting |= dict.fromkeys(self.pipeline.corpus.take_wordings(wordings))
 
+    def take_shipped(self, with_shipped: bool) -> None:
+        """Rank with the wordings that come with foretool, or without; if that changes, all tools are read again."""
+        self.with_shipped = with_shipped
+        if "pipeline" in self.__dict__:
+            self._waiting |= dict.fromkeys(self.pipeline.corpus.take_shipped(self._shipped()))
+
     def _follow(self) -> bool:
         """Take in what has changed; returns whether no upstream waits."""
         if self._followed != self._catalog.version:
@@ -153,11 +168,13 @@ class Search(BackgroundWork):
         usage: Callable[[str], Sequence[Usage]],
         clock: Callable[[], float],
         imported: ImportedPriors | None = None,
+        settings: Settings | None = None,
     ) -> None:
-        """`usage` reads how often each tool was used in a profile; `clock` says when it is read again."""
+        """`usage` reads how often each tool was used in a profile; `clock` says when it is read again. Without
+        settings, wordings that come with foretool take no part."""
         self._catalog = catalog
         self._imported = imported
-        self._index = Index(catalog)
+        self._index = Index(catalog, with_shipped=settings is not None and settings.shipped_wordings)
         self._read_usage = usage
         self._clock = clock
         self._usage: dict[str, tuple[float, Mapping[ToolId, Usage]]] = {}
@@ -236,6 +253,12 @@ class Search(BackgroundWork):
         if wordings != self._wordings:
             self._index.take_wordings(wordings)
             self._wordings = wordings
+            self._installed += 1
+
+    def configure(self, settings: Settings) -> None:
+        """Follow changed settings."""
+        if self._index.with_shipped != settings.shipped_wordings:
+            self._index.take_shipped(settings.shipped_wordings)
             self._installed += 1
 
     def install_encoders(self, encoders: DenseEnsemble | None, slow: Sequence[Ahead] = ()) -> None:

@@ -17,7 +17,7 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option, profile_option
 from foretool.server.commands.search import SearchResult, open_search, search
 from foretool.server.config.loader import Profile
-from foretool.server.enrichment.run import find_wording
+from foretool.server.enrichment.run import find_wordings
 from foretool.server.ledger.miss_words import CAUSES
 from foretool.storage.records import Cause, Exposure, Miss, MissFilter, Tool
 from foretool.storage.stores import Store
@@ -142,9 +142,10 @@ def explain_tool(app: App, found: SearchResult, tool: Tool, profile: Profile) ->
     else:
         cause, listed = _say_lists(app, view, tool, profile)
         reasons = [*_say_rank(tool, ranked, rank, last, found, is_shown=is_shown), *listed]
-    if wording := find_wording(app.catalog, app.store, tool):
-        said = "; ".join(wording.texts)
-        reasons.append(Reason(f"ranked with wordings made by {wording.model}, not by the server: {said}"))
+    shipped = app.live.settings.shipped_wordings
+    if wordings := find_wordings(app.catalog, app.store, tool, with_shipped=shipped):
+        said = "; ".join(wordings.texts)
+        reasons.append(Reason(f"ranked with wordings {wordings.origin}, not by the server: {said}"))
     return ToolExplanation(
         tool.id, is_shown, tool.id in view.shown, rank, ranking.total, ranked.score, ranked.parts, last, cause,
         tuple(reasons),

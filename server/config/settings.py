@@ -360,6 +360,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sends the texts of tools and tasks there. `${VAR}` is expanded."""
     encoder_key: str = ""
     """Bearer token for `encoder_url`. It is a secret, so write `${OPENAI_API_KEY}`."""
+    shipped_wordings: bool = True
+    """Finds tools of well-known servers also by wordings of wishes that come with foretool
+    ([more](enrich.md#what-comes-with-foretool)). No client is shown them."""
     enrich: EnrichEntry | None = None
     """The language model that `foretool enrich` asks, when you run it; see [below](#enrich)."""
     share_words: Annotated[int, Meta(ge=1, le=1000, extra={"unit": "people"})] = 3

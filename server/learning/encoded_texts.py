@@ -117,10 +117,11 @@ class EncodedTexts:
     def meaning(self, catalog: Catalog, corpus: Corpus) -> DenseEnsemble:
         """Return the dense ranker over the corpus of a catalog, with every tool embedded."""
         from foretool.retrieval.corpus import digest
-        from foretool.retrieval.document import document, embedded_text
+        from foretool.retrieval.document import embedded_text
         from foretool.retrieval.rankers.dense import DenseEnsemble
 
-        texts = [embedded_text(document(tool, catalog.server_text(tool.upstream))) for tool in catalog.tools()]
+        read = (corpus.read(tool, catalog.server_text(tool.upstream))[0] for tool in catalog.tools())
+        texts = [embedded_text(each) for each in read]
         # Replays read the same tasks as training did.
         meaning = DenseEnsemble([_Kept(self, *pair) for pair in zip(self._weights, self._encoders, strict=True)])
         for head, weights, encoder in zip(meaning.heads, self._weights, self._encoders, strict=True):

@@ -44,6 +44,8 @@ class Replay:
     upstream_of: Mapping[ToolId, str]
     beside: Replay | None = None
     """Another one that is done, whose pipeline this one takes over: making one reads every tool."""
+    index: Index | None = None
+    """Reads the tools as searches do; without it, no wordings take part."""
 
     @cached_property
     def _kept(self) -> dict[tuple[object, ...], tuple[object, list[StepRanks]]]:
@@ -54,7 +56,7 @@ class Replay:
     def _pipeline(self) -> Pipeline:
         if self.beside is not None:
             return self.beside._pipeline
-        corpus = Index(self.catalog).update().corpus
+        corpus = (self.index or Index(self.catalog)).update().corpus
         return Pipeline(corpus, self.texts.meaning(self.catalog, corpus) if self.texts else None)
 
     def pipeline(self, served: Mapping[str, LearnedModel]) -> Pipeline:

@@ -288,9 +288,12 @@ class Learner:
 
     @cached_property
     def replay(self) -> Replay:
+        from foretool.server.catalog.search import Index
         from foretool.server.learning.replay import Replay
 
-        return Replay(self.catalog, self.texts, self.timeline, self.upstream_of)
+        index = Index(self.catalog, with_shipped=self.config.settings.shipped_wordings)
+        index.take_wordings(models.read_wordings(self.store))
+        return Replay(self.catalog, self.texts, self.timeline, self.upstream_of, index=index)
 
     @cached_property
     def _growth(self) -> ListGrowth:

@@ -14,7 +14,7 @@ from foretool.retrieval.graph import Edge, Graph
 from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.config.loader import Config
-from foretool.server.enrichment.run import find_wording
+from foretool.server.enrichment.run import ReadWordings, find_wordings
 from foretool.server.ledger.dependencies import draw_graph
 from foretool.server.ledger.diffs import diff_definitions
 from foretool.server.page.charts import Drawing, draw_neighbours
@@ -22,7 +22,7 @@ from foretool.server.page.tool_words import member
 from foretool.server.page.tools import read_usage
 from foretool.server.page.viewer import Viewer, admits
 from foretool.server.protocol import jsonrpc
-from foretool.storage.records import Miss, MissFilter, Neighbour, Tool, ToolId, ToolVersion, Usage, Wording
+from foretool.storage.records import Miss, MissFilter, Neighbour, Tool, ToolId, ToolVersion, Usage
 
 TOP: Final = 5
 """How many misses of it are named."""
@@ -54,7 +54,7 @@ class ToolPage(Struct, frozen=True):
     """Its input schema as indented JSON."""
     original: str
     """The server's description, where the user has written another one."""
-    wording: Wording | None
+    wordings: ReadWordings | None
     """What a language model has written for the search."""
     tokens: int
     usage: Usage | None
@@ -91,7 +91,7 @@ def read_tool(config: Config, viewer: Viewer, name: str, graphs: Graphs) -> Tool
             description=written,
             schema=msgspec.json.format(bytes(schema), indent=2).decode() if schema is not None else "",
             original=said if said != written else "",
-            wording=find_wording(app.catalog, app.store, tool),
+            wordings=find_wordings(app.catalog, app.store, tool, with_shipped=config.settings.shipped_wordings),
             tokens=app.catalog.tokens(tool.id),
             usage=read_usage(app, viewer).get(tool.id),
             is_listed=tool.id in offline.view(app, profile).shown,

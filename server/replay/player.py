@@ -116,6 +116,7 @@ class Player:
         """Tokens of the answers so far."""
         if like is not None:
             self.app.search.index_like(like)
+        models.install_wordings(self.app.search, self._past)
         encoders.install(config.settings, self.app, kept)
         self.app.search.is_wanted = True
 

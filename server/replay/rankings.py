@@ -67,6 +67,7 @@ class Rankings:
         self._app = app
         self._finds = finds
         self._profile = profile
+        models.install_wordings(app.search, app.store)
         self._corpus = app.search.update_corpus(inf)
         OpenedEncoders().install(settings, app, app.store)
         self._dense = app.search.encoders

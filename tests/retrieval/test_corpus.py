@@ -13,6 +13,7 @@ from tools import catalog, tool
 
 from foretool.retrieval import corpus as corpus_module
 from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.document import Document
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.bm25 import Lexical
 from foretool.retrieval.rankers.names import Names
@@ -188,3 +189,35 @@ def test_a_server_that_changes_all_its_tools_is_read_in_small_parts_and_searched
         assert [each.tool for each in ranker.rank(query).ranked] == [each.tool for each in fresh.ranked]
         assert corpus.slots_of["a"] == tuple(corpus.slot_of[each.id] for each in listed(version))
     assert compacted, "no gaps were closed"
+
+
+def coats(read: Document) -> tuple[str, ...]:
+    return ("which coat to put on",) if read.name == "fetch" else ()
+
+
+def test_shipped_wordings_are_read_until_a_tool_has_its_own_and_again_when_those_are_gone() -> None:
+    tools = {server: [each for each in catalog() if each.upstream == server] for server in ("web", "time")}
+    corpus = Corpus([each for theirs in tools.values() for each in theirs], shipped=coats)
+    fetch = ToolId("web__fetch")
+    with_coat = corpus.digests[corpus.slot_of[fetch]]
+    assert corpus.lexical.search({"coat": 1.0}).keys() == {corpus.slot_of[fetch]}
+    plain = Corpus(tools["web"])
+    key = plain.digests[plain.slot_of[fetch]]
+    assert key != with_coat, "an encoder reads another text"
+    assert corpus.take_wordings({key: ("grab this article",)}) == {"web"}
+    corpus.replace("web", tools["web"])
+    assert corpus.lexical.search({"coat": 1.0}) == {} and corpus.lexical.search({"articl": 1.0})
+    assert corpus.take_wordings({}) == {"web"}
+    corpus.replace("web", tools["web"])
+    assert corpus.digests[corpus.slot_of[fetch]] == with_coat
+
+
+def test_shipped_wordings_can_be_taken_away_from_a_copy_alone() -> None:
+    corpus = Corpus([each for each in catalog() if each.upstream == "web"], shipped=coats)
+    other = corpus.copy()
+    assert other.take_shipped(coats) == set(), "nothing has changed"
+    assert other.take_shipped(None) == {"web"}
+    other.replace("web", [each for each in catalog() if each.upstream == "web"])
+    assert other.lexical.search({"coat": 1.0}) == {} and corpus.lexical.search({"coat": 1.0})
+    plain = Corpus([each for each in catalog() if each.upstream == "web"])
+    assert set(other.digests) - {b""} == set(plain.digests)

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,11 +16,12 @@ import pytest
 from fakes import FakeUpstream, end_of_searches, search_over, tool
 from requirements import requirement
 
+from foretool.retrieval import known_tools
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog import search as search_module
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Index, Search
-from foretool.server.config.settings import ServerEntry
+from foretool.server.config.settings import ServerEntry, Settings
 from foretool.server.config.variables import Secrets
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.transports.tasks import SLICE_S
@@ -298,3 +300,47 @@ async def test_a_search_whose_preparation_fails_is_answered(
     await end_of_searches(search)
     assert [names(ranking) for ranking in said] == [["git__open"]]
     assert "could not be prepared" in caplog.text
+
+
+def time_catalog() -> Catalog:
+    entry: Any = SimpleNamespace(
+        name="clock", prefix="clock", offers=lambda tool: True, entry=ServerEntry(), type="stdio", secrets=Secrets()
+    )
+    made = Catalog([entry])
+    text = "Get current time in a specific timezone"
+    made.replace("clock", [raw(tool("get_current_time", text, {"timezone": {"type": "string"}}))])
+    return made
+
+
+def test_wordings_that_come_with_foretool_take_part_as_the_setting_says() -> None:
+    search = Search(time_catalog(), list, time.time, settings=Settings())
+    wish = Query(("how late is it in Manila",))
+    assert names(search.rank(wish, everything, 5)) == ["clock__get_current_time"]
+    before = search.version
+    search.configure(Settings())
+    assert search.version == before
+    search.configure(Settings(shipped_wordings=False))
+    assert search.rank(wish, everything, 5).ranked == () and search.version != before
+    search.configure(Settings())
+    assert names(search.rank(wish, everything, 5)) == ["clock__get_current_time"]
+
+
+def test_a_search_that_begins_like_another_one_follows_its_own_setting() -> None:
+    catalog, wish = time_catalog(), Query(("how late is it in Manila",))
+    one = Search(catalog, list, time.time, settings=Settings())
+    other = Search(catalog, list, time.time, settings=Settings(shipped_wordings=False))
+    other.index_like(one)
+    assert other.rank(wish, everything, 5).ranked == () and one.rank(wish, everything, 5).ranked
+
+
+def test_the_file_of_known_tools_is_not_read_before_the_first_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[Path]()
+    as_it_is = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: (read.append(path), as_it_is(path))[1])
+    known_tools.known_tools.cache_clear()
+    search = Search(time_catalog(), list, time.time, settings=Settings())
+    search.configure(Settings(shipped_wordings=False))
+    search.configure(Settings())
+    assert read == []
+    search.rank(Query(("time",)), everything, 5)
+    assert read == [known_tools.FILE]

@@ -15,7 +15,7 @@ from foretool.server.catalog import models
 from foretool.server.config.loader import load
 from foretool.server.enrichment import run as enrichment
 from foretool.server.enrichment.endpoint import Endpoint
-from foretool.server.enrichment.run import IN_A_ROW, Asked, Plan, ask_all, find_wording, make_plan
+from foretool.server.enrichment.run import IN_A_ROW, Asked, Plan, ask_all, find_wordings, make_plan
 from foretool.storage.opening import open_store
 
 TOOLS = {"add": "Adds two numbers.", "subtract": "Takes one number from another."}
@@ -89,8 +89,8 @@ def test_searches_find_a_tool_by_its_wordings_and_the_definition_stays(tmp_path:
         assert [tool.definition for tool in app.catalog.tools()] == before
         tool = app.catalog.get(found.tool)
         assert tool is not None and not any(b"dinner" in each for each in before)
-        wording = find_wording(app.catalog, store, tool)
-        assert wording is not None and (wording.model, wording.texts) == ("tiny", ("split the bill at dinner",))
+        wordings = find_wordings(app.catalog, store, tool, with_shipped=True)
+        assert wordings is not None and (wordings.model, wordings.texts) == ("tiny", ("split the bill at dinner",))
         store.wordings.remove("calc")
         models.install_wordings(app.search, store)
         assert app.search.find_now(query, lambda tool: True, 5).ranked == ()
@@ -143,3 +143,22 @@ def test_an_answer_without_use_is_kept_so_that_it_is_not_paid_again(tmp_path: Pa
         path = write(tmp_path, server)
         assert go(path)[1].empty == 2
         assert go(path)[1].asked == 0
+
+
+def test_wordings_that_come_with_foretool_are_named_as_such_and_give_way_to_those_of_a_model(tmp_path: Path) -> None:
+    with chat_server(lambda text: wishes("is it teatime in London")) as server:
+        path = write(tmp_path, server, get_current_time="Get the current time in a specific timezone.")
+        config = load(path)
+        with open_store(config.storage) as store, offline.read(config) as app:
+            tool = next(each for each in app.catalog.tools() if each.name == "get_current_time")
+            found = find_wordings(app.catalog, store, tool, with_shipped=True)
+            assert found is not None and (found.model, found.origin) == ("", "that come with foretool")
+            assert any("Manila" in each for each in found.texts)
+            assert find_wordings(app.catalog, store, tool, with_shipped=False) is None
+        go(path)
+        with open_store(config.storage) as store, offline.read(config) as app:
+            found = find_wordings(app.catalog, store, tool, with_shipped=True)
+            assert found is not None and found.origin == "made by tiny"
+            models.install_wordings(app.search, store)
+            assert app.search.find_now(Query(lines=("Manila",)), lambda tool: True, 5).ranked == ()
+            assert app.search.find_now(Query(lines=("teatime",)), lambda tool: True, 5).ranked

@@ -92,8 +92,8 @@ def test_what_a_model_has_worded_is_marked_as_its_words(path: Path) -> None:
     with open_store(config.storage) as store:
         store.wordings.save(Wording(key, "tiny <b>", 1, "sky", WEATHER, ("do I need a coat",), 1, 0.1, 1.0))
     page = read_tool(config, ALL, WEATHER, Graphs())
-    assert page is not None and page.wording is not None
-    assert (page.wording.model, page.wording.texts) == ("tiny <b>", ("do I need a coat",))
+    assert page is not None and page.wordings is not None
+    assert (page.wordings.model, page.wordings.texts) == ("tiny <b>", ("do I need a coat",))
     assert "coat" not in page.description + page.original + page.schema
     other = read_tool(config, ALL, CALC, Graphs())
-    assert other is not None and other.wording is None
+    assert other is not None and other.wordings is None
