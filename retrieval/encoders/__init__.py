@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foretool.retrieval.encoders.base import THREADS, Encoder, EncoderError, unit
+from foretool.retrieval.encoders.base import Encoder, EncoderError, unit
 from foretool.retrieval.encoders.weights import (
     INSTALL,
     MANIFEST,
@@ -28,19 +28,19 @@ __all__ = (
 
 
 def open_encoder(
-    weights: Weights, cache: Path | None = None, prepare: Prepare | None = None, threads: int = THREADS
+    weights: Weights, cache: Path | None = None, prepare: Prepare | None = None, in_bulk: bool = False
 ) -> Encoder:
     """Verify and load an encoder that runs in this process. `cache` is the folder of prepared models, which are made on
-    first use; `prepare` makes the model of a trained encoder elsewhere than here. `threads`: how many share the work
-    of one call, where it can be told. Raises `EncoderError`."""
+    first use; `prepare` makes the model of a trained encoder elsewhere than here. `in_bulk`:
+    for a process that embeds thousands of texts, some at the same time, and ends. Raises `EncoderError`."""
     if weights.adapter:
         from foretool.retrieval.encoders.adapted import open_shipped
 
-        return open_shipped(weights, cache, prepare, threads)
+        return open_shipped(weights, cache, prepare, in_bulk)
     if weights.kind == "onnx":
         from foretool.retrieval.encoders.onnx import open_onnx
 
-        return open_onnx(weights, cache, threads)
+        return open_onnx(weights, cache, in_bulk)
     if weights.kind == "sentence-transformers":
         from foretool.retrieval.encoders.slow import SentenceTransformerEncoder
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from foretool.retrieval import adapters
 from foretool.retrieval.encoders import onnx
-from foretool.retrieval.encoders.base import THREADS, EncoderError
+from foretool.retrieval.encoders.base import EncoderError
 from foretool.retrieval.encoders.weights import INSTALL, MANIFEST, Prepare, Weights, locate, verify
 from foretool.retrieval.model_format import ModelError
 
@@ -48,19 +48,19 @@ def open_trained(model: bytes, cache: Path | None, prepare: Prepare | None = Non
 
 
 def open_shipped(
-    weights: Weights, cache: Path | None, prepare: Prepare | None = None, threads: int = THREADS
+    weights: Weights, cache: Path | None, prepare: Prepare | None = None, in_bulk: bool = False
 ) -> Encoder:
     """Open an encoder with the adapter of this package, ready for queries; the untrained encoder where there is no room
     to prepare it, not even for a moment. Raises `EncoderError`."""
     try:
-        encoder = AdaptedEncoder(weights, _read(weights), cache, prepare, threads)
+        encoder = AdaptedEncoder(weights, _read(weights), cache, prepare, in_bulk)
     except (ModelError, OSError) as error:
         raise EncoderError(f"encoder {weights.name!r}: {error}") from error
     try:
         encoder.queries(["warm"])  # no search waits until it is open
     except OSError as error:
         log.warning("encoder %s cannot be prepared, so %s is asked: %s", weights.name, weights.base, error)
-        return onnx.open_onnx(weights.untrained, None, threads)
+        return onnx.open_onnx(weights.untrained, None, in_bulk)
     return encoder
 
 
@@ -111,14 +111,14 @@ class AdaptedEncoder:
     """Embeds queries with the adapter and documents without it; opens each of the two models on first use."""
 
     def __init__(
-        self, weights: Weights, model: bytes, cache: Path | None, prepare: Prepare | None = None, threads: int = THREADS
+        self, weights: Weights, model: bytes, cache: Path | None, prepare: Prepare | None = None, in_bulk: bool = False
     ) -> None:
-        """`model` is the adapter, `cache` the folder of prepared models, `threads` how many share the work of one call.
-        Raises `ModelError` for other bytes."""
+        """`model` is the adapter, `cache` the folder of prepared models, `in_bulk` as in
+        `onnx.open_session`. Raises `ModelError` for other bytes."""
         adapters.check(adapters.loads(model), weights.sha256)
         self.weights, self.name = weights, weights.name
         self._model, self._cache, self._prepare = model, cache, prepare or prepare_model
-        self._threads = threads
+        self._in_bulk = in_bulk
 
     def queries(self, texts: Sequence[str]) -> Vectors:
         """Embed texts to search with, through the trained weights."""
@@ -140,8 +140,8 @@ class AdaptedEncoder:
             return self._open_in(Path(scratch))
 
     def _open_in(self, cache: Path) -> onnx.OnnxEncoder:
-        return onnx.open_mapped(self.weights, self._prepare(self.weights, self._model, cache), self._threads)
+        return onnx.open_mapped(self.weights, self._prepare(self.weights, self._model, cache), self._in_bulk)
 
     @cached_property
     def _documents(self) -> onnx.OnnxEncoder:
-        return onnx.open_onnx(self.weights, self._cache, self._threads)
+        return onnx.open_onnx(self.weights, self._cache, self._in_bulk)

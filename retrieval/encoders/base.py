@@ -17,9 +17,6 @@ BATCH = 16
 BATCH_TOKENS = 1024
 """How many tokens run at once, padding included, unless one text has more."""
 
-THREADS = 2
-"""How many threads share the work of one call, unless many calls run at once."""
-
 
 class EncoderError(Exception):
     """No usable encoder; the message says what was looked for, what was found, and the way out."""

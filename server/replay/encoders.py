@@ -76,7 +76,7 @@ class OpenedEncoders:
             # Somebody else's model may give a text another vector among other texts.
             encoders = [
                 Remembering(
-                    open_encoder(each, folder, key=settings.encoder_key, threads=1),
+                    open_encoder(each, folder, key=settings.encoder_key, in_bulk=True),
                     self._texts,
                     _load(kept.vectors, each.query_key, self._texts),
                     embeds_ahead=not each.is_slow,

@@ -58,7 +58,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     """The encoder that every proxy of the test opens."""
     counting = Counting()
     monkeypatch.setattr(embedding, "find_weights", lambda settings: (Weights(),))
-    monkeypatch.setattr(encoders, "open_encoder", lambda weights, folder, key, threads: counting)
+    monkeypatch.setattr(encoders, "open_encoder", lambda weights, folder, key, in_bulk: counting)
     return counting
 
 
@@ -187,7 +187,7 @@ def test_each_text_gets_the_vector_that_it_gets_alone_whatever_is_embedded_with_
     texts = [" ".join(["send", "a", "message", "about", "invoices"][: 1 + number % 5] * (1 + number % 7)) + f" {number}"
              for number in range(40)]  # fmt: skip
     served = open_encoder(weights, tmp_path)
-    ahead = Remembering(served, texts)
+    ahead = Remembering(open_encoder(weights, tmp_path, in_bulk=True), texts)
     try:
         np.testing.assert_array_equal(ahead.queries(texts), np.concatenate([served.queries([each]) for each in texts]))
     finally:
