@@ -21,6 +21,7 @@ import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil, inf
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple, TypeVar
@@ -227,13 +228,30 @@ def as_shown(ranking: Ranking, level: Level, k: int, sizes: Mapping[ToolId, Size
     return sum(sizes[each.tool][at] for each, at in zip(ranking.ranked, forms, strict=False))
 
 
+def widen(other: Sequence[Sample], ks: Sequence[int], target: float) -> float:
+    """By how much k has to be multiplied so that the needed tool of the next query is shown with this probability, by
+    what would have been enough for others (split conformal prediction over the rank in parts of k)."""
+    ranks = ((min(each.ranks, default=None), k) for each, k in zip(other, ks, strict=True))
+    parts = sorted(inf if rank is None else rank / max(k, 1) for rank, k in ranks)
+    place = ceil((len(parts) + 1) * target)
+    return parts[place - 1] if place <= len(parts) else inf
+
+
 def adapt(half: Sequence[Sample], other: Sequence[Sample], sizes: Mapping[ToolId, Size]) -> Row:
     """What showing as many tools as the promise takes holds and costs on one half, with a gate recalibrated on the
     other half, against `FIXED` tools: in tokens of whole definitions, and as answers show tools. `held_most`: with the
-    `DEPTH` tools that a ranking has at most, which no k passes."""
+    `DEPTH` tools that a ranking has at most, which no k passes. `widened_t`: with k multiplied by what the other half
+    needed to hold t."""
     calibrate = platt(list(map(shown_outcome, other)))
     judged = [confidence.judge(each.ranking, calibrate) for each in half]
     shown = [each.k for each in judged]
+    theirs = [confidence.judge(each.ranking, calibrate).k for each in other]
+
+    def widened(target: float) -> Row:
+        factor = widen(other, theirs, target)
+        ks = [min(DEPTH, ceil(factor * k)) if k and factor < inf else DEPTH * bool(k) for k in shown]
+        held = round(fmean(each.held(k) for each, k in zip(half, ks, strict=True)), 3)
+        return {"k": round(fmean(ks), 1), "held": held, "as_shown": answers(ks)}
 
     def tokens(each: Sample, k: int) -> int:
         return sum(sizes[one.tool].whole for one in each.ranking.ranked[:k])
@@ -243,6 +261,7 @@ def adapt(half: Sequence[Sample], other: Sequence[Sample], sizes: Mapping[ToolId
         return round(fmean(as_shown(each.ranking, said.level, k, sizes) for each, said, k in pairs))
 
     return {
+        **{f"widened_{target}": widened(target) for target in (0.9, 0.95)},
         "held_most": round(fmean(each.held(DEPTH) for each in half), 3),
         "as_shown": answers(shown),
         "as_shown_fixed": answers([FIXED] * len(half)),

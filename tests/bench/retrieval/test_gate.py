@@ -28,6 +28,7 @@ from bench.retrieval.gate import (
     merge_gates,
     promise,
     sampled,
+    widen,
 )
 from foretool.retrieval import confidence
 from foretool.retrieval.confidence import Gate, Logistic, Weights, judge
@@ -87,6 +88,17 @@ def test_a_fitted_gate_shows_fewer_tools_where_the_list_is_sharp(monkeypatch: py
     # Twelve as answers show them: at most three whole ones, five to eight in a line, four by name.
     assert 8 * 4 + 4 * 1 <= found["as_shown_fixed"] <= 3 * 10 + 5 * 4 + 4 * 1 < found["tokens_fixed"]
     assert found["held_most"] == 1.0
+
+
+def test_k_is_widened_by_what_others_needed() -> None:
+    def ranked_at(rank: int | None) -> Sample:
+        return Sample(Ranking((), 0), frozenset() if rank is None else frozenset({rank}))
+
+    needed = [ranked_at(rank) for rank in (1, 2, 3, 4, 5, 6, 7, 8, 20)]
+    assert widen(needed, [4] * 9, 0.9) == 5.0  # the ninth of nine, for the tenth is the next query
+    assert widen(needed, [4] * 9, 0.8) == 2.0
+    assert widen(needed, [4] * 9, 0.95) == float("inf")  # nine say too little of one in twenty
+    assert widen([*needed[:8], ranked_at(None)], [4] * 9, 0.9) == float("inf")
 
 
 def test_tokens_are_those_of_the_forms_that_an_answer_of_this_level_has() -> None:
