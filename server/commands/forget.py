@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -167,11 +167,12 @@ def _read_time(text: str | None) -> float | None:
 
 def _forget(config: Config, store: Store, selection: Selection) -> Outcome:
     models = len(store.artifacts.served())
+    remains = _end_unconfirmed(config, store) if selection.everything else []
     forgotten: Forgotten = store.forgetting.forget(selection)
     counts = dict(forgotten.counts)
     if vectors := store.vectors.forget(_digests_of(forgotten.tasks)):
         counts["vectors"] = counts.get("vectors", 0) + vectors
-    remains = _end_grants(config, store, forgotten.grants)
+    remains += _end_grants(config, store, forgotten.grants)
     if selection.everything:
         store.artifacts.bump_version()
     elif models:
@@ -240,7 +241,21 @@ def _end_grants(config: Config, store: Store, found: Sequence[SealedGrant]) -> l
         ]
     )  # fmt: skip
     grants = Grants(lambda: store, lambda: config.settings.seal_keys, "", lambda: config.servers)
-    problems = asyncio.run(grants.end_all(found))
+    return _describe_problems(asyncio.run(grants.end_all(found)))
+
+
+def _end_unconfirmed(config: Config, store: Store) -> list[str]:
+    """End at the authorization servers what people have allowed and not confirmed yet. Returns lines as `_end_grants`
+    does."""
+    if not any(each.per_user is not None and each.per_user.kind == "grant" for each in config.servers.values()):
+        return []
+    from foretool.server.identity.grants import Grants
+
+    grants = Grants(lambda: store, lambda: config.settings.seal_keys, "", lambda: config.servers)
+    return _describe_problems(asyncio.run(grants.end_unconfirmed()))
+
+
+def _describe_problems(problems: Mapping[tuple[str, str], int]) -> list[str]:
     return [
         f"what {'1 person' if count == 1 else f'{count:,} people'} had allowed at server {server!r} is deleted here,"
         f" but its authorization server may still hold it ({reason}); end it there as well"

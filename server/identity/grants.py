@@ -16,6 +16,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
@@ -210,10 +211,8 @@ class Grants:
         except StorageError:
             return 0  # another time
         for ident, sealed in found:
-            try:
-                waiting = msgspec.json.decode(self._seals.open(sealed, "consent", ident.hex()), type=_Allowed)
-            except (SealError, msgspec.MsgspecError):
-                continue  # nobody came back from the authorization server, so there are no tokens
+            if (waiting := self._open_allowed(ident, sealed)) is None:
+                continue
             if await self._revoke(waiting.server, waiting.grant) and waiting.tries + 1 < TRIES:
                 again = replace(waiting, tries=waiting.tries + 1)
                 with suppress(StorageError, CredentialError):
@@ -222,6 +221,24 @@ class Grants:
             else:
                 ended += 1
         return ended
+
+    async def end_unconfirmed(self) -> Counter[tuple[str, str]]:
+        """End all that was allowed and not confirmed, late or not, and delete it. Returns how many may go on, by server
+        and reason. Raises `StorageError`."""
+        problems: Counter[tuple[str, str]] = Counter()
+        while found := self._store().grants.take_late(inf, MOST_LATE):
+            for waiting in (self._open_allowed(*each) for each in found):
+                if waiting is not None and (problem := await self._revoke(waiting.server, waiting.grant)):
+                    problems[waiting.server, problem] += 1
+        return problems
+
+    def _open_allowed(self, ident: bytes, sealed: bytes) -> _Allowed | None:
+        """Return what was allowed; None if nobody came back from the authorization server, so that there are no
+        tokens."""
+        try:
+            return msgspec.json.decode(self._seals.open(sealed, "consent", ident.hex()), type=_Allowed)
+        except (SealError, msgspec.MsgspecError):
+            return None
 
     async def end_all(self, found: Sequence[SealedGrant]) -> Counter[tuple[str, str]]:
         """End the tokens of grants that were deleted, of as many as `ALL_S` suffices for. Returns how many may go on,

@@ -237,5 +237,6 @@ def test_a_name_or_a_pattern_selects_nobody(who: str, team: Path, capsys: pytest
 
 def test_every_table_that_is_counted_has_a_noun() -> None:
     assert {*(each.name for each in forgetting._TABLES), *forgetting._WHOLE, "session_people"} - {
-        "usage_folded"
+        "usage_folded",
+        "profile_usage",
     } == set(_NOUNS)

@@ -417,6 +417,21 @@ async def test_what_was_allowed_and_never_confirmed_is_ended_at_its_server_once(
 
 
 @requirement("trust:per-user")
+async def test_all_that_waits_for_its_code_can_be_ended_at_once(store: Store) -> None:
+    at = Replica(store)
+    code = await at.allow("ben")
+    await at.allow("cat", "git")
+    at.grants.link("mail", "dan")
+    at.forms.clear()
+    at.answers = [(200, {}), (503, {})]
+    problems = await at.grants.end_unconfirmed()
+    assert len(at.forms) == 4 and sum(problems.values()) == 1
+    with pytest.raises(CredentialError, match="not known"):
+        at.grants.confirm("mail", "ben", code, ENTRY)
+    assert await at.grants.end_unconfirmed() == {}
+
+
+@requirement("trust:per-user")
 async def test_an_authorization_server_that_does_not_answer_is_asked_again_and_not_for_ever(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
