@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.rankers.usage import habits
 from foretool.retrieval.ranking import Query, Ranked, Ranking, needs
-from foretool.retrieval.scoring import Request, searched_terms
+from foretool.retrieval.scoring import Request, searched_terms, searched_texts
 from foretool.storage.records import ToolId, Usage
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ MAX_USAGES = 16
 """How many usages are remembered: one of each profile that has one of its own."""
 LEAST_CHANCE = 0.01
 """Tools that are less likely to be called next are left out of a prediction."""
+
+MANY_NAMES = 1000
+"""So many names are noted at once, in 6 ms."""
 
 _chance = itemgetter(0)
 
@@ -80,7 +83,19 @@ class Pipeline:
     def prepare(self, query: Query) -> Iterator[None]:
         """Compute what `rank` needs of the words of a query, in steps; among tens of thousands of tools that takes
         longer than the ranking itself. The result is the same without it."""
-        yield from self.corpus.lexical.prepare(searched_terms(query, widened=self._ready_encoders() is None))
+        widened = self._ready_encoders() is None
+        yield from self.corpus.lexical.prepare(searched_terms(query, widened=widened))
+        if self._looks_near(query, widened=widened):
+            yield from self.corpus.names.noting()
+
+    def has_names_to_note(self, query: Query) -> bool:
+        """Tell whether a query is the first one that looks for near names, among so many that it takes long."""
+        if self.corpus.names.unnoted <= MANY_NAMES:
+            return False
+        return self._looks_near(query, widened=self._ready_encoders() is None)
+
+    def _looks_near(self, query: Query, *, widened: bool) -> bool:
+        return self.corpus.names.looks_near(searched_texts(query, widened=widened), query.names)
 
     def parts(self, query: Query, usage: Mapping[ToolId, Usage] | None = None) -> dict[str, Floats]:
         """Return what each ranker adds to the score of every slot; (slots,) each. {} where words alone rank."""

@@ -51,11 +51,16 @@ TELLING = 0.5
 
 def searched_terms(query: Query, *, widened: bool) -> Iterator[str]:
     """Yield the terms that a request looks up for its lines and clauses; `widened` as for `Line`."""
-    lines = needs(query.lines)
-    for text in (*lines, *(clauses(lines[0], clause_length(widened)) if len(lines) == 1 else ())):
+    for text in searched_texts(query, widened=widened):
         said = weigh_terms(text)
         yield from said
         yield from near_terms(said) if widened else ()
+
+
+def searched_texts(query: Query, *, widened: bool) -> tuple[str, ...]:
+    """Return the lines and clauses of a request; `widened` as for `Line`."""
+    lines = needs(query.lines)
+    return (*lines, *(clauses(lines[0], clause_length(widened)) if len(lines) == 1 else ()))
 
 
 def clause_length(by_words: bool) -> int:

@@ -8,7 +8,7 @@ anywhere in a line, are the same name. A plain word inside a sentence is not a n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from foretool.retrieval.words import compact, letter_pairs
 
@@ -20,6 +20,8 @@ NEAR = 1.0
 """The strength of a near name; up to 1 more by how much of the name is right."""
 
 MAX_NAME = 128
+NOTED_AT_ONCE = 150
+"""Names that are noted between two pauses, which takes about a millisecond."""
 MAX_GUESSES = 8
 """How many words of one query are compared with every name; each takes a fraction of a millisecond at 5,000 tools."""
 
@@ -38,14 +40,14 @@ class Names:
     def __init__(self) -> None:
         self._slots: dict[str, list[int]] = {}  # compact name to slots; a list is never empty
         self._having: dict[str, list[str]] = {}  # keys by each pair of neighbouring letters in them, dropped ones too
+        self._unnoted: list[str] = []  # keys that are not in `_having` yet
 
     def add(self, slot: int, server: str, name: str, exposed: str) -> None:
         """Index a tool by its name, with and without its server, and by its exposed name."""
         for key in _keys(server, name, exposed):
             if key not in self._slots:
                 self._slots[key] = []
-                if self._having:
-                    self._note(key)
+                self._unnoted.append(key)
             self._slots[key].append(slot)
 
     def copy(self) -> Names:
@@ -53,6 +55,7 @@ class Names:
         copied = Names()
         copied._slots = {key: slots[:] for key, slots in self._slots.items()}
         copied._having = {pair: keys[:] for pair, keys in self._having.items()}
+        copied._unnoted = self._unnoted[:]
         return copied
 
     def drop(self, slot: int, server: str, name: str, exposed: str) -> None:
@@ -112,12 +115,31 @@ class Names:
     def _likely(self, key: str, edits: int) -> set[str]:
         """Return the names with one of the 3 * edits + 1 rarest pairs of a key: all within `edits` of it, and some
         others."""
-        if not self._having:
-            for name in self._slots:
-                self._note(name)
+        for _ in self.noting():
+            pass
         pairs = sorted((len(self._having.get(pair, ())), pair) for pair in letter_pairs(key))
         likely = {name for _, pair in pairs[: 3 * edits + 1] for name in self._having.get(pair, ())}
         return likely & self._slots.keys()
+
+    @property
+    def unnoted(self) -> int:
+        """How many names the first search for a near name has to note; each takes 6 us."""
+        return len(self._unnoted)
+
+    def looks_near(self, lines: Iterable[str], asked: Iterable[str]) -> bool:
+        """Tell whether a search in these lines, or for these names, looks for names that are near another one."""
+        if any(compact(name[:MAX_NAME]) not in self._slots for name in asked):
+            return True
+        return any(edits and key not in self._slots for line in lines for key, edits in _candidates(line))
+
+    def noting(self) -> Iterator[None]:
+        """Note by which pairs of letters near names are found, and pause now and then. In a pause names may come and
+        go."""
+        while part := self._unnoted[-NOTED_AT_ONCE:]:
+            del self._unnoted[-NOTED_AT_ONCE:]
+            for name in part:
+                self._note(name)
+            yield
 
     def _note(self, name: str) -> None:
         for pair in letter_pairs(name):

@@ -347,7 +347,7 @@ class Search(BackgroundWork):
             finally:
                 self._preparing -= 1
 
-        is_large = len(self._index.pipeline.corpus) >= MANY
+        is_large = self._takes_long(query)
         if is_behind or is_large or opening is not None or (self._slow and query.lines):
             task = asyncio.get_running_loop().create_task(rank_later())
             self._tasks.add(task)  # the loop itself forgets tasks
@@ -355,8 +355,12 @@ class Search(BackgroundWork):
         else:
             rank_now()
 
+    def _takes_long(self, query: Query) -> bool:
+        pipeline = self._index.pipeline
+        return len(pipeline.corpus) >= MANY or pipeline.has_names_to_note(query)
+
     def _prepare(self, query: Query) -> Steps[None]:
-        if len(self._index.pipeline.corpus) >= MANY:
+        if self._takes_long(query):
             yield from self._index.pipeline.prepare(query)
 
     def find_now(self, query: Query, finds: Finds, limit: int) -> Ranking:

@@ -17,6 +17,7 @@ from fakes import FakeUpstream, end_of_searches, search_over, tool
 from requirements import requirement
 
 from foretool.retrieval import known_tools
+from foretool.retrieval import pipeline as pipeline_module
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog import search as search_module
 from foretool.server.catalog.catalog import Catalog
@@ -266,6 +267,21 @@ async def test_a_search_over_many_tools_prepares_its_words_in_slices_and_finds_t
     assert said == []  # a later turn of the loop
     await end_of_searches(search)
     assert said == [at_once]
+
+
+async def test_the_first_search_for_a_near_name_notes_the_names_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    search, said = search_over(catalog()), list[Ranking]()
+    search.update_corpus()
+    monkeypatch.setattr(pipeline_module, "MANY_NAMES", 2)
+    search.find(Query(("close the git_open issue",)), everything, 5, said.append)
+    assert len(said) == 1, "an exact name needs nothing noted"
+    search.find(Query(("close the git_opne issue",)), everything, 5, said.append)
+    assert len(said) == 1  # a later turn of the loop
+    await end_of_searches(search)
+    assert names(said[1])[0] == "git__open"
+    assert search._index.pipeline.corpus.names.unnoted == 0
+    search.find(Query(("close the git_opne issue",)), everything, 5, said.append)
+    assert said[2].ranked == said[1].ranked, "the next one is answered at once"
 
 
 async def test_the_index_rests_while_a_search_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
