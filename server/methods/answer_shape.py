@@ -47,8 +47,8 @@ class Shape(Struct, frozen=True):
 
 def enough(k: int, clauses: int) -> int:
     """Return how many tools to show where `k` suffice for one need and the task is a paragraph of so many clauses."""
-    if k < LEAST_SHOWN:
-        return k  # the task names its tools, or no more are there
+    if clauses <= k < LEAST_SHOWN:
+        return k  # the task names its tools, or no more are there; a name among many clauses is not all that they need
     return max(k, LEAST) + MORE_SHOWN * max(clauses - 1, 0)
 
 

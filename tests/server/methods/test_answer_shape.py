@@ -34,7 +34,11 @@ def test_each_further_need_has_room_of_its_own() -> None:
 def test_five_tools_are_shown_unless_fewer_were_named_and_two_more_for_each_further_clause() -> None:
     assert [enough(k, 0) for k in (0, 1, 2, 3, 4, 9)] == [0, 1, 2, LEAST, LEAST, 9]
     assert [enough(3, clauses) for clauses in (1, 2, 8)] == [LEAST, LEAST + 2, LEAST + 14]
-    assert enough(2, 8) == 2
+    assert [enough(2, clauses) for clauses in (1, 2)] == [2, 2]
+
+
+def test_a_tool_that_a_paragraph_names_is_not_all_that_it_needs() -> None:
+    assert [enough(1, clauses) for clauses in (0, 1, 2, 8)] == [1, 1, LEAST + 2, LEAST + 14]
 
 
 def test_whoever_asks_for_more_gets_it_at_every_level() -> None:
