@@ -239,14 +239,17 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
     reached = {name: fingerprint(server) for name, server in config.servers.items()}
     reach = Reach(config.profiles[profile], config.servers, config.settings)
     corpus, tools = _read_kept(config, store, reached, reach, text) or _read_heads(config, store, reached, reach, text)
-    ranking = Pipeline(corpus).rank(Query(lines=(text,)), limit=MOST)
+    working_set = store.serving.working_set(f"{profile}/frozen")
+    listed, named = (working_set.tools, working_set.named) if working_set is not None else ((), ())
+    # Those that the list names make room for as many others.
+    ranking = Pipeline(corpus).rank(Query(lines=(text,)), limit=MOST + min(len(named), MOST))
     if level(ranking) == "none":
         return Hint()
     by_id = {tool.id: tool for tool in tools}
-    working_set = store.serving.working_set(f"{profile}/frozen")
-    listed = working_set.tools if working_set is not None else ()
     found = (by_id[each.tool] for each in ranking.ranked)
-    return write_hint(found, lambda tool: Mark(tool.id in listed, reach.verdict(tool).bridge == "call_tool_write"))
+    return write_hint(
+        found, lambda tool: Mark(tool.id in listed, reach.verdict(tool).bridge == "call_tool_write", tool.id in named)
+    )
 
 
 def _read_kept(

@@ -152,21 +152,29 @@ def by_task(blocks: Sequence[Json], key: str, digits: int | None = None) -> floa
     return round(float(sum(block.get(key, 0) * block["tasks"] for block in blocks) / tasks_of(blocks)), digits)
 
 
-def compare(off: Sequence[Json], on: Sequence[Json], every: int) -> Iterator[Json]:
+def compare(runs: Sequence[tuple[Sequence[Json], Sequence[Json]]], every: int) -> Iterator[Json]:
     """What learning changes in the same tasks, at the end and in all tasks after the first epoch, with 95 % intervals.
 
-    Ratios are of means; the tasks are drawn again in pairs. Runs that kept no figures by task are left out.
+    `runs`: the blocks without learning and with it, for each order of the tasks of one set. Ratios are of means; the
+    tasks are drawn again in pairs. Runs that kept no figures by task are left out.
     """
-    if not all(block.get("each") for block in (*off, *on)) or len(off) != len(on):
+    whole = [(off, on) for off, on in runs if len(off) == len(on) and all(block.get("each") for block in (*off, *on))]
+    if not whole:
         return
-    count = min(every, len(on) - 1) or 1
-    for tasks, part in (("last", slice(-count, None)), ("after the first epoch", slice(count, None))):
-        pairs = list(zip(_each(off[part]), _each(on[part]), strict=True))
-        row: dict[str, Any] = {"test": "simulation:learning", "set": on[0]["set"], "policy": on[0]["policy"],
-                               "part": tasks, "tasks": len(pairs)}  # fmt: skip
+    first = whole[0][1][0]
+    for tasks in ("last", "after the first epoch"):
+        pairs = [pair for off, on in whole for pair in _pairs(off, on, every, tasks)]
+        row: dict[str, Any] = {"test": "simulation:learning", "set": first["set"], "policy": first["policy"],
+                               "part": tasks, "orders": len(whole), "tasks": len(pairs)}  # fmt: skip
         for place, name in enumerate(("discoveries", "tokens", "read")):
             row[name] = ratio([(float(one[place]), float(other[place])) for one, other in pairs])
         yield row
+
+
+def _pairs(off: Sequence[Json], on: Sequence[Json], every: int, tasks: str) -> Iterator[tuple[list[int], list[int]]]:
+    count = min(every, len(on) - 1) or 1
+    part = slice(-count, None) if tasks == "last" else slice(count, None)
+    return zip(_each(off[part]), _each(on[part]), strict=True)
 
 
 def _each(blocks: Sequence[Json]) -> list[list[int]]:

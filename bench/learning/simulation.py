@@ -14,10 +14,11 @@ first call, as a client would do, without a process of its own. The agent reads 
 that may grow as long as a model reads.
 
 After every second block of tasks a new epoch begins. With learning on, `foretool learn` runs, which begins one; with
-learning off, nothing is learned and the list follows usage alone. The tasks are the train file in a fixed random order
-(`dev` where a set has no other), never the held-out half. The output is one JSON object per block, then one per run:
-the tasks before the first epoch against as many at the end, all tasks, and all after the first epoch. Last comes what
-learning changed, in pairs of the same tasks, with intervals. `bench/learning/costs.py` says what is counted.
+learning off, nothing is learned and the list follows usage alone. The tasks are the train file in a random order
+(`dev` where a set has no other), never the held-out half; `--seeds` names the orders, with a run for each. The output
+is one JSON object per block, then one per run: the tasks before the first epoch against as many at the end, all tasks,
+and all after the first epoch. Last comes what learning changed, in pairs of the same tasks over all orders, with
+intervals. `bench/learning/costs.py` says what is counted.
 
 `--trace FILE` appends one JSON object for each discovery, so that one can see why it was needed. Its `rank` is that of
 the wanted tool among 50 in `foretool search` for the same words once the run has ended, so with what was learned by
@@ -330,11 +331,11 @@ class Setup:
         with open_store(self.folder / "foretool.sqlite3") as store:
             return {f"{server}/{tool}": name for name, (server, tool) in store.catalog.exposed_names().items()}
 
-    def tasks(self, data: Path, count: int, skip: int = 0) -> list[Task]:
-        """The tasks in the order of the seed without the first `skip`; calls of tools that the set does not
+    def tasks(self, data: Path, count: int, skip: int = 0, seed: int = SEED) -> list[Task]:
+        """The tasks in the order of a seed without the first `skip`; calls of tools that the set does not
         describe are left out."""
         rows = read_rows(data / ("train.jsonl" if is_there(data / "train.jsonl") else "dev.jsonl"))
-        random.Random(SEED).shuffle(rows)
+        random.Random(seed).shuffle(rows)
         bare = {key.partition("/")[2]: name for key, name in self.names.items()}
         # Some sets write `server/tool`, with the server as the set calls it.
         full = {key.removeprefix(f"{data.name}-"): name for key, name in self.names.items()}
@@ -384,14 +385,15 @@ async def run(
     fill: bool = True,
     trace: Path | None = None,
     skip: int = 0,
+    seed: int = SEED,
 ) -> list[Json]:
     """Do the tasks of one run and print its blocks; `every`: blocks between two epochs; `fill`: whether lists are
     filled before anything was called; `trace`: the file that is told of each discovery; `skip`: tasks left out at
-    the front."""
+    the front, in the order of `seed`."""
     with tempfile.TemporaryDirectory(prefix="bench-simulation-", ignore_cleanup_errors=True) as folder:
         place = Setup(command, Path(folder), data, policy, encoder, fill)
         await place.remember()
-        tasks = place.tasks(data, count, skip)
+        tasks = place.tasks(data, count, skip, seed)
         hook = HintOptions(str(place.path)) if policy.endswith(PROMPTED) else None
         found: list[Json] = []
         searches: list[Json] = []
@@ -403,7 +405,7 @@ async def run(
                 for task in part:
                     await do(agent, task, place.schemas, cost, hook, seen)
                 row = {"test": "simulation", "set": data.name, "policy": policy, "learning": learning,
-                       **block_of(cost, len(part)), "done": start + len(part)}  # fmt: skip
+                       "seed": seed, "skip": skip, **block_of(cost, len(part)), "done": start + len(part)}  # fmt: skip
                 if start + block < len(tasks) and (start // block + 1) % every == 0:
                     if learning:
                         row["learned"] = await asyncio.to_thread(place.learn)
@@ -447,16 +449,24 @@ def read_runs(files: Sequence[Path]) -> list[list[Json]]:
     runs: dict[tuple[Any, ...], list[Json]] = {}
     for row in (json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()):
         if row["test"] == "simulation":
-            runs.setdefault((row["set"], row["policy"], row["learning"]), []).append(row)
+            runs.setdefault((*order_of(row), row["learning"]), []).append(row)
     return list(runs.values())
 
 
+def order_of(row: Json) -> tuple[Any, ...]:
+    """The set and policy of a row, and in which order its run did the tasks."""
+    return row["set"], row["policy"], row.get("seed", SEED), row.get("skip", 0)
+
+
 def comparisons(runs: Sequence[Sequence[Json]], every: int) -> Iterator[Json]:
-    """What learning changes, for each set and policy that ran with learning off and on."""
-    off = {(run[0]["set"], run[0]["policy"]): run for run in runs if not run[0]["learning"]}
+    """What learning changes, for each set and policy that ran with learning off and on, over all orders together."""
+    off = {order_of(run[0]): run for run in runs if not run[0]["learning"]}
+    pairs: dict[tuple[str, str], list[tuple[Sequence[Json], Sequence[Json]]]] = {}
     for run in runs:
-        if run[0]["learning"] and (other := off.get((run[0]["set"], run[0]["policy"]))):
-            yield from compare(other, run, every)
+        if run[0]["learning"] and (other := off.get(order_of(run[0]))):
+            pairs.setdefault((run[0]["set"], run[0]["policy"]), []).append((other, run))
+    for each in pairs.values():
+        yield from compare(each, every)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -468,6 +478,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--learning", default="off,on")
     parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--skip", type=int, default=0, help="tasks left out at the front; default %(default)s")
+    parser.add_argument("--seeds", default=str(SEED), help="orders of the tasks, one run each; default %(default)s")
     parser.add_argument("--block", type=int, default=25, help="tasks a figure is of; default %(default)s")
     parser.add_argument("--every", type=int, default=2, help="blocks between two epochs; default %(default)s")
     parser.add_argument("--encoder", default="auto", help="setting of the proxy; default %(default)s")
@@ -496,10 +507,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         for policy in arguments.policies.split(","):
             for learning in arguments.learning.split(","):
                 options = (arguments.tasks, arguments.block, arguments.every, arguments.encoder, not arguments.no_fill)
-                more = (arguments.trace, arguments.skip)
-                blocks = asyncio.run(run(command, data / name, policy, learning == "on", *options, *more))
-                runs.append(blocks)
-                print(json.dumps(summary(blocks, arguments.every)), flush=True)
+                for seed in map(int, arguments.seeds.split(",")):
+                    more = (arguments.trace, arguments.skip, seed)
+                    blocks = asyncio.run(run(command, data / name, policy, learning == "on", *options, *more))
+                    runs.append(blocks)
+                    print(json.dumps(summary(blocks, arguments.every)), flush=True)
     for row in comparisons(runs, arguments.every):
         print(json.dumps(row), flush=True)
     if arguments.svg:

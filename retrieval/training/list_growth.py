@@ -216,10 +216,11 @@ def halves(segments: Sequence[Segment]) -> Iterator[tuple[list[Segment], list[Se
     yield other, one
 
 
-def allowance(unlearned: Segment, tokens: Tokens, budget: int) -> float:
+def allowance(unlearned: Segment, tokens: Tokens, budget: int, base: int = 0) -> float:
     """Return the tokens that lists may take in the mean: a little less than they took in the tasks on record before
-    anything was learned or used. `unlearned`: these tasks without models, usage and order."""
-    costs = play([unlearned], Fixed(most_found=None), tokens, budget, 0)
+    anything was learned or used. `unlearned`: these tasks without models and usage, in the order that fills a first
+    list; `base`: the tokens that such a list may begin with."""
+    costs = play([unlearned], Fixed(most_found=None), tokens, budget, base)
     return SPENT * fmean(each.tokens for each in costs) if costs else 0.0
 
 

@@ -43,21 +43,28 @@ class Mark(Struct, frozen=True):
     is_listed: bool
     writes: bool
     """`call_tool_write` calls it where it is not listed."""
+    is_named: bool = False
+    """The definition of the bridge that calls it names it with what its call needs."""
 
     def __str__(self) -> str:
-        return " (listed)" if self.is_listed else " (write)" if self.writes else ""
+        if self.is_listed:
+            return " (listed)"
+        if self.is_named:
+            return " (see call_tool_write)" if self.writes else " (see call_tool)"
+        return " (write)" if self.writes else ""
 
 
 def write_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hint:
     """Return a text that names these tools, as many as fit; an empty one if there are none.
 
-    `tools`: the best first. Behind the first `TOOLS` only hidden ones are named, since the list has the others.
+    `tools`: the best first. Behind the first `TOOLS` only those are named that the list neither has nor names, so that
+    the tokens go to what the model has not read.
     """
     lines, more, named = [HEAD], list[str](), list[ToolId]()
     left = TOKENS - estimate(HEAD)
     for tool in tools:
         how, is_described = mark(tool), len(lines) <= TOOLS
-        if how.is_listed and not is_described:
+        if (how.is_listed or how.is_named) and not is_described:
             continue
         if is_described:
             for line in describe_tool(tool, how):
@@ -90,8 +97,8 @@ def describe_tool(tool: Tool, mark: Mark) -> Iterable[str]:
 
     if not (call := signature(tool)):
         return
-    if mark.is_listed:
-        # The list has its arguments and what it does.
+    if mark.is_listed or mark.is_named:
+        # The list has its arguments. What a named tool does is worth less than the names of two or three others.
         yield f"- {tool.id}{mark}"
         return
     line = f"- {call}{mark}"

@@ -38,6 +38,8 @@ class ListGrowth:
     results: Results
     prompted: frozenset[str]
     """Tasks that a hook recorded before their first call."""
+    fills: bool
+    """Whether tools that were never used fill a first list."""
 
     def learn(self, known: KnownModels, say: Say) -> MethodResult:
         """Fit the growth for the models that serve now, on tasks that none of them had seen; promote it if it costs
@@ -119,13 +121,14 @@ class ListGrowth:
 
     @cached_property
     def _allowed(self) -> float:
-        """The tokens that lists may take: what they took in the same tasks before anything was learned or used."""
+        """The tokens that lists may take: what they took in the same tasks before anything was learned or used, with
+        the tools that fill a first list."""
         episodes = self.timeline.episodes[-MOST_REPLAYED:]
         unlearned = Segment(
-            self.replay.pipeline({}), None, episodes, self.replay.upstream_of, usage={}, order=(),
-            prompted=self.prompted,
+            self.replay.pipeline({}), None, episodes, self.replay.upstream_of, usage={},
+            order=self.prior.first if self.fills else (), prompted=self.prompted,
         )  # fmt: skip
-        return training.allowance(unlearned, self.size.tokens, self.size.budget)
+        return training.allowance(unlearned, self.size.tokens, self.size.budget, self._base(Fixed()))
 
     def _rule_in_use(self) -> Fixed | Growth:
         """Return how lists grow now, with the models that serve now."""

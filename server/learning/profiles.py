@@ -161,7 +161,9 @@ class ProfileLearner:
         self.known = self._translate(learner.known)
         replay = Replay(catalog, learner.texts, self.timeline, learner.upstream_of, learner.replay)
         self._replay = replay
-        self._growth = ListGrowth(self.timeline, replay, self._prior, size, self._written, learner.prompted)
+        self._growth = ListGrowth(
+            self.timeline, replay, self._prior, size, self._written, learner.prompted, learner.fills
+        )
         self._promotion = MethodPromotion(
             self.timeline, replay, self.known, self._growth, self._written, self._material_before, NoCheckpoints()
         )

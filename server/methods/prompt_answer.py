@@ -76,10 +76,10 @@ class PromptAnswers:
         if session is not None:
             session.conversation().note_prompt(lines, prompt.at)
         reach = self._policy.reach(profile)
-        sees = self._sees(profile.name, session)
+        listed, named = self._shown(profile.name, session)
         hint = write_hint(
             self._likely(lines, profile, session),
-            lambda tool: Mark(sees(tool), reach.verdict(tool).bridge == CALL_WRITE),
+            lambda tool: Mark(listed(tool.id), reach.verdict(tool).bridge == CALL_WRITE, named(tool.id)),
         )
         if hint.tools:
             self._note_shown(hint, prompt, session)
@@ -129,12 +129,20 @@ class PromptAnswers:
         chances, _ = self._search.predict((), lines, profile)
         return [tool for tool, chance in chances.items() if chance >= self._config.settings.hint_threshold]
 
-    def _sees(self, profile: str, session: Session | None) -> Callable[[Tool], bool]:
+    def _shown(
+        self, profile: str, session: Session | None
+    ) -> tuple[Callable[[ToolId], bool], Callable[[ToolId], bool]]:
+        """Return what tells whether the client's list has a tool, and whether it names one."""
         if session is not None:
-            return lambda tool: session.sees(tool.id)
+            return session.sees, session.names
         working_set = self._recorder.working_set(f"{profile}{FROZEN}")
-        listed = frozenset(working_set.tools) if working_set is not None else frozenset()
-        return lambda tool: tool.id in listed
+        if working_set is None:
+            return _has_none, _has_none
+        return frozenset(working_set.tools).__contains__, frozenset(working_set.named).__contains__
+
+
+def _has_none(tool: ToolId) -> bool:
+    return False
 
 
 def read_question(question: dict[str, Any], now: float) -> Prompt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench.learning.costs import Cost, block_of, compare, comparison_table, ratio, summary, table
+from bench.learning.simulation import comparisons
 
 
 def test_the_figures_of_a_block_are_by_task() -> None:
@@ -58,7 +59,7 @@ def test_learning_is_compared_in_the_same_tasks() -> None:
 
     off = [block([1, 1], False), block([2, 2], False), block([2, 2], False)]
     on = [block([1, 1], True), block([2, 2], True), block([1, 1], True)]
-    last, later = compare(off, on, 1)
+    last, later = compare([(off, on)], 1)
     assert (last["part"], last["tasks"], later["tasks"]) == ("last", 2, 4)
     assert last["discoveries"] == {"off": 2.0, "on": 1.0, "ratio": 0.5, "interval": [0.5, 0.5]}
     assert (later["discoveries"]["ratio"], later["tokens"]["ratio"], later["read"]["on"]) == (0.75, 1.0, 200.0)
@@ -67,7 +68,26 @@ def test_learning_is_compared_in_the_same_tasks() -> None:
         " 200 -> 200 | x 1.00 (1.00 to 1.00) |"
     )
     # Runs of an earlier version have no figures by task.
-    assert list(compare([{**off[0], "each": []}], on[:1], 1)) == []
+    assert list(compare([([{**off[0], "each": []}], on[:1])], 1)) == []
+
+
+def test_several_orders_of_the_tasks_are_compared_together() -> None:
+    def block(discoveries: int, learning: bool, seed: int) -> dict[str, Any]:
+        cost = Cost(calls=1, discoveries=discoveries)
+        cost.end_task()
+        about = {"set": "s", "policy": "frozen", "learning": learning, "seed": seed, "done": 1}
+        return {**about, **block_of(cost, 1)}
+
+    runs = [
+        [block(9, learning, seed), block(end, learning, seed)]
+        for learning, ends in ((False, (4, 2)), (True, (1, 2)))
+        for seed, end in enumerate(ends)
+    ]
+    last, _ = comparisons(runs, 1)
+    assert (last["orders"], last["tasks"]) == (2, 2)
+    assert (last["discoveries"]["off"], last["discoveries"]["on"], last["discoveries"]["ratio"]) == (3.0, 1.5, 0.5)
+    # An order that only one side has is in no pair.
+    assert next(comparisons(runs[:3], 1))["orders"] == 1
 
 
 def test_a_ratio_to_nothing_is_not_given() -> None:

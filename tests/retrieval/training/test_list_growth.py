@@ -100,6 +100,9 @@ def test_what_is_chosen_hides_the_least_at_no_more_tokens_than_lists_took_at_fir
     unlearned = play([at_first], Fixed(most_found=None), tokens, 1000, 0)
     assert allowed == pytest.approx(SPENT * sum(each.tokens for each in unlearned) / 6)
     assert allowance(segment(), tokens, 1000) == 0.0
+    # A first list that was filled took these tokens too, whether or not anybody called what it held.
+    filled = segment(*[TASK] * 6, prompted=True, learned=False, order=(USER,))
+    assert allowance(filled, tokens, 1000, 100) == pytest.approx(allowed + SPENT * 100)
     growth = fit_growth(tasks, tokens, budget=1000, own=300, allowed=allowed)
     assert growth is not None
     told = play(tasks, growth, tokens, 1000, growth.base)

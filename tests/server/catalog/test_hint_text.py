@@ -69,6 +69,18 @@ def test_a_listed_tool_takes_a_name_alone_and_none_behind_the_first_six() -> Non
     assert lines[-1] == "- also: sky__t6(a: string) (write), sky__t8(a: string) (write)"
 
 
+@requirement("hint:says")
+def test_what_the_list_names_already_takes_a_name_and_the_place_where_its_arguments_stand() -> None:
+    tools = [tool(f"t{n}", "Does it.", {"a": {"type": "string"}}, ["a"]) for n in range(30)]
+    named = {each.id for each in (tools[1], tools[2], *tools[6:12])}
+    hint = write_hint(tools, lambda each: Mark(False, each is tools[2], each.id in named))
+    assert hint.text.splitlines()[2:4] == ["- sky__t1 (see call_tool)", "- sky__t2 (see call_tool_write)"]
+    # Behind the first six it is left out, and what it would have taken goes to tools that the model has not read of.
+    assert not {tools[n].id for n in range(6, 12)} & set(hint.tools)
+    plain = write_hint(tools, lambda each: HIDDEN)
+    assert len(set(hint.tools) - named) > len(set(plain.tools) - named) and hint.tokens <= TOKENS
+
+
 def test_a_tool_that_does_not_fit_makes_room_for_shorter_ones() -> None:
     names = [f"argument_{n}" * 3 for n in range(8)]
     wide = tool("wide", "", {name: {"type": "string"} for name in names}, names)

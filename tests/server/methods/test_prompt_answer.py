@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fakes import FakeUpstream, Stage, proxy_over, tool
 from requirements import requirement
 from stored_records import saved_upstreams
 
-from foretool.server.catalog.hint_text import HEAD
+from foretool.retrieval.list_rules import Names
+from foretool.server.catalog.hint_text import HEAD, TOOLS
 from foretool.server.local.server import Hello
 from foretool.server.methods.prompt_answer import MOST_TEXT, read_question
 from foretool.storage.opening import open_store
@@ -67,6 +70,26 @@ async def test_learned_models_take_part_and_the_hint_is_an_exposure_of_the_sessi
         assert isinstance(hints[0], Exposure) and 0 < hints[0].tokens <= 300 and hints[0].policy == "frozen"
         assert READ in client.session.conversation().hinted
         assert [each.text for each in stage.store.tasks.prompts()] == ["a document please"] * 2
+
+
+@requirement("hint:asks")
+async def test_the_hook_spends_no_tokens_on_what_the_list_names_already(tmp_path: Path) -> None:
+    many = FakeUpstream("files", tools=[tool(f"read{n}", "To read a document.") for n in range(20)])
+    with open_store(tmp_path / "foretool.sqlite3") as store:
+        store.artifacts.add("names", msgspec.json.encode(Names(0.5)), {}, promote=True)
+        async with proxy_over(many, store=store, policy="frozen", list_tokens=400, list_fill=True) as stage:
+            await stage.client.initialize()
+            await stage.client.list_tools()
+            client = stage.app.clients.only_client()
+            assert client is not None and client.session is not None and client.session.view is not None
+            view = client.session.view
+            named = view.named
+            (also,) = ask(stage, "read a document").splitlines()[TOOLS + 1 :]
+            found = {f"files__{short}" for short in re.findall(r"(read\d+)\(", also)}
+            assert named and found and not found & {*named, *view.shown}
+            # A hook of which nobody knows the session goes by the list that was stored.
+            assert stage.app.prompt_answers._shown("", None)[1](named[0])
+            assert not stage.app.prompt_answers._shown("none", None)[1](named[0])
 
 
 @requirement("hint:record")
