@@ -162,8 +162,9 @@ class ProfileLearner:
         replay = Replay(catalog, learner.texts, self.timeline, learner.upstream_of, learner.replay)
         self._replay = replay
         self._growth = ListGrowth(
-            self.timeline, replay, self._prior, size, self._written, learner.prompted, learner.fills
-        )
+            self.timeline, replay, self._prior, size, self._written, learner.prompted,
+            learner.config.settings.list_fill,
+        )  # fmt: skip
         self._promotion = MethodPromotion(
             self.timeline, replay, self.known, self._growth, self._written, self._material_before, NoCheckpoints()
         )

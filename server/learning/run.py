@@ -196,7 +196,6 @@ class Learner:
             sum(estimate(bytes(definition).decode()) for _, definition in own),
         )
         first = FirstTools(catalog).order(lambda tool: tool.id in self.upstream_of, self.size.whole)
-        self.fills = config.settings.list_fill
         self._prior = ListPrior(self.timeline, self.size, self.results_of_run, first)
         self._names = ListNames(self.timeline, self._prior, self.size, self._name_cost, self.results_of_run)
 
@@ -301,8 +300,9 @@ class Learner:
         from foretool.server.learning.list_growth import ListGrowth
 
         return ListGrowth(
-            self.timeline, self.replay, self._prior, self.size, self.results_of_run, self.prompted, self.fills
-        )
+            self.timeline, self.replay, self._prior, self.size, self.results_of_run, self.prompted,
+            self.config.settings.list_fill,
+        )  # fmt: skip
 
     @cached_property
     def prompted(self) -> frozenset[str]:
