@@ -1,11 +1,16 @@
 """Measures what wordings of wishes (`foretool enrich`) change, with stand-ins that need no language model.
 
     python -m bench.retrieval.wordings FOLDER [--encoder minilm-tools] [--queries 300] [--json]
+    python -m bench.retrieval.wordings CATALOGS --known
 
-FOLDER is a set with a training part (`train.jsonl`). Its tasks are shuffled with a fixed seed. One half is searched
-with, the other half makes wordings: `tasks` gives each tool the first 14 words of up to three other tasks that needed
-it, which a good model might come near to; `near` gives it words that mean nearly the same as those of its name, which
-says what useless wordings do. The rows compare with no wordings on the same queries, with 95 % intervals.
+With `--known` CATALOGS has what real servers list. The tools that foretool knows (`retrieval/known_tools.tsv`) are read
+with the first everyday wish and the search words of each, and asked for by its second wish and its situation. One
+writer wrote all four, so the rows say that the mechanism works, and not how well it does with other people.
+
+Otherwise FOLDER is a set with a training part (`train.jsonl`). Its tasks are shuffled with a fixed seed. One half is
+searched with, the other half makes wordings: `tasks` gives each tool the first 14 words of up to three other tasks
+that needed it, which a good model might come near to; `near` gives it words that mean nearly the same as those of its
+name, which says what useless wordings do. The rows compare with no wordings on the same queries, with 95 % intervals.
 """
 
 from __future__ import annotations
@@ -20,12 +25,13 @@ from pathlib import Path
 from statistics import fmean
 
 from bench import metrics, options
-from bench.datasets import Task, read_tasks, read_tools
+from bench.datasets import Task, catalog_tools, read_tasks, read_tools
 from bench.kept_encoder import KeptEncoder
 from bench.reports import difference
 from foretool.retrieval.corpus import Corpus
-from foretool.retrieval.document import embedded_text
+from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import find
+from foretool.retrieval.known_tools import known_tools
 from foretool.retrieval.near_words import near_terms
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query
@@ -108,17 +114,38 @@ def measure(folder: Path, encoder: KeptEncoder | None, most: int) -> list[Mappin
     return rows
 
 
+def measure_known(catalogs: Path, encoder: KeptEncoder | None, most: int) -> list[Mapping[str, object]]:
+    """The rows of the tools that foretool knows, asked for by wishes that are not read."""
+    read = ((tool, known_tools().find(document(tool))) for tool in catalog_tools(catalogs))
+    known = {tool.id: (tool, found.wishes) for tool, found in read if found is not None}
+    drawn = random.Random(SEED).sample(sorted(known), min(most // 2, len(known)))
+    asked = [Task(known[tool][1][place], (frozenset({tool}),)) for tool in drawn for place in (1, 2)]
+    tools = [tool for tool, _ in known.values()]
+    wordings: Wordings = {name: (wishes[0], wishes[3]) for name, (_, wishes) in known.items()}
+    rows: list[Mapping[str, object]] = []
+    for ranks, head in (("words", None), *((("encoder", encoder),) if encoder else ())):
+        base, found = recalls(tools, {}, head, asked), recalls(tools, wordings, head, asked)
+        means = [round(fmean(each), 3) for each in base]
+        changes = [difference(new, old) for new, old in zip(found, base, strict=True)]
+        head_of_row = {"tools": len(tools), "ranked by": ranks, "queries": len(asked)}
+        rows.append({**head_of_row, "wordings": "none", "recall": means})
+        rows.append({**head_of_row, "wordings": "known", "change": changes})
+    return rows
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = options.make_parser("bench.retrieval.wordings", __doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--encoder", default="minilm-tools", help="which encoder; none for words alone")
     parser.add_argument("--queries", type=int, default=300, help="how many tasks are searched with")
+    parser.add_argument("--known", action="store_true", help="FOLDER has catalogs: measure the wishes of known tools")
     options.add_json(parser)
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "vectors.sqlite3") as store:
         found = find(given.encoder)[:1]
         encoders = [KeptEncoder(open_encoder(each, Path(folder)), store.vectors, each.key) for each in found]
-        for row in measure(given.folder, encoders[0] if encoders else None, given.queries):
+        measure_one = measure_known if given.known else measure
+        for row in measure_one(given.folder, encoders[0] if encoders else None, given.queries):
             sys.stdout.write((json.dumps(row) if given.json else "  ".join(map(str, row.values()))) + "\n")
 
 
