@@ -203,7 +203,7 @@ def _say_lists(app: App, view: View, tool: Tool, profile: Profile) -> tuple[Caus
         return cause, [*said, Reason(new)]
     why = view.why_hidden(tool.id, tool.upstream)
     what = "a list that is made now lacks it too" if cause else "the client's list lacks it"
-    change = "" if why.change.startswith("none") else why.change
+    change = why.change.replace("none: ", "nothing: ", 1) if why.change.startswith("none: ") else why.change
     return cause or why.cause, [*said, Reason(f"{what} ({why.cause}): {CAUSES[why.cause]}", change)]
 
 

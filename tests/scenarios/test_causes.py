@@ -337,6 +337,8 @@ async def test_the_true_cause_is_named(
             assert diagnosis.fixes[0].kind == "pin" and diagnosis.fixes[0].list_tokens > 0
         if missed.tool:
             assert (seed.explained or f"({seed.cause})") in said
+        if seed.name == "used since":
+            assert "-> nothing: the list was made before" in said
         path = keep(missed, tmp_path)
     # In a thread: `explain` starts servers whose tools are not known, in a loop of its own.
     await asyncio.to_thread(check_commands, path, missed, found[0].id, seed, policy, way, capsys)
