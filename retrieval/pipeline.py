@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.rankers.usage import habits
 from foretool.retrieval.ranking import Query, Ranked, Ranking, needs
-from foretool.retrieval.scoring import Request, searched_terms, searched_texts
+from foretool.retrieval.scoring import Kept, Request, searched_terms, searched_texts
 from foretool.storage.records import ToolId, Usage
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 MAX_PREDICTIONS = 128
 """How many predictions are remembered: those of the latest calls, and those that were made ahead of a call."""
-MAX_READINGS = 256
-"""How many texts keep their vectors."""
+MAX_READINGS, REPLAYED_READINGS = 256, 4_096
+"""How many texts keep their vectors, and in a replay."""
 MAX_USAGES = 16
 """How many usages are remembered: one of each profile that has one of its own."""
 LEAST_CHANCE = 0.01
@@ -65,6 +65,11 @@ class Pipeline:
         self._habits: dict[int, tuple[Mapping[ToolId, Usage], Mapping[ToolId, float]]] = {}
         """By the id of a usage that was given lately: that usage, which nobody changes, and how much each tool is used
         by it."""
+        self.is_replaying = False
+        """Whether the same tasks are ranked with one set of models after the other: what does not depend on models is
+        kept then, and nobody reads reasons."""
+        self._kept: tuple[object, Kept] | None = None
+        """The corpus and encoders of a replay, and what is kept of them."""
         self._predicted_by: object = None
         """All these models, and the corpus that they follow."""
 
@@ -72,8 +77,12 @@ class Pipeline:
         """Return the best `limit` tools for a query; tools asked for by name come first; empty when nothing fits."""
         request = self._request(query, usage)
         order, fitting = request.best(limit)
+
+        def reasons(slot: int, tool: ToolId) -> tuple[str, ...]:
+            return () if self.is_replaying else tuple(request.reasons(slot, tool))
+
         ranked = (
-            Ranked(tool, score, request.parts_of(slot, score), tuple(request.reasons(slot, tool)))
+            Ranked(tool, score, request.parts_of(slot, score), reasons(slot, tool))
             for slot, score in order
             if (tool := self.corpus.ids[slot]) is not None
         )
@@ -162,7 +171,15 @@ class Pipeline:
         dense = self._ready_encoders()
         usage = usage or {}
         learned = self._aligned_models(dense, query.profile)
-        return Request(self.corpus, query, usage, self._habit_of(usage), dense, learned, self._read)
+        kept = self._keep(dense) if self.is_replaying else None
+        return Request(self.corpus, query, usage, self._habit_of(usage), dense, learned, self._read, kept)
+
+    def _keep(self, dense: DenseEnsemble | None) -> Kept:
+        """Return what is kept in a replay of this corpus and these encoders."""
+        of = (self.corpus.version, id(dense))
+        if self._kept is None or self._kept[0] != of:
+            self._kept = of, Kept(len(self.corpus.ids))
+        return self._kept[1]
 
     def _habit_of(self, usage: Mapping[ToolId, Usage]) -> Mapping[ToolId, float]:
         known = self._habits.get(id(usage))
@@ -185,7 +202,7 @@ class Pipeline:
         known = {text: reading for text, reading in read.items() if all(each.any() for each in reading)}
         self._readings |= known
         self._untaken.update(known)
-        while len(self._readings) > MAX_READINGS:
+        while len(self._readings) > (REPLAYED_READINGS if self.is_replaying else MAX_READINGS):
             oldest = next(iter(self._readings))
             del self._readings[oldest]
             self._untaken.discard(oldest)

@@ -45,6 +45,8 @@ ENTROPY_DEPTH = 50
 MAX_REASON_TERMS = 8
 """How many of the telling terms of a query are looked for in a tool."""
 MAX_REASON_WORDS = 5
+MOST_KEPT, LEAST_KEPT = 400_000, 50
+"""Slots of all lines that a replay keeps, and the fewest lines."""
 TELLING = 0.5
 """The least score of a learned part that is a reason."""
 
@@ -111,6 +113,32 @@ class Line:
         )
 
 
+class Kept:
+    """What words and encoders give to texts, for a replay that ranks the same ones with one set of models after the
+    other; of one corpus and its encoders."""
+
+    def __init__(self, slots: int) -> None:
+        self._most = max(MOST_KEPT // max(slots, 1), LEAST_KEPT)
+        self._lines: dict[str, Line] = {}
+        self._sums: dict[tuple[str, ...], list[ScoreSum]] = {}
+
+    def line(self, text: str, make: Callable[[str], Line]) -> Line:
+        """Return the line of a text, which `make` makes."""
+        if (found := self._lines.get(text)) is None:
+            if len(self._lines) >= self._most:
+                self._lines.clear()
+            found = self._lines[text] = make(text)
+        return found
+
+    def sums(self, texts: tuple[str, ...], make: Callable[[], list[ScoreSum]]) -> list[ScoreSum]:
+        """Return the sums of some lines, which `make` makes."""
+        if (found := self._sums.get(texts)) is None:
+            if len(self._sums) >= self._most:
+                self._sums.clear()
+            found = self._sums[texts] = make()
+        return list(found)
+
+
 class Request:
     """One query against one corpus: every part of every score, before the best tools are picked."""
 
@@ -123,15 +151,17 @@ class Request:
         dense: DenseEnsemble | None,
         learned: LearnedModels | None,
         read_texts: Callable[[DenseEnsemble, Sequence[str]], list[Reading]],
+        kept: Kept | None = None,
     ) -> None:
         """`habit`: how much each tool is used (`rankers.usage.habits`). `dense` and `learned` follow the corpus as it
-        is; `read_texts` asks the encoders for the vectors of texts."""
+        is; `read_texts` asks the encoders for the vectors of texts; `kept`: what earlier requests made of texts."""
         self.corpus = corpus
         self.query = query
         self.usage = usage
         self.dense = dense
         self.learned = learned
         self._read_texts = read_texts
+        self._kept = kept
         self._widened = dense is None
         self.lines = [self._line(text) for text in needs(query.lines)]
         alone = self.lines[0].text if len(self.lines) == 1 else ""
@@ -154,6 +184,9 @@ class Request:
         self._shares = usage_shares(query.servers_in_use, habit, corpus.slot_of, corpus.slots_of)
 
     def _line(self, text: str) -> Line:
+        return self._make_line(text) if self._kept is None else self._kept.line(text, self._make_line)
+
+    def _make_line(self, text: str) -> Line:
         return Line(self.corpus, text, widened=self._widened)
 
     def best(self, limit: int) -> tuple[list[tuple[int, float]], int]:
@@ -307,7 +340,10 @@ class Request:
     def _sum_with_encoders(
         self, dense: DenseEnsemble, lines: Sequence[Line], readings: Sequence[Reading]
     ) -> list[ScoreSum]:
-        return dense.sums([line.hits for line in lines], readings, [line.telling for line in lines])
+        def sums() -> list[ScoreSum]:
+            return dense.sums([line.hits for line in lines], readings, [line.telling for line in lines])
+
+        return sums() if self._kept is None else self._kept.sums(tuple(line.text for line in lines), sums)
 
     def _sum_learned(self, learned: LearnedModels, lines: Sequence[Line], readings: list[Reading]) -> list[ScoreSum]:
         """Return one sum for each text with what was learned; one of the history alone without texts and names; []

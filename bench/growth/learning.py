@@ -42,6 +42,7 @@ from foretool.server.catalog.search import Index
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
 from foretool.server.learning.encoded_texts import EncodedTexts
+from foretool.server.methods.query_vectors import texts_of_search
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Episode, SessionRecord, Tool, ToolId, UpstreamRecord
 
@@ -134,11 +135,12 @@ def fill(folder: Path, tools: Sequence[Tool], tasks: Iterator[Task], encoder: st
 
 
 def embed(path: Path, tasks: Iterable[Task]) -> None:
-    """Keep the vectors of searches, as proxies do that have made them."""
-    settings = configs.load(path).settings
-    with open_store(configs.load(path).storage) as store:
-        if (texts := EncodedTexts.open(settings, store)) is not None:
-            texts.queries([task.query for task in tasks])
+    """Keep the vectors of searches and of tools, as proxies do that have ranked by them."""
+    config = configs.load(path)
+    with offline.read(config) as app, open_store(config.storage) as store:
+        if (texts := EncodedTexts.open(config.settings, store)) is not None:
+            texts.queries([text for task in tasks for text in texts_of_search(task.query)])
+            texts.meaning(app.catalog, Index(app.catalog).update().corpus)
 
 
 def learn(path: Path, *, full: bool = False) -> tuple[float, float, float, dict[str, str]]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from math import log
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,12 +111,21 @@ class CallGraph:
 
     def _read_counts(self, place: int, code: int) -> tuple[np.float32, NDArray[np.int64], Floats] | None:
         follows = self._follows[place]
-        first, last = np.searchsorted(follows.codes, (code, code + 1))
+        codes = follows.codes
+        if not len(codes) or code > codes[-1]:
+            return None
+        # Of another type it would be compared with a copy of all codes.
+        wanted = codes.dtype.type(code)
+        first, last = codes.searchsorted(wanted), codes.searchsorted(wanted, "right")
         if first == last:
             return None
-        counts = follows.counts[first:last]
+        counts = follows.counts[first:last].astype(np.float32)
         mass = np.float32(counts.sum() + SUFFIX_MASS)
-        return np.float32(SUFFIX_MASS) / mass, follows.classes[first:last].astype(np.int64), counts / mass
+        return (
+            np.float32(SUFFIX_MASS) / mass,
+            follows.classes[first:last].astype(np.int64),
+            counts / mass,
+        )
 
     def _codes(self, history: Sequence[int]) -> list[int]:
         """Return a number for each suffix, the shortest first; none from an unknown call on."""
@@ -134,15 +143,20 @@ class CallGraph:
 class _Counts(NamedTuple):
     """How often each class followed each suffix of one length; one row for each pair, ordered by suffix."""
 
-    codes: NDArray[np.int64]
-    classes: NDArray[np.int32]
-    counts: Floats
+    codes: NDArray[np.integer[Any]]
+    classes: NDArray[np.integer[Any]]
+    counts: NDArray[np.integer[Any]]
 
     @classmethod
     def of(cls, pairs: NDArray[np.int64], ends: int) -> Self:
         """`pairs` are code * `ends` + class."""
         known, counts = np.unique(pairs, return_counts=True)
-        return cls(known // ends, (known % ends).astype(np.int32), counts.astype(np.float32))
+        return cls(_shrunk(known // ends), _shrunk(known % ends), _shrunk(counts))
+
+
+def _shrunk(numbers: NDArray[np.int64]) -> NDArray[np.integer[Any]]:
+    """Return the same numbers, none of them negative, in the smallest type that holds them."""
+    return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
 
 class Near(NamedTuple):
@@ -221,7 +235,8 @@ class Dtdr(LearnedModel):
         self._names = _Names(tools)
         self._unseen = (self._classes < 0).astype(np.float32)
         self._unseen_slots = np.flatnonzero(self._unseen)
-        self._present = np.unique(self._classes)
+        # Not `np.unique`, which imports numpy.ma: two megabytes.
+        self._present = np.asarray(sorted(set(self._classes.tolist())), np.int64)
         self._all_present = len(self._present) - bool(len(self._unseen_slots)) == self.classes
         self._tasks: dict[tuple[bytes, tuple[str, ...]], Task] = {}
         self._latest: tuple[object, Floats] | None = None
@@ -375,7 +390,8 @@ class Dtdr(LearnedModel):
     def _network(self, history: Sequence[int], task: Task) -> Floats:
         """Return an array (classes and END,)."""
         network = self.model.network
-        hidden: Floats = np.add.reduce(network.history.take(history_rows(history, self.classes), 0), 0)
+        rows = network.history.take(history_rows(history, self.classes), 0)  # in half precision
+        hidden: Floats = np.add.reduce(rows, 0, np.float32)
         hidden += task.hidden
         np.maximum(hidden, 0, out=hidden)
         logits: Floats = hidden @ network.out

@@ -105,10 +105,11 @@ def read_model(model: bytes) -> Model:
     """
     header, arrays = unpack(model, METHOD, VERSION)
     try:
+        network = Network(*(arrays[f"network_{name}"] for name in Network._fields))
         read = Model(
             tools=tuple(map(ToolId, header["tools"])),
             idle=tuple(map(ToolId, header["idle"])),
-            network=Network(*(arrays[f"network_{name}"] for name in Network._fields)),
+            network=network._replace(history=_halve(network.history)),
             lsa=Lsa(header["vocabulary"], _halve(arrays["projection"])),
             dimension=int(header["dimension"]),
             next_text=NextText(*(_halve(arrays[f"aim_{name}"]) for name in NextText._fields)),

@@ -64,6 +64,8 @@ ORDERS = 8
 """Different walks through the demonstrations, each in orders that their dependencies allow; drawing a walk takes as
 long as learning from it."""
 NEWTON_STEPS = 8
+SUMMED_AT_ONCE = 20_000
+"""Slots of the steps that are summed at once."""
 PRIOR = dict.fromkeys(PARTS, 0.0) | {
     "network": 0.7, "neighbours": 0.1, "meaning": 0.3, "name": 0.5, "unseen": 0.0, "unseen_meaning": 0.6,
     "unseen_name": 0.8, "unseen_called": -2.0, "unseen_aim": 0.5, "unseen_sure": -1.0, "arrived": 1.0
@@ -348,6 +350,8 @@ def fit_weights(
 ) -> NDArray[np.float64]:
     """Softmax regression over the `free` weights, pulled to where they start by `ridge`."""
 
+    batches = list(_batches(given))
+
     def objective(some: Doubles) -> tuple[float, Doubles, Doubles]:
         """Cross-entropy plus the pull, its slope and its curvature."""
         weights, away = start.copy(), some - start[free]
@@ -355,18 +359,31 @@ def fit_weights(
         value = ridge * float(away @ away) / 2
         slope = ridge * away
         curve = ridge * np.eye(len(some))
-        for parts, target in given:
+        for parts, target in batches:
             shares = log_softmax(weights.astype(np.float32) @ parts)
-            chance, own = np.exp(shares), parts[free]
-            mean = own @ chance
-            value -= float(shares @ target)
-            slope = slope + mean - own @ target
-            curve += (own * chance) @ own.T - np.outer(mean, mean)
+            chance, own = np.exp(shares), parts[:, free]
+            mean = (own @ chance[..., None])[..., 0]
+            value -= float(np.einsum("sn,sn->", shares, target, dtype=np.float64))
+            slope = slope + mean.sum(0) - (own @ target[..., None])[..., 0].sum(0)
+            weighed = (own * chance[:, None]).transpose(1, 0, 2).reshape(len(some), -1)
+            curve += weighed @ own.transpose(1, 0, 2).reshape(len(some), -1).T - mean.T @ mean
         return value, slope, curve
 
     weights = start.copy()
     weights[free] = minimize(objective, start[free], NEWTON_STEPS) if given else start[free]
     return weights
+
+
+def _batches(given: Sequence[ListwiseStep]) -> Iterator[tuple[Floats, Floats]]:
+    """Yield (steps, parts, slots and END) and (steps, slots and END): steps over as many slots are summed together."""
+    by_size: dict[int, list[ListwiseStep]] = {}
+    for each in given:
+        by_size.setdefault(len(each.target), []).append(each)
+    for size, same in by_size.items():
+        at_once = max(SUMMED_AT_ONCE // size, 1)
+        for first in range(0, len(same), at_once):
+            part = same[first : first + at_once]
+            yield np.stack([each.parts for each in part]), np.stack([each.target for each in part])
 
 
 def choose_new(calls: Sequence[int], seed: int) -> set[int]:

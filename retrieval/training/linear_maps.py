@@ -8,6 +8,7 @@ from itertools import islice
 from math import log
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foretool.retrieval.linear_maps import PLACES, Lsa, NextText, count_terms, features, no_next_text
 from foretool.retrieval.model_format import Floats
@@ -37,9 +38,15 @@ def fit_lsa(texts: Sequence[str], dimension: int, seed: int) -> Lsa:
     if not rank:
         return Lsa((), np.zeros((0, 0), np.float32))
 
+    rows = [_row(count, row_of, idf) for count in counts]
+
     def chunks() -> Iterator[Floats]:
-        for start in range(0, len(counts), TEXTS_AT_ONCE):
-            yield _matrix(counts[start : start + TEXTS_AT_ONCE], row_of, idf)
+        for start in range(0, len(rows), TEXTS_AT_ONCE):
+            part = rows[start : start + TEXTS_AT_ONCE]
+            matrix = np.zeros((len(part), len(idf)), np.float32)
+            for text, (places, values) in enumerate(part):
+                matrix[text, places] = values
+            yield matrix
 
     draw = np.random.default_rng(seed)
     basis = draw.standard_normal((len(vocabulary), min(rank + SPARE, len(vocabulary)))).astype(np.float32)
@@ -50,16 +57,12 @@ def fit_lsa(texts: Sequence[str], dimension: int, seed: int) -> Lsa:
     return Lsa(vocabulary, idf[:, None] * directions)
 
 
-def _matrix(counts: Sequence[Counter[str]], row_of: dict[str, int], idf: Floats) -> Floats:
-    """Return (texts, terms), each row of length 1."""
-    matrix = np.zeros((len(counts), len(idf)), np.float32)
-    for text, count in enumerate(counts):
-        for term, n in count.items():
-            if (row := row_of.get(term)) is not None:
-                matrix[text, row] = 1 + log(n)
-    matrix *= idf
-    matrix /= np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
-    return matrix
+def _row(count: Counter[str], row_of: dict[str, int], idf: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """Return the terms of a text that are known, and what each is worth in a row of length 1."""
+    known = [(row, 1 + log(n)) for term, n in count.items() if (row := row_of.get(term)) is not None]
+    places = np.asarray([row for row, _ in known], np.int64)
+    values: Floats = np.asarray([value for _, value in known], np.float32) * idf[places]
+    return places, values / np.float32(max(float(np.linalg.norm(values)), 1e-12))
 
 
 def fit_next_text(

@@ -188,7 +188,8 @@ def fit_factors(found: Sequence[ScoredStep]) -> dict[str, float]:
     if not names:
         return {}
     nothing = np.zeros_like(next(iter(found[0].parts.values())))
-    held = np.stack([[each.parts.get(name, nothing) for name in names] for each in found])  # (steps, parts, tools)
+    # (parts, steps, tools), so that a sum over parts reads the memory in its order.
+    held = np.stack([[each.parts.get(name, nothing) for each in found] for name in names])
     called = np.asarray([each.called for each in found])
     factors = np.ones(len(names))
     sharpness = min(SHARPNESSES, key=lambda each: _loss(held, called, factors, each))
@@ -201,17 +202,23 @@ def fit_factors(found: Sequence[ScoredStep]) -> dict[str, float]:
     return {name: round(float(factor), 3) for name, factor in zip(names, factors, strict=True)}
 
 
+def _shares(held: Floats, factors: Doubles, sharpness: float) -> Floats:
+    """Return the logarithm of each tool's share, (steps, tools); `held` (parts, steps, tools)."""
+    summed = (sharpness * factors).astype(np.float32) @ held.reshape(len(held), -1)
+    shares: Floats = log_softmax(summed.reshape(held.shape[1:]))
+    return shares
+
+
 def _loss(held: Floats, called: Places, factors: Doubles, sharpness: float) -> float:
-    """Return the mean loss over steps, without the prior; `held` (steps, parts, tools), `called` (steps,)."""
-    shares = log_softmax(sharpness * (factors @ held))
-    return -float(shares[np.arange(len(called)), called].mean())
+    """Return the mean loss over steps, without the prior; `called` (steps,)."""
+    return -float(_shares(held, factors, sharpness)[np.arange(len(called)), called].mean())
 
 
 def _gradient(held: Floats, called: Places, factors: Doubles, sharpness: float) -> Doubles:
     """Return the mean gradient over steps, (factors,)."""
-    chances = np.exp(log_softmax(sharpness * (factors @ held)))
-    chances[np.arange(len(called)), called] -= 1.0
-    found: Doubles = sharpness * np.einsum("spt,st->p", held, chances, optimize=True) / len(held)
+    chances = np.exp(_shares(held, factors, sharpness))
+    chances[np.arange(len(called)), called] -= np.float32(1.0)
+    found: Doubles = sharpness * (held.reshape(len(held), -1) @ chances.ravel()).astype(np.float64) / len(called)
     return found
 
 

@@ -18,8 +18,9 @@ from foretool.server.learning.timeline import KnownModels, Timeline
 from foretool.storage.records import Artifact
 
 if TYPE_CHECKING:
+    from foretool.retrieval.rankers.learned import LearnedModel
     from foretool.retrieval.training import Material, Method
-    from foretool.retrieval.training.list_growth import Gain, Segment
+    from foretool.retrieval.training.list_growth import Gain
     from foretool.server.learning.list_growth import ListGrowth
 
 
@@ -36,7 +37,7 @@ class Judgement(NamedTuple):
 
     ranks: Comparison
     lists: Gain | None
-    """What growing lists cost; None if there were too few tasks to tell."""
+    """What growing lists cost; None if that decides nothing, or if there were too few tasks to tell."""
     trained: list[TrialModel]
     """The models that were trained for the replay."""
 
@@ -64,7 +65,7 @@ class MethodPromotion:
             return trial.skip(self.timeline.describe_too_few(kind, old))
         known, weighed = self.results.to_continue(kind, old)
         try:
-            found = self.judge(kind, method, parts, say, known)
+            found = self.judge(kind, method, parts, say, known, old)
             report: dict[str, Any] = {"lists": found.lists.report()} if found.lists else {}
             report |= found.ranks.report()
             if not is_promoted(found, old):
@@ -87,14 +88,16 @@ class MethodPromotion:
             self.known.add(kind, place, models.open_model(kind, data))
 
     def judge(
-        self, kind: str, method: Method, parts: Sequence[tuple[int, int]], say: Say, earlier: bytes = b""
-    ) -> Judgement:
-        """Compare what serves with and without new models, in ranks and in what growing lists cost. `earlier`: a model
-        that has weighed its parts on enough of the same log."""
+        self, kind: str, method: Method, parts: Sequence[tuple[int, int]], say: Say, earlier: bytes = b"",
+        replaces: Artifact | None = None,
+    ) -> Judgement:  # fmt: skip
+        """Compare what serves with and without new models: in ranks and, where these leave it open, in what growing
+        lists cost. `earlier`: a model that has weighed its parts on enough of the same log; `replaces`: the one of the
+        same method that serves."""
         before: list[StepRanks] = []
         after: list[StepRanks] = []
         trained: list[TrialModel] = []
-        lists: list[tuple[Segment, Segment]] = []
+        served: list[tuple[dict[str, LearnedModel], dict[str, LearnedModel]]] = []
         for number, (first, last) in enumerate(parts):
             say(kind, "training for the replay", number / len(parts))
             given = replace(self.material(first), is_trial=True, earlier=earlier)
@@ -105,10 +108,17 @@ class MethodPromotion:
             both = {**old, kind: new}
             before += self.replay.ranks(old, first, last)
             after += self.replay.ranks(both, first, last)
-            lists.append((self.growth.segment(old, first, last), self.growth.segment(both, first, last)))
+            served.append((old, both))
             trained.append((first, data))
+        ranks = compare(before, after)
+        if replaces is not None or ranks.is_better or not ranks.may_follow:
+            return Judgement(ranks, None, trained)
         say(kind, "replaying lists", 1.0)
-        return Judgement(compare(before, after), self.growth.compare(lists), trained)
+        played = [
+            (self.growth.segment(old, first, last), self.growth.segment(both, first, last))
+            for (old, both), (first, last) in zip(served, parts, strict=True)
+        ]
+        return Judgement(ranks, self.growth.compare(played), trained)
 
 
 def is_promoted(found: Judgement, old: Artifact | None) -> bool:

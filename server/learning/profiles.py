@@ -201,7 +201,7 @@ class ProfileLearner:
             self._keep_in_use(kind, own)
             return trial.skip("too few tasks that neither its model nor the one for all has seen")
         try:
-            found = self._promotion.judge(kind, method, parts, self._say)
+            found = self._promotion.judge(kind, method, parts, self._say, b"", own)
             report = {"lists": found.lists.report()} if found.lists else {}
             report |= found.ranks.report()
             if is_promoted(found, own):

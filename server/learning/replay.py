@@ -57,7 +57,9 @@ class Replay:
         if self.beside is not None:
             return self.beside._pipeline
         corpus = (self.index or Index(self.catalog)).update().corpus
-        return Pipeline(corpus, self.texts.meaning(self.catalog, corpus) if self.texts else None)
+        pipeline = Pipeline(corpus, self.texts.meaning(self.catalog, corpus) if self.texts else None)
+        pipeline.is_replaying = True
+        return pipeline
 
     def pipeline(self, served: Mapping[str, LearnedModel]) -> Pipeline:
         """Return the ranking with these models; there is one pipeline, so that an earlier result changes with it."""

@@ -17,6 +17,7 @@ from foretool.retrieval.model_format import Floats
 from foretool.retrieval.pipeline import MAX_PREDICTIONS, Pipeline
 from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
 from foretool.retrieval.ranking import Query, Ranking
+from foretool.retrieval.scoring import Request
 from foretool.storage.records import Tool, ToolId
 
 
@@ -113,3 +114,25 @@ def test_a_task_is_predicted_again_once_its_words_were_searched() -> None:
     found.after((), ("a task",))
     found.after((), ("a task",))
     assert model.times == 2
+
+
+def test_a_replay_ranks_as_a_search_does_and_reads_its_texts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [Query((text,), history=history) for text in ("find a page", "send a mail. book a room.", "domain page")
+             for history in ((), (catalog()[0].id,))]  # fmt: skip
+    searching, replaying = pipeline(), pipeline()
+    replaying.is_replaying = True
+    expected = [[(each.tool, each.score, each.parts) for each in searching.rank(query).ranked] for query in asked]
+    assert any(each.reasons for each in searching.rank(asked[0]).ranked)
+    made: list[str] = []
+    real = Request._make_line
+    monkeypatch.setattr(Request, "_make_line", lambda self, text: (made.append(text), real(self, text))[1])
+    for _ in range(2):
+        found = [replaying.rank(query) for query in asked]
+        assert [[(each.tool, each.score, each.parts) for each in ranking.ranked] for ranking in found] == expected
+        assert not any(each.reasons for ranking in found for each in ranking.ranked)
+    assert len(made) == len(set(made)) >= 3
+    # Other tools are another corpus, of which nothing is kept.
+    replaying.corpus.replace(catalog()[0].upstream, [])
+    searching.corpus.replace(catalog()[0].upstream, [])
+    for query in asked:
+        assert first(replaying.rank(query), 5) == first(searching.rank(query), 5)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -311,3 +315,22 @@ def test_a_model_that_was_kept_predicts_as_before_and_holds_its_large_parts_in_h
         chances = [each.after(history, np.asarray([1, 0], np.float32), ("read mail",)) for each in (one, other)]
         assert np.allclose(chances[0][0], chances[1][0], atol=1e-6)
         assert chances[0][1] == pytest.approx(chances[1][1], abs=1e-6)
+
+
+def test_calls_that_are_beyond_all_that_were_seen_leave_the_prior() -> None:
+    # What is kept of one short walk fits a byte; the numbers of these calls do not.
+    graph = CallGraph([[0, 1]], classes=3_000)
+    assert graph.after([2_999, 2_999]).tolist() == graph.prior.tolist()
+    assert graph.after([0]).argmax() == 1
+
+
+def test_a_served_model_does_not_import_masked_arrays(tmp_path: Path) -> None:
+    # numpy loads them only when asked, and they take two megabytes.
+    (tmp_path / "model").write_bytes(model().dumps())
+    code = (
+        "import sys; from pathlib import Path; from foretool.retrieval.rankers.dtdr import Dtdr;"
+        " found = Dtdr.loads(Path(sys.argv[1]).read_bytes()); found.align(('s__beta', 's__alpha', 's__new'), None);"
+        " found.after(['s__alpha']); print('numpy.ma' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(tmp_path / "model")], capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("False\n", "")

@@ -114,7 +114,7 @@ def example(episode: int, called: int, **parts: list[float]) -> ScoredStep:
 
 def test_the_gradient_by_hand() -> None:
     # Two tools, scores f x (1, 0) with f = 1, s = 1: chances e/(e+1) = .7311 and .2689; the second was called.
-    held, called = [np.array([[1.0, 0.0]])], [1]
+    held, called = np.array([[[1.0, 0.0]]], np.float32), np.array([1])
     assert _gradient(held, called, np.ones(1), 1.0).tolist() == pytest.approx([0.7311], abs=1e-4)
     assert _loss(held, called, np.ones(1), 1.0) == pytest.approx(1.3133, abs=1e-4)  # -log .2689
 

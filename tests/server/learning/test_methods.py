@@ -13,7 +13,9 @@ from requirements import requirement
 
 from foretool.retrieval.training.list_growth import Gain, ListCost
 from foretool.retrieval.training.replay import Comparison
+from foretool.server.learning import methods
 from foretool.server.learning import run as learning
+from foretool.server.learning.list_growth import ListGrowth
 from foretool.server.learning.methods import Judgement, MethodPromotion
 from foretool.storage.records import Call
 
@@ -124,6 +126,23 @@ def test_a_new_method_may_also_be_better_outside_the_error_in_what_lists_cost(
         assert setting.outcomes(run)["dtdr"] == outcome
         made = setting.artifacts.history("dtdr")[0]
         assert made.report["lists"]["difference"] == list(gain.difference)
+
+
+@requirement("learn:promotion")
+@pytest.mark.parametrize(
+    ("ranks", "plays"), [((0.1, 0.2, 0.3), False), ((-0.1, 0.2, 0.3), True), ((-0.3, -0.2, 0.1), False)]
+)
+def test_lists_are_played_only_where_ranks_leave_it_open(
+    ranks: tuple[float, float, float], plays: bool, setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Comparison(20, 40, {"mrr": 0.5, "top5": 0.5}, {"mrr": 0.5, "top5": 0.5}, ranks)
+    monkeypatch.setattr(methods, "compare", lambda *_: found)
+    played: list[int] = []
+    monkeypatch.setattr(ListGrowth, "compare", lambda _, pairs: played.append(len(pairs)))
+    setting.demonstrate(SUM, RAIN, times=40)
+    said: list[str] = []
+    setting.learn(say=lambda kind, what, _: said.append(what) if kind == "dtdr" else None)
+    assert bool(played) == plays == ("replaying lists" in said)
 
 
 @requirement("learn:trusted")
