@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
@@ -12,6 +13,7 @@ from requirements import requirement
 from foretool.retrieval import list_rules
 from foretool.retrieval.training import list_growth as training
 from foretool.server.catalog import models
+from foretool.storage.records import ToolId
 
 
 @requirement("learn:worth")
@@ -35,3 +37,24 @@ def test_growing_is_fitted_for_the_models_that_serve_and_counts_for_them_alone(
     assert models.LearnedLists(setting.store).base("") == growth.base
     setting.artifacts.roll_back("dtdr")
     assert models.LearnedLists(setting.store).base("") is None
+
+
+@requirement("learn:worth")
+@pytest.mark.parametrize("fills", [True, False])
+def test_what_fills_a_first_list_counts_among_the_tokens_that_lists_took_at_first(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, fills: bool
+) -> None:
+    begun: list[tuple[list[ToolId], int]] = []
+
+    def allowance(unlearned: training.Segment, tokens: object, budget: int, base: int) -> float:
+        begun.append((list(unlearned.order), base))
+        return 100.0
+
+    monkeypatch.setattr(training, "allowance", allowance)
+    setting.demonstrate(SUM, RAIN, times=40)
+    if fills:
+        setting.config = replace(setting.config, settings=replace(setting.config.settings, list_fill=True))
+    setting.result("growth")
+    ((order, base),) = begun
+    assert ({SUM, RAIN} <= set(order)) == fills == bool(order)
+    assert base == max(780 // 2 - (780 - setting.budget()), 0)
