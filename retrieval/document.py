@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from foretool.retrieval.words import in_words, stem
+from foretool.retrieval.words import CHUNK, in_words, stem
 from foretool.storage.records import Tool, ToolId
 
 MAX_DESCRIPTION = 8_000
@@ -56,6 +56,8 @@ _EXAMPLE = re.compile(
 """An example in a sentence or in brackets."""
 _VALUE = re.compile(r"[/:@_.\d]\w")
 """What a value has and a word has not: `Asia/Tokyo`, `2024-01-31`, `me@example.com`."""
+
+_PUNCTUATION = ".,:;!?()'\""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n|\n\s*[-*#]")  # noqa: RUF001 (full-width marks end Chinese sentences)
 
@@ -138,6 +140,24 @@ def embedded_text(document: Document) -> str:
     if document.server_text:
         parts.append(" ".join(document.server_text.split()))
     return " ".join(parts)
+
+
+def wording_words(document: Document) -> str:
+    """Return the wordings without names and values: `Ada Lovelace` and `notes.txt` stand for any person and any file.
+    What the tool itself says stays, and so do abbreviations (`PDF`) and the first word of a wording."""
+    if not document.wordings:
+        return ""
+    said = (document.server, document.name, document.title, document.description, document.server_text)
+    own = {word for text in said for chunk in CHUNK.findall(text) for word in (chunk.lower(), *in_words(chunk).split())}
+    return "\n".join(" ".join(_words_of_wish(wording.split(), own)) for wording in document.wordings)
+
+
+def _words_of_wish(words: list[str], own: set[str]) -> Iterator[str]:
+    for place, word in enumerate(words):
+        bare = word.strip(_PUNCTUATION)
+        is_name = place > 0 and bare[:1].isupper() and not bare.isupper() and bare.lower() not in own
+        if not is_name and not bare.isdecimal() and not _VALUE.search(bare):
+            yield word
 
 
 def _decode(definition: bytes) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from math import log
 
 from msgspec import Struct
 
-from foretool.retrieval.document import Document
+from foretool.retrieval.document import Document, wording_words
 from foretool.retrieval.words import GET, KINDRED, is_question, terms
 
 K1 = 1.2
@@ -86,7 +86,7 @@ def field_texts(document: Document) -> tuple[str, ...]:
         " ".join(document.parameters),
         "\n".join(document.parameter_texts),
         document.server_text,
-        "\n".join(document.wordings),
+        wording_words(document),
     )
 
 

@@ -20,6 +20,7 @@ from foretool.retrieval.document import (
     fields,
     identifies,
     summary_line,
+    wording_words,
 )
 from foretool.retrieval.words import stem
 from foretool.storage.records import Tool, ToolId
@@ -206,3 +207,18 @@ def test_an_encoder_reads_the_first_names_of_many_parameters() -> None:
     names = [f"word{number}" for number in range(200)]
     read_by_encoder = embedded_text(read({"inputSchema": {"properties": {name: {} for name in names}}}))
     assert f"word{EMBEDDED_PARAMETERS - 1}." in read_by_encoder and f"word{EMBEDDED_PARAMETERS}" not in read_by_encoder
+
+
+@pytest.mark.parametrize(
+    ("wording", "kept"),
+    [
+        ("INSERT a customer Ada Lovelace into shop.db", "INSERT a customer into"),
+        ("open a GitLab ticket for 42 people, label ui", "open a GitLab ticket for people, label ui"),
+        ("turn contract.docx into a PDF", "turn into a PDF"),
+        ("Kilimanjaro in a nutshell, please", "Kilimanjaro in a nutshell, please"),
+    ],
+)
+def test_names_and_values_in_a_wording_are_no_words_of_the_tool(wording: str, kept: str) -> None:
+    tool = Document(ToolId("gitlab__create"), "gitlab", "create", wordings=(wording,))
+    assert wording_words(tool) == kept
+    assert wording in embedded_text(tool), "an encoder reads the whole wish"

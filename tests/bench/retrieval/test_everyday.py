@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+from bench.learning.known_tools import read_known
 from bench.retrieval import everyday
+
+# Words that say nothing of what a task is about.
+_SMALL = """
+    a an the of to in on for and or is are was i me my you your please can could would with that this it be as at by
+    from need want like some what which who
+"""
+SMALL_WORDS = frozenset(_SMALL.split())
+
+
+def telling_words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9]+", text.lower())) - SMALL_WORDS
 
 
 def test_every_task_names_tools_of_servers_that_are_there() -> None:
@@ -16,6 +29,15 @@ def test_every_task_names_tools_of_servers_that_are_there() -> None:
     assert len(held["servers"]) >= 15
     for each in tasks:
         assert each["tools"] and {tool.split("__")[0] for tool in each["tools"]} <= held["servers"].keys()
+
+
+def test_no_task_is_worded_like_a_wish_that_comes_with_foretool() -> None:
+    held = json.loads(everyday.FILE.read_text("utf-8"))
+    wishes = [(wish, telling_words(wish)) for each in read_known() for wish in each.wishes]
+    for task in (*held["tasks"], *held["check"]):
+        words = telling_words(task["task"])
+        alike = [wish for wish, said in wishes if 2 * len(words & said) > len(words | said)]
+        assert not alike, task["task"]
 
 
 def test_a_program_of_npm_is_the_one_that_its_package_names(tmp_path: Path) -> None:
