@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(not (CHECKOUT / "pyproject.toml").is_file(), rea
 
 def modules(root: Path) -> set[str]:
     """Every module of ours and what they read, by its path in the package."""
-    kinds = ("*.py", "*.txt", "*.json", "*.adapter", "*.html", "*.css", "*.js", "*.sql", "*.svg", "*.LICENSE")
+    kinds = ("*.py", "*.txt", "*.tsv", "*.json", "*.adapter", "*.html", "*.css", "*.js", "*.sql", "*.svg", "*.LICENSE")
     paths = (
         path for each in FOLDERS for kind in kinds for path in (root / each).rglob(kind) if path.parent.name != PAPERS
     )
