@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from string import ascii_lowercase
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_known_tools_are_asked_for_by_wishes_that_are_not_read(
 ) -> None:
     tools = [{"name": f"tool_{n}", "description": f"Does thing number{n}"} for n in range(20)]
     (tmp_path / "servers.json").write_text(json.dumps({"server": "one", "tools": tools}))
-    words = [f"wish{n}" for n in range(20)]
+    words = [f"{letter}wish" for letter in ascii_lowercase[:20]]
     lines = []
     for each, word in zip(catalog_tools(tmp_path), words, strict=True):
         read = document(each)
