@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +22,6 @@ pytestmark = pytest.mark.slow
 CLIENTS = 6
 CALLS = 60
 """Of each client."""
-
-
-@pytest.fixture
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    # Not pytest's own: the path of the database's socket has to be short.
-    with tempfile.TemporaryDirectory(prefix="fleet-") as folder:
-        for name in ("HOME", "XDG_STATE_HOME"):
-            monkeypatch.setenv(name, folder)
-        yield Path(folder)
 
 
 @requirement("replicas:killed", "replicas:session")

@@ -7,9 +7,7 @@ import json
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -31,15 +29,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 UPSTREAM = Path(__file__).parents[1] / "support" / "changing_upstream.py"
 PATIENCE_S = 90.0
-
-
-@pytest.fixture
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    # Not pytest's own: the path of the database's socket has to be short.
-    with tempfile.TemporaryDirectory(prefix="two-") as folder:
-        for name in ("HOME", "XDG_STATE_HOME"):
-            monkeypatch.setenv(name, folder)
-        yield Path(folder)
 
 
 class Changing:
