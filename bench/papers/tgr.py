@@ -6,6 +6,10 @@ is a line; name, description (of the runnable class where there is one) and para
 with and without the graph that the schemas give. The discriminator is trained on the tools of sealtools and of real
 servers. It is judged, as in the paper, on pairs of API-Bank tools: those between which a value flowed in the queries'
 gold calls, both ways round, and 500 others. Nothing here is fitted on API-Bank.
+
+Appendix A (figure 5 of the paper, which prints curves and no numbers) compares the ways to compute how similar a query
+and a tool are: `cosine`, `dot`, `L1` and `L2`, with vectors at the length that the encoder gives them, and with eq. 3
+over these.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from bench.reports import Row, mean_row
 from bench.retrieval.pool import Pool
 from foretool.retrieval import encoders
 from foretool.retrieval.document import Fields, document, embedded_text, fields
+from foretool.retrieval.encoders.onnx import OnnxEncoder
 from foretool.retrieval.graph import Graph, schema_edges
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.papers import tgr as published_form
@@ -48,6 +53,7 @@ CUTS: Final = (5, 10)
 DIRECTIONS: Final[tuple[Direction, ...]] = ("prerequisite", "dependant", "symmetric")
 UNRELATED: Final = 500
 """Pairs without a dependency, as many as in the paper."""
+SIMILARITIES: Final = ("cosine", "dot", "L1", "L2")
 DENSITIES: Final = (0.25, 0.5, 0.75, 1.0)
 DRAWS: Final = (0, 1, 2)
 """Seeds of the draws of edges that are kept."""
@@ -133,6 +139,41 @@ def published(bank: Bank, graph: Graph, told: str) -> Iterator[tuple[str, Ranked
     for direction in DIRECTIONS if told == "schemas" else DIRECTIONS[:1]:
         mixed = convolve(base, prerequisites, direction)
         yield f"published: {name} + eq. 3, {direction}, graph of {told}", ordered(bank, queries @ mixed.T)
+
+
+class Unscaled(OnnxEncoder):
+    """The encoder before its vectors are scaled to length 1, at which a dot product is a cosine."""
+
+    def _run(self, batch: Sequence[Sequence[int]]) -> Floats:
+        return self._pool(batch)
+
+
+def unscaled(weights: encoders.Weights) -> Unscaled:
+    """Open the encoder of these weights so."""
+    path = encoders.locate(weights)
+    assert path is not None, weights.name
+    return Unscaled(weights, path)
+
+
+def similarity(kind: str, queries: Floats, tools: Floats) -> Floats:
+    """How similar each query is to each tool, (queries, tools); a distance counts as its negative."""
+    if kind == "cosine":
+        lengths = np.linalg.norm(queries, axis=1)[:, None] * np.linalg.norm(tools, axis=1)[None, :]
+        cosines: Floats = (queries @ tools.T) / np.maximum(lengths, 1e-12)
+        return cosines
+    if kind == "dot":
+        return queries @ tools.T
+    return -np.stack([np.linalg.norm(tools - each, ord=1 if kind == "L1" else 2, axis=1) for each in queries])
+
+
+def by_similarity(bank: Bank, encoder: Unscaled, graph: Graph) -> Iterator[tuple[str, Ranked]]:
+    """Appendix A: rankings by each similarity, without and with the graph."""
+    queries = encoder.queries([row["query"] for row in bank.records])
+    base = encoder.documents([row["description"] for row in bank.rows])
+    mixed = convolve(base, adjacency(graph, bank.ids), scaled=False)
+    for kind in SIMILARITIES:
+        yield f"published: {kind}, alone", ordered(bank, similarity(kind, queries, base))
+        yield f"published: {kind} + eq. 3", ordered(bank, similarity(kind, queries, mixed))
 
 
 def served(bank: Bank, held: Sequence[KeptEncoder], graph: Graph | None) -> Ranked:
@@ -281,6 +322,8 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
             yield {"set": SET, "method": method, "n": n, **scored(bank, served(bank, held, told))}
         for method, ranked in published(bank, graph, "schemas"):
             yield {"set": SET, "method": method, "n": n, **scored(bank, ranked), "edges": len(list(graph))}
+        for method, ranked in by_similarity(bank, unscaled(found[0].untrained), graph):
+            yield {"set": SET, "method": method, "n": n, **scored(bank, ranked)}
         yield from by_density(bank, opened, graph)
         for row, drawn in discriminators(data, bank):
             yield row

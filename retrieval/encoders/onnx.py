@@ -182,6 +182,10 @@ class OnnxEncoder:
         return np.stack(vectors) if vectors else np.empty((0, 0), np.float32)
 
     def _run(self, batch: Sequence[Sequence[int]]) -> Vectors:
+        return unit(self._pool(batch))
+
+    def _pool(self, batch: Sequence[Sequence[int]]) -> Vectors:
+        """Return the vectors at the length that the model gives them."""
         import numpy as np
 
         ids, mask = padded(batch)
@@ -189,8 +193,9 @@ class OnnxEncoder:
         # The shape is (batch, tokens, dimension).
         states: NDArray[np.float32] = self._session.run(None, {name: fed[name] for name in self._inputs})[0]
         if self.weights.pooling == "first":
-            return unit(states[:, 0])
-        return unit((states * mask[:, :, None]).sum(1) / mask.sum(1)[:, None])
+            return states[:, 0]
+        pooled: Vectors = (states * mask[:, :, None]).sum(1) / mask.sum(1)[:, None]
+        return pooled
 
 
 def cut(ids: list[int], limit: int) -> list[int]:

@@ -60,8 +60,11 @@ def adjacency(graph: Graph, tools: Sequence[ToolId | None]) -> Floats:
     return matrix
 
 
-def convolve(vectors: Floats, prerequisites: Floats, direction: Direction = "prerequisite") -> Floats:
-    """Apply eq. 3 and scale each row to length 1; `vectors` (slots, dimension), `prerequisites` as of `adjacency`."""
+def convolve(
+    vectors: Floats, prerequisites: Floats, direction: Direction = "prerequisite", *, scaled: bool = True
+) -> Floats:
+    """Apply eq. 3, and scale each row to length 1 unless `scaled` is false; `vectors` (slots, dimension),
+    `prerequisites` as of `adjacency`."""
     taken = {
         "prerequisite": prerequisites,
         "dependant": prerequisites.T,
@@ -69,9 +72,11 @@ def convolve(vectors: Floats, prerequisites: Floats, direction: Direction = "pre
     }[direction]
     with_self = taken + np.eye(len(taken), dtype=np.float32)
     scale = 1.0 / np.sqrt(with_self.sum(axis=1))
-    mixed = (scale[:, None] * with_self * scale[None, :]) @ vectors
+    mixed: Floats = ((scale[:, None] * with_self * scale[None, :]) @ vectors).astype(np.float32)
+    if not scaled:
+        return mixed
     lengths = np.linalg.norm(mixed, axis=1, keepdims=True)
-    unit: Floats = (mixed / np.maximum(lengths, 1e-12)).astype(np.float32)
+    unit: Floats = mixed / np.maximum(lengths, np.float32(1e-12))
     return unit
 
 

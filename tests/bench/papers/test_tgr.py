@@ -33,3 +33,13 @@ def test_the_graph_with_fewer_edges_adds_less_and_the_connected_tools_are_counte
     assert rows[-1]["method"] == "served: 100% of the edges"
     assert rows[-1]["connected"] == round(5 / 6, 3)
     assert rows[0]["connected"] == round(2 / 6, 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    # The query (3, 4) has length 5; the tools are (6, 8), twice as long in the same direction, and (0, 2).
+    [("cosine", [1.0, 0.8]), ("dot", [50.0, 8.0]), ("L1", [-7.0, -5.0]), ("L2", [-5.0, -np.sqrt(13)])],
+)
+def test_the_similarities_of_appendix_a(kind: str, expected: list[float]) -> None:
+    queries, tools = np.asarray([[3, 4]], np.float32), np.asarray([[6, 8], [0, 2]], np.float32)
+    assert tgr.similarity(kind, queries, tools)[0].tolist() == pytest.approx(expected)

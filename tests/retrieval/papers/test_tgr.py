@@ -34,6 +34,7 @@ def test_eq_3_mixes_a_prerequisite_with_what_depends_on_it() -> None:
     # A~ = [[1,1,0],[0,1,0],[0,0,1]], degrees 2, 1, 1: login' = 1/2 (1,0) + 1/sqrt(2) (0,1), of length sqrt(3)/2.
     expected = [[0.5 / 0.75**0.5, 0.5**0.5 / 0.75**0.5], [0, 1], [0.6, 0.8]]
     np.testing.assert_allclose(convolve(VECTORS, prerequisites), expected, atol=1e-6)
+    np.testing.assert_allclose(convolve(VECTORS, prerequisites, scaled=False)[0], [0.5, 0.5**0.5], atol=1e-6)
 
 
 def test_the_direction_is_a_choice() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -27,3 +30,13 @@ def test_a_graph_comes_back_from_its_bytes() -> None:
     assert list(Tgr.loads(dumps([])).graph) == []
     with pytest.raises(ModelError, match="tgr"):
         Tgr.loads(dumps(EDGES)[:50])
+
+
+def test_following_thousands_of_tools_needs_no_matrix_of_tools_by_tools() -> None:
+    tools = [ToolId(f"tool_{number}") for number in range(4000)]
+    model = Tgr(Edge(before, after, 0.5, ()) for before, after in pairwise(tools))
+    tracemalloc.start()
+    model.align(tools, None)
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert held < len(tools) ** 2 / 100
