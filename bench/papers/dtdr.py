@@ -254,18 +254,20 @@ def published_c(world: World) -> Predict:
     return lambda each, step: model.after(known[each.task], step.history)
 
 
-def published_l(world: World) -> Predict:
+def published_l(world: World, last: int | None = None) -> Predict:
+    """`last`: calls of the history that are read; all unless given."""
     assert world.frozen is not None
     steps = [(each, step) for each in world.train for step in each.steps(world.end)]
-    texts = [text_of(world, each, step) for each, step in steps]
+    texts = [text_of(world, each, step, last) for each, step in steps]
     model = fit_l(world.frozen(texts), spread_targets([step.acceptable for _, step in steps], world.end + 1), SEED)
-    asked = [text_of(world, each, step) for each in world.asked for step in each.steps(world.end)]
+    asked = [text_of(world, each, step, last) for each in world.asked for step in each.steps(world.end)]
     known = dict(zip(asked, world.frozen(asked), strict=True))
-    return lambda each, step: model.after(known[text_of(world, each, step)])
+    return lambda each, step: model.after(known[text_of(world, each, step, last)])
 
 
-def text_of(world: World, each: Demonstration, step: Step) -> str:
-    return history_text(each.task, [world.tools[call].name for call in step.history])
+def text_of(world: World, each: Demonstration, step: Step, last: int | None = None) -> str:
+    read = step.history if last is None else step.history[len(step.history) - min(last, len(step.history)) :]
+    return history_text(each.task, [world.tools[call].name for call in read])
 
 
 def aligned(world: World, model: bytes) -> Dtdr:
