@@ -6,9 +6,8 @@ FILE, and everything is fitted on `train.jsonl`:
     toollens              the paper's rows; the ranking without a past; MassTool as served, that is in the ranking
                           that the proxy answers with, alone, and without an encoder; where torch is installed also
                           with the encoder fine-tuned on the past, and after all other sets as published (`Settings`
-                          of `retrieval/papers/masstool.py` with the settings that a row names): on frozen MiniLM, on
-                          MiniLM fine-tuned on `TUNED_ON` tasks of the past as the authors do it, and on the latter
-                          without one part each (section 6.5)
+                          of `retrieval/papers/masstool.py` with the settings that a row names) on frozen MiniLM;
+                          `bench.papers.masstool_parts` has it on fine-tuned MiniLM, and without one part each
     metatool_awareness    detection: the area under the curve (`AUC`) of telling tasks that need a tool from others;
                           the published tower is trained with three seeds
     stabletoolbench, livemcpbench   the ranking without a past, and with the past of `toollens`
@@ -21,7 +20,6 @@ ToolLens and ToolDet name no licence, so the repository contains nothing of them
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,7 +27,6 @@ from copy import copy
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -40,20 +37,17 @@ from numpy.typing import NDArray
 from bench import metrics
 from bench.datasets import Task, is_there, read_rows, read_tasks, read_tools
 from bench.kept_encoder import KeptEncoder, joined_queries, open_kept, open_vectors
-from bench.papers.ports_set import InTorch
 from bench.reports import Row, area_under_curve, difference, mean_rows
 from bench.retrieval.pool import Pool
 from foretool.retrieval import encoders
 from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.papers.masstool import Settings, train
 from foretool.retrieval.papers.masstool import TrainingSet as PublishedTask
-from foretool.retrieval.papers.ports import PublishedPlan, PublishedTrainer
 from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material, masstool_tuned
 from foretool.retrieval.training.masstool import METHOD
-from foretool.retrieval.training.ports_trainer import Example
 from foretool.storage.records import Episode, Tool, ToolId
-from foretool.storage.stores import VectorStore
 
 SETS = ("toollens", "metatool_awareness", "stabletoolbench", "livemcpbench", "bfcl_ports")
 LOGS: Mapping[str, str] = {"stabletoolbench": "toollens", "livemcpbench": "toollens", "bfcl_ports": "bfcl_ports"}
@@ -72,12 +66,6 @@ PAPER = {
 """Table 1, ToolLens, all 1,877 test queries: R@3, N@3, R@5, N@5."""
 PUBLISHED: Sequence[Mapping[str, Any]] = ({"epochs": 20}, {"epochs": 80})
 """Settings of the published rows; an epoch takes 4 s of a core. The authors go up to 200 and stop by the test set."""
-ABLATED: Sequence[Mapping[str, Any]] = (
-    *({"epochs": 20, "without": (part,)} for part in ("AdaKT", "SUIM", "DF", "CL")),
-)
-"""Section 6.5 leaves out one part each."""
-TUNED_ON, TUNED_BATCH = 4096, 64
-"""The authors' code fine-tunes each encoder on both sides by multiple negatives ranking, for 10 epochs of all tasks."""
 DETECTION_SEEDS = (7, 0, 1)
 DETECTION_EPOCHS = 200
 """Epochs of the published tower; on so small a set an epoch is one step."""
@@ -118,8 +106,6 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
                     yield from published_detection(data / name, queries, plain)
                 elif name == "toollens":
                     yield from as_published(data, queries, plain, PUBLISHED)
-                    with fine_tuned(found[0].untrained, read(data / name, queries), cache, kept) as tuned:
-                        yield from as_published(data, queries, tuned, (*PUBLISHED, *ABLATED), ", fine-tuned encoder")
 
 
 def read(folder: Path, queries: str, *, asked: bool = True) -> World:
@@ -200,51 +186,32 @@ def over_toollens(data: Path, queries: str, have: Sequence[KeptEncoder], pasts: 
         yield measured(world, "ours as served, without encoders", ranking(world, [], bare))
 
 
-@contextmanager
-def fine_tuned(
-    weights: encoders.Weights, world: World, cache: Path | None, vectors: VectorStore
-) -> Iterator[KeptEncoder]:
-    """Open the encoder after its fine-tuning on the past, both of its sides, as the authors begin."""
-    place = {tool.id: at for at, tool in enumerate(world.tools)}
-    tasks = random.Random(SEED).sample(list(world.train), min(TUNED_ON, len(world.train)))
-    examples = []
-    for number, task in enumerate(tasks):
-        golds = sorted({place[min(need)] for need in task.gold})
-        right = golds[number % len(golds)]
-        examples.append(Example(task.query, right, tuple(each for each in golds if each != right)))
-    plan = PublishedPlan(loss="contrastive", sides="both", batch=TUNED_BATCH, seed=SEED, refresh=12)
-    texts = [embedded_text(document(tool, "")) for tool in world.tools]
-    with TemporaryDirectory() as scratch:
-        trainer = PublishedTrainer(weights, texts, examples, plan, cache or Path(scratch))
-        trainer.run()
-        key = f"{weights.key} {world.name} {len(tasks)} {plan.seed}"
-        yield KeptEncoder(InTorch(weights, lambda: trainer), vectors, key, f"queries {key}")
-
-
-def as_published(
-    data: Path, queries: str, encoder: KeptEncoder, every: Sequence[Mapping[str, Any]], kind: str = ""
-) -> Iterator[Row]:
+def as_published(data: Path, queries: str, encoder: KeptEncoder, every: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
     """MassTool as its equations say, on the vectors of an encoder, once for each of the settings."""
-    from foretool.retrieval.papers.masstool import Settings, train
-
     world = read(data / "toollens", queries)
     without = said(data / WITHOUT_TOOLS / "train.jsonl")
-    task = published_task(world, encoder, without)
-    ids = [tool.id for tool in world.tools]
-    asked = encoder.queries([each.query for each in world.asked])
     for chosen in every:
-        ends = [perf_counter()]
-        model = train(task, Settings(**chosen), lambda epoch, loss, ends=ends: ends.append(perf_counter()))  # type: ignore[misc]
-        seconds = np.diff(ends).tolist()
-        best = np.argsort(-model(asked), axis=1, kind="stable")[:, :DEPTH]
-        found = dict(zip((each.query for each in world.asked), best.tolist(), strict=True))
-        row = measured(world, f"ours as published{kind}", lambda text, found=found: [ids[at] for at in found[text]])  # type: ignore[misc]
+        settings = Settings(**chosen)
+        answer, epoch_s = published_answer(world, encoder, without, settings)
         yield {
-            **row,
-            **told(to_builtins(Settings(**chosen))),
+            **measured(world, "ours as published", answer),
+            **told(to_builtins(settings)),
             "without_tools": len(without),
-            "epoch_s": round(fmean(seconds), 2),
+            "epoch_s": epoch_s,
         }
+
+
+def published_answer(
+    world: World, encoder: KeptEncoder, without: Sequence[str], settings: Settings
+) -> tuple[Answer, float]:
+    """The ranking of a published model trained on the past of a set, and the mean seconds of an epoch; `without`:
+    queries that need no tool."""
+    ends = [perf_counter()]
+    model = train(published_task(world, encoder, without), settings, lambda epoch, loss: ends.append(perf_counter()))
+    ids = [tool.id for tool in world.tools]
+    best = np.argsort(-model(encoder.queries([each.query for each in world.asked])), axis=1, kind="stable")
+    found = dict(zip((each.query for each in world.asked), best[:, :DEPTH].tolist(), strict=True))
+    return lambda text: [ids[at] for at in found[text]], round(fmean(np.diff(ends).tolist()), 2)
 
 
 def published_task(world: World, encoder: KeptEncoder, without: Sequence[str]) -> PublishedTask:
@@ -298,8 +265,6 @@ def awareness(path: Path) -> tuple[list[str], NDArray[np.bool_]]:
 
 def published_detection(folder: Path, queries: str, encoder: KeptEncoder) -> Iterator[Row]:
     """The published detection tower, trained with the rest of the published model on the same tasks; once a seed."""
-    from foretool.retrieval.papers.masstool import Settings, train
-
     without, needing = awareness(folder / "train.jsonl")
     task = published_task(
         read(folder, "train.jsonl"), encoder, [text for text, needs in zip(without, needing, strict=True) if not needs]

@@ -37,6 +37,8 @@ TINY = 1e-12
 Variant = Literal["AdaKT", "SUIM", "DF", "CL"]
 """A part of the model: the transfer of detective knowledge together with detection, the search for similar queries
 (`AdaKT` then reads the graph's vector), the dynamic filter of that search, or the contrastive loss."""
+Transfer = Literal["gating", "attention", "concatenation", "addition"]
+"""How detective knowledge and the search-enhanced query become the joint one (4.2.3; the others are appendix B.2)."""
 KEEP_ALL = -2.0
 """A threshold that every cosine passes."""
 
@@ -65,6 +67,7 @@ class Settings(Struct, frozen=True):
     free: tuple[Literal["queries", "tools"], ...] = ("queries", "tools")
     without: tuple[Variant, ...] = ()
     """The parts that are left out, as in the ablation of section 6.5 (appendix C.4)."""
+    transfer: Transfer = "gating"
     seed: int = 7
 
 
@@ -139,6 +142,36 @@ def gate(xp: Any, detective: Array, weight: Array, bias: Array, search: Array) -
     return sigmoid(xp, detective @ weight + bias) * search
 
 
+def attention(xp: Any, detective: Array, search: Array, held: Mapping[str, Array]) -> Array:
+    """e_joint: self-attention (one head) over the two vectors h and e_search, and the sum of what both become (B.2);
+    (queries, d) each, the matrices of `held` (d, d)."""
+    both = detective, search
+    asks, keys, values = ([each @ held[name] for each in both] for name in ("asks", "keys", "values"))
+    joint = search * 0.0
+    for ask in asks:
+        # Of two logits the softmax is a sigmoid of their difference.
+        apart = ((ask * keys[0]).sum(-1) - (ask * keys[1]).sum(-1)) / search.shape[-1] ** 0.5
+        share = sigmoid(xp, apart)[:, None]
+        joint = joint + share * values[0] + (1.0 - share) * values[1]
+    return joint
+
+
+def concatenation(xp: Any, detective: Array, search: Array, held: Mapping[str, Array]) -> Array:
+    """e_joint: a perceptron with one hidden layer over h and e_search, one after the other (B.2). The matrix over both
+    is held as the two halves that it has."""
+    mixed = detective @ held["mix_knowledge"] + search @ held["mix_search"] + held["mix_bias"]
+    return xp.clip(mixed, 0.0, None) @ held["joint"] + held["joint_bias"]
+
+
+def transferred(xp: Any, kind: Transfer, held: Mapping[str, Array], detective: Array, search: Array) -> Array:
+    """e_joint by the transfer function of this name: (queries, d)."""
+    if kind == "attention":
+        return attention(xp, detective, search, held)
+    if kind == "concatenation":
+        return concatenation(xp, detective, search, held)
+    return detective + search if kind == "addition" else gate(xp, detective, held["gate"], held["gate_bias"], search)
+
+
 # Matching (equations 6 and 7)
 
 
@@ -158,7 +191,7 @@ def fuse(
     """Return e_search and e_joint, zeros for what the settings leave out; all (queries, d) but `detective` (queries,
     hidden)."""
     without = settings.without
-    joint = gate(xp, detective, held["gate"], held["gate_bias"], graph if "SUIM" in without else search)
+    joint = transferred(xp, settings.transfer, held, detective, graph if "SUIM" in without else search)
     return search * 0.0 if "SUIM" in without else search, joint * 0.0 if "AdaKT" in without else joint
 
 
@@ -302,7 +335,14 @@ class _Training:
         held = {"attention": torch.eye(size)}
         held["hidden"], held["hidden_bias"] = linear(size, settings.hidden)
         held["answer"], held["answer_bias"] = linear(settings.hidden, 1)
-        held["gate"], held["gate_bias"] = linear(settings.hidden, size)
+        if settings.transfer == "gating":
+            held["gate"], held["gate_bias"] = linear(settings.hidden, size)
+        elif settings.transfer == "attention":
+            held |= {name: linear(size, size)[0] for name in ("asks", "keys", "values")}
+        elif settings.transfer == "concatenation":
+            mix, held["mix_bias"] = linear(settings.hidden + size, settings.hidden)
+            held["mix_knowledge"], held["mix_search"] = mix[: settings.hidden].clone(), mix[settings.hidden :].clone()
+            held["joint"], held["joint_bias"] = linear(settings.hidden, size)
         if "queries" in settings.free:
             held["queries"] = torch.from_numpy(self.task.queries.copy())
         if "tools" in settings.free:

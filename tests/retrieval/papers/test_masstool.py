@@ -13,8 +13,11 @@ from foretool.retrieval.papers.masstool import (
     Published,
     Settings,
     TrainingSet,
+    Transfer,
     Variant,
     attend,
+    attention,
+    concatenation,
     contrastive_loss,
     detection_loss,
     filter_of,
@@ -27,6 +30,7 @@ from foretool.retrieval.papers.masstool import (
     propagate,
     retrieval_loss,
     train,
+    transferred,
     unit,
 )
 
@@ -161,6 +165,37 @@ def test_a_part_that_is_left_out_adds_nothing(
     assert [each[0].tolist() for each in found] == [search, pytest.approx(joint)]
 
 
+HALF = np.asarray([[0.5, 0.0], [0.0, 0.5]])
+
+
+@requirement("masstool:search")
+def test_transfer_by_attention_adds_up_what_both_vectors_become() -> None:
+    # Asks and keys are the vectors themselves, values half of them: h = (1, 0), e = (0, 2).
+    held = {"asks": np.eye(2), "keys": np.eye(2), "values": HALF}
+    joint = attention(np, np.asarray([[1.0, 0.0]]), np.asarray([[0.0, 2.0]]), held)
+    # h asks with logits 1 / sqrt 2 and 0, e with 0 and 4 / sqrt 2; the softmax is over h and e.
+    of_h, of_e = 1 / (1 + exp(-1 / sqrt(2))), 1 / (1 + exp(4 / sqrt(2)))
+    assert joint[0].tolist() == pytest.approx([0.5 * (of_h + of_e), 1.0 * (2 - of_h - of_e)])
+
+
+@requirement("masstool:search")
+def test_transfer_by_concatenation_is_a_perceptron_over_both_vectors() -> None:
+    held = {
+        "mix_knowledge": np.asarray([[1.0, -1.0], [0.0, 0.0]]), "mix_search": np.asarray([[0.0, 0.0], [1.0, 1.0]]),
+        "mix_bias": np.asarray([0.5, -2.0]), "joint": np.asarray([[2.0, 0.0], [1.0, 1.0]]),
+        "joint_bias": np.asarray([0.0, 0.25]),
+    }  # fmt: skip
+    # Hidden: 1 + 2 + .5 = 3.5, and -1 + 2 - 2 = -1, which ReLU makes 0.
+    joint = concatenation(np, np.asarray([[1.0, 0.0]]), np.asarray([[0.0, 2.0]]), held)
+    assert joint[0].tolist() == [7.0, 0.25]
+
+
+@requirement("masstool:search")
+def test_transfer_by_addition_has_nothing_to_learn() -> None:
+    joint = transferred(np, "addition", {}, np.asarray([[1.0, 0.0]]), np.asarray([[0.0, 2.0]]))
+    assert joint[0].tolist() == [1.0, 2.0]
+
+
 @requirement("masstool:search")
 def test_without_the_filter_every_neighbour_is_kept() -> None:
     every = filter_of(Settings(without=("DF",)))
@@ -183,7 +218,8 @@ def test_detection_learns_from_the_vectors_that_a_new_query_has() -> None:
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 @requirement("masstool:losses")
-def test_training_lowers_the_loss_and_finds_the_tools() -> None:
+@pytest.mark.parametrize("transfer", ["gating", "attention", "concatenation", "addition"])
+def test_training_lowers_the_loss_and_finds_the_tools(transfer: Transfer) -> None:
     draw = np.random.default_rng(3)
     centres = unit(np, draw.normal(size=(4, 8)))
     kinds = np.arange(40) % 4
@@ -192,7 +228,9 @@ def test_training_lowers_the_loss_and_finds_the_tools() -> None:
     golds = tuple((int(kind), int(kind) + 4) for kind in kinds)
     others = unit(np, draw.normal(size=(20, 8))).astype(np.float32)
     losses: list[float] = []
-    settings = Settings(neighbours=5, negatives=3, batch=20, epochs=30, rate=1e-2, threshold=0.3, hidden=8)
+    settings = Settings(
+        neighbours=5, negatives=3, batch=20, epochs=30, rate=1e-2, threshold=0.3, hidden=8, transfer=transfer
+    )
     model = train(TrainingSet(queries, tools, golds, others), settings, lambda epoch, loss: losses.append(loss))
     assert losses[-1] < losses[0] - 0.1, "two golden tools of five: it cannot be below 1.39"
     fresh = unit(np, centres + 0.1 * draw.normal(size=(4, 8))).astype(np.float32)
