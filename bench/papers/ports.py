@@ -64,11 +64,11 @@ PAPER_REPLUG = {
     "octopus_unseen": (0.95, 1.0, 1.0),
 }
 RECALLS = (1, 2, 3)
-COMPARED_SETS = ("sealtools", "toole_unseen")
-"""Sets on which the losses are compared, the first with calls that have arguments; on other sets only the served loss
-is trained, without a language model."""
+COMPARED_SETS = ("octopus", "sealtools", "toole_unseen")
+"""Sets on which the losses are compared, the first two with calls that have arguments; on other sets only the served
+loss is trained, without a language model."""
 LARGER_SETS = ("toole_unseen", "bfcl_ports")
-PAST_SETS = ("toole", "bfcl_ports")
+PAST_SETS = ("toole", "bfcl_ports", "octopus")
 """Sets whose tasks use tools that earlier tasks used."""
 LARGER_MANY, LARGER_BATCH = 1024, 32
 """Tasks and batch in the training of the larger encoder; more tasks did not help on tools held out of training."""

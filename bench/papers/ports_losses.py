@@ -70,12 +70,12 @@ def compared(bench: Bench) -> Iterator[Row]:
             }
 
 
-def answers(bench: Bench, scorer: ContinuationScorer) -> Answers:
+def answers(bench: Bench, scorer: ContinuationScorer, tasks: int = FEW, negatives: int = NEGATIVES) -> Answers:
     """The language model's answers about the tasks that all losses are trained on."""
     with ScoreFile(bench.cache / "scores.txt") as kept:
-        trainer = bench.trainer(Recipe("full", SEEDS[0], FEW, 1, BATCH))
+        trainer = bench.trainer(Recipe("full", SEEDS[0], tasks, 1, BATCH))
         tools = [bench.world.tools[at] for at in bench.called]
-        return ask(trainer, tools, scorer, kept, most=(1 + NEGATIVES) * FEW, hard=NEGATIVES)
+        return ask(trainer, tools, scorer, kept, most=(1 + negatives) * tasks, hard=negatives)
 
 
 def right(asked: Answers) -> float:

@@ -64,12 +64,15 @@ class Recipe(NamedTuple):
     sides: Literal["both", "query"] = "query"
     goes_on: bool = False
     """Whether it begins with the shipped adapter, as `foretool learn` does; else with the untrained encoder."""
+    share: float = PublishedPlan().share
+    gamma: float = PublishedPlan().gamma
 
     @property
     def plan(self) -> PublishedPlan:
         return PublishedPlan(
-            loss=self.loss, seed=self.seed, epochs=self.epochs, batch=self.batch, sides=self.sides, refresh=REFRESH
-        )
+            loss=self.loss, seed=self.seed, epochs=self.epochs, batch=self.batch, sides=self.sides, refresh=REFRESH,
+            share=self.share, gamma=self.gamma,
+        )  # fmt: skip
 
     @property
     def told(self) -> Row:
