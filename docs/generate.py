@@ -168,8 +168,9 @@ def read_docstrings(struct: type[msgspec.Struct]) -> dict[str, str]:
 
 
 def _row(field: msgspec.structs.FieldInfo, annotation: Any, meaning: str) -> str:
-    unit = next((meta.extra["unit"] for meta in _metas(annotation) if meta.extra), "")
-    default = DEFAULTS.get(field.name) if field.default in (None, "") else None
+    extra = {key: value for meta in _metas(annotation) for key, value in (meta.extra or {}).items()}
+    unit = extra.get("unit", "")
+    default = extra.get("empty", DEFAULTS.get(field.name)) if field.default in (None, "") else None
     default = default or f"`{msgspec.json.encode(_default(field)).decode()}`"
     return f"| `{field.name}` | {type_in_words(annotation)} | {unit} | {default} | {meaning} |"
 

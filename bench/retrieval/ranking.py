@@ -8,8 +8,9 @@ FOLDER holds `tools.jsonl` (`server`, `name`, `description`, `input_schema`; opt
 
 Words are read from name, server, description, parameter names, parameter descriptions and enum values; encoders read
 server, name, description, parameter names; with `--server-texts` both read the servers' descriptions too. Every method
-of `bench.retrieval.ranking_methods` runs by its name: `--methods served,minilm,lexical+hash`. `over_bm25` and
-`over_light` are paired tests against those methods, where they ran before; `--over` names others.
+of `bench.retrieval.ranking_methods` runs by its name: `--methods served,minilm,lexical+hash`. With --wordings the
+proxy's ranking reads those of a file: server, tool and wishes in each line, tabs between. `over_bm25` and `over_light`
+are paired tests against those methods, where they ran before; `--over` names others.
 
 The output is one line per method, with --json one JSON object. With --head-to-head it has the lines of the harness that
 measures other proxies (`bench.proxy.peers search`), to be put beside theirs.
@@ -40,7 +41,7 @@ from bench.retrieval.pool import DEPTH, Pool
 from bench.retrieval.ranking_methods import build_method
 from foretool.retrieval import encoders, tokens
 from foretool.retrieval.confidence import level
-from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.corpus import Corpus, Shipped
 from foretool.retrieval.known_tools import find_wordings
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query
@@ -231,8 +232,7 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
     name = arguments.folder.stem if arguments.folder.is_file() else arguments.folder.name
     with open_store(arguments.vectors or ":memory:") as store:
         opener = partial(open_encoders, arguments, store)
-        shipped = None if arguments.without_wordings else find_wordings
-        pool = Pool(tools, texts, opener(arguments.encoder), opener, shipped)
+        pool = Pool(tools, texts, opener(arguments.encoder), opener, choose_wordings(arguments))
         head = {"set": name, "n": len(tasks), "encoders": "+".join(each.name for each in pool.encoders)}
         if arguments.latency:
             yield {**head, "method": "latency", **latency(pool, tasks, arguments.latency)}
@@ -251,6 +251,27 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
             }
             yield {**head, "method": method, "tools": len(tools), **figures(runs[method], tasks, sizes), **tests}
         yield {**head, "method": "gate", **levels(pool, tasks)}
+
+
+def choose_wordings(arguments: argparse.Namespace) -> Shipped | None:
+    """What gives tools their wordings: a file, foretool's own, or nothing."""
+    if arguments.without_wordings:
+        return None
+    if arguments.wordings is None:
+        return find_wordings
+    written = read_wordings(arguments.wordings)
+    return lambda read: written.get((read.server, read.name)) or find_wordings(read)
+
+
+def read_wordings(file: Path) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The wordings of a file, by server and tool. Raises `SystemExit` for a line of another form."""
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    for at, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+        server, *rest = line.split("\t")
+        if len(rest) < 2:
+            raise SystemExit(f"{file}:{at}: expected server, tool and wishes with tabs between, found {line[:60]!r}")
+        found[server, rest[0]] = tuple(each.strip() for each in rest[1:] if each.strip())
+    return found
 
 
 def head_to_head(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -286,6 +307,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--methods", default="bm25,lexical,served", help="methods to run, with commas; default %(default)s"
     )
     parser.add_argument("--over", default=PAIRED, help="methods to test later ones against; default %(default)s")
+    parser.add_argument(
+        "--wordings", type=Path, metavar="FILE", help="what a language model wrote, as `foretool enrich` would have it"
+    )
     parser.add_argument("--without-wordings", action="store_true", help="as the setting `shipped_wordings`: false")
     parser.add_argument("--latency", type=int, metavar="N", help="repeat the tools to N and time the pipeline instead")
     parser.add_argument(

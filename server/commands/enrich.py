@@ -21,13 +21,15 @@ from foretool.server.config.addresses import is_loopback
 from foretool.server.config.loader import Config, load
 from foretool.server.config.settings import EnrichEntry
 from foretool.server.enrichment.endpoint import Endpoint
-from foretool.server.enrichment.run import Asked, Plan, Question, ask_all, make_plan
+from foretool.server.enrichment.local_model import LocalModel
+from foretool.server.enrichment.run import Asked, LanguageModel, Plan, Question, ask_all, make_plan
 from foretool.storage.opening import open_store, store_exists
 from foretool.storage.records import Tool
 from foretool.storage.stores import Store
 
 BUSY_MS: Final = 5000
 EXAMPLE: Final = '"enrich": {"url": "http://127.0.0.1:11434/v1", "model": "llama3.2"}'
+LOCAL: Final = '"enrich": {"model": "~/models/qwen.gguf"}'
 
 
 class Estimate(Struct, frozen=True):
@@ -103,7 +105,7 @@ def command(
             return _remove(store, servers, as_json) if remove else _show(store, servers, as_json)
     entry = config.settings.enrich
     if entry is None:
-        return complain(f"enrich: {config.path}: foretool: no model is named; add {EXAMPLE}", WRONG)
+        return complain(f"enrich: {config.path}: foretool: no model is named; add {EXAMPLE} or {LOCAL}", WRONG)
     with open_store(config.storage, busy_ms=BUSY_MS) as store, offline.read(config) as app:
         store.hide(lambda: config.secrets)
         tools = list(_find_tools(app, config, servers))
@@ -118,10 +120,10 @@ def command(
             return output.show(Enriched(estimate, None), as_json, _print)
         if not yes:
             if as_json or not sys.stdin.isatty():
-                raise click.UsageError("this sends texts of tools away: add --yes, or --dry-run to see what it costs.")
+                raise click.UsageError("this asks a language model: add --yes, or --dry-run to see what it costs.")
             _print(Enriched(estimate, None))
             if not click.confirm(f"Ask about {output.plural(len(plan.questions), 'tool')}?"):
-                output.say("Nothing was sent.")
+                output.say("Nothing was asked.")
                 return WRONG
         elif not as_json:
             _print(Enriched(estimate, None))
@@ -143,7 +145,7 @@ def _find_tools(app: App, config: Config, servers: Sequence[str]) -> Iterable[To
 
 def _estimate(plan: Plan, entry: EnrichEntry) -> Estimate:
     return Estimate(
-        entry.model, entry.url, len(plan.questions), plan.known, plan.tokens_in, plan.tokens_out,
+        entry.name, entry.url, len(plan.questions), plan.known, plan.tokens_in, plan.tokens_out,
         round(plan.seconds, 1), plan.is_guess, None if plan.price is None else round(plan.price, 4),
     )  # fmt: skip
 
@@ -155,14 +157,14 @@ def _ask(plan: Plan, entry: EnrichEntry, app: App, store: Store) -> Asked:
     )  # fmt: skip
 
     async def run() -> Asked:
-        endpoint = Endpoint(entry)
+        model: LanguageModel = Endpoint(entry) if entry.url else LocalModel(entry)
         try:
-            return await ask_all(plan, entry, endpoint, app.catalog, store, tell)
+            return await ask_all(plan, entry, model, app.catalog, store, tell)
         finally:
-            await endpoint.close()
+            await model.close()
 
     with bars:
-        bar = bars.add_task(f"asking {output.clean(entry.model)}", total=len(plan.questions))
+        bar = bars.add_task(f"asking {output.clean(entry.name)}", total=len(plan.questions))
 
         def tell(question: Question) -> None:
             bars.advance(bar)
@@ -182,8 +184,11 @@ def _print(enriched: Enriched) -> None:
         return
     kept = f"; {found.known:,} have theirs already" if found.known else ""
     output.say(f"{output.plural(found.tools, 'tool')} to ask {found.model} about{kept}.")
-    where = "this machine" if _is_here(found.url) else "another machine"
-    output.say_fact("where to", f"{found.url} ({where})", indent=2)
+    if found.url:
+        where = "this machine" if _is_here(found.url) else "another machine"
+        output.say_fact("where to", f"{found.url} ({where})", indent=2)
+    else:
+        output.say_fact("where to", "nowhere: the model runs in this command", indent=2)
     sent = "of each tool its server's name, its name, description and names of parameters, and what its server says"
     output.say_fact(
         "what", f"{sent} of itself; nothing of your tasks and calls, and no definition you have not approved", indent=2
@@ -191,8 +196,9 @@ def _print(enriched: Enriched) -> None:
     output.say_fact("tokens", f"about {found.tokens_in:,} to read and {found.tokens_out:,} to write", indent=2)
     guess = ", a guess: nobody has asked this model yet" if found.is_guess else ", as fast as it was before"
     output.say_fact("time", f"about {output.span(found.seconds)}{guess}", indent=2)
-    price = "not known; set enrich.price_in and enrich.price_out" if found.price is None else f"about {found.price:.2f}"
-    output.say_fact("price", price, indent=2)
+    if found.url:
+        unknown = "not known; set enrich.price_in and enrich.price_out"
+        output.say_fact("price", unknown if found.price is None else f"about {found.price:.2f}", indent=2)
 
 
 def _is_here(url: str) -> bool:

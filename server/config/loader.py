@@ -59,6 +59,9 @@ from foretool.server.config.tokens import read_tokens, unmatched_patterns
 from foretool.server.config.variables import Expansion, Secrets, client_names_in, collect, expand_tilde, names_in
 from foretool.storage.places import StorePlace, find_passwords, find_problem, is_address, read_place
 
+WEIGHTS = ".gguf"
+"""How the name of a file of weights ends that `enrich` runs on this machine."""
+
 
 class Profile(Struct, frozen=True, kw_only=True):
     """What one group of clients is shown. The profile named "" shows every server under the general settings."""
@@ -447,18 +450,24 @@ def _expand_settings(settings: Settings, here: jsonc.Path, path: Path, environ: 
         seal_keys=keys,
         tokens=read_tokens(settings, here, environ),
         access=read_access(settings, here, environ),
-        enrich=_read_enrich(settings.enrich, (*here, "enrich"), environ),
+        enrich=_read_enrich(settings.enrich, (*here, "enrich"), path, environ),
         **expanded,
     )
 
 
-def _read_enrich(entry: EnrichEntry | None, here: jsonc.Path, environ: Mapping[str, str]) -> EnrichEntry | None:
+def _read_enrich(
+    entry: EnrichEntry | None, here: jsonc.Path, path: Path, environ: Mapping[str, str]
+) -> EnrichEntry | None:
     if entry is None:
         return None
     expanded = {key: Expansion(environ, (*here, key)).text(getattr(entry, key)) for key in ("url", "model", "key")}
+    if not entry.url and expanded["model"].endswith(WEIGHTS):
+        file = path.parent / expand_tilde(expanded["model"], home_folder(environ))
+        return msgspec.structs.replace(entry, **{**expanded, "model": str(absolute(file))})
     if not expanded["url"].startswith(("http://", "https://")):
         problem = 'expected the address of an OpenAI-compatible API, like "http://127.0.0.1:11434/v1"'
-        raise Invalid((*here, "url"), f"{problem}, found {one_line(entry.url[:60])!r}")
+        other = f", or none and a file of weights ({WEIGHTS}) as `model`"
+        raise Invalid((*here, "url"), f"{problem}{other}; found {one_line(entry.url[:60])!r}")
     if not expanded["model"]:
         raise Invalid((*here, "model"), "expected the name of a model, found none; write what the API calls it")
     return msgspec.structs.replace(entry, **expanded)

@@ -300,11 +300,12 @@ class AccessEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class EnrichEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`enrich`: the language model that `foretool enrich` asks how people word wishes that a tool serves."""
 
-    url: str = ""
+    url: Annotated[str, Meta(extra={"empty": "none: this machine"})] = ""
     """Address of an OpenAI-compatible API, up to but without `/chat/completions`. `foretool enrich` sends the texts of
-    your tools there, and nothing else. `${VAR}` is expanded."""
+    your tools there, and nothing else. Without it `model` runs on this machine. `${VAR}` is expanded."""
     model: str = ""
-    """What the API calls the model. `${VAR}` is expanded."""
+    """What the API calls the model. Without `url` a file of weights (`~/models/qwen.gguf`), which llama.cpp of
+    `foretool[llm]` runs. `${VAR}` is expanded."""
     key: str = ""
     """Bearer token for `url`. It is a secret, so write `${OPENAI_API_KEY}`."""
     timeout_s: Seconds = 120
@@ -314,8 +315,13 @@ class EnrichEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     price_out: Annotated[float, Meta(ge=0, le=1_000_000, extra={"unit": "per million tokens"})] = 0
     """What the model writes costs so much."""
 
+    @property
+    def name(self) -> str:
+        """What the model is called where its wordings are shown: a file's name stands for the file."""
+        return self.model if self.url else self.model.replace("\\", "/").rpartition("/")[2]
+
     def __repr__(self) -> str:
-        return f"EnrichEntry({self.model!r})"
+        return f"EnrichEntry({self.name!r})"
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

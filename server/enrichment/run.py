@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
@@ -28,7 +28,7 @@ from foretool.storage.stores import Store
 
 if TYPE_CHECKING:
     from foretool.server.catalog.catalog import Catalog
-    from foretool.server.enrichment.endpoint import Endpoint
+    from foretool.server.enrichment.endpoint import Reply
 
 AT_ONCE: Final = 4
 """Questions that wait for an answer at the same time."""
@@ -38,6 +38,18 @@ WRITTEN: Final = 80
 """Tokens that an answer has, about."""
 GUESSED_S: Final = 2.0
 """What an answer takes where nobody has asked this model yet: a guess."""
+
+
+class LanguageModel(Protocol):
+    """What is asked: an endpoint, or a model of this machine."""
+
+    async def ask(self, text: str) -> Reply:
+        """Ask about one tool, given as the text that is sent. Raises `EndpointError`."""
+        ...
+
+    async def close(self) -> None:
+        """Let go what it holds."""
+        ...
 
 
 class Question(Struct, frozen=True):
@@ -88,14 +100,14 @@ def make_plan(
     for tool in tools:
         text = embedded_text(document(tool, catalog.server_text(tool.upstream)))
         key = digest(text)
-        if (have := kept.get(key)) is not None and (have.model, have.version) == (entry.model, VERSION):
+        if (have := kept.get(key)) is not None and (have.model, have.version) == (entry.name, VERSION):
             known += 1
         else:
             questions.setdefault(key, Question(tool, key, clean(redact(text))))
     asked = tuple(questions.values())
     read = sum(estimate("".join(each["content"] for each in write_messages(question.text))) for question in asked)
     written = WRITTEN * len(asked)
-    times = [each.took_s for each in kept.values() if each.model == entry.model]
+    times = [each.took_s for each in kept.values() if each.model == entry.name]
     each_s = median(times) if times else GUESSED_S
     has_price = bool(entry.price_in or entry.price_out)
     price = (read * entry.price_in + written * entry.price_out) / 1e6 if has_price else None
@@ -105,13 +117,13 @@ def make_plan(
 async def ask_all(
     plan: Plan,
     entry: EnrichEntry,
-    endpoint: Endpoint,
+    model: LanguageModel,
     catalog: Catalog,
     store: Store,
     say: Callable[[Question], None] = lambda question: None,
 ) -> Asked:
     """Ask about every tool of a plan; each answer is kept as it comes. `say` is told of each question that is done."""
-    asking = _Asking(entry, endpoint, store, name_tools(catalog.tools(), catalog.upstreams()), say)
+    asking = _Asking(entry, model, store, name_tools(catalog.tools(), catalog.upstreams()), say)
     waiting = iter(plan.questions)
 
     async def ask_next() -> None:
@@ -157,9 +169,9 @@ def find_wordings(catalog: Catalog, store: Store, tool: Tool, *, with_shipped: b
 
 class _Asking:
     def __init__(
-        self, entry: EnrichEntry, endpoint: Endpoint, store: Store, names: OtherNames, say: Callable[[Question], None]
+        self, entry: EnrichEntry, model: LanguageModel, store: Store, names: OtherNames, say: Callable[[Question], None]
     ) -> None:
-        self._entry, self._endpoint, self._store, self._names, self._say = entry, endpoint, store, names, say
+        self._entry, self._model, self._store, self._names, self._say = entry, model, store, names, say
         self.asked = self.kept = self.empty = self.failed = self.tokens = 0
         self.problem = ""
         self.is_over = False
@@ -169,7 +181,7 @@ class _Asking:
         self.asked += 1
         started = time.monotonic()
         try:
-            reply = await self._endpoint.ask(question.text)
+            reply = await self._model.ask(question.text)
             texts = read_answer(reply.content, question.text, self._names)
         except (EndpointError, AnswerError) as error:
             self._fail(question, error)
@@ -182,7 +194,7 @@ class _Asking:
         took_s = time.monotonic() - started
         self._store.wordings.save(
             Wording(
-                question.digest, self._entry.model, VERSION, question.tool.upstream, str(question.tool.id), texts,
+                question.digest, self._entry.name, VERSION, question.tool.upstream, str(question.tool.id), texts,
                 tokens, took_s, time.time(),
             )
         )  # fmt: skip

@@ -70,6 +70,38 @@ def test_what_is_served_is_compared_with_itself_by_other_encoders(
     assert after["over_served"] == {"r@1": [0.0, 0.0, 0.0], "r@5": [0.0, 0.0, 0.0], "r@10": [0.0, 0.0, 0.0]}
 
 
+def test_wordings_of_a_file_are_read_in_place_of_those_that_ship(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tools = [json.loads(line) for line in (folder / "tools.jsonl").read_text("utf-8").splitlines()]
+    queries = tmp_path / "wishes.jsonl"
+    first = tools[0]
+    call = f"{first['server']}/{first['name']}"
+    queries.write_text(json.dumps({"id": "1", "query": "a zebra crossing", "calls": [call]}) + "\n")
+    file = tmp_path / "wordings.tsv"
+    file.write_text(f"{first['server']}\t{first['name']}\twhere is a zebra\tcrossing a street\n")
+    found = []
+    for more in ((), ("--wordings", str(file))):
+        main(
+            [
+                str(folder),
+                "--queries",
+                str(queries),
+                "--methods",
+                "lexical,served",
+                "--encoder",
+                "none",
+                "--json",
+                *more,
+            ]
+        )
+        found.append([json.loads(line)["r@1"] for line in capsys.readouterr().out.splitlines()[:2]])
+    assert found[0] == [0.0, 0.0] and found[1][1] == 1.0
+    file.write_text("calc add sum up\n")
+    with pytest.raises(SystemExit, match=r"wordings\.tsv:1: expected server, tool and wishes"):
+        main([str(folder), "--wordings", str(file)])
+
+
 def test_only_needs_of_some_tools_can_be_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([str(folder), "--methods", "lexical", "--needing", "domain$", "--json"])
     row = json.loads(capsys.readouterr().out.splitlines()[0])
