@@ -8,7 +8,7 @@ name or use is not ranked at all; with encoders, neither is one further off than
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -68,6 +68,9 @@ class Pipeline:
         self.is_replaying = False
         """Whether the same tasks are ranked with one set of models after the other: what does not depend on models is
         kept then, and nobody reads reasons."""
+        self.may_read: Callable[[Sequence[str]], bool] | None = None
+        """Tells whether encoders may read the clauses of a task; None: always. A replay leaves out those that nobody
+        has read before, which would be most of what it embeds."""
         self._kept: tuple[object, Kept] | None = None
         """The corpus and encoders of a replay, and what is kept of them."""
         self._predicted_by: object = None
@@ -172,7 +175,8 @@ class Pipeline:
         usage = usage or {}
         learned = self._aligned_models(dense, query.profile)
         kept = self._keep(dense) if self.is_replaying else None
-        return Request(self.corpus, query, usage, self._habit_of(usage), dense, learned, self._read, kept)
+        habit = self._habit_of(usage)
+        return Request(self.corpus, query, usage, habit, dense, learned, self._read, kept, self.may_read)
 
     def _keep(self, dense: DenseEnsemble | None) -> Kept:
         """Return what is kept in a replay of this corpus and these encoders."""

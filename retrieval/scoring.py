@@ -152,9 +152,11 @@ class Request:
         learned: LearnedModels | None,
         read_texts: Callable[[DenseEnsemble, Sequence[str]], list[Reading]],
         kept: Kept | None = None,
+        may_read: Callable[[Sequence[str]], bool] | None = None,
     ) -> None:
         """`habit`: how much each tool is used (`rankers.usage.habits`). `dense` and `learned` follow the corpus as it
-        is; `read_texts` asks the encoders for the vectors of texts; `kept`: what earlier requests made of texts."""
+        is; `read_texts` asks the encoders for the vectors of texts; `kept`: what earlier requests made of texts;
+        `may_read`: whether the clauses of a task may be read by encoders."""
         self.corpus = corpus
         self.query = query
         self.usage = usage
@@ -165,7 +167,10 @@ class Request:
         self._widened = dense is None
         self.lines = [self._line(text) for text in needs(query.lines)]
         alone = self.lines[0].text if len(self.lines) == 1 else ""
-        self.clauses = [self._line(text) for text in clauses(alone, clause_length(self._widened))]
+        found = clauses(alone, clause_length(self._widened))
+        if may_read is not None and not self._widened and not may_read(found):
+            found = []
+        self.clauses = [self._line(text) for text in found]
         """The clauses of a task of one line, where it is long enough."""
         self.raised: dict[ToolId, Raised] = {}
         """The tools that stand higher because a better one needs them."""

@@ -7,7 +7,7 @@ unless the method says otherwise; a negative limit means no limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -371,16 +371,16 @@ class CatalogStore(Protocol):
     def records(self, upstreams: Sequence[tuple[str, str]]) -> list[UpstreamRecord]:
         """Return what `load` returns, without the tools."""
 
-    def tools_after(self, upstream: str, fingerprint: str, place: int, most: int) -> list[tuple[int, Tool]]:
-        """Return at most `most` tools of an upstream after a place in its list (-1 for the start), each behind its
-        own."""
+    def tools_after(self, upstream: str, fingerprint: str, name: str, most: int) -> list[tuple[int, Tool]]:
+        """Return at most `most` tools of an upstream whose own names come after a name ("" for the start), in the order
+        of these names, each behind its place in the list."""
 
     def tool_exposed(self, name: ToolId) -> list[tuple[str, Tool]]:
         """Return the tool that was given this exposed name, once for each fingerprint of its upstream, with that."""
 
-    def named_tools(self, upstream: str, fingerprint: str) -> list[tuple[ToolId, str, str]]:
-        """Return the exposed name, own name and hash of each tool of an upstream that was given its name for good, in
-        the order of its list."""
+    def named_after(self, upstream: str, fingerprint: str, name: str, most: int) -> list[tuple[int, ToolId, str, str]]:
+        """Return place in the list, exposed name, own name and hash of at most `most` tools of an upstream that were
+        given their names for good and whose own names come after a name, in the order of these names."""
 
     def changes(self) -> int | None:
         """Return a number that rises whenever a tool or an exposed name comes, goes or changes, whoever writes it; None
@@ -404,8 +404,8 @@ class CatalogStore(Protocol):
         """Replace what is known of an upstream and its tools (names are unique); earlier definitions are kept."""
 
     def save_in_steps(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> Iterator[None]:
-        """Do the same in steps of some milliseconds, each with a transaction of its own; one of them replaces the whole
-        list. Whoever stops before it has changed nothing that anybody reads."""
+        """Do the same in steps of some milliseconds, each with a transaction of its own; one of them puts the whole new
+        list in the place of the old one. Whoever stops before it has changed nothing that anybody reads."""
 
     def changed_tools(self) -> set[tuple[str, str]]:
         """Return upstream and name of each tool that has had more than one definition."""
@@ -442,8 +442,11 @@ class ApprovalStore(Protocol):
     def decided_since(self, version: int) -> set[str]:
         """Return the servers about which something was decided after `version`."""
 
-    def heads(self, server: str, kind: DefinitionKind) -> list[DefinitionHead]:
-        """Return every kept definition of one kind of a server, the newest approval first."""
+    def heads(
+        self, server: str, kind: DefinitionKind, after: tuple[str, str] | None = None, most: int = -1
+    ) -> list[DefinitionHead]:
+        """Return the kept definitions of one kind of a server by name and hash; only those after a name and hash if
+        given, and at most `most`, -1 for all."""
 
     def approved(self, server: str, kind: DefinitionKind, name: str = "") -> list[Definition]:
         """Return the approved versions of one definition, the newest approval first."""
@@ -452,11 +455,20 @@ class ApprovalStore(Protocol):
         """Keep what was seen first of a server; return False and keep nothing if the server already has a definition of
         the kind of the first one. Two proxies may race; the first one decides what was seen first."""
 
+    def add_first_in_steps(self, definitions: Sequence[Definition]) -> Generator[None, None, bool]:
+        """Do the same in steps of some milliseconds. Of many definitions the first comes last, which says that all are
+        there; what was written before, by whomever, counts as seen first, too."""
+
     def approve_listed(self, definitions: Sequence[Definition]) -> None:
         """Approve definitions without a decision of the user; those that were blocked stay blocked."""
 
     def hold(self, server: str, kinds: Collection[DefinitionKind], definitions: Sequence[Definition]) -> None:
         """Replace what is held of these kinds of a server; what was approved or blocked meanwhile stays as it is."""
+
+    def hold_in_steps(
+        self, server: str, kinds: Collection[DefinitionKind], definitions: Sequence[Definition]
+    ) -> Iterator[None]:
+        """Do the same in steps of some milliseconds; whoever reads between two of them sees a part of it."""
 
     def held(self, server: str | None = None) -> list[HeldHead]:
         """Return what is held, of one server or of all, by server, kind and name."""

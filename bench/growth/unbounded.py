@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from foretool.retrieval.training import Material, Method, Progress, dtdr, masstool, replay
 from foretool.server import cli
 
-RECIPE: Final = dtdr.Recipe(networks=5, trial_networks=5, steps=2_600)
+RECIPE: Final = dtdr.Recipe(networks=5, trial_networks=5, steps=2_600, steps_with_vectors=2_600)
 SCORES: Final = 1_000_000
 HEADS: Final = 4
 ALL: Final = 1_000_000_000

@@ -87,6 +87,8 @@ class Recipe(Struct, frozen=True):
     """Its epochs are replaced by as many as `steps` take."""
     steps: int = 1_600
     """Batches that a network is fitted on, within `epochs`; half as many if it only judges a fold."""
+    steps_with_vectors: int = 800
+    """The same where tasks have vectors, which need not be learned first: more of them ranked no better."""
     epochs: tuple[int, int] = (8, 200)
     """Fewest and most."""
     words: int = 128
@@ -176,7 +178,8 @@ class Trainer:
     ) -> Model:
         """Fit a model whose parts still have the weights of `PRIOR`; a smaller one if it only `judges` a fold."""
         recipe = self.recipe
-        networks, steps = (1, recipe.steps // 2) if judges else (recipe.networks, recipe.steps)
+        steps = recipe.steps_with_vectors if given.vectors.shape[1] else recipe.steps
+        networks, steps = (1, steps // 2) if judges else (recipe.networks, steps)
         classes = len(given.tools) + 1
         hidden = max(min(recipe.plan.hidden, MOST_WEIGHTS // (classes * networks)), FEWEST_HIDDEN)
         samples_each = sum(len(each.calls) + each.ended for each in given.demonstrations)

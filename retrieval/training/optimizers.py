@@ -21,6 +21,8 @@ Objective = Callable[[Doubles], tuple[float, Doubles, Doubles]]
 FIRST_MOMENT: Final = 0.9
 SECOND_MOMENT: Final = 0.999
 TINY: Final = 1e-8
+CACHED = 16_384
+"""Numbers of rows that are worked on at once: what is in the cache costs half."""
 STEPS = 30
 HALVINGS = 12
 STILL = 1e-7
@@ -71,14 +73,35 @@ class RowAdam:
 
     def step(self, rows: NDArray[np.int64], gradient: Floats, rate: float, decay: float = 0.0) -> None:
         """Take one step like `Adam.step` on these rows, which are distinct; `gradient` (rows, columns)."""
+        at_once = max(CACHED // max(self.values.shape[1], 1), 1)
+        for start in range(0, len(rows), at_once):
+            part = slice(start, start + at_once)
+            self._step(rows[part], gradient[part], rate, decay)
+
+    def _step(self, rows: NDArray[np.int64], gradient: Floats, rate: float, decay: float) -> None:
         self._steps[rows] += 1
         steps = self._steps[rows][:, None]
-        first = FIRST_MOMENT * self._first[rows] + (1 - FIRST_MOMENT) * gradient
-        second = SECOND_MOMENT * self._second[rows] + (1 - SECOND_MOMENT) * gradient * gradient
-        self._first[rows], self._second[rows] = first, second
-        scale = np.sqrt(second / (1 - SECOND_MOMENT**steps)) + TINY
-        moved = rate * (first / (1 - FIRST_MOMENT**steps)) / scale
-        self.values[rows] = (1 - rate * decay) * self.values[rows] - moved
+        scratch = np.multiply(gradient, 1 - FIRST_MOMENT)
+        first = self._first[rows]
+        first *= FIRST_MOMENT
+        first += scratch
+        self._first[rows] = first
+        np.multiply(gradient, 1 - SECOND_MOMENT, out=scratch)
+        scratch *= gradient
+        second = self._second[rows]
+        second *= SECOND_MOMENT
+        second += scratch
+        self._second[rows] = second
+        second /= 1 - SECOND_MOMENT**steps
+        np.sqrt(second, out=second)
+        second += TINY
+        first /= 1 - FIRST_MOMENT**steps
+        first *= rate
+        first /= second
+        values = self.values[rows]
+        values *= 1 - rate * decay
+        values -= first
+        self.values[rows] = values
 
 
 def minimize(objective: Objective, start: Doubles, steps: int = STEPS) -> Doubles:

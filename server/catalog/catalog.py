@@ -61,6 +61,21 @@ class _Listed(Struct):
     known_as: dict[bytes, Tool] = field(default_factory=dict)
 
 
+class _Prepared(Struct, frozen=True):
+    """What is known of a list before it takes the place of another one."""
+
+    old: list[Tool]
+    """What is served until then."""
+    old_names: list[str] = field(default_factory=list)
+    """The plain names of these tools."""
+    kept: dict[str, Tool] = field(default_factory=dict)
+    """These tools by their hashes."""
+    tools: list[Tool] = field(default_factory=list)
+    """What is to be served."""
+    names: list[tuple[str, str]] = field(default_factory=list)
+    """The plain names of these tools, with the prefix of their server and without."""
+
+
 class Catalog:
     """Knows which tools exist, what they are called, and which upstreams' tools have changed since a version."""
 
@@ -478,6 +493,9 @@ class Catalog:
             lawful, refused = yield from self._lawful_in_steps(upstream, list(listed.tools.values()))
             said = self._hide_credentials(clean(text).encode(errors="replace")).decode()
             admitted, said = yield from gate(lawful, said)
+            prepared = yield from self._prepare(upstream, admitted)
+            while self._by_upstream.get(upstream, prepared.old) is not prepared.old:
+                prepared = yield from self._prepare(upstream, admitted)
             if self._entries is entries:
                 break
         self._note_excluded(upstream, listed.excluded)
@@ -485,20 +503,33 @@ class Catalog:
         for problem in self.problems[upstream]:
             log.warning("upstream %r: %s", upstream, problem)
         self._known_as[upstream] = listed.known_as
-        return self._take_over(upstream, admitted, said)
+        return self._take_over(upstream, prepared, said)
 
-    def _take_over(self, upstream: str, admitted: Sequence[Tool], text: str) -> bool:
-        """Serve these tools of an upstream from now on; returns whether a tool came, went or changed."""
+    def _prepare(self, upstream: str, admitted: Sequence[Tool]) -> Steps[_Prepared]:
+        """Look up in steps what `_take_over` needs."""
         old = self._by_upstream.get(upstream, [])
-        tools = [tool for tool in admitted if self._includes(upstream, tool.name)]
-        # An unchanged definition stays byte for byte the same and keeps its token count.
-        kept = {tool.schema_hash: tool for tool in old}
+        prefix, found = self.namespaces.prefix(upstream), _Prepared(old)
+        for tool in old:
+            yield
+            found.kept[tool.schema_hash] = tool
+            found.old_names.append(names.plain_name(prefix, tool.name))
+        for tool in admitted:
+            yield
+            if self._includes(upstream, tool.name):
+                found.tools.append(tool)
+                found.names.append((names.plain_name(prefix, tool.name), names.plain_name("", tool.name)))
+        return found
+
+    def _take_over(self, upstream: str, prepared: _Prepared, text: str) -> bool:
+        """Serve these tools of an upstream from now on; returns whether a tool came, went or changed."""
+        old, tools, kept = prepared.old, prepared.tools, prepared.kept
         has_changed = kept.keys() != {tool.schema_hash for tool in tools}
+        # An unchanged definition stays byte for byte the same and keeps its token count.
         served = [_with_widest(kept.get(tool.schema_hash), tool) for tool in tools]
         if has_changed or served != old or text != self._texts.get(upstream, ""):
             self._by_upstream[upstream] = served
             self._texts[upstream] = text
-            if not self._name_upstream(upstream, old):
+            if not self._name_upstream(upstream, prepared):
                 self._name_all()
             self._mark_changed([upstream])
         return has_changed
@@ -712,26 +743,27 @@ class Catalog:
             self._changed_at.pop(upstream, None)
             self._changed_at[upstream] = self.version
 
-    def _name_upstream(self, upstream: str, old: Sequence[Tool]) -> bool:
+    def _name_upstream(self, upstream: str, prepared: _Prepared) -> bool:
         """Name the tools of one upstream, if no other upstream wants or has one of the names; otherwise change nothing
         and return False: all tools must be named together. A cold start brings hundreds of upstreams one by one."""
-        if not (prefix := self.namespaces.prefix(upstream)) or self.overrides.renames(upstream):
+        if not self.namespaces.prefix(upstream) or self.overrides.renames(upstream):
             return False  # other upstreams may have tools of the same own names
-        before = {names.plain_name(prefix, tool.name): tool for tool in old}
-        new = self._by_upstream[upstream]
-        named = {names.plain_name(prefix, tool.name): tool for tool in new}
+        old, new = prepared.old, self._by_upstream[upstream]
+        before = dict(zip(prepared.old_names, old, strict=True))
+        named = {name: tool for (name, _), tool in zip(prepared.names, new, strict=True)}
         if len(before) < len(old) or len(named) < len(new) or (before.keys() - named.keys() and not self._are_plain):
             return False  # another tool may have been denied a name that now becomes free
         if any(tool.id != name or self._plain[name] > 1 for name, tool in before.items()):
             return False
+        given = self._given
         for name, tool in named.items():
             key = (upstream, tool.name)
             has = self._tools.get(ToolId(name))
             is_free = (has is None or has.upstream == upstream) and (name in before or not self._plain[name])
-            if name in names.OWN or not is_free or self._given.get(ToolId(name), key) != key:
+            if name in names.OWN or not is_free or given.get(ToolId(name), key) != key:
                 return False
-            if self._plain[names.plain_name("", tool.name)]:
-                return False  # an upstream without a prefix may lose this name
+        if any(self._plain[bare] for _, bare in prepared.names):
+            return False  # an upstream without a prefix may lose this name
         self._plain.subtract(before.keys())
         self._plain.update(named.keys())
         for tool in old:

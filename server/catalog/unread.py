@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -90,13 +91,14 @@ class Unread:
 
     def read(self, server: str) -> Steps[list[Tool]]:
         """Read the tools of a server, in steps. May raise `StorageError`."""
-        found: list[Tool] = []
-        place = -1
-        while page := self._source.store.tools_after(server, self._source.fingerprints[server], place, PAGE):
-            found += [tool for _, tool in page]
-            place = page[-1][0]
+        found: list[tuple[int, Tool]] = []
+        name = ""
+        while page := self._source.store.tools_after(server, self._source.fingerprints[server], name, PAGE):
+            found += page
+            name = page[-1][1].name
             yield
-        return found
+        found.sort(key=itemgetter(0))
+        return [tool for _, tool in found]
 
     def fits(self, server: str, tools: Sequence[Tool]) -> bool:
         """Tell whether these tools of a server are those of the summary."""

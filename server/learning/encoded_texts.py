@@ -38,6 +38,8 @@ class EncodedTexts:
         self._weights = weights
         self._encoders = encoders
         self._store = store
+        self._looked_up: dict[tuple[str, ...], bool] = {}
+        """What `has_vectors` has found."""
         self.names = "+".join(each.name for each in encoders)
 
     @classmethod
@@ -87,6 +89,13 @@ class EncodedTexts:
             chosen += part
         kept = set(map(id, chosen))
         return [each for each in episodes if id(each) in kept]
+
+    def has_vectors(self, texts: Sequence[str]) -> bool:
+        """Tell whether the store has the vectors of all these texts, as it had when they were first asked for."""
+        key = tuple(texts)
+        if key not in self._looked_up:
+            self._looked_up[key] = self._known(texts).issuperset(texts)
+        return self._looked_up[key]
 
     def _known(self, texts: Sequence[str]) -> set[str]:
         """Return the texts whose vectors by all encoders are in the store."""

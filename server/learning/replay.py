@@ -59,6 +59,8 @@ class Replay:
         corpus = (self.index or Index(self.catalog)).update().corpus
         pipeline = Pipeline(corpus, self.texts.meaning(self.catalog, corpus) if self.texts else None)
         pipeline.is_replaying = True
+        if self.texts is not None:
+            pipeline.may_read = self.texts.has_vectors
         return pipeline
 
     def pipeline(self, served: Mapping[str, LearnedModel]) -> Pipeline:

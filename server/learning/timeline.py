@@ -28,8 +28,8 @@ MOST_STEPS: Final = 500
 """Calls of the replayed tasks, as long as there are `LEAST_OF_PART` tasks."""
 LONGEST_REPLAYED: Final = 20
 """Calls of one task that are replayed (`retrieval.training.replay.LONGEST`, which needs numpy to import)."""
-MUCH_KNOWN: Final = 1_000
-"""After so many tasks a model hardly changes within the replayed ones, which are then one part."""
+MUCH_KNOWN: Final = 200
+"""After so many tasks the replayed ones are one part: a second training tells little more and costs as much again."""
 SHARE_REPLAYED: Final = 0.4
 """Share of all tasks that is replayed when a method is trained for the first time."""
 PARTS: Final = 2

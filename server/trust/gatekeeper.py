@@ -113,7 +113,7 @@ class Gatekeeper:
         said = text_of(server.name, "instructions", "", listing.text)
         if server.entry.trust == "auto":
             return (yield from self._admit_all(server.name, listing, said, launch))
-        approved, blocked = self._ledger.known(server.name, "tool")
+        approved, blocked = yield from self._ledger.known_in_steps(server.name, "tool")
         judging = approvals.judge_tools(
             listing.tools, {} if is_strict else approved, blocked,
             lambda name: self._ledger.approved(server.name, "tool", name),
@@ -121,17 +121,25 @@ class Gatekeeper:
         judged, took_s = yield from _timed(judging)
         text = self._judge_text(said, listing.text, held, is_strict=is_strict)
         held += judged.held
+        waiting: list[Definition] = []
+        for each in held:
+            yield
+            waiting.append(of_launch(each, launch))
         yield
-        self._ledger.hold(server.name, LISTED, [of_launch(each, launch) for each in held])
+        yield from self._ledger.hold_in_steps(server.name, LISTED, waiting)
         if held and took_s > COSTLY_S:
             self._rests[server.name] = self._clock() + REST_SHARE * took_s
         return Listing(judged.served, text, listing.version)
 
     def _admit_all(self, server: str, listing: Listing, said: Definition, launch: Definition) -> Steps[Listing]:
         """Approve everything that was not blocked."""
-        yield from self._ledger.approve_all(server, [*_definitions(listing.tools), said, launch], launch)
-        self._ledger.hold(server, LISTED, ())
-        blocked = self._ledger.known(server, "tool")[1]
+        definitions: list[Definition] = []
+        for tool in listing.tools:
+            yield
+            definitions.append(definition_of(tool))
+        yield from self._ledger.approve_all(server, [*definitions, said, launch], launch)
+        yield from self._ledger.hold_in_steps(server, LISTED, ())
+        blocked = (yield from self._ledger.known_in_steps(server, "tool"))[1]
         tools = [tool for tool in listing.tools if tool.schema_hash not in blocked.get(tool.name, ())]
         is_blocked = said.hash in self._ledger.known(server, "instructions")[1].get("", ())
         return Listing(tools, "" if is_blocked else listing.text, listing.version)
@@ -151,7 +159,7 @@ class Gatekeeper:
         first.append(replace(of_launch(text_of(server.name, "instructions", "", seen.text), launch), **kept))
         if not listing.has_prompts:
             first.append(replace(of_launch(text_of(server.name, "prompt_list", "", ""), launch), **kept))
-        self._ledger.add_first(first)
+        yield from self._ledger.add_first_in_steps(first)
 
     def _follow_launch(self, server: Server, launch: Definition, held: list[Definition]) -> bool:
         """Take in how the server is reached. The user has written that, so it needs no decision, except under
@@ -285,10 +293,6 @@ def _timed(steps: Steps[T]) -> Steps[tuple[T, float]]:
             return found, took_s + time.perf_counter() - started
         took_s += time.perf_counter() - started
         yield
-
-
-def _definitions(tools: Sequence[Tool]) -> list[Definition]:
-    return [definition_of(tool) for tool in tools]
 
 
 def _prompt_of(server: str, listed: Raw) -> Definition | None:

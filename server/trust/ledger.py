@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from foretool.server.transports.tasks import Steps
+from foretool.server.transports.tasks import Steps, finish
 from foretool.server.trust.held_words import describe_held, say_waiting
 from foretool.server.trust.launch import of_launch
 from foretool.storage.records import Definition, DefinitionHead, DefinitionKind
@@ -26,6 +26,8 @@ AGAIN_S: Final = (5.0, 300.0)
 """The first and the longest pause before servers list again that could not be compared with the store."""
 APPROVED_AT_ONCE: Final = 50
 """Definitions that one transaction approves."""
+AT_ONCE: Final = 500
+"""Definitions that one step reads or compares."""
 SAY_S: Final = 30.0
 """A server whose held texts change all the time is logged at most this often."""
 
@@ -79,12 +81,21 @@ class Ledger:
             return None
 
     def read(self, server: str, kind: DefinitionKind) -> list[DefinitionHead]:
+        return finish(self.read_in_steps(server, kind))
+
+    def read_in_steps(self, server: str, kind: DefinitionKind) -> Steps[list[DefinitionHead]]:
+        found: list[DefinitionHead] = []
         try:
-            found = self._heads[server, kind] = self.store.heads(server, kind)
+            while page := self.store.heads(server, kind, (found[-1].name, found[-1].hash) if found else None, AT_ONCE):
+                found += page
+                if len(page) < AT_ONCE:
+                    break
+                yield
         except StorageError:
             if (known := self._heads.get((server, kind))) is None:
                 raise
             return known
+        self._heads[server, kind] = found
         return found or [DefinitionHead(each.name, each.hash, each.state) for each in self.kept(server, kind)]
 
     def kept(self, server: str, kind: DefinitionKind) -> list[Definition]:
@@ -98,11 +109,17 @@ class Ledger:
 
     def known(self, server: str, kind: DefinitionKind) -> tuple[Hashes, Hashes]:
         """Return the approved and the blocked hashes of a kind."""
+        return finish(self.known_in_steps(server, kind))
+
+    def known_in_steps(self, server: str, kind: DefinitionKind) -> Steps[tuple[Hashes, Hashes]]:
         approved: Hashes = {}
         blocked: Hashes = {}
-        for head in self.read(server, kind):
+        heads = yield from self.read_in_steps(server, kind)
+        for place, head in enumerate(heads, 1):
             if head.state != "held":
                 (approved if head.state == "approved" else blocked).setdefault(head.name, []).append(head.hash)
+            if not place % AT_ONCE:
+                yield
         return approved, blocked
 
     def approved(self, server: str, kind: DefinitionKind, name: str) -> Sequence[Definition]:
@@ -110,11 +127,15 @@ class Ledger:
         return self.store.approved(server, kind, name) or list(kept)
 
     def add_first(self, first: Sequence[Definition]) -> None:
+        """Do what `add_first_in_steps` does, in one go."""
+        finish(self.add_first_in_steps(first))
+
+    def add_first_in_steps(self, first: Sequence[Definition]) -> Steps[None]:
         """Keep what was seen first; in memory, where the store cannot be written."""
         key = (first[0].server, first[0].kind)
         first = self._unsaved.pop(key, first)
         try:
-            self.store.add_first(first)
+            yield from self.store.add_first_in_steps(first)
         except StorageError as error:
             log.warning("%s; the first sight of server %r is kept in memory until that works", error, key[0])
             self._unsaved[key] = first
@@ -123,8 +144,15 @@ class Ledger:
     def approve_all(self, server: str, definitions: Sequence[Definition], launch: Definition) -> Steps[None]:
         """Approve what is not blocked, some at a time. What cannot be written now is approved again with the next
         list."""
-        decided = {kind: self.known(server, kind) for kind in {each.kind for each in definitions}}
-        new = [each for each in definitions if not any(each.hash in of.get(each.name, ()) for of in decided[each.kind])]
+        decided: dict[DefinitionKind, tuple[Hashes, Hashes]] = {}
+        new: list[Definition] = []
+        for place, each in enumerate(definitions, 1):
+            if each.kind not in decided:
+                decided[each.kind] = yield from self.known_in_steps(server, each.kind)
+            if not any(each.hash in of.get(each.name, ()) for of in decided[each.kind]):
+                new.append(each)
+            if not place % AT_ONCE:
+                yield
         if not new:
             return
         try:
@@ -138,11 +166,18 @@ class Ledger:
             self.unjudged.add(server)
 
     def hold(self, server: str, kinds: Sequence[DefinitionKind], held: Sequence[Definition], name: str = "") -> None:
+        """Do what `hold_in_steps` does, in one go."""
+        finish(self.hold_in_steps(server, kinds, held, name))
+
+    def hold_in_steps(
+        self, server: str, kinds: Sequence[DefinitionKind], held: Sequence[Definition], name: str = ""
+    ) -> Steps[None]:
         """Keep what is held. Without a change nothing is written; a server that changes all the time has to wait.
         `name`: the one definition that this is about, "" for all of the kinds."""
-        kept = {
-            (kind, head.name, head.hash) for kind in kinds for head in self.read(server, kind) if head.state == "held"
-        }
+        kept = set()
+        for kind in kinds:
+            heads = yield from self.read_in_steps(server, kind)
+            kept |= {(kind, head.name, head.hash) for head in heads if head.state == "held"}
         if held:
             self.say(server, held)
         if kept == {(each.kind, each.name, each.hash) for each in held}:
@@ -153,7 +188,14 @@ class Ledger:
         self._held_at[server, kinds[0], name] = self._clock()
         try:
             self._changed.add(server)
-            self.store.hold(server, kinds, [replace(each, state="held", seen_at=time.time()) for each in held])
+            at = time.time()
+            waiting: list[Definition] = []
+            for place, each in enumerate(held, 1):
+                waiting.append(replace(each, state="held", seen_at=at))
+                if not place % AT_ONCE:
+                    yield
+            yield from self.store.hold_in_steps(server, kinds, waiting)
+            self._changed.add(server)  # what was read meanwhile was a part of it
         except StorageError as error:
             log.warning("%s; `foretool review` does not show what is held of server %r until that works", error, server)
             self.unjudged.add(server)

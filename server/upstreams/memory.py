@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 SAVE_S: Final = 0.5
 """States are written at most this often."""
+READ_AT_ONCE: Final = 500
+"""Tools that are compared with the store in one step."""
 SETTLED_S: Final = 3.0
 """A summary is saved once the catalog has not changed for so long: servers come one after the other."""
 REFRESH_S: Final = 86_400.0
@@ -133,10 +135,8 @@ class UpstreamMemory:
             self._summarized = (version, changes, inputs)
             if kept.summary(inputs) is not None:
                 return
-            for name, record in self._records.items():
-                yield
-                stored = kept.named_tools(name, record.fingerprint)
-                if stored != [(tool.id, tool.name, tool.schema_hash) for tool in catalog.listed(name)]:
+            for record in self._records.values():
+                if not (yield from self._has_stored(record)):
                     return
             known = [name for name, count in catalog.upstreams().items() if count]
             if catalog.version != version or not self._records.keys() >= set(known):
@@ -146,6 +146,21 @@ class UpstreamMemory:
                 kept.save_summary(inputs, changes, msgspec.json.encode(summary))
         except StorageError as error:
             log.warning("%s; the next start reads every tool", error)
+
+    def _has_stored(self, record: UpstreamRecord) -> Steps[bool]:
+        """Tell in steps whether the store has the list of an upstream as the catalog has it."""
+        listed = self._catalog.listed(record.name)
+        found: list[tuple[int, str]] = []
+        kept = self._store.catalog
+        known = {tool.name: (tool.id, tool.schema_hash) for tool in listed}
+        name = ""
+        while page := kept.named_after(record.name, record.fingerprint, name, READ_AT_ONCE):
+            if any(known.get(own) != (exposed, schema_hash) for _, exposed, own, schema_hash in page):
+                return False
+            found += [(place, own) for place, _, own, _ in page]
+            name = page[-1][2]
+            yield
+        return [own for _, own in sorted(found)] == [tool.name for tool in listed]
 
     def take_up(self, names: Iterable[str]) -> None:
         """Take into the catalog what the store has of these servers, because somebody has decided about them."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
-from typing import Final
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from msgspec.structs import astuple
 
 from foretool.storage.records import Approval, Definition, DefinitionHead, DefinitionKind, HeldHead
-from foretool.storage.sql.database import Subject
+from foretool.storage.sql.database import Subject, finish
 from foretool.storage.sql.tables import Table
 
 KEPT_APPROVALS: Final = 8
@@ -34,6 +34,20 @@ _REFUSED = """
 _HELD = "SELECT server, kind, name, hash, effect FROM approvals WHERE state = 'held' AND state != 'approved'"
 _IN_ORDER = "ORDER BY server || '', kind, name, rowid"
 """The expression keeps SQLite from walking the table in this order to spare a sort of a few rows."""
+_HELD_AFTER = (
+    "SELECT rowid, kind, name, hash FROM approvals WHERE server = ? AND kind = ? AND rowid > ? AND state = 'held'"
+    " AND state != 'approved' ORDER BY rowid LIMIT ?"
+)
+_DROP_HELD = "DELETE FROM approvals WHERE server = ? AND kind = ? AND name = ? AND hash = ? AND state = 'held'"
+_HOLD = _INSERT + (
+    " ON CONFLICT (server, kind, name, hash) DO UPDATE SET fingerprint = excluded.fingerprint,"
+    " effect = excluded.effect, version = excluded.version WHERE approvals.state = 'held'"
+)
+_HEADS = "SELECT name, hash, state FROM approvals WHERE server = ? AND kind = ?"
+_HEADS_AFTER = f"{_HEADS} AND (name, hash) > (?, ?)"
+_BY_NAME = "ORDER BY name, hash LIMIT ?"
+WRITTEN_AT_ONCE = 100
+"""Definitions that one transaction writes where a server has more."""
 _KEY = "server = :server AND kind = :kind AND name = :name AND hash = :hash"
 _NEWEST_FIRST = "ORDER BY decision DESC, seen_at DESC, rowid DESC"
 _TRIM = f"""
@@ -79,21 +93,38 @@ class Approvals(Subject):
     def decided_since(self, version: int) -> set[str]:
         return {name for (name,) in self._database.rows("SELECT server FROM approvals WHERE decision > ?", (version,))}
 
-    def heads(self, server: str, kind: DefinitionKind) -> list[DefinitionHead]:
-        sql = f"SELECT name, hash, state FROM approvals WHERE server = ? AND kind = ? {_NEWEST_FIRST}"  # noqa: S608
-        return [DefinitionHead(*row) for row in self._database.rows(sql, (server, kind))]
+    def heads(
+        self, server: str, kind: DefinitionKind, after: tuple[str, str] | None = None, most: int = -1
+    ) -> list[DefinitionHead]:
+        sql, values = (_HEADS, (server, kind)) if after is None else (_HEADS_AFTER, (server, kind, *after))
+        return [DefinitionHead(*row) for row in self._database.rows(f"{sql} {_BY_NAME}", (*values, most))]
 
     def approved(self, server: str, kind: DefinitionKind, name: str = "") -> list[Definition]:
         where = f"WHERE server = ? AND kind = ? AND name = ? AND state = 'approved' {_NEWEST_FIRST}"
         return _DEFINITIONS.find_all(self._database, where, (server, kind, name))
 
     def add_first(self, definitions: Sequence[Definition]) -> bool:
-        first = (definitions[0].server, definitions[0].kind)
         with self._database.atomic():
-            if self._database.row("SELECT 1 FROM approvals WHERE server = ? AND kind = ? LIMIT 1", first):
+            return finish(self.add_first_in_steps(definitions))
+
+    def add_first_in_steps(self, definitions: Sequence[Definition]) -> Generator[None, None, bool]:
+        first, *others = definitions
+        if self._is_seen(first):
+            return False
+        while len(others) > WRITTEN_AT_ONCE:
+            with self._database.atomic():
+                self._insert(f"{_INSERT} ON CONFLICT DO NOTHING", others[-WRITTEN_AT_ONCE:])
+            del others[-WRITTEN_AT_ONCE:]
+            yield
+        with self._database.atomic():
+            if self._is_seen(first):
                 return False
-            self._insert(_INSERT, definitions)
+            self._insert(f"{_INSERT} ON CONFLICT DO NOTHING", [first, *others])
         return True
+
+    def _is_seen(self, first: Definition) -> bool:
+        sql = "SELECT 1 FROM approvals WHERE server = ? AND kind = ? LIMIT 1"
+        return self._database.row(sql, (first.server, first.kind)) is not None
 
     def approve_listed(self, definitions: Sequence[Definition]) -> None:
         with self._database.atomic():
@@ -102,14 +133,40 @@ class Approvals(Subject):
 
     def hold(self, server: str, kinds: Collection[DefinitionKind], definitions: Sequence[Definition]) -> None:
         with self._database.atomic():
-            kept = {(each.kind, each.name, each.hash) for each in definitions}
-            held = [(each.kind, each.name, each.hash) for each in self.held(server)]
-            gone = [key for key in held if key not in kept and key[0] in kinds]
-            sql = "DELETE FROM approvals WHERE server = ? AND kind = ? AND name = ? AND hash = ? AND state = 'held'"
-            self._database.run_all(sql, ((server, *row) for row in gone))
-            again = " ON CONFLICT (server, kind, name, hash) DO UPDATE SET fingerprint = excluded.fingerprint,"
-            again += " effect = excluded.effect, version = excluded.version WHERE approvals.state = 'held'"
-            self._insert(_INSERT + again, definitions)
+            for _ in self.hold_in_steps(server, kinds, definitions):
+                pass
+
+    def hold_in_steps(
+        self, server: str, kinds: Collection[DefinitionKind], definitions: Sequence[Definition]
+    ) -> Iterator[None]:
+        kept = {(each.kind, each.name, each.hash) for each in definitions}
+        is_small = all(len(self._held_after(server, kind)) < WRITTEN_AT_ONCE for kind in kinds)
+        if is_small and len(definitions) <= WRITTEN_AT_ONCE:
+            with self._database.atomic():
+                for kind in kinds:
+                    self._drop_held(server, self._held_after(server, kind), kept)
+                self._insert(_HOLD, definitions)
+            return
+        for kind in kinds:
+            place = 0
+            while page := self._held_after(server, kind, place):
+                place = page[-1][0]
+                with self._database.atomic():
+                    self._drop_held(server, page, kept)
+                yield
+        for start in range(0, len(definitions), WRITTEN_AT_ONCE):
+            with self._database.atomic():
+                self._insert(_HOLD, definitions[start : start + WRITTEN_AT_ONCE])
+            yield
+
+    def _held_after(self, server: str, kind: DefinitionKind, place: int = 0) -> list[tuple[Any, ...]]:
+        """Return the place, kind, name and hash of the next definitions of a kind that are held."""
+        return self._database.rows(_HELD_AFTER, (server, kind, place, WRITTEN_AT_ONCE))
+
+    def _drop_held(
+        self, server: str, held: Sequence[tuple[Any, ...]], kept: Collection[tuple[DefinitionKind, str, str]]
+    ) -> None:
+        self._database.run_all(_DROP_HELD, ((server, *key) for _, *key in held if tuple(key) not in kept))
 
     def held(self, server: str | None = None) -> list[HeldHead]:
         wanted = ("", ()) if server is None else ("AND server = ?", (server,))

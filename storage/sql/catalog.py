@@ -3,13 +3,18 @@ exist."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TypeVar
+from secrets import token_hex
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.storage.records import Tool, ToolId, ToolVersion, UpstreamRecord
-from foretool.storage.sql.database import Subject
+from foretool.storage.sql.database import Subject, finish
 from foretool.storage.sql.tables import Table
+from foretool.storage.stores import StorageError
 
 T = TypeVar("T")
 
@@ -32,10 +37,10 @@ _TOOLS_AFTER = """
             definitions.tokens
         FROM (SELECT tools.position, tools.exposed, tools.name, tools.definition
                 FROM tools JOIN upstreams ON upstreams.id = tools.upstream
-                WHERE upstreams.name = ? AND upstreams.fingerprint = ? AND tools.position > ?
-                ORDER BY tools.position LIMIT ?) AS listed
+                WHERE upstreams.name = ? AND upstreams.fingerprint = ? AND tools.name > ?
+                ORDER BY tools.name LIMIT ?) AS listed
             JOIN definitions ON definitions.id = listed.definition
-        ORDER BY listed.position
+        ORDER BY listed.name
 """
 _TOOL_EXPOSED = """
     SELECT upstreams.fingerprint, tools.exposed, upstreams.name, tools.name, definitions.definition,
@@ -45,12 +50,12 @@ _TOOL_EXPOSED = """
             JOIN definitions ON definitions.id = tools.definition
         WHERE exposed_names.exposed = ?
 """
-_NAMED = """
-    SELECT tools.exposed, tools.name, definitions.schema_hash
+_NAMED_AFTER = """
+    SELECT tools.position, tools.exposed, tools.name, definitions.schema_hash
         FROM upstreams JOIN tools ON tools.upstream = upstreams.id JOIN definitions ON definitions.id = tools.definition
             JOIN exposed_names ON exposed_names.exposed = tools.exposed AND exposed_names.upstream = upstreams.name
                 AND exposed_names.name = tools.name
-        WHERE upstreams.name = ? AND upstreams.fingerprint = ? ORDER BY tools.position
+        WHERE upstreams.name = ? AND upstreams.fingerprint = ? AND tools.name > ? ORDER BY tools.name LIMIT ?
 """
 _NAMES_AFTER = "SELECT rowid, exposed, upstream, name FROM exposed_names WHERE rowid > ? ORDER BY rowid LIMIT ?"
 _SAVE_SUMMARY = (
@@ -79,6 +84,11 @@ _ADD_VERSION = (
     "INSERT INTO tool_versions (upstream, name, definition, first_seen)"
     " SELECT ?, ?, id, ? FROM definitions WHERE schema_hash = ? ON CONFLICT (upstream, name, definition) DO NOTHING"
 )
+_GET_ID = f"SELECT id FROM upstreams {_OF_UPSTREAM}"  # noqa: S608  # a constant
+READ_AT_ONCE = 500
+"""Tools whose hashes one step reads or compares."""
+CHANGED_AT_ONCE = 500
+"""Tools of a list that are changed in one transaction; a list of which more has changed is written beside it."""
 SAVED_AT_ONCE = 100
 """Definitions, or counts of tokens, that one transaction writes where a list is saved in steps."""
 _OWNER = "SELECT upstream, name FROM exposed_names WHERE exposed = ?"
@@ -91,9 +101,19 @@ _DROP_VERSIONS = f"""
             WHERE upstream = :upstream AND name = :name ORDER BY first_seen DESC LIMIT {KEPT_VERSIONS}) AS latest)
         AND definition NOT IN (SELECT definition FROM tools WHERE upstream = :id AND name = :name)
 """  # noqa: S608  # constants of this file
-_CURRENT = (
-    "SELECT tools.name, definitions.schema_hash, tools.exposed, length(definitions.definition) FROM tools"
-    " JOIN definitions ON definitions.id = tools.definition WHERE tools.upstream = ? ORDER BY tools.position"
+_CURRENT_AFTER = (
+    "SELECT tools.name, tools.position, definitions.schema_hash, tools.exposed, length(definitions.definition)"
+    " FROM tools JOIN definitions ON definitions.id = tools.definition"
+    " WHERE tools.upstream = ? AND tools.name > ? ORDER BY tools.name LIMIT ?"
+)
+_RENAME = "UPDATE upstreams SET fingerprint = ? WHERE id = ?"
+_BESIDE = " beside "
+"""Stands behind the fingerprint of a list that nobody reads: it is being written, or another one has replaced it."""
+LEFT_S = 600.0
+"""A list whose writing has begun so long ago was left by a process that has ended."""
+_LEFT = "SELECT id FROM upstreams WHERE name = ? AND fingerprint LIKE ? AND listed_at < ?"
+_DELETE_SOME = (
+    "DELETE FROM tools WHERE upstream = ? AND name IN (SELECT name FROM tools WHERE upstream = ? ORDER BY name LIMIT ?)"
 )
 _VERSIONS = (
     "SELECT schema_hash, definitions.definition, tokens, first_seen FROM tool_versions"
@@ -118,16 +138,16 @@ class Catalog(Subject):
             found = (self._database.row(_GET_UPSTREAM, key) for key in upstreams)
             return [_UPSTREAMS.read(row[1:]) for row in found if row]
 
-    def tools_after(self, upstream: str, fingerprint: str, place: int, most: int) -> list[tuple[int, Tool]]:
-        rows = self._database.rows(_TOOLS_AFTER, (upstream, fingerprint, place, most))
+    def tools_after(self, upstream: str, fingerprint: str, name: str, most: int) -> list[tuple[int, Tool]]:
+        rows = self._database.rows(_TOOLS_AFTER, (upstream, fingerprint, name, most))
         return [(at, Tool(exposed, upstream, *rest)) for at, exposed, *rest in rows]
 
     def tool_exposed(self, name: ToolId) -> list[tuple[str, Tool]]:
         return [(row[0], Tool(*row[1:])) for row in self._database.rows(_TOOL_EXPOSED, (name,))]
 
-    def named_tools(self, upstream: str, fingerprint: str) -> list[tuple[ToolId, str, str]]:
-        rows = self._database.rows(_NAMED, (upstream, fingerprint))
-        return [(exposed, name, schema_hash) for exposed, name, schema_hash in rows]
+    def named_after(self, upstream: str, fingerprint: str, name: str, most: int) -> list[tuple[int, ToolId, str, str]]:
+        rows = self._database.rows(_NAMED_AFTER, (upstream, fingerprint, name, most))
+        return [(place, exposed, name, schema_hash) for place, exposed, name, schema_hash in rows]
 
     def changes(self) -> int | None:
         row = self._database.row("SELECT value FROM counters WHERE name = 'catalog'")
@@ -160,25 +180,44 @@ class Catalog(Subject):
                 pass
 
     def save_in_steps(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> Iterator[None]:
-        key = (upstream.name, upstream.fingerprint)
-        row = self._database.row(f"SELECT id FROM upstreams {_OF_UPSTREAM}", key)  # noqa: S608  # a constant
-        before = self._listed(row[0]) if row else {}
-        redefined = [tool for tool in tools if before.get(tool.name, ())[::2] != _head(tool)[::2]]
-        for part in _parts(redefined):
+        before, changes = yield from self._listed(upstream)
+        difference = yield from _compare(before, tools)
+        for part in _parts(difference.redefined):
             yield
             with self._database.atomic():
                 self._add_definitions(upstream, part)
         yield
-        with self._database.atomic():
-            self._swap_tools(upstream, tools, redefined)
+        if difference.is_large:
+            yield from self._replace_list(upstream, tools)
+        else:
+            with self._database.atomic():
+                if changes is None or changes != self.changes():  # somebody has written a list or a name meanwhile
+                    before, _ = finish(self._listed(upstream))
+                    difference = finish(_compare(before, tools))
+                self._change_list(upstream, tools, difference)
+        yield from self._drop_versions(upstream, [tool.name for tool in difference.redefined if tool.name in before])
         counts = [(tool.schema_hash, tool.tokens) for tool in tools if tool.tokens is not None]
         for counted in _parts(counts):
             yield
             self.save_token_counts(dict(counted))
 
-    def _listed(self, id: int) -> dict[str, tuple[str, ToolId, int]]:
-        """Return the list of an upstream: by name the hash, the exposed name and the length of each definition."""
-        return {name: (hash, exposed, size) for name, hash, exposed, size in self._database.rows(_CURRENT, (id,))}
+    def _id(self, upstream: UpstreamRecord) -> int | None:
+        row = self._database.row(_GET_ID, (upstream.name, upstream.fingerprint))
+        return int(row[0]) if row else None
+
+    def _listed(self, upstream: UpstreamRecord) -> Generator[None, None, tuple[Listed, int | None]]:
+        """Return in steps how an upstream's list is kept, and what `changes` was before."""
+        changes, id = self.changes(), self._id(upstream)
+        found: Listed = {}
+        page: list[tuple[Any, ...]] = []
+        while id is not None and (not found or len(page) == READ_AT_ONCE):
+            page = self._database.rows(_CURRENT_AFTER, (id, page[-1][0] if page else "", READ_AT_ONCE))
+            found |= {name: (place, hash, exposed, size) for name, place, hash, exposed, size in page}
+            if not page:
+                break
+            if len(page) == READ_AT_ONCE:
+                yield
+        return found, changes
 
     def _add_definitions(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> None:
         """Add definitions, and that the upstream has had them."""
@@ -187,29 +226,69 @@ class Catalog(Subject):
         versions = ((upstream.name, tool.name, upstream.listed_at, tool.schema_hash) for tool in tools)
         self._database.run_all(_ADD_VERSION, versions)
 
-    def _swap_tools(self, upstream: UpstreamRecord, tools: Sequence[Tool], redefined: Sequence[Tool]) -> None:
-        """Replace the list of an upstream; only what has changed is written. `redefined`: new or with a new
-        definition."""
+    def _change_list(self, upstream: UpstreamRecord, tools: Sequence[Tool], difference: Difference) -> None:
+        """Write what has changed in the list of an upstream."""
         self._database.run(_SAVE_UPSTREAM, _UPSTREAMS.row(upstream))
-        key = (upstream.name, upstream.fingerprint)
-        (id,) = self._database.rows(f"SELECT id FROM upstreams {_OF_UPSTREAM}", key)[0]  # noqa: S608  # a constant
-        before = {name: (place, *rest) for place, (name, rest) in enumerate(self._listed(id).items())}
-        rows = [(tool.name, place, *_head(tool)) for place, tool in enumerate(tools)]
-        now = {name: tuple(rest) for name, *rest in rows}
-        gone = ((id, name) for name, rest in before.items() if now.get(name) != rest)
-        self._database.run_all("DELETE FROM tools WHERE upstream = ? AND name = ?", gone)
-        put = [
-            (id, name, place, exposed, schema_hash)
-            for name, place, schema_hash, exposed, size in rows
-            if before.get(name) != (place, schema_hash, exposed, size)
-        ]
-        self._database.run_all(_PUT_TOOL, put)
-        if put and len(self._listed(id)) < len(tools):  # somebody has removed definitions that nobody had yet
-            self._add_definitions(upstream, tools)
-            self._database.run_all(_PUT_TOOL + " ON CONFLICT (upstream, name) DO NOTHING", put)
-        for tool in redefined:
-            if tool.name in before:
-                self._database.run(_DROP_VERSIONS, {"upstream": upstream.name, "name": tool.name, "id": id})
+        id = self._id(upstream)
+        self._database.run_all(
+            "DELETE FROM tools WHERE upstream = ? AND name = ?", ((id, name) for name in difference.gone)
+        )
+        self._put(upstream, id, difference.put)
+        if difference.put and self._count(id) < len(tools):  # somebody has removed definitions that nobody had yet
+            self._put_again(upstream, id, difference.put)
+
+    def _put(self, upstream: UpstreamRecord, id: int | None, tools: Sequence[tuple[int, Tool]], also: str = "") -> None:
+        """Write tools of a list, each with its place."""
+        rows = ((id, tool.name, place, tool.id, tool.schema_hash) for place, tool in tools)
+        self._database.run_all(_PUT_TOOL + also, rows)
+
+    def _put_again(self, upstream: UpstreamRecord, id: int | None, tools: Sequence[tuple[int, Tool]]) -> None:
+        """Write those tools of a list that lacked their definitions."""
+        self._add_definitions(upstream, [tool for _, tool in tools])
+        self._put(upstream, id, tools, " ON CONFLICT (upstream, name) DO NOTHING")
+
+    def _count(self, id: int | None) -> int:
+        return int(self._database.rows("SELECT count(*) FROM tools WHERE upstream = ?", (id,))[0][0])
+
+    def _replace_list(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> Iterator[None]:
+        """Write a list beside the one that is read, under a fingerprint that nobody asks for, and then put it in its
+        place: one transaction of tens of thousands of rows would stop the caller for a second."""
+        beside = replace(upstream, fingerprint=f"{upstream.fingerprint}{_BESIDE}{token_hex(8)}")
+        self._database.run(_SAVE_UPSTREAM, _UPSTREAMS.row(beside))
+        id = self._id(beside)
+        for part in _parts(enumerate(tools)):
+            with self._database.atomic():
+                self._put(upstream, id, part)
+            yield
+        if self._count(id) < len(tools):  # somebody has removed definitions that nobody had yet
+            for part in _parts(enumerate(tools)):
+                with self._database.atomic():
+                    self._put_again(upstream, id, part)
+                yield
+        with self._database.atomic():
+            if (old := self._id(upstream)) is not None:
+                self._database.run(_RENAME, (f"{upstream.fingerprint}{_BESIDE}{token_hex(8)}", old))
+            if not self._database.run(_RENAME, (upstream.fingerprint, id)):
+                raise StorageError(
+                    f"the new list of {upstream.name!r} was deleted while it was written", temporary=True
+                )
+            self._database.run("UPDATE counters SET value = value + 1 WHERE name = 'catalog'")
+        rows = self._database.rows(
+            _LEFT, (upstream.name, f"{upstream.fingerprint}{_BESIDE}%", upstream.listed_at - LEFT_S)
+        )
+        for left in {*(each for (each,) in rows), *([old] if old is not None else [])}:
+            while self._database.run(_DELETE_SOME, (left, left, SAVED_AT_ONCE)):
+                yield
+            self._database.run("DELETE FROM upstreams WHERE id = ?", (left,))
+
+    def _drop_versions(self, upstream: UpstreamRecord, names: Sequence[str]) -> Iterator[None]:
+        """Delete the oldest definitions of tools that have had many."""
+        id = self._id(upstream)
+        for part in _parts(names):
+            yield
+            with self._database.atomic():
+                for name in part:
+                    self._database.run(_DROP_VERSIONS, {"upstream": upstream.name, "name": name, "id": id})
 
     def changed_tools(self) -> set[tuple[str, str]]:
         sql = "SELECT upstream, name FROM tool_versions GROUP BY upstream, name HAVING count(*) > 1"
@@ -246,9 +325,41 @@ class Catalog(Subject):
         return {exposed: known[exposed] for exposed, tool in names.items() if known.get(exposed, tool) != tool}
 
 
-def _head(tool: Tool) -> tuple[str, ToolId, int]:
-    """Return what `_CURRENT` reads of a tool besides its name."""
-    return tool.schema_hash, tool.id, len(tool.definition)
+Listed = dict[str, tuple[int, str, ToolId, int]]
+"""By name, the place, the hash, the exposed name and the length of the definition of each tool of a list."""
+
+
+class Difference(Struct, frozen=True):
+    """How a list differs from the one that is kept."""
+
+    redefined: list[Tool]
+    """New, or with a new definition."""
+    put: list[tuple[int, Tool]]
+    """What has to be written, each with its place."""
+    gone: list[str]
+    """The names of what has to be deleted."""
+
+    @property
+    def is_large(self) -> bool:
+        return max(len(self.put), len(self.gone)) > CHANGED_AT_ONCE
+
+
+def _compare(before: Listed, tools: Sequence[Tool]) -> Generator[None, None, Difference]:
+    """Compare lists in steps."""
+    found = Difference([], [], [])
+    stay = set()
+    for place, tool in enumerate(tools):
+        size, kept = len(tool.definition), before.get(tool.name)
+        if kept is None or (kept[1], kept[3]) != (tool.schema_hash, size):
+            found.redefined.append(tool)
+        if kept == (place, tool.schema_hash, tool.id, size):
+            stay.add(tool.name)
+        else:
+            found.put.append((place, tool))
+        if place % READ_AT_ONCE == READ_AT_ONCE - 1:
+            yield
+    found.gone.extend(name for name in before if name not in stay)
+    return found
 
 
 def _parts(items: Iterable[T]) -> Iterator[list[T]]:

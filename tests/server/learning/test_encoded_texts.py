@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 from tiny_model import HashEncoder
 
+from foretool.retrieval.clauses import read_texts
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.encoders import Weights
+from foretool.retrieval.ranking import Query
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.settings import ServerEntry
 from foretool.server.config.variables import Secrets
 from foretool.server.learning import encoded_texts
 from foretool.server.learning.encoded_texts import EncodedTexts
+from foretool.server.learning.replay import Replay
+from foretool.server.learning.timeline import Timeline
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, ToolId
@@ -90,3 +94,31 @@ def test_a_replay_reads_the_vectors_that_training_kept(spent: type[Slow]) -> Non
         (head,) = texts.meaning(catalog, Corpus(catalog.tools())).heads
         assert np.array_equal(head.encoder.queries(["task 1"]), texts.queries(["task 1"]))
         assert spent.clock == 2.0
+
+
+def test_a_replay_embeds_no_clause_that_nobody_has_read_before(spent: type[Slow]) -> None:
+    weights = [Weights("one", "one", "MIT", kind="sentence-transformers")]
+    server: Any = SimpleNamespace(
+        name="web", prefix="web", offers=lambda tool: True, entry=ServerEntry(), type="stdio", secrets=Secrets()
+    )
+    catalog = Catalog([server])
+    names = ("open_page", "read_mail", "book_train")
+    catalog.replace("web", [raw({"name": name, "inputSchema": {"type": "object"}}) for name in names])
+    upstream_of = {tool.id: tool.upstream for tool in catalog.tools()}
+    task = "Open the page of the railway company in Lyon. Then read my latest mail and book a train to Paris on Friday."
+    assert len(read_texts([task])) == 3
+    with open_store(":memory:") as store:
+        texts = EncodedTexts(weights, [spent("one", dimension=8)], store)
+        timeline = Timeline([], texts.choose([Episode((tool,), (task,)) for tool in upstream_of]), upstream_of)
+        assert spent.clock == 1.0
+
+        def score() -> dict[str, list[float]]:
+            replay = Replay(catalog, EncodedTexts(weights, [spent("one", dimension=8)], store), timeline, upstream_of)
+            return {name: each.tolist() for name, each in replay.pipeline({}).parts(Query((task,))).items()}
+
+        whole = score()
+        assert spent.clock == 1.0
+        texts.queries(read_texts([task]))  # as a proxy that has searched with it
+        assert spent.clock == 3.0
+        assert score() != whole
+        assert spent.clock == 3.0

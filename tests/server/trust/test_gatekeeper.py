@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from fakes import FakeUpstream, config_of, tool
 from msgspec.structs import replace
+from stored_records import connection_of
 
 from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol.jsonrpc import Raw
@@ -105,6 +106,34 @@ def test_a_server_whose_changes_take_long_to_compare_waits_for_the_next_comparis
         assert list(gatekeeper.admit("w", Listing(new), Listing(old)).tools) == old
         assert list(gatekeeper.admit("w", Listing(()), Listing(old)).tools) == old
         assert gatekeeper.due() == {"w"}
+
+
+@pytest.mark.parametrize("trust", ["pin", "auto"])
+def test_a_server_that_changes_thousands_of_tools_again_and_again_is_judged_in_small_steps(
+    trust: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foretool.server.trust.gatekeeper.COSTLY_S", 1e9)  # it would have to wait
+    with open_store(":memory:") as store:
+        connection, asked = connection_of(store), []
+        gatekeeper = keeper(store, trust=trust)
+        before, count = EMPTY, 2000
+        for age in ("first", "second", "third", "first"):
+            listing = Listing(tools(*(tool(f"t{number}", age) for number in range(count))))
+            written, done = connection.total_changes, False
+            steps = gatekeeper.admit_in_steps("w", listing, before)
+            while not done:
+                asked.clear()
+                connection.set_progress_handler(lambda: asked.append(1), 100)  # each 100 instructions of SQLite
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    before, done = end.value, True
+                connection.set_progress_handler(None, 0)
+                assert connection.total_changes - written <= 250
+                assert len(asked) <= 200
+                written = connection.total_changes
+        assert len(before.tools) == count
+        assert store.approvals.held("w") == []
 
 
 def test_prompts_that_come_long_after_their_server_are_no_first_sight() -> None:

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from stored_records import UPSTREAM
 
 from foretool.storage.opening import open_store
-from foretool.storage.records import Definition, HeldHead, Tool, ToolId
-from foretool.storage.sql.approvals import KEPT_APPROVALS, Approvals
+from foretool.storage.records import Approval, Definition, HeldHead, Tool, ToolId
+from foretool.storage.sql.approvals import KEPT_APPROVALS, WRITTEN_AT_ONCE, Approvals
 from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.stores import Store
 
@@ -25,6 +25,50 @@ def test_the_first_of_two_proxies_decides_what_was_seen_first(path: Path) -> Non
         assert not other.approvals.add_first([replace(LAUNCH, hash="f2"), replace(NEW_LOG, state="approved")])
         assert [each.hash for each in other.approvals.heads("git", "tool")] == ["h1"]
         assert other.approvals.approved("git", "tool", "log") == [LOG]
+
+
+def named(number: int, state: Approval = "approved") -> Definition:
+    return replace(LOG, name=f"t{number}", hash=f"h{number}", state=state)
+
+
+def test_many_definitions_are_seen_first_in_parts_and_the_first_of_them_comes_last(store: Store) -> None:
+    approvals, many = store.approvals, [named(number) for number in range(3 * WRITTEN_AT_ONCE)]
+    steps, kept = approvals.add_first_in_steps([LAUNCH, *many]), []
+    for _ in steps:
+        assert approvals.heads("git", "launch") == []  # so nobody takes a part for the whole
+        kept.append(len(approvals.heads("git", "tool")))
+    assert kept == [WRITTEN_AT_ONCE, 2 * WRITTEN_AT_ONCE]
+    assert [each.hash for each in approvals.heads("git", "launch")] == ["f1"]
+    assert len(approvals.heads("git", "tool")) == len(many)
+    first = approvals.heads("git", "tool", most=2)
+    assert [each.name for each in first] == ["t0", "t1"]
+    assert [each.name for each in approvals.heads("git", "tool", (first[1].name, first[1].hash), 2)] == ["t10", "t100"]
+
+
+def test_a_first_sight_that_was_broken_off_is_made_again_and_undoes_no_decision(store: Store) -> None:
+    approvals, many = store.approvals, [named(number) for number in range(2 * WRITTEN_AT_ONCE)]
+    steps = approvals.add_first_in_steps([LAUNCH, *many])
+    next(steps)
+    steps.close()
+    assert approvals.heads("git", "launch") == []
+    assert approvals.decide([many[-1]], "blocked") == []
+    assert approvals.add_first([LAUNCH, *many])
+    states = [each.state for each in approvals.heads("git", "tool")]
+    assert (states.count("approved"), states.count("blocked")) == (len(many) - 1, 1)
+    assert not approvals.add_first([LAUNCH, named(-1)])
+
+
+def test_many_definitions_are_held_and_released_in_parts(store: Store) -> None:
+    approvals, many = store.approvals, [named(number, "held") for number in range(3 * WRITTEN_AT_ONCE)]
+    approvals.add_first([LAUNCH, LOG])
+    assert len(list(approvals.hold_in_steps("git", ["tool"], many))) == 3
+    assert len(approvals.held("git")) == len(many)
+    assert approvals.decide(many[:1], "approved") == []
+    list(approvals.hold_in_steps("git", ["tool"], [many[1], NEW_LOG]))
+    assert {each.hash for each in approvals.held("git")} == {"h1", "h2"}
+    list(approvals.hold_in_steps("git", ["tool"], []))
+    assert approvals.held("git") == []
+    assert {each.hash for each in approvals.heads("git", "tool")} == {"h0", "h1"}  # `LOG` has the hash of `t1`
 
 
 def test_what_is_held_is_replaced_and_never_undoes_a_decision(store: Store) -> None:

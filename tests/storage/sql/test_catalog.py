@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from stored_records import UPSTREAM, tool
 
 from foretool.storage.records import Definition, ToolId, ToolVersion
+from foretool.storage.sql import catalog
 from foretool.storage.sql.catalog import KEPT_VERSIONS, SAVED_AT_ONCE
 from foretool.storage.stores import StorageError, Store
 
@@ -104,10 +105,53 @@ def test_a_list_saved_in_steps_is_read_whole_or_not_at_all(store: Store) -> None
     seen = []
     for _ in store.catalog.save_in_steps(later, new):
         seen.append(store.catalog.load([("git", "f1")]))
-    assert len(seen) == 4  # the definitions in three parts, and the list
-    assert all(each == [(UPSTREAM, old)] for each in seen)
+    assert len(seen) == 3 + 1 + 3  # the definitions in three parts, the list, and old definitions in three parts
+    assert all(each == [(UPSTREAM, old)] for each in seen[:4])
+    assert all(each == [(later, new)] for each in seen[4:])
     assert store.catalog.load([("git", "f1")]) == [(later, new)]
     assert len(store.catalog.versions("git", "t7")) == 2
+
+
+def test_a_long_list_is_written_beside_the_one_that_is_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "CHANGED_AT_ONCE", 100)
+    old, new = ([tool(f"t{at}", f"{age}{at}") for at in range(250)] for age in ("old", "new"))
+    later = replace(UPSTREAM, listed_at=UPSTREAM.listed_at + 1.0)
+    slack = replace(UPSTREAM, name="slack", fingerprint="f2")
+    store.catalog.save_upstream(slack, [tool("post", upstream="slack")])
+    store.catalog.save_upstream(UPSTREAM, old)
+    seen = []
+    for _ in store.catalog.save_in_steps(later, new):
+        seen.append(store.catalog.load([("git", "f1")]))
+        changes = store.catalog.changes()
+    assert seen[0] == [(UPSTREAM, old)]
+    assert seen[-1] == [(later, new)]
+    assert all(each in ([(UPSTREAM, old)], [(later, new)]) for each in seen)  # never a part
+    assert store.catalog.changes() == changes
+    assert store.statistics().upstreams == 2
+    assert store.catalog.load([("slack", "f2")]) == [(slack, [tool("post", upstream="slack")])]
+    store.catalog.save_upstream(replace(later, listed_at=later.listed_at + 1.0), new[:3])
+    assert store.catalog.load([("git", "f1")])[0][1] == new[:3]
+
+
+def test_a_long_list_that_was_broken_off_is_deleted_with_a_later_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "CHANGED_AT_ONCE", 100)
+    tools = [tool(f"t{at}", f"h{at}") for at in range(250)]
+    steps = store.catalog.save_in_steps(UPSTREAM, tools)
+    for _ in range(5):  # the definitions, and a part of the list
+        next(steps)
+    steps.close()
+    assert store.catalog.load([("git", "f1")]) == []
+    assert (store.statistics().upstreams, store.statistics().tools) == (1, 100)
+    soon = replace(UPSTREAM, listed_at=UPSTREAM.listed_at + 1.0)
+    store.catalog.save_upstream(soon, tools)  # somebody may still write the other one
+    assert (store.statistics().upstreams, store.statistics().tools) == (2, 350)
+    late = replace(UPSTREAM, listed_at=UPSTREAM.listed_at + 2 * catalog.LEFT_S)
+    changed = [tool(f"t{at}", f"new{at}") for at in range(250)]
+    store.catalog.save_upstream(late, changed)
+    assert (store.statistics().upstreams, store.statistics().tools) == (1, 250)
+    assert store.catalog.load([("git", "f1")]) == [(late, changed)]
 
 
 def test_a_list_whose_saving_was_broken_off_is_saved_the_next_time(store: Store) -> None:
@@ -143,9 +187,9 @@ def test_the_tools_of_an_upstream_come_in_parts_and_one_comes_by_its_exposed_nam
     store.catalog.save_upstream(UPSTREAM, listed)
     store.catalog.save_upstream(slack, [post])
     assert store.catalog.records([("slack", "f2"), ("gone", "f1"), ("git", "f1")]) == [slack, UPSTREAM]
-    assert store.catalog.tools_after("git", "f1", -1, 3) == [(0, listed[0]), (1, listed[1]), (2, listed[2])]
-    assert store.catalog.tools_after("git", "f1", 2, 3) == [(3, listed[3])]
-    assert store.catalog.tools_after("git", "f1", 3, 3) == store.catalog.tools_after("git", "f2", -1, 3) == []
+    assert store.catalog.tools_after("git", "f1", "", 3) == [(1, listed[1]), (3, listed[3]), (0, listed[0])]
+    assert store.catalog.tools_after("git", "f1", "c", 3) == [(2, listed[2])]
+    assert store.catalog.tools_after("git", "f1", "d", 3) == store.catalog.tools_after("git", "f2", "", 3) == []
     assert store.catalog.tool_exposed(post.id) == []  # nobody was told of it
     store.catalog.save_exposed_names({post.id: ("slack", "post"), ToolId("old"): ("slack", "gone")})
     assert store.catalog.tool_exposed(post.id) == [("f2", post)]
