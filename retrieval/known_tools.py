@@ -2,7 +2,7 @@
 
 A language model wrote them for this project; it had seen the name, description and parameters of each tool, and no task
 of any data set. A line of the file has, separated by tabs: the words of the tool's name, the server, a sketch of its
-definition, two everyday wishes in different words, a situation that calls for the tool, and a few search words.
+definition, a plain request, a question, a vague wish for which the tool is the means, and a few search words.
 `python -m bench.learning.known_tools` makes the file.
 
 Versions of a server differ, and servers of all kinds have a tool `search`. So a tool is known if it has the same name
@@ -30,8 +30,6 @@ from foretool.retrieval.words import in_words, terms
 FILE: Final = Path(__file__).with_name("known_tools.tsv")
 LEAST_COMMON: Final = 0.5
 """How much of the words of two tools has to be the same (`docs/benchmarks.md`)."""
-READ: Final = (0, 1, 3)
-"""Which wishes searches read: the situation added nothing (`docs/benchmarks.md`)."""
 SKETCHED: Final = 24
 """How many hashes a sketch has at most."""
 _HASH_BYTES: Final = 2
@@ -45,7 +43,7 @@ class KnownTool(Struct, frozen=True):
     server: str
     sketch: frozenset[int]
     wishes: tuple[str, ...]
-    """Two everyday wishes, a situation, and search words."""
+    """A plain request, a question, a vague wish, and search words; searches read all of them."""
 
 
 class KnownTools:
@@ -71,7 +69,7 @@ class KnownTools:
 def find_wordings(document: Document) -> tuple[str, ...]:
     """Return the wordings that come with foretool for a tool; () if it is not a known one."""
     found = known_tools().find(document)
-    return tuple(found.wishes[place] for place in READ) if found is not None else ()
+    return found.wishes if found is not None else ()
 
 
 def read_line(name: str, rest: bytes) -> KnownTool:

@@ -3,8 +3,8 @@
     python -m bench.learning.known_tools CATALOGS [--wishes FOLDER] [--out FILE]
 
 CATALOGS has what each server lists (SERVER.json with `tools`). The wishes are those of the file as it is, or those of a
-folder: `keys.tsv` has a number, a server and a tool's name in each line, and `out/*.tsv` the number and its wishes: two
-everyday wishes, a situation, and search words. Of what a server's author wrote only a sketch of hashes is kept.
+folder: `keys.tsv` has a number, a server and a tool's name in each line, and `out/*.tsv` the number and its wishes: a
+plain request, a question, a vague wish, and search words. Of what a server's author wrote only hashes are kept.
 """
 
 from __future__ import annotations
@@ -65,11 +65,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     else:
         wishes = {(each.server, each.name): each.wishes for each in read_known()}
     servers = sorted({server for server, _ in wishes})
-    found = [
-        write_line(KnownTool(key[1], key[0], sketch_definition(read), wishes[key]))
+    # Of a tool that says nothing no copy could be told.
+    found = {
+        write_line(KnownTool(key[1], key[0], sketch, wishes[key]))
         for key, read in read_documents(arguments.catalogs, servers)
-        if key in wishes
-    ]
+        if key in wishes and (sketch := sketch_definition(read))
+    }
     out: Path = arguments.out
     out.write_bytes("".join(sorted(found, key=str.encode)).encode())
     print(f"{len(found)} of {len(wishes)} tools of {len(servers)} servers, {out.stat().st_size} bytes")
