@@ -50,7 +50,7 @@ MOST_REMEMBERED = 4_000
 """Past tasks that are kept for lookup, the latest ones."""
 LENS = 128
 """Numbers by which past tasks are compared; fewer make the lookup faster."""
-MOST_SCORES = 250_000
+MOST_SCORES = 150_000
 """Steps times tools that the listwise layer is fitted on, with and without task, with and without new tools each."""
 MOST_WEIGHTS = 1_000_000
 """Weights of the layer over all classes, for all networks, so that a prediction takes about a millisecond."""
@@ -87,7 +87,7 @@ class Recipe(Struct, frozen=True):
     """Its epochs are replaced by as many as `steps` take."""
     steps: int = 1_600
     """Batches that a network is fitted on, within `epochs`; half as many if it only judges a fold."""
-    steps_with_vectors: int = 800
+    steps_with_vectors: int = 600
     """The same where tasks have vectors, which need not be learned first: more of them ranked no better."""
     epochs: tuple[int, int] = (8, 200)
     """Fewest and most."""

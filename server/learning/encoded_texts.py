@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from foretool.retrieval.rankers.dense import DenseEnsemble
     from foretool.server.catalog.catalog import Catalog
 
-EMBED_S: Final = 20.0
+EMBED_S: Final = 15.0
 """Processor seconds in which a run embeds the words of tasks."""
-EMBEDDED_AT_ONCE: Final = 16
-"""So many tasks are embedded before the time is looked at."""
+EMBEDDED_AT_ONCE: Final = 64
+"""So many tasks are embedded before the time is looked at. Texts of like length share a batch, so more of them pad
+less."""
 OF_TOOL: Final = 8
 """So many of its latest tasks make sure that a rare tool is learned."""
 
@@ -51,7 +52,7 @@ class EncodedTexts:
         try:
             weights = embedding.find_weights(settings)
             folder = embedding.find_cache_folder(store)
-            encoders = [open_encoder(each, folder, key=settings.encoder_key) for each in weights]
+            encoders = [open_encoder(each, folder, key=settings.encoder_key, in_bulk=True) for each in weights]
         except (EncoderError, OSError):
             return None
         return cls(weights, encoders, store) if weights else None

@@ -131,6 +131,8 @@ class Predictor:
         if threshold >= 1.0 or prediction.end > LATEST_END:
             return None
         likely = {tool: chance for tool, chance in prediction.chances.items() if chance >= threshold}
+        if not likely:
+            return None  # as after most calls: who may call what is not looked up for them
         hidden = self._hidden(client, session, likely)
         new = {tool: chance for tool, chance in hidden.items() if tool not in chat.told and not session.names(tool)}
         reach = self._policy.reach(client.profile)

@@ -53,12 +53,13 @@ def test_a_run_learns_from_the_tasks_whose_words_it_could_embed_and_the_next_fro
     weights = [Weights("slow", "slow", "MIT", kind="sentence-transformers")]
     monkeypatch.setattr(EncodedTexts, "open", lambda settings, store: EncodedTexts(weights, [Slow("slow")], store))
     monkeypatch.setattr(encoded_texts.time, "process_time", lambda: clock)
-    tasks = [Episode((SUM,), (f"number {at}",), source="import", key=str(at)) for at in range(60)]
+    monkeypatch.setattr(encoded_texts, "EMBEDDED_AT_ONCE", 16)
+    tasks = [Episode((SUM,), (f"number {at}",), source="import", key=str(at)) for at in range(30)]
     setting.artifacts.add_demonstrations(tasks)
     first = setting.learn()
-    # Sixteen tasks at once: after the second time the 20 s are over.
-    assert (first.episodes, first.waiting) == (32, 28)
-    assert setting.store.artifacts.history("run")[0].report["waiting"] == 28
+    # Sixteen tasks at once: after the first time the 15 s are over.
+    assert (first.episodes, first.waiting) == (16, 14)
+    assert setting.store.artifacts.history("run")[0].report["waiting"] == 14
     second = setting.learn(now=2e6)
-    assert (second.episodes, second.waiting) == (60, 0)
-    assert setting.learn(now=3e6).waiting == 0 and clock == 60.0
+    assert (second.episodes, second.waiting) == (30, 0)
+    assert setting.learn(now=3e6).waiting == 0 and clock == 30.0
