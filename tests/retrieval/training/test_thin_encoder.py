@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import chain
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from foretool.retrieval import encoders
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.training import TooLittle, thin_encoder
 from foretool.retrieval.training.thin_encoder import ThinEncoder, draw_batches, rate_at
@@ -68,3 +71,25 @@ def test_an_adapter_of_another_rank_is_not_gone_on_from() -> None:
     trained = Adapter("", {"val_9": (np.zeros((4, 3), np.float32), np.zeros((3, 4), np.float32))})
     with pytest.raises(thin_encoder.NotTrainable, match="was trained"):
         encoder.continue_from(trained)
+
+
+def test_attention_is_not_fused_because_its_gradient_is_slow_in_bfloat16(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[dict[str, object]] = []
+
+    class Part:
+        def __init__(self, *_: object, **options: object) -> None:
+            asked.append(options)
+
+        def get_embedding_dimension(self) -> int:
+            return 4
+
+    modules = SimpleNamespace(Transformer=Part, Pooling=Part, Normalize=Part)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=Part))
+    monkeypatch.setitem(sys.modules, "sentence_transformers.sentence_transformer", SimpleNamespace(modules=modules))
+    monkeypatch.setitem(sys.modules, "sentence_transformers.sentence_transformer.modules", modules)
+    monkeypatch.setattr(thin_encoder, "write_folder", lambda *_: {"query": "val_9"})
+    _, names = thin_encoder.open_model(encoders.MANIFEST[0].untrained, tmp_path)
+    assert names == {"query": "val_9"}
+    assert asked[0]["model_kwargs"] == {"attn_implementation": "eager"}
