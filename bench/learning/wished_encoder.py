@@ -21,8 +21,9 @@ from __future__ import annotations
 import json
 import random
 import re
+from argparse import ArgumentParser, Namespace
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
@@ -231,8 +232,10 @@ def parts(data: Path, servers: Servers) -> Iterator[tuple[str, list[Tool], list[
     yield "wishes held out", tools, wishes
 
 
-def report(data: Path, servers: Servers, models: Sequence[bytes], cache: Path, first: KeptEncoder) -> Iterator[Row]:
-    """A row for each part: recalls with the first model, and what the second adds."""
+def report(
+    measured: Iterable[tuple[str, list[Tool], list[Task]]], models: Sequence[bytes], cache: Path, first: KeptEncoder
+) -> Iterator[Row]:
+    """A row for each part: recalls with the first model, and what the second adds. `measured`: as of `parts`."""
     weights = base()
     have = [
         KeptEncoder(
@@ -241,7 +244,7 @@ def report(data: Path, servers: Servers, models: Sequence[bytes], cache: Path, f
         )
         for model in models
     ]  # fmt: skip
-    for name, tools, all_tasks in parts(data, servers):
+    for name, tools, all_tasks in measured:
         tasks = random.Random(7).sample(all_tasks, MOST) if len(all_tasks) > MOST else all_tasks
         before, after = (
             [build_method("served", Pool(tools, {}, [each]))(task.query) for task in tasks] for each in have
@@ -253,9 +256,9 @@ def report(data: Path, servers: Servers, models: Sequence[bytes], cache: Path, f
         yield row
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Read the arguments; train, or print the report."""
-    parser = make_parser("bench.learning.wished_encoder", __doc__)
+def make_wished_parser(name: str, said: str | None) -> ArgumentParser:
+    """The arguments of a training on wishes."""
+    parser = make_parser(name, said)
     parser.add_argument("what", choices=("train", "report"))
     parser.add_argument("--data", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--everyday", type=Path, metavar="SETS", help="what `bench.learning.everyday_sets` wrote")
@@ -264,20 +267,35 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="what training made of it")
     parser.add_argument("--cache", type=Path, required=True, metavar="FOLDER", help="keeps vectors and checkpoints")
     add_json(parser)
-    arguments = parser.parse_args(argv)
-    data, cache, start, out = arguments.data, arguments.cache, arguments.start, arguments.out
-    measured = [tool for name in MEASURED for tool in read_tools(data / name)]
+    return parser
+
+
+def servers_of(arguments: Namespace) -> Servers:
+    """The servers that these arguments name; says how many take part."""
+    measured = [tool for name in MEASURED for tool in read_tools(arguments.data / name)]
     measured += read_search_file(arguments.head_to_head, servers=True)[0] if arguments.head_to_head else []
-    servers = read_servers(data / CATALOGS, measured)
+    servers = read_servers(arguments.data / CATALOGS, measured)
     count = f"{len(servers.trained)} tools trained on, {len(servers.held_out)} held out"
     print(f"{count}, {len(servers.left_out)} servers left out")
+    return servers
+
+
+def folders_of(arguments: Namespace) -> list[Path]:
+    """The folders with training parts."""
+    return [arguments.everyday, arguments.data] if arguments.everyday else [arguments.data]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the arguments; train, or print the report."""
+    arguments = make_wished_parser("bench.learning.wished_encoder", __doc__).parse_args(argv)
+    data, cache, start, out = arguments.data, arguments.cache, arguments.start, arguments.out
+    servers = servers_of(arguments)
     with open_vectors(cache) as vectors:
         encoder = open_kept(base(), cache / "encoders", vectors)
         if arguments.what == "train":
-            folders = [arguments.everyday, data] if arguments.everyday else [data]
-            out.write_bytes(train(folders, servers, start, cache, encoder).dumps())
+            out.write_bytes(train(folders_of(arguments), servers, start, cache, encoder).dumps())
             return
-        for row in report(data, servers, [start.read_bytes(), out.read_bytes()], cache, encoder):
+        for row in report(parts(data, servers), [start.read_bytes(), out.read_bytes()], cache, encoder):
             print_row(row, arguments.json, width=14)
 
 
