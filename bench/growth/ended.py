@@ -3,10 +3,10 @@
     python -m bench.growth.ended DATA [--set ultratool] [--tasks 100] [--ends 12] [--most-s 20] [--encoder none]
 
 A log is written as in `bench.growth.learning`, and `foretool learn` runs over it again and again. Each run is ended by
-TERM and KILL in turns after a random share of `--most-s` seconds of its processor time, and the one after the last end
-runs through. A row a run: what ended it and when, the methods that it took over from the runs before, those that it
-finished itself, and the processor time until it began to learn. `again` names the methods that an earlier run had
-finished already; a run that loses nothing has none.
+TERM and KILL in turns after a random share of `--most-s` seconds of its processor time, until one has run through; the
+one after the last end is not ended. A row a run: what ended it and when, the methods that it took over from the runs
+before, those that it finished itself, and the processor time until it began to learn. `again` names the methods that an
+earlier run had finished already; a run that loses nothing has none.
 """
 
 from __future__ import annotations
@@ -45,6 +45,12 @@ def finished(path: Path) -> list[tuple[int, str]]:
         return [(each.number, each.kind) for each in reversed(store.artifacts.history()) if each.kind != RUN]
 
 
+def is_complete(path: Path) -> bool:
+    """Tell whether a run has come to its end."""
+    with open_store(configs.load(path).storage) as store:
+        return bool(store.artifacts.history(RUN, 1))
+
+
 def has_begun(path: Path) -> bool:
     """Tell whether somebody learns from a store."""
     with open_store(configs.load(path).storage) as store:
@@ -81,7 +87,7 @@ def learn_until(path: Path, cpu_s: float | None, ending: signal.Signals) -> Json
 
 
 def rows(path: Path, ends: int, most_s: float) -> Iterator[Json]:
-    """Yield one row a run; the last run is not ended."""
+    """Yield one row a run, until one runs through; the last run is not ended."""
     draw = random.Random(SEED)
     known: list[tuple[int, str]] = []
     for number in range(ends + 1):
@@ -96,6 +102,9 @@ def rows(path: Path, ends: int, most_s: float) -> Iterator[Json]:
             "again": " ".join(kind for kind in new if kind in before) or "-",
         }
         known = now
+        if is_complete(path):
+            yield row | {"ended by": "nothing"}  # the signal came too late
+            return
         yield row
 
 
@@ -115,16 +124,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         path = fill(Path(name), tools, repeat(given, arguments.tasks), arguments.encoder)
         found = []
         for number, row in enumerate(rows(path, arguments.ends, arguments.most_s), 1):
-            said = row.pop("said")
+            row.pop("said")
             if arguments.json:
                 print(json.dumps({"run": number, **row}), flush=True)
             else:
                 tables.say(json.dumps({"run": number, **row}))
             found.append(row)
-        taken = [each["kind"] for each in said["lessons"] if "(from the run that was ended before)" in each["reason"]]
         if not arguments.json:
             print(_table(found))
-            print(f"The last run took over {' '.join(taken) or 'nothing'}, and learned the rest.")
 
 
 def _table(found: Sequence[Json]) -> str:

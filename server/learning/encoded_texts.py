@@ -52,7 +52,7 @@ class EncodedTexts:
         try:
             weights = embedding.find_weights(settings)
             folder = embedding.find_cache_folder(store)
-            encoders = [open_encoder(each, folder, key=settings.encoder_key, in_bulk=True) for each in weights]
+            encoders = [open_encoder(each, folder, key=settings.encoder_key) for each in weights]
         except (EncoderError, OSError):
             return None
         return cls(weights, encoders, store) if weights else None
