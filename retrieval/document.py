@@ -30,6 +30,9 @@ MAX_EMBEDDED = 2_000
 """How many characters of a description are embedded; encoders cut at 128 to 256 tokens."""
 EMBEDDED_PARAMETERS = 60
 """How many names of parameters are embedded."""
+READING = "\x1e"
+"""What stands between the readings of an embedded text: the text itself, then each wording. It counts as white space,
+so no text of a server brings one in."""
 DEPTH = 3
 """How deep an `outputSchema` is read: a list of issues has its ids on the second level."""
 
@@ -127,7 +130,8 @@ def cut_at_word(text: str, most: int) -> str:
 
 def embedded_text(document: Document) -> str:
     """Return the text that an encoder reads for a tool: server, name, description, parameter names, the server's own
-    words. A model's limit cuts off the end. Descriptions of parameters and enum values were tried and added nothing."""
+    words. A model's limit cuts off the end. Each wording is a reading of its own (`encoders.base.embed_readings`).
+    Descriptions of parameters and enum values were tried and added nothing."""
     parts = [in_words(document.name) + "."]
     if document.server:
         parts.insert(0, in_words(document.server) + ":")
@@ -138,8 +142,8 @@ def embedded_text(document: Document) -> str:
     if document.parameters:
         parts.append(f"Parameters: {', '.join(map(in_words, document.parameters[:EMBEDDED_PARAMETERS]))}.")
     if document.server_text:
-        parts.append(" ".join(document.server_text.split()))
-    return " ".join(parts)
+        parts.append(document.server_text)
+    return READING.join(" ".join(each.split()) for each in (" ".join(parts), *document.wordings))
 
 
 def wording_words(document: Document) -> str:
@@ -149,7 +153,7 @@ def wording_words(document: Document) -> str:
         return ""
     said = (document.server, document.name, document.title, document.description, document.server_text)
     own = {word for text in said for chunk in CHUNK.findall(text) for word in (chunk.lower(), *in_words(chunk).split())}
-    return "\n".join(" ".join(_words_of_wish(wording.split(), own)) for wording in document.wordings)
+    return "\n".join(" ".join(_words_of_wish(each.split(), own)) or each for each in document.wordings)
 
 
 def _words_of_wish(words: list[str], own: set[str]) -> Iterator[str]:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
+
+from foretool.retrieval.document import READING
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     Vectors = NDArray[np.float32]
-    """(texts, dimension), each row of length 1."""
+    """(texts, dimension), each row of length 1, or `WORDED_LENGTH` for a text with wordings."""
 
 BATCH = 16
 """How many texts run at once; more is no faster on two cores and takes more memory."""
 BATCH_TOKENS = 1024
 """How many tokens run at once, padding included, unless one text has more."""
+WORDED = 0.2
+"""What the wordings of a text count beside the text (`docs/benchmarks.md`)."""
+WORDED_LENGTH = 0.95
+"""How long the vector of such a text is. At length 1 a tool without wordings would stand lower beside it: what is made
+of several readings is near to more tasks."""
 
 
 class EncoderError(Exception):
@@ -41,4 +48,28 @@ def unit(vectors: Any) -> Vectors:
 
     rows: Vectors = np.asarray(vectors, np.float32)
     scaled: Vectors = rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), np.float32(1e-12))
+    return scaled
+
+
+def embed_readings(texts: Sequence[str], embed: Callable[[list[str]], Vectors]) -> Vectors:
+    """Embed texts that are searched, each reading by itself; wordings count together, however many there are, beside
+    the text that they belong to."""
+    import numpy as np
+
+    readings = [text.split(READING) for text in texts]
+    rows = embed([each for one in readings for each in one])
+    if len(rows) == len(texts):
+        return rows
+    ends = np.cumsum([len(one) for one in readings])
+    mixed: Vectors = np.stack([_mix(rows[end - len(one) : end]) for end, one in zip(ends, readings, strict=True)])
+    return mixed
+
+
+def _mix(rows: Vectors) -> Vectors:
+    """Return one vector of a text and its wordings; (readings, dimension)."""
+    if len(rows) == 1:
+        alone: Vectors = rows[0]
+        return alone
+    mixed = unit((1 - WORDED) * rows[0] + WORDED * unit(rows[1:].mean(0)))
+    scaled: Vectors = WORDED_LENGTH * mixed
     return scaled

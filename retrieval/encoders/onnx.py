@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from foretool.retrieval.encoders.base import BATCH, BATCH_TOKENS, EncoderError, unit
+from foretool.retrieval.encoders.base import BATCH, BATCH_TOKENS, EncoderError, embed_readings, unit
 from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, verify
 from foretool.retrieval.encoders.wordpiece import WordPiece
 from foretool.retrieval.model_format import NUMBERS
@@ -166,8 +166,8 @@ class OnnxEncoder:
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts that are searched."""
-        prefix = self.weights.document_prefix
-        return self._embed([prefix + text for text in texts], self.weights.document_tokens)
+        prefix, limit = self.weights.document_prefix, self.weights.document_tokens
+        return embed_readings(texts, lambda read: self._embed([prefix + text for text in read], limit))
 
     def queries(self, texts: Sequence[str]) -> Vectors:
         """Embed texts to search with."""

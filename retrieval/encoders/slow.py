@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from foretool.retrieval.encoders.base import BATCH, Encoder, EncoderError, unit
+from foretool.retrieval.encoders.base import BATCH, Encoder, EncoderError, embed_readings, unit
 from foretool.retrieval.encoders.weights import Weights
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class SentenceTransformerEncoder:
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts that are searched."""
-        return unit(self._model.encode_document(list(texts), batch_size=BATCH))
+        return embed_readings(texts, lambda read: unit(self._model.encode_document(read, batch_size=BATCH)))
 
     def queries(self, texts: Sequence[str]) -> Vectors:
         """Embed texts to search with."""

@@ -13,7 +13,7 @@ from subprocess import run
 from typing import TYPE_CHECKING, Any, Final
 
 from foretool.retrieval import encoders
-from foretool.retrieval.encoders.base import EncoderError, unit
+from foretool.retrieval.encoders.base import EncoderError, embed_readings, unit
 from foretool.retrieval.encoders.weights import BY_NAME, Endpoint, Weights
 from foretool.server.system.processes import WORKER_FOLDER, worker_command, worker_environment
 
@@ -69,14 +69,17 @@ class EndpointEncoder:
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts that are searched; try again where the endpoint is busy."""
-        import numpy as np
-
-        rows = [self._patient(texts[start : start + AT_ONCE]) for start in range(0, len(texts), AT_ONCE)]
-        return np.concatenate(rows) if rows else np.empty((0, 0), np.float32)
+        return embed_readings(texts, self._in_requests)
 
     def queries(self, texts: Sequence[str]) -> Vectors:
         """Embed texts to search with; one try, with a short wait."""
         return self._ask(texts, QUERY_S)
+
+    def _in_requests(self, texts: Sequence[str]) -> Vectors:
+        import numpy as np
+
+        rows = [self._patient(texts[start : start + AT_ONCE]) for start in range(0, len(texts), AT_ONCE)]
+        return np.concatenate(rows) if rows else np.empty((0, 0), np.float32)
 
     def _patient(self, texts: Sequence[str]) -> Vectors:
         pause = self._pause_s

@@ -18,7 +18,7 @@ READY: Final = 3
 """At most so many tools of one need are shown with their schemas."""
 MORE_READY: Final = 2
 """So many more for each further need."""
-LINED: Final = 8
+LINED: Final = 6
 """At most so many tools of one need are described; a line costs three times as much as a name."""
 MORE_LINED: Final = 4
 """So many more for each further need."""

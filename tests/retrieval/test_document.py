@@ -14,6 +14,7 @@ from foretool.retrieval.document import (
     MAX_DESCRIPTION,
     MAX_PARAMETERS,
     MAX_SUMMARY,
+    READING,
     Document,
     document,
     embedded_text,
@@ -221,4 +222,18 @@ def test_an_encoder_reads_the_first_names_of_many_parameters() -> None:
 def test_names_and_values_in_a_wording_are_no_words_of_the_tool(wording: str, kept: str) -> None:
     tool = Document(ToolId("gitlab__create"), "gitlab", "create", wordings=(wording,))
     assert wording_words(tool) == kept
-    assert wording in embedded_text(tool), "an encoder reads the whole wish"
+    assert embedded_text(tool).split(READING)[1:] == [wording], "an encoder reads the whole wish"
+
+
+def test_a_wording_of_values_alone_is_read_as_it_is() -> None:
+    assert wording_words(Document(ToolId("a__b"), "a", "b", wordings=("42 7", "19:30"))) == "42 7\n19:30"
+
+
+def test_an_encoder_reads_each_wording_by_itself_and_no_text_of_a_server_poses_as_one() -> None:
+    tool = Document(ToolId("s__t"), "s", "t", description="Sends.", wordings=("drop  a line", "post\nit"))
+    assert embedded_text(tool).split(READING) == ["s: t. Sends. drop a line; post it.", "drop a line", "post it"]
+    marked = f"a{READING}b"
+    schema = {"properties": {marked: {"description": marked}}}
+    raw = json.dumps({"name": marked, "title": marked, "description": marked, "inputSchema": schema}).encode()
+    hostile = document(raw_tool(marked, marked, raw), server_text=marked)
+    assert READING not in embedded_text(hostile)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretool.retrieval.encoders import unit
+from foretool.retrieval.encoders.base import embed_readings
 from foretool.retrieval.words import terms
 
 WORDS = (
@@ -44,11 +45,14 @@ class HashEncoder:
         self.asked: list[str] = []
 
     def documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return unit(np.stack([self._vector(text) for text in texts]))
+        return embed_readings(texts, self._embed)
 
     def queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self.asked += texts
-        return self.documents(texts)
+        return self._embed(texts)
+
+    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return unit(np.stack([self._vector(text) for text in texts]))
 
     def _vector(self, text: str) -> NDArray[np.float64]:
         total = np.zeros(self.dimension)

@@ -105,8 +105,8 @@ def test_tokens_are_those_of_the_forms_that_an_answer_of_this_level_has() -> Non
     ranking = Ranking(tuple(Ranked(ToolId(f"t{at}"), 1.0) for at in range(30)), 30)
     sizes = {each.tool: Size(100, 10, 1) for each in ranking.ranked}
     assert as_shown(ranking, "high", 2, sizes) == 200
-    assert as_shown(ranking, "medium", 12, sizes) == 300 + 5 * 10 + 4
-    assert as_shown(ranking, "low", 12, sizes) == 8 * 10 + 4
+    assert as_shown(ranking, "medium", 12, sizes) == 300 + 3 * 10 + 6
+    assert as_shown(ranking, "low", 12, sizes) == 6 * 10 + 6
     assert as_shown(ranking, "none", 12, sizes) == 0
 
 

@@ -13,10 +13,10 @@ LEVELS: tuple[Level, ...] = ("high", "medium", "low", "none")
 @pytest.mark.parametrize(
     ("level", "k", "expected"),
     [
-        ("high", 12, Shape(3, 5, 4, has_map=False)),
+        ("high", 12, Shape(3, 3, 6, has_map=False)),
         ("high", 1, Shape(1, 0, 0, has_map=False)),
         ("medium", 4, Shape(3, 1, 0, has_map=False)),
-        ("low", 12, Shape(0, 8, 4, has_map=True)),
+        ("low", 12, Shape(0, 6, 6, has_map=True)),
         ("none", 0, Shape(0, 0, 0, has_map=True)),
     ],
 )

@@ -89,7 +89,7 @@ def test_a_paragraph_gets_more_tools_for_each_clause_all_with_what_a_call_needs(
     names = [match["name"] for match in answer.structured["matches"]]
     assert len(names) == LEAST + 2 * 2 and list(answer.callable) == names
     (further,) = [line for line in answer.text.splitlines() if line.startswith("further matches")]
-    assert further.count("(y: any)") == len(names) - 8 and "discover_tools(names" not in answer.text
+    assert further.count("(y: any)") == len(names) - 6 and "discover_tools(names" not in answer.text
     assert len(asked(made, task=clause, sure="high", enough=3).structured["matches"]) == LEAST
 
 
@@ -139,17 +139,17 @@ def test_a_sure_answer_has_three_ready_tools_and_names_the_next_with_what_a_call
 
 
 @requirement("discovery:sized")
-def test_matches_behind_the_eighth_are_named_and_say_how_they_are_called() -> None:
+def test_matches_behind_the_sixth_are_named_and_say_how_they_are_called() -> None:
     reads = [{**plot(n), "annotations": {"readOnlyHint": True}} for n in range(3)]
     made = catalog(*reads, *(plot(n) for n in range(3, 12)))
     answer = asked(made, task="plot a chart", sure="high", enough=12)
     names = [match["name"] for match in answer.structured["matches"]]
     assert len(names) == 12 and all(name in answer.text for name in names)
     described = [line for line in answer.text.splitlines() if ": Plots a chart" in line]
-    assert len(described) == 8
-    assert list(answer.callable) == names[:8]
+    assert len(described) == 6
+    assert list(answer.callable) == names[:6]
     further = [line for line in answer.text.splitlines() if line.startswith("further matches")]
-    assert {name for line in further for name in line.split(": ", 1)[1].split(", ")} == set(names[8:])
+    assert {name for line in further for name in line.split(": ", 1)[1].split(", ")} == set(names[6:])
     assert "discover_tools(names=[...]) shows what the further matches take." in answer.text
     assert answer.structured["matches"][11]["call"] == f"{names[11]}(y: any)", "a program is told all the same"
 
