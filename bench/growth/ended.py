@@ -35,6 +35,8 @@ from foretool.server.learning.schedule import LEARNING
 from foretool.storage.opening import open_store
 
 SEED: Final = 11
+LEAST_S: Final = 0.3
+"""The earliest end, CPU seconds."""
 LOOK_S: Final = 0.02
 """Pause between two looks at a run."""
 
@@ -86,13 +88,13 @@ def learn_until(path: Path, cpu_s: float | None, ending: signal.Signals) -> Json
     }
 
 
-def rows(path: Path, ends: int, most_s: float) -> Iterator[Json]:
+def rows(path: Path, ends: int, most_s: float, least_s: float = LEAST_S) -> Iterator[Json]:
     """Yield one row a run, until one runs through; the last run is not ended."""
     draw = random.Random(SEED)
     known: list[tuple[int, str]] = []
     for number in range(ends + 1):
         ending = signal.SIGTERM if number % 2 else signal.SIGKILL
-        row = learn_until(path, draw.uniform(0.3, most_s) if number < ends else None, ending)
+        row = learn_until(path, draw.uniform(least_s, most_s) if number < ends else None, ending)
         now = finished(path)
         new = [kind for _, kind in now[len(known) :]]
         before = {kind for _, kind in known}

@@ -106,7 +106,9 @@ class Remembering:
         """The foreseen texts whose vectors nobody has taken yet."""
         self._documents: dict[str, Any] = {}
         ahead = list(self._new) if embeds_ahead else []
-        self._ahead: Iterator[str] = (each for each in ahead if each not in self._known)
+        self._asked = set[str]()
+        """The texts that were searched with: the thread leaves them to the search."""
+        self._ahead: Iterator[str] = (each for each in ahead if each not in self._known and each not in self._asked)
         self._embedded: dict[str, None] = {}
         """The texts that the thread embeds now."""
         self._changed = Condition()
@@ -133,6 +135,7 @@ class Remembering:
                 self._wanted = True
                 self._changed.notify_all()
             self._changed.wait_for(lambda: self._embedded.keys().isdisjoint(texts))
+            self._asked.update(texts)
         return _remember(self._known, texts, self._encoder.queries)
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ ADD = Tool(ToolId("calc__add"), "calc", "add", RAW, sha256(RAW).hexdigest(), 9)
 
 def test_each_run_is_told_and_the_last_one_runs_through(tmp_path: Path) -> None:
     path = fill(tmp_path, [ADD], iter([Task("add two numbers", (ADD.id,))] * 3), "none")
-    ended, last = rows(path, 1, 0.3)
+    ended, last = rows(path, 1, 0.1, 0.1)
     assert (ended["ended by"], ended["taken over"], ended["again"]) == (signal.SIGKILL.name, 0, "-")
     assert last["ended by"] == "nothing"
     assert {each["outcome"] for each in last["said"]["lessons"]} <= {"skipped", "kept"}
