@@ -111,7 +111,7 @@ def make_plan(
     each_s = median(times) if times else GUESSED_S
     has_price = bool(entry.price_in or entry.price_out)
     price = (read * entry.price_in + written * entry.price_out) / 1e6 if has_price else None
-    return Plan(asked, known, read, written, len(asked) * each_s / AT_ONCE, not times, price)
+    return Plan(asked, known, read, written, len(asked) * each_s / _at_once(entry), not times, price)
 
 
 async def ask_all(
@@ -133,9 +133,14 @@ async def ask_all(
             await asking.ask(question)
 
     async with asyncio.TaskGroup() as tasks:
-        for _ in range(AT_ONCE):
+        for _ in range(_at_once(entry)):
             tasks.create_task(ask_next())
     return Asked(asking.asked, asking.kept, asking.empty, asking.failed, asking.tokens, asking.problem)
+
+
+def _at_once(entry: EnrichEntry) -> int:
+    """Return how many questions wait for an answer at once; a model of this machine has one after the other."""
+    return AT_ONCE if entry.url else 1
 
 
 def name_tools(tools: Sequence[Tool], servers: Collection[str]) -> OtherNames:

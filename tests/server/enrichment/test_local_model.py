@@ -18,6 +18,7 @@ from foretool.server.config.loader import load
 from foretool.server.config.settings import EnrichEntry
 from foretool.server.enrichment.endpoint import EndpointError, RefusedError
 from foretool.server.enrichment.local_model import INSTALL, LocalModel
+from foretool.server.enrichment.run import GUESSED_S
 from foretool.storage.opening import open_store
 
 
@@ -101,6 +102,8 @@ def test_enrich_asks_the_file_of_the_config_and_says_that_nothing_is_sent(
     path = write_config(tmp_path, {"calc": {"command": "calc"}}, enrich={"model": weights.name})
     with open_store(load(path).storage) as store:
         remember(load(path), store, "calc", {"add": "Adds two numbers."})
+    assert run(["enrich", "--dry-run", "--json", "--config", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["estimate"]["seconds"] == GUESSED_S, "one after the other"
     assert run(["enrich", "--yes", "--config", str(path)]) == 0
     out = capsys.readouterr().out
     assert "nowhere: the model runs in this command" in " ".join(out.split())
