@@ -8,7 +8,6 @@ The windows share one proxy over echo servers (`bench.proxy.windows`), which all
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -19,8 +18,7 @@ from bench import processes
 from bench.datasets import Json
 from bench.growth import tables
 from bench.options import make_parser
-from bench.proxy.windows import SETTLE_S, Window, children_of, rss, wake_ups
-from bench.proxy.windows import processes as processes_with
+from bench.proxy.windows import SETTLE_S, open_windows, rss, wake_ups
 
 SERVERS: Final = 30
 IDLE_S: Final = 20.0
@@ -29,15 +27,7 @@ END_S: Final = 30.0
 
 def measure(command: Sequence[str], folder: Path, windows: int, servers: int) -> Json:
     """Return the figures of so many windows."""
-    made = {f"s{at}": processes.upstream(f"s{at}") for at in range(servers)}
-    config = processes.write_config(folder, made, linger_s=1, share=True)
-    environ = {**os.environ, "FORETOOL_SOCKETS": str(folder / "run")}
-    serve = [*command, "serve", "--config", str(config)]
-    opened = [Window(serve, environ) for _ in range(windows)]
-    proxies = [pid for pid in processes_with(str(config)) if pid not in [each.process.pid for each in opened]]
-    for at in range(servers):
-        opened[0].ask("tools/call", {"name": f"s{at}__{opened[0].tool(f's{at}')}", "arguments": {}})
-    children = [pid for proxy in proxies for pid in children_of(proxy)]
+    _, _, _, opened, proxies, children = open_windows(folder, command, windows, servers)
     time.sleep(SETTLE_S)
     ours = [*(each.process.pid for each in opened), *proxies]
     woken, cpu = sum(map(wake_ups, ours)), sum(map(processes.cpu_s, ours))

@@ -235,14 +235,23 @@ def train(data: Path, out: Path, cache: Path, encoder: KeptEncoder) -> None:
 def train_on(folders: Sequence[Path], start: Path, out: Path, cache: Path, encoder: KeptEncoder) -> None:
     """Train the adapter `start` further on everyday wishes, and write the blend of both to `out`."""
     made = material(folders, EVERYDAY, EVERYDAY_STRUNG, encoder)
+    found = train_further(SetsApart, made, start, cache, "everyday", _report(made, EVERYDAY), BLEND)
+    out.write_bytes(found.dumps())
+
+
+def train_further(
+    kind: type[SetsApart], made: Material, start: Path, cache: Path, name: str, report: Row, share: float
+) -> Adapter:
+    """Train the adapter `start` further, and return the blend of both, `share` of the new one; `name` is that of the
+    checkpoint."""
     old = adapters.loads(start.read_bytes())
-    trainer = SetsApart(
-        base(), made.texts, made.examples, EVERYDAY_PLAN, cache / "model", cache / "everyday.checkpoint",
+    trainer = kind(
+        base(), made.texts, made.examples, EVERYDAY_PLAN, cache / "model", cache / f"{name}.checkpoint",
         vectors=made.vectors, start=old,
     )  # fmt: skip
     trainer.sets = made.sets
     trainer.run(_show_steps())
-    out.write_bytes(blended(old, trainer.encoder.adapter(_report(made, EVERYDAY)), BLEND).dumps())
+    return blended(old, trainer.encoder.adapter(report), share)
 
 
 def _show_steps() -> Callable[[int, int, float], None]:

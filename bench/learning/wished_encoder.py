@@ -38,14 +38,13 @@ from bench.learning.known_tools import read_known
 from bench.learning.shipped_encoder import (
     ALIKE,
     EVERYDAY,
-    EVERYDAY_PLAN,
     EVERYDAY_STRUNG,
     Material,
     QueriesOnly,
     SetsApart,
     base,
-    blended,
     material,
+    train_further,
 )
 from bench.metrics import recall
 from bench.options import add_json, make_parser
@@ -85,7 +84,8 @@ class Wished(NamedTuple):
 
     tool: Tool
     wishes: tuple[str, ...]
-    """Two everyday wishes, a situation, and search words."""
+    """A plain request, a question, a vague wish, and search words; before decision 48 two everyday wishes, a situation,
+    and search words."""
 
 
 class Servers(NamedTuple):
@@ -210,15 +210,8 @@ def train(
 ) -> adapters.Adapter:
     """Train the adapter `start` further, and return the blend of both."""
     made = with_wishes(material(folders, EVERYDAY, EVERYDAY_STRUNG, encoder), servers, encoder)
-    old = adapters.loads(start.read_bytes())
-    trainer = ServersApart(
-        base(), made.texts, made.examples, EVERYDAY_PLAN, cache / "model", cache / "wished.checkpoint",
-        vectors=made.vectors, start=old,
-    )  # fmt: skip
-    trainer.sets = made.sets
-    trainer.run(lambda done, total, loss: print(f"step {done} of {total}, loss {loss:.3f}", flush=True))
     report = {"sets": dict(EVERYDAY), "wished": len(servers.trained), "tasks": len(made.examples)}
-    return blended(old, trainer.encoder.adapter(report), BLEND)
+    return train_further(ServersApart, made, start, cache, "wished", report, BLEND)
 
 
 def parts(data: Path, servers: Servers) -> Iterator[tuple[str, list[Tool], list[Task]]]:

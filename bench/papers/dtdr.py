@@ -132,6 +132,14 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
     yield latency()
 
 
+def worlds(data: Path, names: Sequence[str], cache: Path | None) -> Iterator[World]:
+    """The sets as published forms read them: with the untrained encoder."""
+    with open_vectors(cache) as vectors:
+        untrained = open_kept(encoders.find("auto")[0].untrained, cache, vectors)
+        for name in names:
+            yield read(data / name, "dev.jsonl", [], untrained)
+
+
 def read(folder: Path, queries: str, opened: Sequence[KeptEncoder], untrained: KeptEncoder | None) -> World:
     """Read a set; the opened encoders embed its queries, the untrained one its tools."""
     tools = tools_in(folder)

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from bench.kept_encoder import open_kept, open_vectors
 from bench.options import add_json, make_parser, split_names
 from bench.papers.__main__ import with_cost
 from bench.papers.dtdr import (
@@ -32,11 +31,10 @@ from bench.papers.dtdr import (
     judged,
     published_c,
     published_l,
-    read,
     without_earlier,
+    worlds,
 )
 from bench.reports import Row, print_row
-from foretool.retrieval import encoders
 from foretool.retrieval.papers.dtdr import DEMONSTRATIONS_A_CLUSTER, LAST, DtdrC, fit_c
 
 PARTS = ("a", "b", "c")
@@ -115,13 +113,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     add_json(parser)
     arguments = parser.parse_args(argv)
     parts = split_names(parser, "--parts", arguments.parts, PARTS)
-    with open_vectors(arguments.cache) as vectors:
-        weights = encoders.find("auto")
-        untrained = open_kept(weights[0].untrained, arguments.cache, vectors)
-        for name in arguments.sets.split(","):
-            world = read(arguments.data / name, "dev.jsonl", [], untrained)
-            for row in with_cost(rows(world, parts)):
-                print_row(row, arguments.json, width=44)
+    for world in worlds(arguments.data, arguments.sets.split(","), arguments.cache):
+        for row in with_cost(rows(world, parts)):
+            print_row(row, arguments.json, width=44)
 
 
 if __name__ == "__main__":

@@ -31,13 +31,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.kept_encoder import open_kept, open_vectors
 from bench.options import add_json, make_parser
 from bench.papers.__main__ import with_cost
-from bench.papers.dtdr import SEED, Predict, World, published_c, published_l, read, without_earlier
+from bench.papers.dtdr import SEED, Predict, World, published_c, published_l, without_earlier, worlds
 from bench.papers.dtdr_end_to_end import signature
 from bench.reports import Row, mean_row, print_row
-from foretool.retrieval import encoders, tokens
+from foretool.retrieval import tokens
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.training.demonstrations import Demonstration, Step
 
@@ -171,12 +170,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     add_json(parser)
     arguments = parser.parse_args(argv)
     alphas = [float(each) for each in arguments.alphas.split(",")]
-    with open_vectors(arguments.cache) as vectors:
-        untrained = open_kept(encoders.find("auto")[0].untrained, arguments.cache, vectors)
-        for name in arguments.sets.split(","):
-            world = read(arguments.data / name, "dev.jsonl", [], untrained)
-            for row in with_cost(rows(world, alphas)):
-                print_row(row, arguments.json, width=44)
+    for world in worlds(arguments.data, arguments.sets.split(","), arguments.cache):
+        for row in with_cost(rows(world, alphas)):
+            print_row(row, arguments.json, width=44)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,10 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from bench.processes import cpu_s, installed, upstream, write_config
 
@@ -42,8 +43,21 @@ def main() -> None:
         measure(Path(folder), installed(options.foretool), options)
 
 
-def measure(folder: Path, command: list[str], options: argparse.Namespace) -> None:
-    windows, servers, rounds = options.windows, options.servers, options.rounds
+class Sharing(NamedTuple):
+    """Windows that share a proxy."""
+
+    config: Path
+    serve: list[str]
+    """The command of a window."""
+    environ: dict[str, str]
+    windows: list[Window]
+    proxies: list[int]
+    servers: list[int]
+    """The processes of the servers, all of which run."""
+
+
+def open_windows(folder: Path, command: Sequence[str], windows: int, servers: int) -> Sharing:
+    """Open so many windows over so many echo servers, each of which the first window calls."""
     config = write_config(folder, {f"s{at}": upstream(f"s{at}") for at in range(servers)}, linger_s=1, share=True)
     environ = {**os.environ, "FORETOOL_SOCKETS": str(folder / "run")}
     serve = [*command, "serve", "--config", str(config)]
@@ -51,7 +65,12 @@ def measure(folder: Path, command: list[str], options: argparse.Namespace) -> No
     proxies = [pid for pid in processes(str(config)) if pid not in [each.process.pid for each in opened]]
     for at in range(servers):
         opened[0].ask("tools/call", {"name": f"s{at}__{opened[0].tool(f's{at}')}", "arguments": {}})
-    children = [pid for proxy in proxies for pid in children_of(proxy)]
+    return Sharing(config, serve, environ, opened, proxies, [pid for proxy in proxies for pid in children_of(proxy)])
+
+
+def measure(folder: Path, command: list[str], options: argparse.Namespace) -> None:
+    windows, servers, rounds = options.windows, options.servers, options.rounds
+    config, serve, environ, opened, proxies, children = open_windows(folder, command, windows, servers)
     relays, proxy = [rss(each.process.pid) for each in opened], [rss(pid) for pid in proxies]
     print(f"{windows} windows, {servers} servers: {len(proxies)} proxy, {len(children)} server processes")
     print(f"RSS: {sum(relays) + sum(proxy):.1f} MiB (proxy {sum(proxy):.1f}, a window {median(relays):.1f})")

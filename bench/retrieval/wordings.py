@@ -4,7 +4,7 @@
     python -m bench.retrieval.wordings CATALOGS --known
 
 With `--known` CATALOGS has what real servers list. The tools that foretool knows (`retrieval/known_tools.tsv`) are read
-with the first everyday wish and the search words of each, and asked for by its second wish and its situation. One
+with the plain request and the search words of each, and asked for by its question and its vague wish. One
 writer wrote all four, so the rows say that the mechanism works, and not how well it does with other people.
 
 Otherwise FOLDER is a set with a training part (`train.jsonl`). Its tasks are shuffled with a fixed seed. One half is
