@@ -25,8 +25,8 @@ from foretool.retrieval.rankers.bm25 import weigh_terms
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.word_table import TableCorpus, WordTable, pack
 from foretool.server import hint
-from foretool.server.transports.tasks import finish
 from foretool.storage.records import Tool, ToolId
+from foretool.storage.steps import finish
 
 FIRST = 5
 SEED = 7

@@ -29,11 +29,11 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import annotated_schema, schema_problem
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.output_schemas import is_wide, narrow, without_era
-from foretool.server.transports.tasks import Steps, finish
 from foretool.server.trust.approvals import hash_value
 from foretool.server.trust.policy import Reach
 from foretool.server.trust.text import clean, clean_json, is_clean
 from foretool.storage.records import Era, Tool, ToolId, Usage
+from foretool.storage.steps import Steps, finish
 from foretool.storage.stores import StorageError
 
 MAX_DEFINITION: Final = 256 * 1024

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from foretool.retrieval import priors
 from foretool.retrieval.document import Fields, fields
-from foretool.server.transports.tasks import Steps, finish
 from foretool.storage.records import Tool, ToolId
+from foretool.storage.steps import Steps, finish
 
 if TYPE_CHECKING:
     from foretool.server.catalog.catalog import Catalog

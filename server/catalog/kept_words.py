@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from foretool.retrieval.corpus import Corpus
     from foretool.server.catalog.catalog import Catalog
     from foretool.server.catalog.search import Search
-    from foretool.server.transports.tasks import Steps
+    from foretool.storage.steps import Steps
 
 LEAST: Final = 100
 """A hook reads so many tools anyway."""

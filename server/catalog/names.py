@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from foretool.server.transports.tasks import Steps
 from foretool.server.trust.text import is_clean, one_line, visible
 from foretool.storage.records import ToolId
+from foretool.storage.steps import Steps
 from foretool.storage.stores import CatalogStore, StorageError
 
 LIMIT: Final = 49

@@ -19,9 +19,9 @@ from foretool.server.catalog.names import (
     plain_part,
 )
 from foretool.server.config.servers import Server
-from foretool.server.transports.tasks import Steps, finish
 from foretool.server.trust.text import one_line
 from foretool.storage.records import ToolId
+from foretool.storage.steps import Steps, finish
 
 OTHER_PREFIX: Final = 'give the server another "prefix"'
 _AT_ONCE: Final = 1000

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from foretool.retrieval.ranking import Query, Ranking, needs
-from foretool.server.transports.tasks import BackgroundWork, Steps, in_slices
+from foretool.server.transports.tasks import BackgroundWork, in_slices
 from foretool.storage.records import Tool, ToolId, Usage
+from foretool.storage.steps import Steps
 
 if TYPE_CHECKING:
     from foretool.retrieval.confidence import Judgement

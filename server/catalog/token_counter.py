@@ -14,8 +14,9 @@ from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.workers import COMMAND
 from foretool.server.system.processes import WORKER_FOLDER, worker_environment
-from foretool.server.transports.tasks import Steps, in_slices
+from foretool.server.transports.tasks import in_slices
 from foretool.storage.records import Tool
+from foretool.storage.steps import Steps
 from foretool.storage.stores import CatalogStore, StorageError
 
 COUNTED_AT_ONCE: Final = 2000

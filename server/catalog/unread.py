@@ -23,7 +23,7 @@ from foretool.storage.stores import CatalogStore, StorageError
 
 if TYPE_CHECKING:  # a prompt hook imports this file, and no event loop
     from foretool.retrieval.word_table import WordTable
-    from foretool.server.transports.tasks import Steps
+    from foretool.storage.steps import Steps
 
 LEAST: Final = 2000
 """Catalogs of fewer tools have no summary: reading all of them takes less than a tenth of a second."""

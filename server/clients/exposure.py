@@ -39,7 +39,6 @@ from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.output_schemas import is_wide
 from foretool.server.protocol.versions import ERAS
 from foretool.server.recording.recorder import Recorder
-from foretool.server.transports.tasks import Steps
 from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import (
     Cause,
@@ -54,6 +53,7 @@ from foretool.storage.records import (
     Usage,
     WorkingSet,
 )
+from foretool.storage.steps import Steps
 
 FRESH_S: Final = 1.0
 """The usage that was read for a call of one hidden tool tells for so long why others are hidden: reading it and ranking

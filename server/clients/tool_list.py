@@ -10,8 +10,8 @@ from foretool.server.clients.exposure import Exposures, View
 from foretool.server.clients.policy_choice import is_scheduled
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig, Profile
-from foretool.server.transports.tasks import Steps
 from foretool.storage.records import ListReason, Policy, ToolId
+from foretool.storage.steps import Steps
 
 RELIST_S: Final = 2.0
 """A client that lists again within this time of `list_changed` counts as one that re-lists."""

@@ -20,12 +20,13 @@ from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.held_notices import HeldNotices
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
-from foretool.server.transports.tasks import Precedence, Steps, Tasks, in_slices
+from foretool.server.transports.tasks import Precedence, Tasks, in_slices
 from foretool.server.trust.text import clean_json, is_clean, one_line, visible
 from foretool.server.upstreams.connection import Lost, Reply, Request
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
+from foretool.storage.steps import Steps
 
 TTL_MS: Final = 3_600_000
 """How long a modern client may cache a list that stays as it is, unless a notification ends that earlier."""

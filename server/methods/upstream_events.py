@@ -17,7 +17,7 @@ from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
 from foretool.server.protocol.versions import META_SUBSCRIPTION
-from foretool.server.transports.tasks import Precedence, Steps, finish, in_slices
+from foretool.server.transports.tasks import Precedence, in_slices
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
 from foretool.server.trust.questions import prepare_log
 from foretool.server.trust.text import clean_params
@@ -26,6 +26,7 @@ from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.records import Era, Tool
+from foretool.storage.steps import Steps, finish
 
 if TYPE_CHECKING:
     from foretool.server.methods.instructions import Instructions

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Coroutine, Generator, Iterator
-from typing import Any, Final, TypeVar
+from collections.abc import Coroutine, Iterator
+from typing import Any, Final
+
+from foretool.storage.steps import Steps, T
 
 TICK_S: Final = 1.0
 """Pause between two looks of housekeeping."""
@@ -18,20 +20,6 @@ SLICE_S: Final = 0.005
 """How long one piece of work keeps the loop before everything else gets its turn."""
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-Steps = Generator[None, None, T]
-"""A piece of work that stops wherever other work may come between; its value comes with its end."""
-
-
-def finish(steps: Steps[T]) -> T:
-    """Do a piece of work in one go."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: T = end.value
-            return found
 
 
 class Precedence:

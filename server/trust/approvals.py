@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
-from foretool.server.transports.tasks import Steps
 from foretool.storage.records import Definition, DefinitionKind, Effect, Tool
 from foretool.storage.redaction import hide_shapes
+from foretool.storage.steps import Steps
 
 MOST_LEVELS: Final = 64
 """A schema that is nested deeper than this never counts as the same, nor as one that still fits."""

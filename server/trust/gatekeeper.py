@@ -21,12 +21,12 @@ from foretool.server.config.loader import LiveConfig
 from foretool.server.config.servers import Server
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
-from foretool.server.transports.tasks import Steps, T, finish
 from foretool.server.trust import approvals
 from foretool.server.trust.approvals import definition_of, hash_value, is_same, prompt_fits, text_of
 from foretool.server.trust.launch import launch_of, of_launch
 from foretool.server.trust.ledger import Ledger
 from foretool.storage.records import Approval, Definition, DefinitionKind, Tool, ToolId
+from foretool.storage.steps import Steps, T, finish
 from foretool.storage.stores import ApprovalStore, StorageError
 
 LISTED: Final[tuple[DefinitionKind, ...]] = ("launch", "tool", "instructions")

@@ -14,10 +14,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from foretool.server.transports.tasks import Steps, finish
 from foretool.server.trust.held_words import describe_held, say_waiting
 from foretool.server.trust.launch import of_launch
 from foretool.storage.records import Definition, DefinitionHead, DefinitionKind
+from foretool.storage.steps import Steps, finish
 from foretool.storage.stores import ApprovalStore, StorageError
 
 RETRY_S: Final = 1.0

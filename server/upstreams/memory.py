@@ -19,13 +19,13 @@ from foretool.server.catalog.unread import LEAST, Source, digest_inputs, read_su
 from foretool.server.config.loader import LiveConfig
 from foretool.server.config.servers import Server, fingerprint
 from foretool.server.system.processes import machine_name
-from foretool.server.transports.tasks import Steps
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.running import BEAT_S, find_proxies
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.places import ServerAddress
 from foretool.storage.records import Tool, UpstreamRecord, UpstreamState
 from foretool.storage.redaction import hide_shapes
+from foretool.storage.steps import Steps
 from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:

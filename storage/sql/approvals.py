@@ -9,8 +9,9 @@ from typing import Any, Final
 from msgspec.structs import astuple
 
 from foretool.storage.records import Approval, Definition, DefinitionHead, DefinitionKind, HeldHead
-from foretool.storage.sql.database import Subject, finish
+from foretool.storage.sql.database import Subject
 from foretool.storage.sql.tables import Table
+from foretool.storage.steps import finish
 
 KEPT_APPROVALS: Final = 8
 """How many approved versions of one definition are kept, the newest ones."""

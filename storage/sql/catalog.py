@@ -12,8 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.storage.records import Tool, ToolId, ToolVersion, UpstreamRecord
-from foretool.storage.sql.database import Subject, finish
+from foretool.storage.sql.database import Subject
 from foretool.storage.sql.tables import Table
+from foretool.storage.steps import finish
 from foretool.storage.stores import StorageError
 
 T = TypeVar("T")

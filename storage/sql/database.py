@@ -4,16 +4,14 @@ which engines differ."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from foretool.storage.places import StorePlace
 from foretool.storage.redaction import Known, Redaction
 from foretool.storage.sql.values import Said, Values
 from foretool.storage.stores import Lead, ReplicaStore, StorageError
-
-T = TypeVar("T")
 
 
 class Database(ABC):
@@ -276,13 +274,3 @@ class Subject:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-
-def finish(steps: Generator[None, None, T]) -> T:
-    """Do a piece of work in one go; return its value."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: T = end.value
-            return found

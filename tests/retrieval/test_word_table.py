@@ -14,8 +14,8 @@ from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.bm25 import weigh_terms
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.word_table import TableCorpus, WordTable, pack
-from foretool.server.transports.tasks import finish
 from foretool.storage.records import Tool, ToolId
+from foretool.storage.steps import finish
 
 TEXT = "open close list create issue letter weather forecast city photo crop send invoice customer"
 WORDS = TEXT.split()

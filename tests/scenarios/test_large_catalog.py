@@ -12,9 +12,9 @@ import pytest
 from fakes import FakeUpstream, Stage, SwiftLoop, proxy_over
 
 from foretool.server.catalog import unread
-from foretool.server.transports.tasks import finish
 from foretool.server.upstreams import memory
 from foretool.storage.opening import open_store
+from foretool.storage.steps import finish
 
 pytestmark = pytest.mark.anyio
 

@@ -29,9 +29,9 @@ from foretool.server.catalog.unread import digest_inputs, words_key
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
 from foretool.server.hint import HintOptions, plain_hint
-from foretool.server.transports.tasks import finish
 from foretool.storage.opening import open_store
 from foretool.storage.records import Prompt, Tool, ToolId
+from foretool.storage.steps import finish
 from foretool.storage.stores import Store
 
 EVENT = {

@@ -28,7 +28,6 @@ from foretool.server.methods.argument_check import Checker
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import BadMessage, Message, Raw
 from foretool.server.transports.client.stdio import StdioServer
-from foretool.server.transports.tasks import finish
 from foretool.server.transports.upstream.base import LinkError, Receiver
 from foretool.server.upstreams.upstream import OpenLink
 from foretool.storage.opening import open_store
@@ -36,6 +35,7 @@ from foretool.storage.records import Call, Era, Miss
 from foretool.storage.sql.store import SqlStore
 from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.sqlite.migrations import migrate
+from foretool.storage.steps import finish
 from foretool.storage.stores import Store
 
 PATIENCE_S = 5.0

@@ -16,8 +16,8 @@ from requirements import requirement
 from foretool.server.catalog.catalog import MOST_PROBLEM, MOST_PROBLEMS, Catalog
 from foretool.server.catalog.names import Key, assign_names
 from foretool.server.protocol.jsonrpc import raw
-from foretool.server.transports.tasks import Steps, finish
 from foretool.storage.records import Tool, ToolId
+from foretool.storage.steps import Steps, finish
 
 
 def catalog(*upstreams: FakeUpstream, fixed: dict[ToolId, Key] | None = None) -> Catalog:

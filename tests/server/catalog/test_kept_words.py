@@ -15,8 +15,8 @@ from foretool.server.catalog.kept_words import KeptWords
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.unread import read_words, words_key
 from foretool.server.protocol.jsonrpc import raw
-from foretool.server.transports.tasks import finish
 from foretool.storage.opening import open_store
+from foretool.storage.steps import finish
 from foretool.storage.stores import Store
 from tests.server.catalog.test_search import catalog as catalog_of_git
 

@@ -8,8 +8,8 @@ from requirements import requirement
 
 from foretool.server.catalog.names import Key
 from foretool.server.catalog.namespaces import Namespaces, lawful, say_refused
-from foretool.server.transports.tasks import finish
 from foretool.storage.records import ToolId
+from foretool.storage.steps import finish
 
 
 def namespaces(given: dict[ToolId, Key] | None = None, **prefixes: str) -> Namespaces:

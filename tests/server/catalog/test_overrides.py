@@ -9,8 +9,8 @@ from fakes import FakeUpstream, config_of, tool
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import raw
-from foretool.server.transports.tasks import finish
 from foretool.storage.records import Tool
+from foretool.storage.steps import finish
 
 
 def server(name: str, entries: dict[str, Any] | None = None, **entry: Any) -> FakeUpstream:

@@ -20,9 +20,9 @@ from foretool.server.catalog.unread import (
     digest_stored,
     read_summary,
 )
-from foretool.server.transports.tasks import finish
 from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId
+from foretool.storage.steps import finish
 from foretool.storage.stores import Store
 
 

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from foretool.server.transports.tasks import SLICE_S, BackgroundWork, Precedence, Steps, Tasks, finish, in_slices
+from foretool.server.transports.tasks import SLICE_S, BackgroundWork, Precedence, Tasks, in_slices
+from foretool.storage.steps import Steps, finish
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from fakes import tool
 
-from foretool.server.transports.tasks import finish
 from foretool.server.trust.approvals import (
     definition_of,
     hash_value,
@@ -19,6 +18,7 @@ from foretool.server.trust.approvals import (
     text_of,
 )
 from foretool.storage.records import Tool, ToolId
+from foretool.storage.steps import finish
 
 CITY = {"city": {"type": "string", "description": "a city"}}
 BASE = tool("forecast", "Tells the weather", CITY, annotations={"readOnlyHint": True})

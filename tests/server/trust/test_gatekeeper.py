@@ -12,11 +12,11 @@ from stored_records import connection_of
 
 from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol.jsonrpc import Raw
-from foretool.server.transports.tasks import finish
 from foretool.server.trust.approvals import hash_value
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId
+from foretool.storage.steps import finish
 from foretool.storage.stores import Store
 
 EMPTY = Listing(())

@@ -8,9 +8,9 @@ import pytest
 from fakes import failing_store
 from msgspec.structs import replace
 
-from foretool.server.transports.tasks import finish
 from foretool.server.trust.ledger import AGAIN_S, RETRY_S, Ledger
 from foretool.storage.records import Definition
+from foretool.storage.steps import finish
 from foretool.storage.stores import StorageError
 
 LAUNCH = Definition("w", "launch", "", "f", b"{}", "approved", fingerprint="f")
