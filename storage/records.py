@@ -29,9 +29,13 @@ Cause = Literal["rank", "budget", "stale", "gate", "policy", "offline", "denied"
 Approval = Literal["approved", "held", "blocked"]
 """`held`: waits for the user's decision; `blocked`: the user has refused it. Only what is approved is served."""
 
-DefinitionKind = Literal["launch", "tool", "prompt", "prompt_list", "prompt_text", "instructions", "shown"]
+DefinitionKind = Literal["launch", "tool", "prompt", "prompt_list", "prompt_text", "instructions", "shown", "begun"]
 """`launch`: how the server is reached; `prompt_list`: that it has listed prompts; `prompt_text`: what a prompt says;
-`shown`: which definitions somebody has looked at."""
+`shown`: which definitions somebody has looked at; `begun`: which first list is being written, by its digest."""
+
+FirstSight = Literal["kept", "known", "lost"]
+"""What came of keeping what was seen first. `known`: another list was seen first; `lost`: another proxy is writing
+another list, so nobody knows yet."""
 
 Effect = Literal["new", "kept", "withheld"]
 """What an undecided definition means. `new`: no version of it was approved; `kept`: the approved version is served;

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Era,
         Event,
         Exposure,
+        FirstSight,
         Flow,
         FlowKey,
         Forgotten,
@@ -455,9 +456,13 @@ class ApprovalStore(Protocol):
         """Keep what was seen first of a server; return False and keep nothing if the server already has a definition of
         the kind of the first one. Two proxies may race; the first one decides what was seen first."""
 
-    def add_first_in_steps(self, definitions: Sequence[Definition]) -> Generator[None, None, bool]:
+    def add_first_in_steps(self, definitions: Sequence[Definition]) -> Generator[None, None, FirstSight]:
         """Do the same in steps of some milliseconds. Of many definitions the first comes last, which says that all are
-        there; what was written before, by whomever, counts as seen first, too."""
+        there.
+
+        All of them are of one list, whatever happens meanwhile: what was written of another list, by a process that was
+        killed or by one that still runs, is removed, except what somebody has decided about.
+        """
 
     def approve_listed(self, definitions: Sequence[Definition]) -> None:
         """Approve definitions without a decision of the user; those that were blocked stay blocked."""

@@ -107,7 +107,8 @@ class Gatekeeper:
 
     def _admit(self, server: Server, listing: Listing, before: Listing) -> Steps[Listing]:
         launch = replace(launch_of(server), version=listing.version)
-        yield from self._see_first(server, launch, listing, before)
+        if not (yield from self._see_first(server, launch, listing, before)):
+            return before
         held: list[Definition] = []
         is_strict = self._follow_launch(server, launch, held)
         said = text_of(server.name, "instructions", "", listing.text)
@@ -144,10 +145,11 @@ class Gatekeeper:
         is_blocked = said.hash in self._ledger.known(server, "instructions")[1].get("", ())
         return Listing(tools, "" if is_blocked else listing.text, listing.version)
 
-    def _see_first(self, server: Server, launch: Definition, listing: Listing, before: Listing) -> Steps[None]:
-        """Keep the first sight of a server. What an earlier foretool already served counts as seen first."""
+    def _see_first(self, server: Server, launch: Definition, listing: Listing, before: Listing) -> Steps[bool]:
+        """Keep the first sight of a server. What an earlier foretool already served counts as seen first. Return
+        whether it is known what was seen first."""
         if self._ledger.is_seen(server.name, "launch"):
-            return
+            return True
         state: Approval = "held" if server.entry.approve_new else "approved"
         seen = before if before.tools or before.text else listing
         hidden = (tool for tool in listing.tools if seen is before and not server.offers(tool.name))
@@ -159,7 +161,7 @@ class Gatekeeper:
         first.append(replace(of_launch(text_of(server.name, "instructions", "", seen.text), launch), **kept))
         if not listing.has_prompts:
             first.append(replace(of_launch(text_of(server.name, "prompt_list", "", ""), launch), **kept))
-        yield from self._ledger.add_first_in_steps(first)
+        return (yield from self._ledger.add_first_in_steps(first))
 
     def _follow_launch(self, server: Server, launch: Definition, held: list[Definition]) -> bool:
         """Take in how the server is reached. The user has written that, so it needs no decision, except under
@@ -214,7 +216,8 @@ class Gatekeeper:
         if is_whole and not self._ledger.is_seen(server.name, "prompt_list"):
             first = () if server.entry.approve_new or self._is_late(server.name, "launch", "") else listed.values()
             seen = {"state": "approved", "seen_at": time.time()}
-            self._ledger.add_first([replace(of_launch(each, launch), **seen) for each in (marker, *first)])
+            if not self._ledger.add_first([replace(of_launch(each, launch), **seen) for each in (marker, *first)]):
+                return []
         if server.entry.trust == "auto":
             finish(self._ledger.approve_all(server.name, list(listed.values()), launch))
         approved, blocked = self._ledger.known(server.name, "prompt")

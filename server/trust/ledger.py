@@ -126,20 +126,26 @@ class Ledger:
         kept = (each for each in self.kept(server, kind) if each.name == name and each.state == "approved")
         return self.store.approved(server, kind, name) or list(kept)
 
-    def add_first(self, first: Sequence[Definition]) -> None:
+    def add_first(self, first: Sequence[Definition]) -> bool:
         """Do what `add_first_in_steps` does, in one go."""
-        finish(self.add_first_in_steps(first))
+        return finish(self.add_first_in_steps(first))
 
-    def add_first_in_steps(self, first: Sequence[Definition]) -> Steps[None]:
-        """Keep what was seen first; in memory, where the store cannot be written."""
+    def add_first_in_steps(self, first: Sequence[Definition]) -> Steps[bool]:
+        """Keep what was seen first; in memory, where the store cannot be written. Return whether it is known now: while
+        another proxy is writing another list, it is not, and the server has to list again."""
         key = (first[0].server, first[0].kind)
         first = self._unsaved.pop(key, first)
         try:
-            yield from self.store.add_first_in_steps(first)
+            if (yield from self.store.add_first_in_steps(first)) != "lost":
+                return True
+            log.warning("server %r lists otherwise to another proxy, which saw it first; it is asked again", key[0])
         except StorageError as error:
             log.warning("%s; the first sight of server %r is kept in memory until that works", error, key[0])
             self._unsaved[key] = first
             self.unjudged.add(key[0])
+            return True
+        self.unjudged.add(key[0])
+        return False
 
     def approve_all(self, server: str, definitions: Sequence[Definition], launch: Definition) -> Steps[None]:
         """Approve what is not blocked, some at a time. What cannot be written now is approved again with the next

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from msgspec.structs import astuple
 
-from foretool.storage.records import Approval, Definition, DefinitionHead, DefinitionKind, HeldHead
+from foretool.storage.records import Approval, Definition, DefinitionHead, DefinitionKind, FirstSight, HeldHead
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.tables import Table
 from foretool.storage.steps import finish
@@ -47,8 +48,24 @@ _HOLD = _INSERT + (
 _HEADS = "SELECT name, hash, state FROM approvals WHERE server = ? AND kind = ?"
 _HEADS_AFTER = f"{_HEADS} AND (name, hash) > (?, ?)"
 _BY_NAME = "ORDER BY name, hash LIMIT ?"
+_BEGUN = "SELECT 1 FROM approvals WHERE server = ? AND kind = 'begun' AND name = ?"
+_BEGIN = f"{_INSERT} ON CONFLICT (server, kind, name, hash) DO UPDATE SET value = excluded.value"
+_STILL_OURS = "UPDATE approvals SET seen_at = ? WHERE server = ? AND kind = 'begun' AND name = ? AND value = ?"
+_END_OF_FIRST = "DELETE FROM approvals WHERE server = ? AND kind = 'begun' AND name = ?"
+_OF_FIRST: Final[dict[str, tuple[DefinitionKind, ...]]] = {
+    "launch": ("tool", "instructions"),
+    "prompt_list": ("prompt",),
+}
+"""What is seen first together with a definition of this kind, and has no first sight of its own."""
+_WRITTEN_AFTER = (
+    "SELECT name, hash, kind, state, fingerprint FROM approvals WHERE server = ? AND kind = ? AND (name, hash) > (?, ?)"
+    " AND decision = 0 ORDER BY name, hash LIMIT ?"
+)
+_DROP_WRITTEN = "DELETE FROM approvals WHERE server = ? AND kind = ? AND name = ? AND hash = ? AND decision = 0"
 WRITTEN_AT_ONCE = 100
 """Definitions that one transaction writes where a server has more."""
+READ_AT_ONCE = 500
+"""Definitions that one step reads."""
 _KEY = "server = :server AND kind = :kind AND name = :name AND hash = :hash"
 _NEWEST_FIRST = "ORDER BY decision DESC, seen_at DESC, rowid DESC"
 _TRIM = f"""
@@ -106,26 +123,68 @@ class Approvals(Subject):
 
     def add_first(self, definitions: Sequence[Definition]) -> bool:
         with self._database.atomic():
-            return finish(self.add_first_in_steps(definitions))
+            return finish(self.add_first_in_steps(definitions)) == "kept"
 
-    def add_first_in_steps(self, definitions: Sequence[Definition]) -> Generator[None, None, bool]:
+    def add_first_in_steps(self, definitions: Sequence[Definition]) -> Generator[None, None, FirstSight]:
         first, *others = definitions
-        if self._is_seen(first):
-            return False
+        digest = yield from _digest_in_steps(definitions)
+        with self._database.atomic():
+            if self._is_seen(first.server, first.kind):
+                return "known"
+            is_begun = self._database.row(_BEGUN, (first.server, first.kind)) is not None
+            if not is_begun and len(others) <= WRITTEN_AT_ONCE:
+                self._insert(f"{_INSERT} ON CONFLICT DO NOTHING", definitions)
+                return "kept"
+            # From here on a process that writes another list finds that this one has taken its place.
+            begun = Definition(first.server, "begun", first.kind, "", digest, "approved", time.time())
+            self._insert(_BEGIN, [begun])
+        if is_begun and (found := (yield from self._remove_others(first, digest, definitions))) is not None:
+            return found
         while len(others) > WRITTEN_AT_ONCE:
             with self._database.atomic():
+                if (found := self._find_trouble(first, digest)) is not None:
+                    return found
                 self._insert(f"{_INSERT} ON CONFLICT DO NOTHING", others[-WRITTEN_AT_ONCE:])
             del others[-WRITTEN_AT_ONCE:]
             yield
         with self._database.atomic():
-            if self._is_seen(first):
-                return False
+            if (found := self._find_trouble(first, digest)) is not None:
+                return found
             self._insert(f"{_INSERT} ON CONFLICT DO NOTHING", [first, *others])
-        return True
+            self._database.run(_END_OF_FIRST, (first.server, first.kind))
+        return "kept"
 
-    def _is_seen(self, first: Definition) -> bool:
+    def _is_seen(self, server: str, kind: DefinitionKind) -> bool:
         sql = "SELECT 1 FROM approvals WHERE server = ? AND kind = ? LIMIT 1"
-        return self._database.row(sql, (first.server, first.kind)) is not None
+        return self._database.row(sql, (server, kind)) is not None
+
+    def _find_trouble(self, first: Definition, digest: bytes) -> FirstSight | None:
+        """Return why no more may be written of a first list; None if it is still the one that is being written. Call it
+        inside `atomic`: no other process writes another list until the end of the transaction."""
+        if self._database.run(_STILL_OURS, (time.time(), first.server, first.kind, digest)):
+            return None
+        return "known" if self._is_seen(first.server, first.kind) else "lost"
+
+    def _remove_others(
+        self, first: Definition, digest: bytes, definitions: Sequence[Definition]
+    ) -> Generator[None, None, FirstSight | None]:
+        """Remove what was written of other lists, except what somebody has decided about; return why not, if so."""
+        ours: set[tuple[str, ...]] = set()
+        for place, each in enumerate(definitions, 1):
+            ours.add((each.name, each.hash, each.kind, each.state, each.fingerprint))
+            if not place % READ_AT_ONCE:
+                yield
+        for kind in _OF_FIRST.get(first.kind, ()):
+            last = ("", "")
+            while page := self._database.rows(_WRITTEN_AFTER, (first.server, kind, *last, WRITTEN_AT_ONCE)):
+                last = page[-1][:2]
+                with self._database.atomic():
+                    if (found := self._find_trouble(first, digest)) is not None:
+                        return found
+                    others = ((first.server, kind, *row[:2]) for row in page if tuple(row) not in ours)
+                    self._database.run_all(_DROP_WRITTEN, others)
+                yield
+        return None
 
     def approve_listed(self, definitions: Sequence[Definition]) -> None:
         with self._database.atomic():
@@ -238,3 +297,13 @@ class Approvals(Subject):
 
 def _row(definition: Definition) -> dict[str, object]:
     return {field: getattr(definition, field) for field in definition.__struct_fields__}
+
+
+def _digest_in_steps(definitions: Iterable[Definition]) -> Generator[None, None, bytes]:
+    """Return a digest of a first list: its definitions in their order, and what becomes of them."""
+    digest = hashlib.sha256()
+    for place, each in enumerate(definitions, 1):
+        digest.update(repr((each.kind, each.name, each.hash, each.state, each.fingerprint)).encode())
+        if not place % READ_AT_ONCE:
+            yield
+    return digest.hexdigest().encode()

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from stored_records import UPSTREAM
 
 from foretool.storage.opening import open_store
-from foretool.storage.records import Approval, Definition, HeldHead, Tool, ToolId
+from foretool.storage.records import Approval, Definition, FirstSight, HeldHead, Tool, ToolId
 from foretool.storage.sql.approvals import KEPT_APPROVALS, WRITTEN_AT_ONCE, Approvals
 from foretool.storage.sqlite.database import SqliteDatabase
+from foretool.storage.steps import Steps, finish
 from foretool.storage.stores import Store
 
 LAUNCH = Definition("git", "launch", "", "f1", b"{}", "approved", 1.0, fingerprint="f1", version="1")
@@ -56,6 +57,86 @@ def test_a_first_sight_that_was_broken_off_is_made_again_and_undoes_no_decision(
     states = [each.state for each in approvals.heads("git", "tool")]
     assert (states.count("approved"), states.count("blocked")) == (len(many) - 1, 1)
     assert not approvals.add_first([LAUNCH, named(-1)])
+
+
+def listing(*numbers: int, state: Approval = "approved", edition: str = "") -> list[Definition]:
+    """Return what is seen first of a server with these tools, each of this edition."""
+    return [LAUNCH, *(replace(named(number, state), hash=f"h{number}{edition}") for number in numbers)]
+
+
+def kept(store: Store) -> list[tuple[str, str]]:
+    return [(each.hash, each.state) for each in store.approvals.heads("git", "tool")]
+
+
+MANY = range(3 * WRITTEN_AT_ONCE + 5)
+
+
+def begin(store: Store, definitions: list[Definition], steps: int) -> None:
+    """Write so many steps of a first list, as a process does that is then killed."""
+    begun = store.approvals.add_first_in_steps(definitions)
+    for _ in range(steps):
+        next(begun)
+    begun.close()
+
+
+@pytest.mark.parametrize("steps", range(1, 4))
+def test_of_a_first_list_that_was_broken_off_nothing_counts_once_another_one_is_seen(path: Path, steps: int) -> None:
+    small, large = listing(1, 2, edition="b"), listing(*MANY, edition="b")
+    for again in (small, large):
+        with open_store(path) as store:
+            store.approvals.forget("git")
+            begin(store, listing(*MANY, edition="a"), steps)
+            # The process that takes its place may be killed as well, and a third one sees the list of the first.
+            begin(store, large, steps)
+        with open_store(path) as store:
+            assert store.approvals.add_first(again)
+            assert sorted(kept(store)) == sorted((each.hash, each.state) for each in again[1:])
+            assert store.approvals.heads("git", "begun") == []
+
+
+@pytest.mark.parametrize("steps", range(1, 4))
+def test_of_two_proxies_that_see_other_lists_at_once_one_decides(place: str, path: Path, steps: int) -> None:
+    shared = path if place == ":memory:" else place
+    with open_store(shared) as one, open_store(shared) as other:
+        first = one.approvals.add_first_in_steps(listing(*MANY, edition="a"))
+        for _ in range(steps):
+            next(first)
+        second = other.approvals.add_first_in_steps(listing(*MANY, edition="b"))
+        next(second)
+        outcomes: list[FirstSight] = []
+
+        def go_on(steps: Steps[FirstSight]) -> Steps[None]:
+            outcomes.append((yield from steps))
+
+        turns = [go_on(first), go_on(second)]
+        while turns:
+            turns = [each for each in turns if next(each, "ended") != "ended"]
+        assert outcomes == ["lost", "kept"]
+        assert {each for each, _ in kept(one)} == {f"h{number}b" for number in MANY}
+        assert finish(one.approvals.add_first_in_steps(listing(*MANY, edition="a"))) == "known"
+
+
+def test_two_proxies_that_see_the_same_list_at_once_write_it_together(path: Path) -> None:
+    with open_store(path) as one, open_store(path) as other:
+        first = one.approvals.add_first_in_steps(listing(*MANY))
+        next(first)
+        assert finish(other.approvals.add_first_in_steps(listing(*MANY))) == "kept"
+        assert finish(first) == "known"
+        assert len(kept(one)) == len(MANY)
+
+
+def test_what_waits_in_one_first_list_is_not_approved_by_an_earlier_one_that_was_broken_off(store: Store) -> None:
+    begin(store, listing(*MANY), 2)
+    assert store.approvals.add_first(listing(*MANY, state="held"))
+    assert {state for _, state in kept(store)} == {"held"}
+
+
+def test_a_server_that_is_forgotten_while_its_first_list_is_written_is_seen_first_again(store: Store) -> None:
+    first = store.approvals.add_first_in_steps(listing(*MANY))
+    next(first)
+    store.approvals.forget("git")
+    assert finish(first) == "lost"
+    assert kept(store) == []
 
 
 def test_many_definitions_are_held_and_released_in_parts(store: Store) -> None:
