@@ -140,7 +140,8 @@ class _Training:
         mix, read, unread = (
             (earlier.mix, earlier.read, earlier.unread) if earlier is not None else self._weigh(tasks, known)
         )
-        seen = self._heads(tasks) if mix > 0 else []
+        # The trust reads the head also where the vote alone gives the shares.
+        seen = self._heads(tasks)
         heads = [
             self._fit_head(one, known, np.arange(count), place, 0.5 + 0.48 * place / len(seen), 0.48 / len(seen))
             for place, one in enumerate(seen)

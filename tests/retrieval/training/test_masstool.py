@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from requirements import requirement
 
-from foretool.retrieval.model_format import Floats
-from foretool.retrieval.rankers.masstool import MassTool
+from foretool.retrieval.model_format import Floats, pack, unpack
+from foretool.retrieval.rankers.masstool import NAME, VERSION, MassTool
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material, TooLittle
 from foretool.retrieval.training.masstool import FEW, FOLDS, METHOD, fit_detection, keep_back
@@ -71,6 +72,23 @@ def test_a_task_gets_the_tools_that_such_tasks_took(encoder: bool) -> None:
         text = said(subject, 11)
         scores = model.score(Query((text,)), embed([text])[0] if encoder else None)
         assert best(scores, len(tools)) == set(tools), subject
+
+
+@requirement("masstool:trust")
+@pytest.mark.parametrize("encoder", [True, False])
+def test_a_model_is_believed_also_where_the_vote_alone_gives_the_shares(encoder: bool) -> None:
+    material = Material((), episodes(), queries=embed if encoder else None)
+    told, arrays = unpack(METHOD.train(material, lambda step, share: None), NAME, VERSION)
+    by_head = {"bias": -9.0, "meaning": 0.0, "words": 0.0, "sureness": 18.0, "agreement": 0.0}
+    trusts = {name: told[name] | by_head for name in ("read", "unread")}
+    votes_alone = pack(NAME, VERSION, {**told, **trusts, "mix": 0.0}, arrays)
+    model = MassTool.loads(METHOD.train(replace(material, earlier=votes_alone), lambda step, share: None))
+    model.align(TOOLS, None)
+    text = said("mail", 11)
+    scores = model.score(Query((text,)), embed([text])[0] if encoder else None)
+    assert model.header.mix == 0.0
+    assert best(scores, 2) == set(SUBJECTS["mail"])
+    assert scores.max() > 0.0
 
 
 @requirement("masstool:trust")
