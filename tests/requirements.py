@@ -806,7 +806,7 @@ MANIFEST: Final[dict[str, Promise]] = {
         "our config and the copies of old files are open to their user alone, and no newer file is overwritten",
     ),
     "itr:exemplars": Promise(
-        ITR, "an answer shows how its tools were called before, in plain names and types, within its tokens"
+        ITR, "an answer shows how its tools were called before, in plain names, types and values, within its tokens"
     ),
     # Managing servers
     "manage:undo": Promise(
@@ -888,6 +888,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:data:forget-person": Promise("docs/cli.md", "what one person did is forgotten, and nothing of others"),
     "trust:data:forget": Promise(
         "SECURITY.md", "what a user wants forgotten leaves no byte in the file or its log, or what remains is said"
+    ),
+    "trust:data:past-values": Promise(
+        "docs/security.md", "values of earlier calls are shown to whoever made these calls, and only plain ones"
     ),
     "trust:data:private-files": Promise(
         "SECURITY.md", "the files of the store are closed to other users, or that they are not is said"

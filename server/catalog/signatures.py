@@ -71,6 +71,11 @@ def required_arguments(tool: Tool) -> set[str]:
     return {each for each in _required(_schema(tool.definition)) if isinstance(each, str)}
 
 
+def argument_schemas(tool: Tool) -> Mapping[str, Any]:
+    """Return the schema of each argument that a tool declares."""
+    return _properties(_schema(tool.definition))
+
+
 def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments whose names are plain, at most `MOST_ARGUMENTS` of them."""
     names = [name for name in arguments if _plain.fullmatch(name)]
@@ -80,8 +85,7 @@ def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 @lru_cache(maxsize=4096)
 def _arguments(definition: bytes) -> str:
     schema = _schema(definition)
-    required, properties = _required(schema), schema.get("properties")
-    properties = properties if isinstance(properties, dict) else {}
+    required, properties = _required(schema), _properties(schema)
     names = [each for each in dict.fromkeys(map(str, required)) if _plain.fullmatch(each)]
     shown = [f"{name}: {_type(properties.get(name))}" for name in names[:MOST_ARGUMENTS]]
     return ", ".join([*shown, CUT] if len(shown) < len(required) else shown)
@@ -93,6 +97,11 @@ def _schema(definition: bytes) -> dict[str, Any]:
         found = jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"])
     except (KeyError, ValueError):
         return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _properties(schema: dict[str, Any]) -> dict[str, Any]:
+    found = schema.get("properties")
     return found if isinstance(found, dict) else {}
 
 

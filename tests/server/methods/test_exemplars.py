@@ -53,7 +53,7 @@ def test_one_failure_proves_nothing() -> None:
     assert written([call("s__read", ok=False, tail="string")], tool("s__read", "path")) == ""
 
 
-def test_no_value_is_shown_whatever_is_recorded() -> None:
+def test_no_value_is_shown_where_nobody_says_whose_it_is() -> None:
     events = [call("s__read", path="/home/ann/secret.txt", head=5, deep={"a": 1}, many=[1], yes=True)]
     text = written(events, tool("s__read", "path"))
     assert "deep: object, head: number, many: array, path: string, yes: boolean" in text and "ann" not in text
