@@ -1,11 +1,12 @@
 """Measures how long a prompt waits for `foretool hint`, the command behind a client's prompt hook.
 
-    python -m bench.proxy.prompt_hook --catalogs FOLDER [--tools 300,5000] [--json]
+    python -m bench.proxy.prompt_hook --catalogs FOLDER [--tools 300,5000] [--encoder none] [--json]
 
 FOLDER holds the `tools/list` of servers, one JSON file each (`server`, `tools`); servers repeat until there are enough
-tools. Each run starts the command as a client does, over a store that knows the tools: in turns without a running proxy
-(`words`), and with one that it asks (`proxy`). The output has the wall time and the processor time of the process, the
-start of Python included. The command's own deadline is lifted, so that slow runs show.
+tools. Each run starts the command as a client does, over a store that knows the tools: first with a running proxy that
+it asks (`proxy`) and that has embedded all tools, then without one (`words`), by what that proxy has kept. The output
+has the wall time and the processor time of the process, the start of Python included. The command's own deadline is
+lifted, so that slow runs show. With `--encoder none` nobody waits until thousands of tools are embedded.
 
 With `--claude PROGRAM` (as in `bench.proxy.claude_code`) the hook is put into the settings of a real Claude Code,
 offline, which is given two prompts. The output says whether the hook's words reached the model, and what foretool has
@@ -31,7 +32,9 @@ from bench.datasets import read_catalogs
 from bench.options import add_json, make_parser
 from bench.proxy import claude_code
 from bench.reports import Row, print_row, times_row
+from foretool.server.catalog import kept_words
 from foretool.server.catalog.hint_text import HEAD
+from foretool.server.catalog.unread import digest_inputs, read_words
 from foretool.server.commands import hint as installing
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
@@ -59,11 +62,12 @@ def servers(folder: Path, count: int) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def prepare(folder: Path, tools: dict[str, list[dict[str, Any]]]) -> Path:
+def prepare(folder: Path, tools: dict[str, list[dict[str, Any]]], encoder: str = "auto") -> Path:
     """Write a config with these servers, and a store that knows their tools."""
     path = folder / "mcp.json"
     entries = {name: {"command": name} for name in tools}
-    path.write_text(json.dumps({"mcpServers": entries, "foretool": {"storage": "store.sqlite3"}}))
+    settings = {"storage": "store.sqlite3", "encoder": encoder}
+    path.write_text(json.dumps({"mcpServers": entries, "foretool": settings}))
     config = configs.load(path)
     with open_store(config.storage) as store:
         for name, server in config.servers.items():
@@ -98,7 +102,7 @@ def run_once(config: Path, sockets: str) -> tuple[float, float, bool]:
 @contextlib.contextmanager
 def serving(config: Path, sockets: Path) -> Iterator[int]:
     """A proxy that listens in this folder; its process id."""
-    command = [sys.executable, "-m", "foretool", "serve", "--config", str(config)]
+    command = [sys.executable, "-m", "foretool", "serve", "--alone", "--config", str(config)]
     environ = {**processes.compiled_environment(config.parent / "bytecode"), "FORETOOL_SOCKETS": str(sockets)}
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environ,
@@ -122,30 +126,43 @@ def wait_until_idle(pid: int) -> None:
         time.sleep(IDLE_S)
 
 
+def wait_until_words_are_kept(path: Path) -> None:
+    """Wait until a proxy has written down the words of all tools, by which prompts are answered once it has ended. It
+    does so for catalogs of some size alone."""
+    config = configs.load(path)
+    reached = {name: fingerprint(server) for name, server in config.servers.items()}
+    inputs = digest_inputs(list(config.servers.values()), config.prefixes, reached)
+    with open_store(config.storage) as store:
+        if not kept_words.LEAST < store.statistics().tools <= kept_words.MOST:
+            return
+        while read_words(store.catalog, inputs) is None:
+            time.sleep(IDLE_S / 10)
+
+
 def measure(config: Path, runs: int) -> Iterator[Row]:
-    """A row of `runs` runs without a proxy and one with it, in milliseconds; the runs take turns."""
+    """A row of `runs` runs that ask a proxy, and one of as many after it has ended, in milliseconds."""
     sockets = config.parent / "run"
-    kinds = {"words": "off", "proxy": str(sockets)}
-    found: dict[str, list[tuple[float, float, bool]]] = {kind: [] for kind in kinds}
     with serving(config, sockets) as pid:
         run_once(config, str(sockets))  # the first one has the proxy index its tools and embed them
         wait_until_idle(pid)
-        for each in kinds.values():  # the encoder is open, and all modules are compiled
-            run_once(config, each)
-        for _ in range(runs):
-            for kind, named in kinds.items():
-                found[kind].append(run_once(config, named))
-    for kind, timed in found.items():
-        wall, processor, said = zip(*timed, strict=True)
-        used = {f"processor_{name}": value for name, value in times_row(processor, (50,), 1).items()}
-        yield {"asked": kind, **times_row(wall, digits=1), **used, "said": sum(said), "runs": runs}
+        wait_until_words_are_kept(config)
+        yield time_runs("proxy", config, str(sockets), runs)
+    yield time_runs("words", config, "off", runs)
 
 
-def results(folder: Path, counts: Sequence[int], runs: int) -> Iterator[Row]:
+def time_runs(asked: str, config: Path, sockets: str, runs: int) -> Row:
+    """The row of some runs, after one by which the encoder is open and all modules are compiled."""
+    run_once(config, sockets)
+    wall, processor, said = zip(*(run_once(config, sockets) for _ in range(runs)), strict=True)
+    used = {f"processor_{name}": value for name, value in times_row(processor, (50,), 1).items()}
+    return {"asked": asked, **times_row(wall, digits=1), **used, "said": sum(said), "runs": runs}
+
+
+def results(folder: Path, counts: Sequence[int], runs: int, encoder: str = "auto") -> Iterator[Row]:
     """Two rows for each number of tools."""
     for count in counts:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as kept:
-            path = prepare(Path(kept), servers(folder, count))
+            path = prepare(Path(kept), servers(folder, count), encoder)
             for row in measure(path, runs):
                 yield {"tools": count, **row}
 
@@ -188,13 +205,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--claude", metavar="PROGRAM")
     parser.add_argument("--tools", default="300,1000,5000", help="default %(default)s")
     parser.add_argument("--runs", type=int, default=30, help="default %(default)s")
+    parser.add_argument("--encoder", default="auto", help="setting of the proxy; default %(default)s")
     add_json(parser)
     arguments = parser.parse_args(argv)
     if arguments.claude:
         print(json.dumps(run_hook(str(Path(arguments.claude).absolute()))))
     if not arguments.catalogs:
         return
-    for result in results(arguments.catalogs, [int(each) for each in arguments.tools.split(",")], arguments.runs):
+    counts = [int(each) for each in arguments.tools.split(",")]
+    for result in results(arguments.catalogs, counts, arguments.runs, arguments.encoder):
         print_row(result, arguments.json)
 
 
