@@ -104,8 +104,9 @@ def learn(
         file.check()
         took_s = round(time.perf_counter() - started, 1)
         run = Run(at, len(learner.timeline), learner.timeline.imported, results, took_s, learner.waiting)
-        store.artifacts.add(RUN, b"", msgspec.to_builtins(run), promote=False, at=at)
-        store.artifacts.bump_version()
+        with store.atomic():  # a run that has ended and that nobody is told of would never be served
+            store.artifacts.add(RUN, b"", msgspec.to_builtins(run), promote=False, at=at)
+            store.artifacts.bump_version()
         learner.checkpoints.clear()
     return run
 

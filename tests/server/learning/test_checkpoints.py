@@ -19,8 +19,8 @@ from learning_setting import RAIN, SUM, Setting
 from requirements import requirement
 
 from foretool.retrieval import methods
-from foretool.server.learning.checkpoints import RESUME_S
-from foretool.server.learning.run import Busy
+from foretool.server.learning.checkpoints import RESUME_S, Checkpoints
+from foretool.server.learning.run import RUN, Busy
 from foretool.server.learning.schedule import LEARNING
 from foretool.storage.sqlite.leads import FileLead as Lead
 from foretool.storage.stores import StorageError
@@ -110,6 +110,36 @@ def test_a_run_that_no_longer_fits_is_not_continued(two_methods: Setting, why: s
     run = setting.learn(now=now)
     assert "ended before" not in setting.result("dtdr", run).reason
     assert not folder.exists()
+
+
+@requirement("learn:ended")
+@pytest.mark.parametrize("end", ["before its record", "within it", "after it"])
+def test_a_run_that_is_killed_when_all_is_learned_is_either_over_or_continued(
+    two_methods: Setting, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: object, **__: object) -> None:
+        raise Killed
+
+    setting = two_methods
+    kept = type(setting.store.artifacts)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        if end == "before its record":
+            patch.setattr("foretool.server.learning.run.Run", kill)
+        elif end == "within it":
+            patch.setattr(kept, "bump_version", kill)
+        else:
+            patch.setattr(Checkpoints, "clear", lambda self: kill() if setting.artifacts.history(RUN, 1) else None)
+        setting.learn(now=2e6)
+    is_over = end == "after it"
+    assert (setting.artifacts.version, len(setting.artifacts.history(RUN))) == ((1, 1) if is_over else (0, 0))
+    run = setting.learn(now=2e6 + 60)
+    again = [each.kind for each in run.results if "from the run that was ended" in each.reason]
+    # A run that is over is not continued: the next one is a new run, for which models in use need later tasks.
+    assert [kind for kind in again if kind in METHODS] == ([] if is_over else ["dtdr", "masstool"])
+    assert [each.number for each in setting.artifacts.history("dtdr")] == [1]
 
 
 @requirement("learn:ended")
