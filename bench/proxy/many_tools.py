@@ -9,7 +9,8 @@ known; after a warm start the first list, the first search, searches through `di
 the memory before and after; after another warm start a search right behind the first list, with pings meanwhile. The
 load average says how quiet the machine was; `cpu_ms` is the processor time of a search, whatever else runs.
 
-With an encoder, tools are embedded before the proxy starts, and kept in `--vectors`. A repeated tool gets the vector of
+With an encoder, tools are embedded before the proxy starts, and kept in `--vectors`; a run in which no search was
+ranked by meaning ends with an error. A repeated tool gets the vector of
 its original with noise, which costs a search as much as a real vector. The output is one JSON object per line.
 """
 
@@ -34,14 +35,16 @@ from bench.metrics import quantile
 from bench.options import add_foretool, make_parser
 from bench.proxy.discovery import CALL_S, discover, measure_searches
 from foretool.retrieval import encoders
-from foretool.retrieval.corpus import digest
-from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.corpus import Corpus, digest
+from foretool.retrieval.document import embedded_text
+from foretool.retrieval.known_tools import find_wordings
 from foretool.storage.opening import open_store
 
 EXCHANGED = 0.15
 """The share of the words of a repeated tool that are exchanged."""
 NOISE = 0.35
 """The length of the noise that is added to a vector of length 1."""
+READER = Corpus(shipped=find_wordings)
 SEARCHES = 300
 READY_S = 900.0
 SETTLE_S = 5.0
@@ -121,8 +124,8 @@ def embed(
 
 
 def said_by(server: str, tool: Json) -> str:
-    """What encoders read of a tool."""
-    return embedded_text(document(tool_of(server, tool)))
+    """What encoders read of a tool, with the wordings that come with foretool."""
+    return embedded_text(READER.read(tool_of(server, tool))[0])
 
 
 async def until_known(client: StdioClient, path: Path, wanted: int) -> None:
@@ -199,6 +202,8 @@ def scale(command: Sequence[str], originals: Sequence[tuple[str, Json]], size: i
         path = processes.write_config(folder, entries, policy="frozen", encoder=encoder)
         found = asyncio.run(measure(command, path, size, asked))
         size_mib = round((folder / "foretool.sqlite3").stat().st_size / 2**20, 1)
+    if encoder != "none" and not any(each["with_matches_by_meaning"] for each in found["search"].values()):
+        raise SystemExit(f"bench.proxy.many_tools: no search of {size} tools was ranked by meaning with {encoder}")
     head = {"test": "scale", "tools": size, "servers": len(served), "encoder": encoder, "embedding": embedding}
     return {**head, **found, "storage_mib": size_mib, "load": processes.load_average()}
 

@@ -206,7 +206,7 @@ class Dtdr(LearnedModel):
         self._class_of = {tool: number for number, tool in enumerate(model.tools)}
         calls, unknown = model.calls, self.classes + 1
         # What came next at each place of each past episode: a call, END, or nothing that was seen (one beyond END).
-        known = np.where(calls.classes >= 0, calls.classes, unknown)
+        known = np.where(calls.classes >= 0, calls.classes, calls.classes.dtype.type(unknown))
         self._next = np.pad(known, ((0, 0), (0, 1)), constant_values=unknown)
         rows = np.flatnonzero(calls.ended)
         self._next[rows, calls.lengths[rows]] = self.classes

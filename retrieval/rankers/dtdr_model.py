@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from foretool.retrieval.linear_maps import PLACES as TEXT_PLACES
@@ -37,7 +38,7 @@ AT = {name: place for place, name in enumerate(PARTS)}
 class Calls(NamedTuple):
     """The calls of the latest past episodes, each tool as its class."""
 
-    classes: NDArray[np.int32]
+    classes: NDArray[np.signedinteger[Any]]
     """(episodes, longest), -1 where an episode has ended."""
     lengths: NDArray[np.int32]
     ended: NDArray[np.bool_]
@@ -89,7 +90,8 @@ class Model(Struct, frozen=True):
             "dimension": self.dimension,
             "asked": dict(zip(PARTS, self.asked, strict=True)), "unasked": dict(zip(PARTS, self.unasked, strict=True)),
         }  # fmt: skip
-        arrays: dict[str, NDArray[Any]] = {f"network_{name}": part for name, part in self.network._asdict().items()}
+        network = self.network._replace(history=_halve(self.network.history))
+        arrays: dict[str, NDArray[Any]] = {f"network_{name}": part for name, part in network._asdict().items()}
         arrays |= {f"calls_{name}": part for name, part in self.calls._asdict().items()}
         arrays |= {"projection": self.lsa.projection.astype(np.float16), "tasks": self.tasks.astype(np.float16)}
         arrays["lens"] = self.lens.astype(np.float16)
@@ -123,7 +125,9 @@ def read_model(model: bytes) -> Model:
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ModelError(f"{METHOD}: a part is missing or of another kind ({error!r})") from error
     _check(read)
-    return read
+    # The smallest type that holds every class and two more.
+    classes = read.calls.classes.astype(np.min_scalar_type(-len(read.tools) - 2))
+    return replace(read, calls=read.calls._replace(classes=classes))
 
 
 def _halve(part: NDArray[Any]) -> NDArray[Any]:

@@ -266,7 +266,10 @@ class MassTool(LearnedModel):
     def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
         """Raises `ModelError`."""
         told, stored = unpack(model, NAME, VERSION)
-        arrays = {name: each.astype(np.float32) if each.dtype.kind == "f" else each for name, each in stored.items()}
+        arrays = {
+            name: each.astype(np.float32, copy=False) if each.dtype.kind == "f" else each
+            for name, each in stored.items()
+        }
         try:
             return cls(convert(told, Header), arrays, Tuned.read(arrays, prepare))
         except (KeyError, ValueError) as error:

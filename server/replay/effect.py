@@ -29,7 +29,9 @@ from foretool.storage.stores import Store
 WEEK_S: Final = 7 * 86_400.0
 """How far a replay looks back unless it is told otherwise."""
 LEAST_PLAYED: Final = 5
-"""Tasks that are played however long they take."""
+"""Tasks that are played however long they take, by up to three configs."""
+LEAST_OF_MANY: Final = 15
+"""So many times a task is played by a config in all, however long it takes, where there are more configs."""
 TOP: Final = 5
 """How many tools are named whose misses change."""
 UNSEEN: Final = ("unknown_name", "nothing_found")
@@ -127,7 +129,7 @@ class Replays:
         self, config: Config, store: Store, since: float, now: float, most: int = MOST, patience_s: float = inf,
         indexed: Search | None = None,
     ) -> None:  # fmt: skip
-        """`patience_s`: seconds of the processor after which no further task is played, once `LEAST_PLAYED` were;
+        """`patience_s`: seconds of the processor after which no further task is played, once the least number was;
         `indexed`: a search over the tools of the store. Raises `StorageError`."""
         self._config = config
         self._indexed = indexed
@@ -179,6 +181,7 @@ class Replays:
         the encoder has as much to do for the tasks ahead as they have with this one."""
         found: list[list[PlayedTask]] = [[] for _ in configs]
         until = time.process_time() + self._patience_s
+        least = min(LEAST_PLAYED, max(LEAST_OF_MANY // len(configs), 2))
         with ExitStack() as opened:
             opened.callback(self._encoders.close)
             players: list[Player] = []
@@ -191,7 +194,7 @@ class Replays:
                 for player, played in zip(players, found, strict=True):
                     played.append(player.play(task))
                 progress(number / len(self.tasks))
-                if number >= LEAST_PLAYED and time.process_time() >= until:
+                if number >= least and time.process_time() >= until:
                     # What is played later gets the same tasks, so that all of it can be compared.
                     self.tasks, self._patience_s = self.tasks[:number], inf
                     break

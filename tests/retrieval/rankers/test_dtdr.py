@@ -11,11 +11,22 @@ import pytest
 from msgspec.structs import replace
 from requirements import requirement
 
+from bench.growth.prediction import make_model
 from foretool.retrieval.linear_maps import Lsa, NextText, no_next_text
-from foretool.retrieval.model_format import Floats, ModelError
+from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
 from foretool.retrieval.rankers import dtdr
 from foretool.retrieval.rankers.dtdr import CallGraph, Dtdr
-from foretool.retrieval.rankers.dtdr_model import AT, PARTS, UNKNOWN, Calls, Model, Network, read_model, rows_of
+from foretool.retrieval.rankers.dtdr_model import (
+    AT,
+    PARTS,
+    UNKNOWN,
+    VERSION,
+    Calls,
+    Model,
+    Network,
+    read_model,
+    rows_of,
+)
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
 
@@ -315,6 +326,26 @@ def test_a_model_that_was_kept_predicts_as_before_and_holds_its_large_parts_in_h
         chances = [each.after(history, np.asarray([1, 0], np.float32), ("read mail",)) for each in (one, other)]
         assert np.allclose(chances[0][0], chances[1][0], atol=1e-6)
         assert chances[0][1] == pytest.approx(chances[1][1], abs=1e-6)
+
+
+def test_a_model_that_was_written_with_more_digits_predicts_the_same_to_the_last_bit() -> None:
+    draw = np.random.default_rng(5)
+    classes = 300
+    tools = tuple(ToolId(f"t__{number}") for number in range(classes))
+    given = make_model(tools, 50)
+    header, arrays = unpack(given, "dtdr", VERSION)
+    assert arrays["network_history"].dtype == np.float16
+    older = {**arrays, "network_history": arrays["network_history"].astype(np.float32)}
+    told = {key: value for key, value in header.items() if key not in ("method", "version")}
+    one, other = (Dtdr.loads(each) for each in (given, pack("dtdr", VERSION, told, older)))
+    assert one.model.calls.classes.dtype == np.int16
+    wide = Dtdr(replace(other.model, calls=Calls(*(arrays[f"calls_{name}"] for name in Calls._fields))))
+    for each in (one, other, wide):
+        each.align(tools, None)
+    for length in range(25):
+        history = tuple(tools[number] for number in draw.integers(0, classes, length))
+        chances = [each.after(history, None, ("echo text twice",)) for each in (one, other, wide)]
+        assert len({(found.tobytes(), end) for found, end in chances}) == 1
 
 
 def test_calls_that_are_beyond_all_that_were_seen_leave_the_prior() -> None:

@@ -88,6 +88,15 @@ def test_without_patience_a_few_tasks_are_played_by_all_configs(tmp_path: Path) 
         assert (effect.tasks, effect.of) == (5, 24), "how many there are is said"
 
 
+def test_without_patience_many_configs_play_fewer_tasks(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, NEEDS * 4)
+    config = loader.load(path)
+    with open_existing_store(config.storage) as store:
+        for others, played in ((4, 3), (20, 2)):
+            replays = Replays(config, store, START - 10, NOW, patience_s=0.0)
+            assert [len(each) for each in replays.play_all([config] * others)] == [played] * others
+
+
 def test_configs_that_take_over_an_index_play_as_those_that_read_every_tool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
