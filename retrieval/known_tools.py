@@ -98,8 +98,13 @@ def share_in_common(one: Collection[int], other: Collection[int]) -> float:
 
 @lru_cache(maxsize=1)
 def known_tools() -> KnownTools:
-    """Return the tools that come with foretool; the file is read once."""
+    """Return the tools that come with foretool; the file is read once, until `let_go`."""
     return KnownTools(FILE.read_bytes())
+
+
+def let_go() -> None:
+    """Give back the memory of the file; who asks next reads it again, which takes a millisecond."""
+    known_tools.cache_clear()
 
 
 def _hash(word: str) -> int:

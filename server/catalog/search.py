@@ -132,6 +132,10 @@ class Index:
             if time.perf_counter() >= until:
                 return False
         self._work = None
+        if self.with_shipped:
+            from foretool.retrieval import known_tools
+
+            known_tools.let_go()  # nobody needs it until a tool changes
         return True
 
     def _index_waiting(self) -> Iterator[None]:

@@ -349,7 +349,7 @@ def test_a_search_that_begins_like_another_one_follows_its_own_setting() -> None
     assert other.rank(wish, everything, 5).ranked == () and one.rank(wish, everything, 5).ranked
 
 
-def test_the_file_of_known_tools_is_not_read_before_the_first_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_of_known_tools_is_read_at_the_first_search_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     read = list[Path]()
     as_it_is = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: (read.append(path), as_it_is(path))[1])
@@ -358,5 +358,7 @@ def test_the_file_of_known_tools_is_not_read_before_the_first_search(monkeypatch
     search.configure(Settings(shipped_wordings=False))
     search.configure(Settings())
     assert read == []
-    search.rank(Query(("time",)), everything, 5)
-    assert read == [known_tools.FILE]
+    for _ in range(2):
+        search.rank(Query(("time",)), everything, 5)
+        assert read == [known_tools.FILE]
+    assert known_tools.known_tools.cache_info().currsize == 0
