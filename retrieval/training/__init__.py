@@ -52,6 +52,8 @@ class Material(Struct, frozen=True):
     is_trial: bool = False
     """Whether the model is only replayed. It may then be smaller than one that serves."""
     seed: int = 7
+    unread: tuple[Episode, ...] = ()
+    """More of the same time whose tasks `queries` would first have to embed; oldest first."""
 
 
 class Method(NamedTuple):

@@ -107,6 +107,7 @@ class Trainer:
 
     def train(self, material: Material, progress: Progress) -> bytes:
         """Return the model as bytes. Raises `TooLittle`."""
+        material = _choose_words(material)
         given = training_set_of(material)
         if len(given.demonstrations) < MINIMUM:
             raise TooLittle(f"{NAME}: {len(given.demonstrations)} episodes with calls; it takes {MINIMUM}")
@@ -116,6 +117,8 @@ class Trainer:
         earlier = None
         with suppress(ModelError):  # another version of foretool has written it
             earlier = read_model(material.earlier) if material.earlier else None
+        if earlier is not None and earlier.dimension != given.vectors.shape[1]:
+            earlier = None
         return trainer.model(given, tool_vectors_of(material), material.seed, progress, earlier).dumps()
 
     def model(
@@ -223,6 +226,14 @@ class Trainer:
 
 
 METHOD = Method(MINIMUM, Trainer().train)
+
+
+def _choose_words(material: Material) -> Material:
+    """Return all tasks without vectors where most of them have none: words of all tell more than vectors of a few."""
+    if len(material.unread) <= len(material.episodes):
+        return material
+    every = sorted((*material.episodes, *material.unread), key=lambda each: each.at)
+    return replace(material, episodes=tuple(every), unread=(), queries=None, documents=None)
 
 
 def draw_walks(given: TrainingSet, said: Floats, seed: int) -> Callable[[Draw], Samples]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.retrieval import methods as register
 from foretool.retrieval.list_rules import NameCost
@@ -36,7 +37,7 @@ from foretool.server.learning.schedule import LEARNING
 from foretool.server.learning.shared_words import People, choose_episodes, clean_episodes, clean_missed, sharing
 from foretool.server.learning.timeline import KnownModels, Timeline, rename_calls, trusted_tools
 from foretool.server.learning.whole_lists import WholeLists
-from foretool.storage.episodes import PROMPT_S
+from foretool.storage.episodes import PROMPT_S, drop_calls
 from foretool.storage.missed import read_missed
 from foretool.storage.places import ServerAddress, StorePlace
 from foretool.storage.records import Artifact, Episode, Holder, MissedNeed, ToolId
@@ -185,6 +186,8 @@ class Learner:
         self.texts = EncodedTexts.open(config.settings, store)
         self.waiting = 0
         """Tasks whose words the next run embeds."""
+        self._unread: list[Episode] = []
+        """Those of them whose tools are still there."""
         imported, logged = self._embed(imported, logged)
         self.timeline = Timeline(imported, logged, self.upstream_of, artifacts.count_demonstrations())
         self._missed = clean_missed(read_missed(store, self.upstream_of, self.people), clean)
@@ -210,6 +213,7 @@ class Learner:
         chosen = self.texts.choose(both, spend_s, lambda share: self.say(EMBEDDING, "reading the tasks", share))
         self.waiting = len(both) - len(chosen)
         kept = set(map(id, chosen))
+        self._unread = drop_calls([each for each in both if id(each) not in kept], self.upstream_of)
         return [each for each in imported if id(each) in kept], [each for each in logged if id(each) in kept]
 
     def embed(self, episodes: list[Episode]) -> list[Episode]:
@@ -322,7 +326,8 @@ class Learner:
 
     def _material_before(self, place: int) -> Material:
         """Return what may be learned from the episodes before a place."""
-        return self.material_of(self.timeline, self._missed, place)
+        found = self.material_of(self.timeline, self._missed, place)
+        return replace(found, unread=tuple(self.timeline.earlier(self._unread, place)))
 
     def material_of(self, timeline: Timeline, missed: Sequence[MissedNeed], place: int) -> Material:
         """Return what may be learned from the episodes of a timeline before a place, and from these needs."""

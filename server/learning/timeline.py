@@ -72,6 +72,14 @@ class Timeline:
         begins = self.episodes[place].at if place < len(self) else math.inf
         return [each for each in missed if each.at < begins]
 
+    def earlier(self, others: Sequence[Episode], place: int) -> list[Episode]:
+        """Return those of other episodes that ended before the episode at a place began. Demonstrations have no time:
+        they come before what is in the log, and none of them before another one."""
+        if place >= len(self):
+            return list(others)
+        begins = self.episodes[place].at if place >= self.imported else 0.0
+        return [each for each in others if each.at < begins]
+
     def place_after(self, model: Artifact | None) -> int:
         """Return the place from which the episodes are new to a model; with no model, the first that is to be
         replayed."""

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from requirements import requirement
 
 from foretool.retrieval.model_format import Floats
@@ -100,6 +101,27 @@ def test_episodes_without_tasks_are_learned_from() -> None:
 def test_without_an_encoder_the_words_of_a_task_do() -> None:
     model = trained(material(world(), encoder=False))
     assert best(model, (), "book a hotel", encoder=False) == "inn__search"
+
+
+def test_where_most_tasks_have_no_vectors_the_words_of_all_are_learned() -> None:
+    few, many = world()[:14], tuple(replace(each, at=1.0) for each in world()[14:])
+    given = replace(material(few), unread=many)
+    every = replace(material((*few, *many), encoder=False), tools=given.tools)
+    by_words = Trainer(SMALL).train(given, lambda what, share: None)
+    assert by_words == Trainer(SMALL).train(every, lambda what, share: None)
+    assert Dtdr.loads(by_words).model.dimension == 0
+    # With vectors of most tasks, the others take no part.
+    most = material(world())
+    assert Trainer(SMALL).train(replace(most, unread=many), lambda what, share: None) == Trainer(SMALL).train(
+        most, lambda what, share: None
+    )
+
+
+def test_parts_that_were_weighed_by_words_are_weighed_again_with_vectors() -> None:
+    by_words = Trainer(SMALL).train(material(world(), encoder=False), lambda what, share: None)
+    given = material(world())
+    with_vectors = Trainer(SMALL).train(given, lambda what, share: None)
+    assert Trainer(SMALL).train(replace(given, earlier=by_words), lambda what, share: None) == with_vectors
 
 
 def test_the_same_material_gives_the_same_model() -> None:

@@ -51,6 +51,11 @@ def test_a_model_is_not_judged_on_tasks_that_it_has_seen() -> None:
     )
 
 
+def test_of_other_tasks_those_came_earlier_that_began_before() -> None:
+    given, others = timeline(2, 3), [Episode((TOOL,), source="import"), *(Episode((TOOL,), at=at) for at in (99, 101))]
+    assert [len(given.earlier(others, place)) for place in range(6)] == [0, 0, 2, 2, 3, 3]
+
+
 def test_calls_of_removed_tools_are_left_out_and_usage_is_as_of_then() -> None:
     held = Timeline([], [Episode((TOOL, GONE)), Episode((TOOL,))], {TOOL: "a"})
     assert held.calls(0, 2) == [(TOOL,), (TOOL,)]
