@@ -3,7 +3,7 @@
     python -m bench.learning.distilled_encoder train --data FOLDER --everyday SETS --head-to-head FILE
         --start FILE --out FILE --cache FOLDER
     python -m bench.learning.distilled_encoder report --data FOLDER --head-to-head FILE
-        --start FILE --out FILE --cache FOLDER
+        --start FILE --out FILE --cache FOLDER [--apart FILE]
 
 The teachers are the shipped encoder, bge-small and all-mpnet-base-v2 (`bench.papers.larger_encoder` says how to get
 it), which has five times the weights and finds tools for vague wishes that MiniLM does not. The target of a task is the
@@ -12,7 +12,7 @@ from it plus `CONTRAST` times the contrastive loss of `wished_encoder`. Tools ke
 
 The tasks are those of `wished_encoder`, and the wishes and goals of three quarters of the train half of the invented
 APIs (`invented_apis`); the other servers of that half are `held out` in the report, and its dev half is not read. A
-quarter of the longer tasks of one tool is cut to a few of its words. docs/decisions/0048 says what it brought.
+quarter of the longer tasks of one tool is cut to a few of its words. docs/decisions/0050 says what it brought.
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ from bench.learning.shipped_encoder import PLAN, Material, base, material
 from bench.learning.wished_encoder import (
     Servers,
     ServersApart,
+    apart_from,
     folders_of,
     make_wished_parser,
     parts,
+    queries_of,
     report,
     servers_of,
     with_wishes,
@@ -212,7 +214,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             out.write_bytes(train(folders_of(arguments), servers, start, cache, teachers).dumps())
             return
         encoder = open_kept(base(), cache / "encoders", vectors)
-        for row in report(measured(data, servers), [start.read_bytes(), out.read_bytes()], cache, encoder):
+        known = apart_from(measured(data, servers), queries_of(arguments.apart))
+        for row in report(known, [start.read_bytes(), out.read_bytes()], cache, encoder):
             print_row(row, arguments.json, width=18)
 
 

@@ -180,16 +180,21 @@ class SetsApart(SeveralRight):
 
 def blended(old: Adapter, new: Adapter, share: float) -> Adapter:
     """The changes of both, `share` of the new one, as the nearest matrices of the same rank."""
+    return mixed([(old, 1 - share), (new, share)], {**new.report, "blend": share})
+
+
+def mixed(parts: Sequence[tuple[Adapter, float]], report: Row) -> Adapter:
+    """The sum of several changes, each times its share, as the nearest matrices of the first one's rank."""
+    first = parts[0][0]
     changes = {}
-    for name, (left, right) in old.changes.items():
-        more_left, more_right = new.changes[name]
-        lefts, left_rest = np.linalg.qr(np.concatenate([left * (1 - share), more_left * share], 1))
-        rights, right_rest = np.linalg.qr(np.concatenate([right, more_right], 0).T)
+    for name, (left, _) in first.changes.items():
+        lefts, left_rest = np.linalg.qr(np.concatenate([each.changes[name][0] * share for each, share in parts], 1))
+        rights, right_rest = np.linalg.qr(np.concatenate([each.changes[name][1] for each, _ in parts], 0).T)
         rows, sizes, columns = np.linalg.svd(left_rest @ right_rest.T)
         rank, root = left.shape[1], np.sqrt(sizes[: left.shape[1]])
         made = lefts @ rows[:, :rank] * root, root[:, None] * (columns[:rank] @ rights.T)
         changes[name] = (made[0].astype(np.float32), made[1].astype(np.float32))
-    return Adapter(old.base, changes, {**new.report, "blend": share})
+    return Adapter(first.base, changes, report)
 
 
 def scaled(adapter: Adapter, scale: float) -> Adapter:

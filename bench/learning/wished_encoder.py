@@ -3,7 +3,7 @@
     python -m bench.learning.wished_encoder train --data FOLDER --everyday SETS --head-to-head FILE
         --start FILE --out FILE --cache FOLDER
     python -m bench.learning.wished_encoder report --data FOLDER --head-to-head FILE
-        --start FILE --out FILE --cache FOLDER
+        --start FILE --out FILE --cache FOLDER [--apart FILE]
 
 A language model wrote the wishes for this project (`retrieval/known_tools.tsv`): four for each tool of real servers, of
 which it saw name, description and parameters. DATA/mcp_catalogs has what these servers list, and all of their tools are
@@ -23,7 +23,7 @@ import random
 import re
 from argparse import ArgumentParser, Namespace
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
@@ -214,6 +214,19 @@ def train(
     return train_further(ServersApart, made, start, cache, "wished", report, BLEND)
 
 
+def apart_from(
+    measured: Iterable[tuple[str, list[Tool], list[Task]]], asked: Collection[str]
+) -> Iterator[tuple[str, list[Tool], list[Task]]]:
+    """The same parts without the tasks that are among `asked`, however they are written."""
+    known = {_said(each) for each in asked}
+    for name, tools, tasks in measured:
+        yield name, tools, [task for task in tasks if _said(task.query) not in known]
+
+
+def _said(query: str) -> str:
+    return " ".join(query.lower().split())
+
+
 def parts(data: Path, servers: Servers) -> Iterator[tuple[str, list[Tool], list[Task]]]:
     """What took no part: a name, the tools and the tasks."""
     for name in CALM:
@@ -258,9 +271,23 @@ def make_wished_parser(name: str, said: str | None) -> ArgumentParser:
     parser.add_argument("--head-to-head", type=Path, metavar="FILE", help="a set whose servers take no part either")
     parser.add_argument("--start", type=Path, required=True, metavar="FILE", help="the adapter that is trained further")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="what training made of it")
+    add_apart(parser)
     parser.add_argument("--cache", type=Path, required=True, metavar="FOLDER", help="keeps vectors and checkpoints")
     add_json(parser)
     return parser
+
+
+def add_apart(parser: ArgumentParser) -> None:
+    """Add `--apart`, files of queries."""
+    parser.add_argument(
+        "--apart", type=Path, action="append", default=[], metavar="FILE",
+        help="a set whose queries are not reported as training parts, such as the BFCL of the head-to-head",
+    )  # fmt: skip
+
+
+def queries_of(files: Iterable[Path]) -> list[str]:
+    """The queries of these sets."""
+    return [task.query for file in files for task in read_search_file(file, servers=True)[1]]
 
 
 def servers_of(arguments: Namespace) -> Servers:
@@ -288,7 +315,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if arguments.what == "train":
             out.write_bytes(train(folders_of(arguments), servers, start, cache, encoder).dumps())
             return
-        for row in report(parts(data, servers), [start.read_bytes(), out.read_bytes()], cache, encoder):
+        measured = apart_from(parts(data, servers), queries_of(arguments.apart))
+        for row in report(measured, [start.read_bytes(), out.read_bytes()], cache, encoder):
             print_row(row, arguments.json, width=14)
 
 
