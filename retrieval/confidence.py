@@ -71,7 +71,11 @@ class Logistic(Struct, frozen=True):
 
     def probability(self, features: dict[str, float]) -> float:
         """Return the probability, 0 to 1; a feature that is missing counts as 0."""
-        return sigmoid(self.bias + sum(weight * features.get(name, 0.0) for name, weight in self.weights.items()))
+        return sigmoid(self.bias + sum(self.terms(features).values()))
+
+    def terms(self, features: dict[str, float]) -> dict[str, float]:
+        """Return what each feature adds to the log-odds."""
+        return {name: weight * features.get(name, 0.0) for name, weight in self.weights.items()}
 
 
 class Weights(Struct, frozen=True):
@@ -203,6 +207,19 @@ def at_most(chances: Sequence[float], k: int) -> dict[str, float]:
     return {"held": logit(1.0 - none), "more": log(k)}
 
 
+def _probabilities(gate: Logistic, whole: dict[str, float], chances: Sequence[float], most: int) -> list[float]:
+    """Return how likely the gate holds a needed tool to be among the first 1, 2, ... `most` tools. `whole`: what it
+    reads of the whole list, which is worked out once."""
+    terms, found, none = gate.terms(whole), list[float](), 1.0
+    held, more = gate.weights.get("held", 0.0), gate.weights.get("more", 0.0)
+    for k, chance in enumerate(chances[:most], 1):
+        none *= 1.0 - chance
+        changed = {"held": held * logit(1.0 - none), "more": more * log(k)}
+        terms |= {name: changed[name] for name in changed if name in terms}
+        found.append(sigmoid(gate.bias + sum(terms.values())))
+    return found
+
+
 def _held(ranking: Ranking, chances: Sequence[float]) -> list[float]:
     """Return how likely a needed tool is among the first 1, 2, ... tools, which never falls. Several needs count by the
     mean of their probabilities, and share the places."""
@@ -216,9 +233,9 @@ def _held(ranking: Ranking, chances: Sequence[float]) -> list[float]:
     open_lines = [each for each in evidence if not each.named]
     doubt = sum(1.0 if each.needed is None else min(2.0 * each.needed, 1.0) for each in open_lines) / len(open_lines)
     found: list[float] = []
+    probabilities = _probabilities(gate, whole, chances, max(ceil(most / len(evidence)), 1))
     for k in range(1, most + 1):
-        own = max(ceil(k / len(evidence)), 1)
-        probability = doubt * gate.probability({**whole, **at_most(chances, own)})
+        probability = doubt * probabilities[max(ceil(k / len(evidence)), 1) - 1]
         whole_list = (named + (len(evidence) - named) * probability) / len(evidence)
         found.append(max(whole_list, found[-1] if found else 0.0))
     return found

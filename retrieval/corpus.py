@@ -8,9 +8,10 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from foretool.retrieval.document import Document, document, embedded_text
+from foretool.retrieval.document import Document, document, embedded_text, summary_line
 from foretool.retrieval.rankers.bm25 import Lexical
 from foretool.retrieval.rankers.names import Names
+from foretool.retrieval.words import terms
 from foretool.storage.records import Tool, ToolId
 
 Shipped = Callable[[Document], tuple[str, ...]]
@@ -42,6 +43,8 @@ class Corpus:
         """By slot, the hash of the text that encoders read; empty where a tool was dropped."""
         self.version = 0
         """Goes up with every change."""
+        self._said: list[str] = []
+        """By slot, the words of a tool's name and first sentence without those of its server's name."""
         self._plain: list[bytes] = []
         """By slot, the hash of that text without wordings."""
         self._wordings: Mapping[bytes, tuple[str, ...]] = {}
@@ -69,6 +72,7 @@ class Corpus:
         copied = Corpus()
         copied.lexical, copied.names = self.lexical.copy(), self.names.copy()
         copied.ids, copied.digests, copied._plain = self.ids[:], self.digests[:], self._plain[:]
+        copied._said = self._said[:]
         copied.slot_of, copied.slots_of = dict(self.slot_of), dict(self.slots_of)
         copied.version, copied._wordings, copied._shipped = self.version, self._wordings, self._shipped
         copied._stale, copied._known = set(self._stale), dict(self._known)
@@ -82,7 +86,7 @@ class Corpus:
     def replacing(self, upstream: str, tools: Sequence[Tool], server_text: str = "") -> Iterator[None]:
         """Do what `replace` does, and pause after each tool that was read and whenever a millisecond or so was spent on
         others. In a pause the corpus may be searched but not changed. The caller has to exhaust the iterator."""
-        wanted = {tool.id: (upstream, tool.name, tool.schema_hash or tool.definition, server_text) for tool in tools}
+        wanted = {tool.id: (*_source(tool), server_text) for tool in tools}
         before = [each for slot in self.slots_of.get(upstream, ()) if (each := self.ids[slot]) is not None]
         yield from self._dropping(
             known
@@ -128,6 +132,13 @@ class Corpus:
         wordings = self._wordings.get(plain) or (self._shipped(read) if self._shipped is not None else ())
         return (replace(read, wordings=wordings) if wordings else read), plain
 
+    def words_of(self, tool: Tool) -> str | None:
+        """Return the words of a tool's name and first sentence, each once and without those of its server's name; None
+        for a tool that is not indexed as it is. Tools that share most of them do the same."""
+        if (slot := self.slot_of.get(tool.id)) is None:
+            return None
+        return self._said[slot] if self._known[tool.id][:3] == _source(tool) else None
+
     def _add(self, tool: Tool, server_text: str) -> None:
         read, plain = self.read(tool, server_text)
         slot = self.lexical.add(read)
@@ -135,6 +146,8 @@ class Corpus:
         self.ids.append(tool.id)
         self.slot_of[tool.id] = slot
         self.digests.append(digest(embedded_text(read)) if read.wordings else plain)
+        said = dict.fromkeys(terms(f"{tool.name} {summary_line(read)}"))
+        self._said.append(" ".join(said.keys() - terms(tool.upstream)))
         self._plain.append(plain)
         self._stale.discard(tool.id)
         self.version += 1
@@ -160,6 +173,7 @@ class Corpus:
         self.names.drop(slot, upstream, name, tool)
         self.ids[slot] = None
         self.digests[slot] = self._plain[slot] = b""
+        self._said[slot] = ""
         self._stale.discard(tool)
         self.version += 1
         return upstream, slot
@@ -178,10 +192,15 @@ class Corpus:
         yield from self.lexical.compacting()
         # No pause from here on: all parts change their slots together.
         self.version += 1
+        self._said = [said for tool, said in zip(self.ids, self._said, strict=True) if tool is not None]
         self.ids, self.slot_of, self.names = ids, slot_of, names
         self.digests = [each for each in self.digests if each]
         self._plain = [each for each in self._plain if each]
         self.slots_of = {upstream: tuple(slots) for upstream, slots in slots_of.items()}
+
+
+def _source(tool: Tool) -> tuple[str, str, str | bytes]:
+    return tool.upstream, tool.name, tool.schema_hash or tool.definition
 
 
 def digest(text: str) -> bytes:

@@ -105,7 +105,14 @@ def summary_line(document: Document) -> str:
 
 def first_sentence(text: str, most: int = MAX_SUMMARY) -> str:
     """Return the first sentence of a text in one line of at most `most` characters, without headings above it."""
-    return cut_at_word(" ".join(_SENTENCE_END.split(_skip_headings(text), maxsplit=1)[0].split()), most)
+    return cut_at_word(whole_sentence(text), most)
+
+
+def whole_sentence(text: str) -> str:
+    """Return the first sentence of a text in one line, however long it is, without headings above it."""
+    text = _skip_headings(text)
+    end = _SENTENCE_END.search(text)
+    return " ".join((text[: end.start()] if end is not None else text).split())
 
 
 def _skip_headings(text: str) -> str:

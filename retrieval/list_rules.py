@@ -34,6 +34,7 @@ UNIT, LEAST_BEST = 5.0, 3.0
 """The unit of such a share, and the least best score that it is a share of."""
 LEARNED = ("tasks", "history", "new", "graph", "trained")
 """Parts of a score that models add; the rest is words, meaning, names and usage."""
+_LEARNED = frozenset(LEARNED)
 DEPTH = 20
 """How many tools of a ranking may be listed."""
 LEAST_NEXT = 0.15
@@ -269,13 +270,15 @@ def gains(weights: Sequence[float], ranked: Sequence[Ranked]) -> list[float]:
 def growth_features(ranked: Sequence[Ranked]) -> list[tuple[float, ...]]:
     """Return the `FEATURES` of each tool of a ranking, best first."""
     best = ranked[0].score if ranked else 0.0
-    unit = UNIT / max(best, LEAST_BEST)
+    unit, size = UNIT / max(best, LEAST_BEST), log(1.0 + max(best, 0.0))
     return [
         (
-            log(rank), unit * (each.score - best), log(1.0 + max(best, 0.0)),
+            log(rank), unit * (each.score - best), size,
             each.score - sum(each.parts.get(part, 0.0) for part in LEARNED),
             unit * each.parts.get("tasks", 0.0), each.parts.get("history", 0.0), unit * each.parts.get("new", 0.0), 1.0,
         )
+        if not _LEARNED.isdisjoint(each.parts)
+        else (log(rank), unit * (each.score - best), size, each.score, 0.0, 0.0, 0.0, 1.0)
         for rank, each in enumerate(ranked, 1)
     ]  # fmt: skip
 

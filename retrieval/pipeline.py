@@ -9,12 +9,13 @@ name or use is not ranked at all; with encoders, neither is one further off than
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.rankers.usage import habits
-from foretool.retrieval.ranking import Query, Ranked, Ranking, needs
+from foretool.retrieval.ranking import Query, Ranked, Ranking, Reasons, needs
 from foretool.retrieval.scoring import Kept, Request, searched_terms, searched_texts
 from foretool.storage.records import ToolId, Usage
 
@@ -81,8 +82,8 @@ class Pipeline:
         request = self._request(query, usage)
         order, fitting = request.best(limit)
 
-        def reasons(slot: int, tool: ToolId) -> tuple[str, ...]:
-            return () if self.is_replaying else tuple(request.reasons(slot, tool))
+        def reasons(slot: int, tool: ToolId) -> Sequence[str]:
+            return () if self.is_replaying else Reasons(partial(request.reasons, slot, tool))
 
         ranked = (
             Ranked(tool, score, request.parts_of(slot, score), reasons(slot, tool))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import overload
 
 from msgspec import Struct
 
@@ -28,6 +29,43 @@ class Query(Struct, frozen=True):
     """Whose learned models rank, where the profile has some of its own."""
 
 
+class Reasons(Sequence[str]):
+    """The reasons for one tool's place, found at the first look: an answer shows those of a few ranked tools alone."""
+
+    __slots__ = ("_find", "_found")
+
+    def __init__(self, find: Callable[[], Iterable[str]]) -> None:
+        self._find = find
+        self._found: tuple[str, ...] | None = None
+
+    def _all(self) -> tuple[str, ...]:
+        if self._found is None:
+            self._found = tuple(self._find())
+        return self._found
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, at: int | slice) -> str | tuple[str, ...]:
+        return self._all()[at]
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __eq__(self, other: object) -> bool:
+        return self._all() == (other._all() if isinstance(other, Reasons) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._all())
+
+    def __repr__(self) -> str:
+        return repr(self._all())
+
+
 class Ranked(Struct, frozen=True):
     """A tool in a ranking, with the reasons for its place."""
 
@@ -35,7 +73,7 @@ class Ranked(Struct, frozen=True):
     score: float
     parts: dict[str, float] = {}
     """What each ranker added to `score`."""
-    reasons: tuple[str, ...] = ()
+    reasons: Sequence[str] = ()
     """For people: "name", "words: issue, create", "used often", "server in use"."""
 
 

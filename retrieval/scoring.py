@@ -8,8 +8,8 @@ arrays over all slots (`score_sum`), which this module imports only then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
 from heapq import nlargest
 from math import exp, log
 from typing import TYPE_CHECKING
@@ -42,11 +42,15 @@ RAISING = 50
 """How many of the best tools may raise what they need."""
 ENTROPY_DEPTH = 50
 """How many of the best scores the entropy of a line is taken over."""
+SAMPLED, LEAST_SAMPLED = 8, 800
+"""One in so many scores is sampled where so many tools have one."""
 MAX_REASON_TERMS = 8
 """How many of the telling terms of a query are looked for in a tool."""
 MAX_REASON_WORDS = 5
 MOST_KEPT, LEAST_KEPT = 400_000, 50
 """Slots of all lines that a replay keeps, and the fewest lines."""
+LEAST_PART = 1e-5
+"""A part of a score that is smaller is left out."""
 TELLING = 0.5
 """The least score of a learned part that is a reason."""
 
@@ -54,9 +58,9 @@ TELLING = 0.5
 def searched_terms(query: Query, *, widened: bool) -> Iterator[str]:
     """Yield the terms that a request looks up for its lines and clauses; `widened` as for `Line`."""
     for text in searched_texts(query, widened=widened):
-        said = weigh_terms(text)
+        said, near = _read(text, widened)
         yield from said
-        yield from near_terms(said) if widened else ()
+        yield from near
 
 
 def searched_texts(query: Query, *, widened: bool) -> tuple[str, ...]:
@@ -70,15 +74,22 @@ def clause_length(by_words: bool) -> int:
     return MAX_NEED_WORDS if by_words else LONG
 
 
+@lru_cache(maxsize=32)
+def _read(text: str, widened: bool) -> tuple[dict[str, float], dict[str, tuple[str, float]]]:
+    """Return the terms of a text with their weights, and those that mean nearly the same; nobody changes either. A
+    search reads its text when it is prepared and when it is ranked."""
+    said = weigh_terms(text)
+    return said, near_terms(said) if widened else {}
+
+
 class Line:
     """One need of a task: its terms and what they score."""
 
     def __init__(self, corpus: Corpus, text: str, *, widened: bool = False) -> None:
         """`widened`: whether words that mean nearly the same take part; encoders know them already."""
         self.text = text
-        said = weigh_terms(text)
+        said, near = _read(text, widened)
         self._terms = len(said)
-        near = near_terms(said) if widened else {}
         weights = {term: weight for term, (_, weight) in near.items()}
         added = corpus.lexical.rare(weights) if near else ()
         self.wanted = said | {term: weights[term] for term in added}
@@ -90,9 +101,21 @@ class Line:
         self._lexical = corpus.lexical
 
     @cached_property
+    def leaders(self) -> Sequence[tuple[int, float]]:
+        """The slots with the `ENTROPY_DEPTH` highest scores, any that score the same, and perhaps some more, in the
+        order of `hits`. Every score is looked at once, against one that a sample says is low enough."""
+        scores = list(self.hits.values())
+        if len(scores) >= LEAST_SAMPLED:
+            least = nlargest(2 * ENTROPY_DEPTH // SAMPLED, scores[::SAMPLED])[-1]
+            found = [(slot, score) for slot, score in self.hits.items() if score >= least]
+            if len(found) >= ENTROPY_DEPTH:
+                return found
+        return list(self.hits.items())
+
+    @cached_property
     def best(self) -> list[float]:
         """The highest scores, best first."""
-        return nlargest(ENTROPY_DEPTH, self.hits.values())
+        return nlargest(ENTROPY_DEPTH, [score for _, score in self.leaders])
 
     @cached_property
     def telling(self) -> float:
@@ -103,7 +126,7 @@ class Line:
         """Return how well words and names met this line."""
         if not self.best:
             return Evidence(named=bool(self.named), terms=self._terms)
-        best_slot = next(slot for slot, score in self.hits.items() if score == self.best[0])
+        best_slot = next(slot for slot, score in self.leaders if score == self.best[0])
         return Evidence(
             named=bool(self.named),
             strength=self.best[0] / idf(lexical.live, 1),
@@ -205,10 +228,12 @@ class Request:
 
     def parts_of(self, slot: int, score: float) -> dict[str, float]:
         """Return what each ranker added to the score of one tool; parts of nearly nothing are left out."""
+        if self.sum is None and score == self.words.get(slot) and score > LEAST_PART and slot not in self.named:
+            return {"lexical": score}
         said = {"lexical": self.words.get(slot, 0.0)} if self.sum is None else self.sum.of(slot)
         named = NAMED * self.named.get(slot, 0.0)
         parts = {"name": named, **said, "usage": score - named - sum(said.values())}
-        return {name: part for name, part in parts.items() if abs(part) > 1e-5}
+        return {name: part for name, part in parts.items() if abs(part) > LEAST_PART}
 
     def evidence(self) -> tuple[Evidence, ...]:
         """Return how well each line and each name was met."""
@@ -301,14 +326,15 @@ class Request:
 
     def _best_by_words(self, limit: int) -> tuple[list[tuple[int, float]], int]:
         total = self._total_by_words()
+        fitting: Iterable[tuple[int, float]] = total.items()
         if len(self.lines) == 1 and total is self.lines[0].hits and limit <= ENTROPY_DEPTH:
-            best = self.lines[0].best[:limit]
+            best, fitting = self.lines[0].best[:limit], self.lines[0].leaders
         else:
             best = nlargest(limit, total.values())
         least = best[-1] if best else 0.0
         ids = self.corpus.ids
         # Equal scores come in the order of their names, not in the order in which servers happened to answer.
-        order = sorted((-score, str(ids[slot]), slot) for slot, score in total.items() if score >= least)[:limit]
+        order = sorted((-score, str(ids[slot]), slot) for slot, score in fitting if score >= least)[:limit]
         return [(slot, -score) for score, _, slot in order], len(total)
 
     def _total_by_words(self) -> dict[int, float]:

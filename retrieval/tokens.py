@@ -5,9 +5,11 @@ The tokenizer takes 50 MB and half a second to load (docs/decisions/0010), so a 
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
@@ -21,6 +23,12 @@ _LONG_RUN = re.compile(r"[^\s!-/:-@\[-`{-~]{256}|[^\w\s]{256}")
 _WORD = re.compile(r"[A-Za-z]+")
 _MARKS = re.compile(r"[^\w\s]+")
 _DIGITS = re.compile(r"\d{1,3}")
+
+_ASCII = [chr(code) if code < 128 else " " for code in range(256)]
+_WORD_BYTES, _MARK_BYTES, _DIGIT_BYTES = (
+    "".join("x" if kind.match(each) else " " for each in _ASCII).encode() for kind in (_WORD, _MARKS, _DIGITS)
+)
+"""What `bytes.translate` makes of a text: each byte of a kind becomes an `x`, any other a space."""
 
 
 class TokenizerMissing(ImportError):
@@ -55,14 +63,40 @@ def _short_runs(text: str) -> Iterator[str]:
 
 
 def estimate(text: str) -> int:
-    """Estimate the tokens of a text, in some 50 µs per 2 kB. The mean error is 2.7 % on definitions of tools."""
+    """Estimate the tokens of a text, in some 10 µs per 2 kB. The mean error is 2.7 % on definitions of tools."""
     if not text:
         return 0
-    tokens = 0.0608 * len(text) + 0.6776 * len(_WORD.findall(text))
-    tokens += 1.012 * len(_MARKS.findall(text)) + 1.2499 * len(_DIGITS.findall(text))
+    words, marks, digits = _count_runs(text.encode("ascii", _STAND_IN))
+    tokens = 0.0608 * len(text) + 0.6776 * words
+    tokens += 1.012 * marks + 1.2499 * digits
     if not text.isascii():
         tokens += 0.271 * (len(text.encode("utf-8", "replace")) - len(text))
     return max(round(tokens), 1)
+
+
+def _count_runs(text: bytes) -> tuple[int, int, int]:
+    """Return how many words, runs of marks, and runs of up to three digits a text has. It counts where runs begin,
+    several times as fast as a pattern finds them."""
+    words, marks, digits = (b" " + text.translate(kind) for kind in (_WORD_BYTES, _MARK_BYTES, _DIGIT_BYTES))
+    threes = digits.replace(b"xxx", b"3")  # what is left of a run begins behind a space or a three
+    return words.count(b" x"), marks.count(b" x"), threes.count(b"3") + threes.count(b" x") + threes.count(b"3x")
+
+
+def _stand_in(error: UnicodeError) -> tuple[str, int]:
+    """Return what stands for characters outside ASCII: one of ASCII that is a mark, a digit, or neither, as they are.
+    A letter outside ASCII ends a word, as a space does."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(map(_ascii_of, error.object[error.start : error.end])), error.end
+
+
+@lru_cache(maxsize=4096)
+def _ascii_of(character: str) -> str:
+    return "-" if _MARKS.match(character) else "0" if _DIGITS.match(character) else " "
+
+
+_STAND_IN = "foretool.retrieval.tokens"
+codecs.register_error(_STAND_IN, _stand_in)
 
 
 def fill_budget(

@@ -300,12 +300,13 @@ class Lexical:
     def prepare(self, wanted: Iterable[str]) -> Iterator[None]:
         """Compute what a search for these terms needs, with a pause before each part. A change of the index in a pause
         makes it stale, and the search itself computes what then is missing."""
-        for _ in self.fields:
+        while len(self._norms) < len(self.fields):
             yield
             self._compute_norms(len(self._norms) + 1)
         for term in wanted:
-            yield
-            self.impacts(term)
+            if term not in self._impacts:
+                yield
+                self.impacts(term)
 
     def all_impacts(self) -> Iterator[tuple[str, Impacts]]:
         """Yield what every term is worth, and keep nothing of it. After a change of the index in a pause it is worth

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 SLICE_S: Final = 0.002
 """How long the index is worked on before other work gets its turn."""
+PREPARED_S: Final = 0.002
+"""How long a search is prepared in the turn that it came in; a task takes over then."""
 AT_ONCE: Final = 20
 """A search indexes up to so many missing tools before it returns, 3 ms; more of them in slices."""
 FEW: Final = 500
@@ -233,6 +235,10 @@ class Search(BackgroundWork):
         """Index the missing tools if there are at most `most` of them; returns the indexed tools."""
         return self._index.update(most).corpus
 
+    def words_of(self, tool: Tool) -> str | None:
+        """Return the words by which tools that do the same are told; None for a tool that is not indexed as it is."""
+        return self._index.pipeline.corpus.words_of(tool)
+
     def indexed(self) -> Corpus | None:
         """Return the indexed tools, None while some are missing; indexes nothing."""
         return self._index.pipeline.corpus if self._index.is_complete else None
@@ -331,6 +337,7 @@ class Search(BackgroundWork):
         is_first = bool(query.lines) and not self.is_wanted
         # The encoders open over tools that are indexed.
         opening = self._open_encoders() if is_first and not is_behind else None
+        preparation = self._prepare(query)
 
         def rank_now() -> None:
             guard(lambda: go(self.rank(query, finds, limit)))
@@ -344,21 +351,32 @@ class Search(BackgroundWork):
                 await asyncio.to_thread(self._ask_slow, query)
             self._preparing += 1
             try:
-                await in_slices(self._prepare(query))
-            except Exception:  # the ranking fails alike, at the boundary of its request
+                await in_slices(preparation)
+            except Exception:
                 log.exception("A search could not be prepared")
             try:
                 rank_now()
             finally:
                 self._preparing -= 1
 
-        is_large = self._takes_long(query)
-        if is_behind or is_large or opening is not None or (self._slow and query.lines):
+        waits = is_behind or opening is not None or bool(self._slow and query.lines)
+        if waits or not self._is_prepared_at_once(preparation):
             task = asyncio.get_running_loop().create_task(rank_later())
             self._tasks.add(task)  # the loop itself forgets tasks
             task.add_done_callback(self._tasks.discard)
         else:
             rank_now()
+
+    def _is_prepared_at_once(self, preparation: Steps[None]) -> bool:
+        """Prepare a search for as long as the loop may be kept; tell whether nothing is left of it."""
+        until = time.perf_counter() + PREPARED_S
+        try:
+            for _ in preparation:
+                if time.perf_counter() >= until:
+                    return False
+        except Exception:  # the ranking fails alike, at the boundary of its request
+            log.exception("A search could not be prepared")
+        return True
 
     def _takes_long(self, query: Query) -> bool:
         pipeline = self._index.pipeline

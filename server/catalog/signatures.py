@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
+
+import msgspec
 
 from foretool.retrieval.list_rules import NameCost
 from foretool.retrieval.tokens import estimate
@@ -28,6 +31,14 @@ MEANING: Final = "a__{b, c} means a__b and a__c"
 """Stands before names that share a prefix."""
 _TYPES: Final = frozenset({"string", "integer", "number", "boolean", "object", "array", "null"})
 
+
+class _Defined(msgspec.Struct):
+    """The member of a definition that says how its tool is called."""
+
+    inputSchema: Any = None
+
+
+_schemas = msgspec.json.Decoder(_Defined)
 _plain = re.compile(rf"[A-Za-z_$@][\w$.-]{{0,{MOST_NAME - 1}}}", re.ASCII)
 _name = re.compile(r"[\w.-]+", re.ASCII)
 
@@ -93,7 +104,10 @@ def _arguments(definition: bytes) -> str:
 
 def _schema(definition: bytes) -> dict[str, Any]:
     """Return the input schema of a definition, {} where none can be read."""
-    try:
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        found = _schemas.decode(definition).inputSchema
+        return found if isinstance(found, dict) else {}
+    try:  # the fast decoder refuses escaped lone surrogates, which are JSON
         found = jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"])
     except (KeyError, ValueError):
         return {}

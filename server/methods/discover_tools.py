@@ -119,7 +119,8 @@ class DiscoverTools:
             probability=probability,
         )
         kept = replace(kept, id=self._recorder.discovery(kept))
-        starting = self._upstreams.absent(client.profile).starting
+        # Only an answer without matches is a miss, which the servers that are starting may explain.
+        starting = self._upstreams.absent(client.profile).starting if not kept.matches else ()
         left_out = not ranking.ranked and ranking.total > 0
         misses = session.discovered(
             kept, kept.id, len(self._catalog), chat, starting, ranking.total, left_out, answer.callable

@@ -21,7 +21,7 @@ from foretool.server.catalog.signatures import name_calls, signature
 from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.answer_shape import Shape, enough, shape
 from foretool.server.methods.discovery_arguments import MATCHES, Arguments
-from foretool.server.methods.match_groups import Known, fold, group, thin
+from foretool.server.methods.match_groups import Known, WordsOf, fold, group, read_words, thin
 from foretool.server.methods.schemas import Schemas
 from foretool.server.methods.server_map import Away, describe_absent, map_servers, matter
 from foretool.server.methods.tool_lines import CLAUSE, summarize
@@ -82,6 +82,7 @@ def answer(
     unsearched: int = 0,
     absent: Sequence[Away] = (),
     k: int = MATCHES,
+    words_of: WordsOf = read_words,
 ) -> Answer:
     """Return the matches, best first, then the servers where that helps, then advice.
 
@@ -89,11 +90,12 @@ def answer(
     for by name carry their whole schema. `visible`: whether a tool is in the client's list already. `reach`: what its
     profile reaches. `fragments`: instructions that apply, paid from the budget. `unsearched`: how many tools are not
     indexed yet. `absent`: servers that are not there. `k`: how many tools suffice, as far as that is known.
+    `words_of`: the words of a tool that are kept.
     """
     asked, unknown = _asked(arguments.names, catalog, reach)
     level = "high" if asked and not unknown else level if ranking.ranked or asked else "none"
     is_paragraph = bool(_clauses(arguments))
-    known, like, folded, found = _choose(arguments, ranking, level, catalog, asked, k, reach)
+    known, like, folded, found = _choose(arguments, ranking, level, catalog, asked, k, reach, words_of)
     ready, lined, has_map = (
         len(asked) + found.ready,
         len(asked) + found.ready + found.lined,
@@ -160,14 +162,14 @@ class AnswerWriter:
         written = answer(
             arguments, ranking, judged.level, self._catalog, visible, reach, settings.answer_tokens,
             settings.tool_tokens, fragments, self._search.count_unindexed(), self._find_absent(reach),
-            judged.k,
+            judged.k, self._search.words_of,
         )  # fmt: skip
         return written, judged.among(len(written.matches))
 
 
 def _choose(
     arguments: Arguments, ranking: Ranking, level: Level, catalog: Catalog, asked: Sequence[Ranked], k: int,
-    reach: Reach,
+    reach: Reach, words_of: WordsOf,
 ) -> tuple[list[Known], dict[ToolId, ToolId], dict[ToolId, list[Known]], Shape]:  # fmt: skip
     """Return the matches that are shown, those that are like another one with that one, those that are only named
     beside the one that does the same, and how the matches after those that were asked for by name are shown."""
@@ -178,10 +180,15 @@ def _choose(
     known = [(tool, each) for each in (*asked, *others) if (tool := catalog.get(each.tool)) is not None]
     most = arguments.wanted if arguments.limit is not None else max(arguments.wanted, k)
     insists = arguments.limit is not None or arguments.widens
-    known = thin(known, len(asked), max(most, len(asked)) + (0 if insists else SPARE))
+    known = thin(known, len(asked), max(most, len(asked)) + (0 if insists else SPARE), words_of)
     pins = {tool.id for tool, _ in known if catalog.is_pinned(tool, reach.pins)}
     known, like = group(
-        known, len(asked), catalog.namespaces.count_older, pins, lambda tool: reach.verdict(tool).bridge == CALL
+        known,
+        len(asked),
+        catalog.namespaces.count_older,
+        pins,
+        lambda tool: reach.verdict(tool).bridge == CALL,
+        words_of,
     )
     folded: dict[ToolId, list[Known]] = {}
     if not insists:  # who asks for more sees every tool in its place

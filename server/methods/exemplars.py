@@ -58,7 +58,8 @@ class Exemplars:
         owner = self._values.owner_of(client) if self._values is not None and client is not None else None
         lines: list[str] = []
         for tool in tools:
-            for line in self._lines(tool, owner) if signature(tool) else ():
+            has_calls = tool.id in self._worked or tool.id in self._failed
+            for line in self._lines(tool, owner) if has_calls and signature(tool) else ():
                 if line and estimate("\n".join((HEAD, *lines, line))) <= TOKENS:
                     lines.append(line)
                     break

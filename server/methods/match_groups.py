@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -25,24 +25,59 @@ USED: Final = "used before"
 """The reason that marks a tool that was called before."""
 
 
-def thin(known: Sequence[tuple[Tool, Ranked]], asked: int, wanted: int) -> list[tuple[Tool, Ranked]]:
+WordsOf = Callable[[Tool], str | None]
+"""Returns the words of a tool where they are kept (`retrieval.corpus`); None where its definition has to be read."""
+
+
+def read_words(tool: Tool) -> None:
+    """Return no words: the definition of every tool is read."""
+
+
+def thin(
+    known: Sequence[tuple[Tool, Ranked]], asked: int, wanted: int, words_of: WordsOf = read_words
+) -> list[tuple[Tool, Ranked]]:
     """Return the first `wanted` tools, with what one server says too often behind everything else: its copies of a tool
     must not push the original out of the answer. The first `asked` tools stay."""
     kept, surplus = list(known[:asked]), list[tuple[Tool, Ranked]]()
-    said: dict[str, list[tuple[frozenset[str], int]]] = {}
+    said: dict[str, _Said] = {}
     for tool, ranked in known[asked:]:
         if len(kept) >= wanted:
             break
-        own = said.setdefault(tool.upstream, [])
-        words = frozenset(each for each in _words(tool.definition, tool.name, tool.upstream) if not each.isdigit())
-        at = next((at for at, (other, _) in enumerate(own) if _are_alike(words, other, MUCH_ALIKE)), None)
-        if at is None:
-            own.append((words, 1))
-        else:
-            own[at] = (own[at][0], own[at][1] + 1)
-        is_surplus = at is not None and own[at][1] > ALIKE_OF_ONE
-        (surplus if is_surplus else kept).append((tool, ranked))
+        if (own := said.get(tool.upstream)) is None:
+            own = said[tool.upstream] = _Said(words_of)
+        (surplus if own.says_too_often(tool) else kept).append((tool, ranked))
     return [*kept, *surplus][:wanted]
+
+
+class _Said:
+    """What the tools of one server have said so far, and how often each."""
+
+    __slots__ = ("_said", "_unread", "_words_of")
+
+    def __init__(self, words_of: WordsOf) -> None:
+        self._words_of = words_of
+        self._said: list[tuple[frozenset[str], int]] = []
+        self._unread: list[Tool] = []
+        """The first tools, whose words are not needed before there are more than `ALIKE_OF_ONE`."""
+
+    def says_too_often(self, tool: Tool) -> bool:
+        """Take in one more tool; tell whether more than `ALIKE_OF_ONE` say much the same, this one included."""
+        self._unread.append(tool)
+        if not self._said and len(self._unread) <= ALIKE_OF_ONE:
+            return False
+        for each in self._unread:
+            times = self._count(frozenset(word for word in _words_of(each, self._words_of) if not word.isdigit()))
+        self._unread.clear()
+        return times > ALIKE_OF_ONE
+
+    def _count(self, words: frozenset[str]) -> int:
+        """Take in the words of one more tool; return how many say much the same by now."""
+        for at, (other, times) in enumerate(self._said):
+            if _are_alike(words, other, MUCH_ALIKE):
+                self._said[at] = other, times + 1
+                return times + 1
+        self._said.append((words, 1))
+        return 1
 
 
 Known = tuple[Tool, Ranked]
@@ -50,7 +85,7 @@ Known = tuple[Tool, Ranked]
 
 def group(
     known: Sequence[Known], asked: int, count_older: Callable[[ToolId], int], pins: Collection[ToolId] = (),
-    reads: Callable[[Tool], bool] = lambda tool: False,
+    reads: Callable[[Tool], bool] = lambda tool: False, words_of: WordsOf = read_words,
 ) -> tuple[list[Known], dict[ToolId, ToolId]]:  # fmt: skip
     """Group tools that do the same: those of several servers that say nearly the same, and one server's two names of a
     tool. Return the new order, and for each tool that need not be described the one that it is like. The first `asked`
@@ -63,14 +98,15 @@ def group(
     """
     order = list(known)
     like: dict[ToolId, ToolId] = {}
-    words = {tool.id: _words(tool.definition, tool.name, tool.upstream) for tool, _ in order}
+    bits: dict[str, int] = {}
+    said = [_as_bits(_words_of(tool, words_of), bits) for tool, _ in order]  # by place, as `order`
 
     def chosen(tool: Tool, ranked: Ranked) -> tuple[bool, bool, bool]:
         return tool.id in pins, IN_USE in ranked.reasons, USED in ranked.reasons
 
     for place in range(asked, len(order)):
         tool, ranked = order[place]
-        alike = (one for one in range(asked, place) if _are_alike(words[order[one][0].id], words[tool.id]))
+        alike = (one for one in range(asked, place) if _share_most(said[one], said[place]))
         first = next((one for one in alike if _do_the_same(order[one][0], tool)), None)
         if first is None or order[first][0].id in like:
             continue
@@ -80,6 +116,7 @@ def group(
         ours, theirs = chosen(tool, ranked), chosen(other, other_ranked)
         if ours > theirs or (is_older and ours == theirs):
             order[first], order[place] = order[place], order[first]
+            said[first], said[place] = said[place], said[first]
         leader, older, newer = order[first][0], *((tool, other) if is_older else (other, tool))
         # What a newer server says never stands for what an older one does.
         if is_own or leader is older:
@@ -130,8 +167,31 @@ def _body(definition: bytes) -> tuple[str, bytes]:
 
 
 def _are_alike(one: frozenset[str], other: frozenset[str], part: float = ALIKE) -> bool:
+    few, many = len(one), len(other)
+    if few < part * many or many < part * few:  # so many words can be shared at most
+        return False
     shared = len(one & other)
-    return shared >= part * (len(one) + len(other) - shared) > 0
+    return shared >= part * (few + many - shared) > 0
+
+
+def _as_bits(words: Iterable[str], bits: dict[str, int]) -> tuple[int, int]:
+    """Return words as one number with a bit for each, and how many they are. `bits`: the bit of each word so far."""
+    found = [bits.setdefault(word, 1 << len(bits)) for word in words]
+    return sum(found), len(found)
+
+
+def _share_most(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Do what `_are_alike` does, for words as bits: an answer compares each tool with all before it."""
+    few, many = one[1], other[1]
+    if few < ALIKE * many or many < ALIKE * few:
+        return False
+    shared = (one[0] & other[0]).bit_count()
+    return shared >= ALIKE * (few + many - shared) > 0
+
+
+def _words_of(tool: Tool, words_of: WordsOf) -> frozenset[str]:
+    kept = words_of(tool)
+    return frozenset(kept.split()) if kept is not None else _words(tool.definition, tool.name, tool.upstream)
 
 
 @lru_cache(maxsize=1024)
@@ -139,4 +199,11 @@ def _words(definition: bytes, name: str, upstream: str) -> frozenset[str]:
     """Return the words of a tool's name and summary, without those of its server's name."""
     from foretool.retrieval.words import terms
 
-    return frozenset(terms(f"{name} {summarize(definition)}")).difference(terms(upstream))
+    return frozenset(terms(f"{name} {summarize(definition)}")).difference(_server_words(upstream))
+
+
+@lru_cache(maxsize=256)
+def _server_words(upstream: str) -> tuple[str, ...]:
+    from foretool.retrieval.words import terms
+
+    return tuple(terms(upstream))

@@ -43,6 +43,8 @@ _SCHEMAS: Final = ("items", "additionalProperties", "not", "if", "then", "else",
 _LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
 _NAMED: Final = ("properties", "$defs", "definitions", "patternProperties")
 
+_LOOKED_AT: Final = frozenset(("$schema", "$id", *_BOUNDS, *_EMPTY, *_SCHEMAS, *_LISTS, *_NAMED))
+
 Schema = dict[str, Any]
 
 
@@ -52,16 +54,22 @@ def without_noise(schema: Any, name: str = "", depth: int = 0) -> Any:
         return schema
     kept: Schema = {}
     for key, value in schema.items():
-        if key == "$schema" or (key == "$id" and depth == 0 and "$ref" not in str(schema)):
-            continue
-        if key in _BOUNDS and not isinstance(value, bool) and value in _SENTINELS:
-            continue
-        if any(value == each and type(value) is type(each) for each in _EMPTY.get(key, ())):
-            continue
-        if key == "title" and isinstance(value, str) and (not depth or compact(value) == compact(name)):
-            continue
-        kept[key] = _read(key, value, depth + 1)
+        if key not in _LOOKED_AT:
+            kept[key] = value
+        elif not _is_noise(key, value, name, depth, schema):
+            kept[key] = _read(key, value, depth + 1)
     return kept
+
+
+def _is_noise(key: str, value: Any, name: str, depth: int, schema: Schema) -> bool:
+    """Tell whether a member of a schema says nothing to a caller."""
+    if key == "$schema" or (key == "$id" and depth == 0 and "$ref" not in str(schema)):
+        return True
+    if key in _BOUNDS and not isinstance(value, bool) and value in _SENTINELS:
+        return True
+    if any(value == each and type(value) is type(each) for each in _EMPTY.get(key, ())):
+        return True
+    return key == "title" and isinstance(value, str) and (not depth or compact(value) == compact(name))
 
 
 def _read(key: str, value: Any, depth: int) -> Any:

@@ -27,14 +27,24 @@ class _Described(Struct, frozen=True):
 _described = msgspec.json.Decoder(_Described)
 
 
-@lru_cache(maxsize=KEPT)
 def summarize(definition: bytes, most: int = 0) -> str:
-    """Return the first sentence of a tool's description, or else its title. `most`: characters, 0 for the usual 120."""
+    """Return the first sentence of a tool's description, or else its title, in at most `most` characters; 0 stands for
+    the usual 120, which is the most."""
     # Imported here because only searches need it, and no list should wait for it.
-    from foretool.retrieval.document import MAX_SUMMARY, document, first_sentence, summary_line
+    from foretool.retrieval.document import MAX_SUMMARY, cut_at_word
+
+    return cut_at_word(_first_sentence(definition), most or MAX_SUMMARY)
+
+
+@lru_cache(maxsize=KEPT)
+def _first_sentence(definition: bytes) -> str:
+    """Return the first sentence, one character longer than what is shown where more follows."""
+    from foretool.retrieval.document import MAX_SUMMARY, document, summary_line, whole_sentence
 
     try:
         said = _described.decode(definition)
     except msgspec.DecodeError:
-        return first_sentence(summary_line(document(Tool(ToolId(""), "", "", definition, ""))), most or MAX_SUMMARY)
-    return first_sentence((said.description or "").strip() or (said.title or "").strip(), most or MAX_SUMMARY)
+        text = summary_line(document(Tool(ToolId(""), "", "", definition, "")))
+    else:
+        text = (said.description or "").strip() or (said.title or "").strip()
+    return whole_sentence(text)[: MAX_SUMMARY + 1]

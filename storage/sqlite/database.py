@@ -213,9 +213,13 @@ class SqliteDatabase(Database):
             raise self._explain(error) from error
 
     def insert(self, sql: str, row: Sequence[Any]) -> int:
-        with nullcontext() if self._depth else self.atomic():
-            self.run(sql, row)
-            return self._last_id()
+        if not self._depth:
+            self._settle()
+        # Outside a block, one statement is a transaction of its own.
+        id = self._execute(sql, self._clean(row)).lastrowid
+        if not self._depth:
+            self._commits += 1
+        return int(id or 0)
 
     def insert_all(self, sql: str, rows: Sequence[Sequence[Any]]) -> list[int]:
         if not rows:

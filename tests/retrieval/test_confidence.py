@@ -6,6 +6,8 @@ from itertools import pairwise
 from math import exp, log
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from requirements import requirement
 
@@ -196,3 +198,11 @@ def test_the_logistic_by_hand() -> None:
     model = Logistic(-1.0, {"best": 0.5, "cosine_0": 2.0})
     assert model.probability({"best": 3.0, "cosine_0": 0.25}) == pytest.approx(1 / (1 + exp(-1.0)))
     assert model.probability({}) == pytest.approx(1 / (1 + exp(1.0)))
+
+
+@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=25))
+def test_the_probabilities_of_all_k_are_those_of_each_k_alone(chances: list[float]) -> None:
+    gate = confidence.shipped().models["words"].gate
+    whole = {"margin": 0.4, "entropy": 2.0, "best": 1.5, "strength": 0.1}
+    each = [gate.probability({**whole, **confidence.at_most(chances, k)}) for k in range(1, len(chances) + 1)]
+    assert confidence._probabilities(gate, whole, chances, len(chances)) == each

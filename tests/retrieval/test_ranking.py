@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from foretool.retrieval.ranking import MAX_LINES, Ranked, Ranking, needs
+from foretool.retrieval.ranking import MAX_LINES, Ranked, Ranking, Reasons, needs
 from foretool.storage.records import ToolId
 
 
@@ -17,3 +17,13 @@ def test_lines_beyond_the_most_are_joined_to_the_last() -> None:
 def test_a_paragraph_makes_all_lines_one_story() -> None:
     story = "word " * 41
     assert needs(["a line", "", story]) == [f"a line\n{story}"]
+
+
+def test_reasons_are_found_at_the_first_look_and_once() -> None:
+    looks: list[int] = []
+    reasons = Reasons(lambda: looks.append(1) or ["name", "used before"])  # type: ignore[func-returns-value]
+    assert looks == []
+    assert "name" in reasons
+    assert (list(reasons), reasons[0], len(reasons), bool(reasons)) == (["name", "used before"], "name", 2, True)
+    assert Ranked(ToolId("a"), 1.0, {}, reasons) == Ranked(ToolId("a"), 1.0, {}, ("name", "used before"))
+    assert looks == [1]

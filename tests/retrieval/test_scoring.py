@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
 from tools import catalog, ids, tool
 
 from foretool.retrieval.confidence import level
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query, Ranking
+from foretool.retrieval.scoring import ENTROPY_DEPTH, Line
 from foretool.storage.records import Tool, ToolId, Usage
 
 
@@ -70,3 +73,13 @@ def test_a_task_in_words_finds_its_tool_and_says_why() -> None:
 def test_a_misspelt_name_is_first_and_says_so() -> None:
     best = pipeline().rank(Query(("whois_domian for the domain availability check",))).ranked[0]
     assert (best.tool, best.reasons[0]) == ("domains__whois_domain", "similar name")
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=2000))
+def test_the_leaders_of_a_line_have_every_high_score_in_the_order_of_the_hits(scores: list[int]) -> None:
+    line = Line(Corpus(), "")
+    line.hits = {slot: score / 7 for slot, score in enumerate(scores)}
+    least = sorted(line.hits.values(), reverse=True)[:ENTROPY_DEPTH][-1]
+    high = [(slot, score) for slot, score in line.hits.items() if score >= least]
+    assert [each for each in line.leaders if each[1] >= least] == high
+    assert line.best == sorted(line.hits.values(), reverse=True)[:ENTROPY_DEPTH]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -46,6 +47,15 @@ def test_the_estimate_is_near_the_count() -> None:
 @given(st.text())
 def test_any_text_has_an_estimate(text: str) -> None:
     assert (tokens.estimate(text) > 0) == bool(text)
+
+
+RUNS = [re.compile(pattern) for pattern in (r"[A-Za-z]+", r"[^\w\s]+", r"\d{1,3}")]
+
+
+@given(st.text(st.one_of(st.characters(), st.sampled_from("aZ_ 019.-…é٣三\ud800½²\x1c"))))
+def test_runs_are_counted_as_patterns_find_them(text: str) -> None:
+    counted = tokens._count_runs(text.encode("ascii", tokens._STAND_IN))
+    assert counted == tuple(len(pattern.findall(text)) for pattern in RUNS)
 
 
 # A token budget is filled greedily in the given order

@@ -27,6 +27,7 @@ from foretool.server.config.variables import Secrets
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.transports.tasks import SLICE_S
 from foretool.storage.records import Tool, ToolId, Usage
+from foretool.storage.steps import Steps
 from tests.server.catalog.test_catalog import catalog as catalog_of
 from tests.server.catalog.test_catalog import config_of, listed
 
@@ -264,15 +265,19 @@ async def test_a_search_over_many_tools_prepares_its_words_in_slices_and_finds_t
     at_once = search.rank(Query(("open an issue",)), everything, 5)
     monkeypatch.setattr(search_module, "MANY", 2)
     search.find(Query(("open an issue",)), everything, 5, said.append)
-    assert said == []  # a later turn of the loop
+    assert said == [at_once], "what takes less than PREPARED_S waits for no turn of the loop"
+    monkeypatch.setattr(search_module, "PREPARED_S", 0.0)
+    search.find(Query(("open an issue",)), everything, 5, said.append)
+    assert said == [at_once]  # a later turn of the loop
     await end_of_searches(search)
-    assert said == [at_once]
+    assert said == [at_once, at_once]
 
 
 async def test_the_first_search_for_a_near_name_notes_the_names_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     search, said = search_over(catalog()), list[Ranking]()
     search.update_corpus()
     monkeypatch.setattr(pipeline_module, "MANY_NAMES", 2)
+    monkeypatch.setattr(search_module, "PREPARED_S", 0.0)
     search.find(Query(("close the git_open issue",)), everything, 5, said.append)
     assert len(said) == 1, "an exact name needs nothing noted"
     search.find(Query(("close the git_opne issue",)), everything, 5, said.append)
@@ -305,13 +310,20 @@ async def test_the_index_rests_while_a_search_is_prepared(monkeypatch: pytest.Mo
     assert len(search._index.pipeline.corpus) == 600
 
 
+@pytest.mark.parametrize("prepared_s", [0.0, 60.0], ids=["in slices", "at once"])
 async def test_a_search_whose_preparation_fails_is_answered(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, prepared_s: float
 ) -> None:
     monkeypatch.setattr(search_module, "MANY", 1)
+    monkeypatch.setattr(search_module, "PREPARED_S", prepared_s)
     search, said = search_over(catalog()), list[Ranking]()
     search.update_corpus()
-    monkeypatch.setattr(search, "_prepare", lambda query: iter([None, 1 // 0]))
+
+    def fails(query: Query) -> Steps[None]:
+        yield
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(search, "_prepare", fails)
     search.find(Query(("open",)), everything, 5, said.append)
     await end_of_searches(search)
     assert [names(ranking) for ranking in said] == [["git__open"]]

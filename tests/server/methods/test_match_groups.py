@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fakes import tool
 
+from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.ranking import Ranked
-from foretool.server.methods.match_groups import ALIKE_OF_ONE, IN_USE, USED, fold, group, thin
+from foretool.server.methods.match_groups import ALIKE_OF_ONE, IN_USE, USED, _words_of, fold, group, read_words, thin
 from foretool.server.protocol.jsonrpc import encode
 from foretool.storage.records import Tool, ToolId
 
@@ -72,3 +73,28 @@ def test_tools_of_one_server_that_differ_in_a_word_of_their_text_are_two() -> No
     text = "Move the selected rows of the open sheet one place {} in the table"
     up, down = known("sheet", "move", text.format("up")), known("sheet", "move_rows", text.format("down"))
     assert group([up, down], 0, lambda each: 0)[1] == {}
+
+
+def test_words_that_an_index_keeps_group_as_those_of_the_definitions_do() -> None:
+    found = [
+        *(known("mail", f"click_{number}", "Click an element of the mail page") for number in range(9)),
+        known("calc", "click_3", "Click an element of the page"),
+        known("calc", "paint", "# Paint\n\nPaint a wall. Then wait."),
+        known("mail", "", ""),
+        known("calc", "数据", "查询 数据库"),
+    ]
+    corpus = Corpus([one for one, _ in found])
+    for one, _ in found:
+        assert _words_of(one, corpus.words_of) == _words_of(one, read_words), one.id
+    thinned = thin(found, 0, 10)
+    assert thin(found, 0, 10, corpus.words_of) == thinned
+    assert group(thinned, 0, len, words_of=corpus.words_of) == group(thinned, 0, len)
+
+
+def test_words_that_an_index_has_of_another_definition_count_for_nothing() -> None:
+    (before, _), (after, _) = known("mail", "send", "Send a letter"), known("mail", "send", "Burn a letter")
+    corpus = Corpus([before])
+    assert corpus.words_of(after) is None
+    assert "burn" in _words_of(after, corpus.words_of)
+    corpus.replace("mail", [])
+    assert corpus.words_of(before) is None

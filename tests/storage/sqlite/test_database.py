@@ -242,6 +242,15 @@ def test_a_failed_rollback_is_repeated_before_the_next_write(path: Path) -> None
     assert counts == [(1,), (len(MIGRATIONS),)]
 
 
+def test_a_record_outside_a_block_is_a_transaction_of_its_own_and_has_its_id(path: Path) -> None:
+    with open_store(path) as store:
+        ids = [store.discoveries.add(DISCOVERY), store.discoveries.add(DISCOVERY)]
+        assert ids[1] == ids[0] + 1
+        assert store.discoveries.get(ids[1]) == replace(DISCOVERY, id=ids[1])
+        # Another process sees it before the store is closed.
+        assert rows(path, "SELECT id FROM discoveries ORDER BY id") == [(each,) for each in ids]
+
+
 RECORDER = """
 import sys, pathlib
 from foretool.storage.records import Call, Miss, ToolId
