@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -92,18 +93,25 @@ def read(folder: Path, subject: str) -> dict[int, Json]:
 
 
 def run(folder: Path, found: Sequence[Slice], minutes: float) -> int:
-    """Run the slices that are missing until the time is over; return how many are left."""
+    """Run the slices that are missing until the time is over; return how many are left. One that fails is left, and the
+    others go on."""
     folder.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + 60 * minutes
     missing = [each for each in found if each.size not in read(folder, each.subject)]
+    failed = 0
     for place, each in enumerate(missing):
         if time.monotonic() >= until:
-            return len(missing) - place
+            return failed + len(missing) - place
         tables.say(f"{each.subject} at {each.size:,}")
-        for size, row in each.measure():
-            with (folder / f"{each.subject}.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"size": size, "found": row}) + "\n")
-    return 0
+        try:
+            rows = list(each.measure())
+        except Exception:  # noqa: BLE001  # the others are measured whatever broke this one
+            traceback.print_exc()
+            failed += 1
+            continue
+        with (folder / f"{each.subject}.jsonl").open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps({"size": size, "found": row}) + "\n" for size, row in rows)
+    return failed
 
 
 def main(argv: Sequence[str] | None = None) -> None:

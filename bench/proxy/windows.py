@@ -21,6 +21,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -156,16 +157,16 @@ class Window:
 
 
 def processes(words: str) -> list[int]:
-    """The processes whose command line names this."""
-    found = []
+    """The processes whose command line names this. A child that is about to start another program still has the
+    command line of its parent, and is left out."""
+    found: dict[int, tuple[int, bytes]] = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            text = path.read_bytes()
-        except OSError:
-            continue
-        if words.encode() in text:
-            found.append(int(path.parent.name))
-    return [pid for pid in found if pid != os.getpid()]
+        with suppress(OSError):
+            if words.encode() in (text := path.read_bytes()):
+                parent = int(path.with_name("stat").read_text("utf-8").rpartition(")")[2].split()[1])
+                found[int(path.parent.name)] = parent, text
+    begun = {pid for pid, (parent, text) in found.items() if parent in found and found[parent][1] == text}
+    return [pid for pid in found if pid not in begun and pid != os.getpid()]
 
 
 def children_of(pid: int) -> list[int]:

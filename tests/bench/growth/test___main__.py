@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from bench.growth.__main__ import HEADS, SIZES, Slice, read, run, slices
 
 
@@ -25,6 +27,19 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
     assert run(tmp_path, found, minutes=5.0) == 0
     assert asked == [10, 30]
     assert read(tmp_path, "learning") == {20: {"CPU s": 9}, 10: {"CPU s": 1.0}, 30: {"CPU s": 3.0}}
+
+
+def test_a_slice_that_fails_is_left_and_the_others_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> object:
+        raise OSError("its proxy is gone")
+
+    def measure() -> object:
+        return iter([(2, {"s": 1})])
+
+    found = [Slice("ledger", 1, fail), Slice("ledger", 2, measure)]  # type: ignore[arg-type]
+    assert run(tmp_path, found, minutes=5.0) == 1
+    assert read(tmp_path, "ledger") == {2: {"s": 1}}
+    assert "its proxy is gone" in capsys.readouterr().err
 
 
 def test_without_data_learning_is_left_out(tmp_path: Path) -> None:
