@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.retrieval.model_format import Floats
 from foretool.storage.records import Episode, Flow, MissedNeed, Tool
@@ -54,6 +55,14 @@ class Material(Struct, frozen=True):
     seed: int = 7
     unread: tuple[Episode, ...] = ()
     """More of the same time whose tasks `queries` would first have to embed; oldest first."""
+
+    def of_most_tasks(self) -> Material:
+        """Return all tasks without vectors where most of them have none: the words of all tell more than the vectors of
+        a few."""
+        if len(self.unread) <= len(self.episodes):
+            return self
+        every = sorted((*self.episodes, *self.unread), key=lambda each: each.at)
+        return replace(self, episodes=tuple(every), unread=(), queries=None, documents=None)
 
 
 class Method(NamedTuple):

@@ -107,7 +107,7 @@ class Trainer:
 
     def train(self, material: Material, progress: Progress) -> bytes:
         """Return the model as bytes. Raises `TooLittle`."""
-        material = _choose_words(material)
+        material = material.of_most_tasks()
         given = training_set_of(material)
         if len(given.demonstrations) < MINIMUM:
             raise TooLittle(f"{NAME}: {len(given.demonstrations)} episodes with calls; it takes {MINIMUM}")
@@ -226,14 +226,6 @@ class Trainer:
 
 
 METHOD = Method(MINIMUM, Trainer().train)
-
-
-def _choose_words(material: Material) -> Material:
-    """Return all tasks without vectors where most of them have none: words of all tell more than vectors of a few."""
-    if len(material.unread) <= len(material.episodes):
-        return material
-    every = sorted((*material.episodes, *material.unread), key=lambda each: each.at)
-    return replace(material, episodes=tuple(every), unread=(), queries=None, documents=None)
 
 
 def draw_walks(given: TrainingSet, said: Floats, seed: int) -> Callable[[Draw], Samples]:

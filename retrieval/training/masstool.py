@@ -137,6 +137,8 @@ class _Training:
         earlier = None
         with suppress(ModelError):  # another version of foretool has written it
             earlier = read_header(self.material.earlier) if self.material.earlier else None
+        if earlier is not None and earlier.read.reads_vectors != bool(vectors.shape[1]):
+            earlier = None
         mix, read, unread = (
             (earlier.mix, earlier.read, earlier.unread) if earlier is not None else self._weigh(tasks, known)
         )
@@ -268,7 +270,7 @@ def _read_missed(material: Material, count: int) -> list[tuple[str, frozenset[To
 
 def train(material: Material, progress: Progress) -> bytes:
     """Train a model for `rankers.masstool.MassTool`, as bytes. Raises `TooLittle`."""
-    return _Training(material, progress).run()
+    return _Training(material.of_most_tasks(), progress).run()
 
 
 METHOD: Final = Method(MINIMUM, train)

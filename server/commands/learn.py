@@ -135,8 +135,8 @@ def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, a
         output.say(f"{models.describe_kind(result.kind):<10} {result.outcome:<9} {result.reason}")
     if run.waiting:
         output.say(
-            f"{output.plural(run.waiting, 'task')} left out until their words are embedded: a run spends"
-            f" {EMBED_S:.0f} s on that; the next one goes on, with rare tools and the latest tasks first"
+            f"{output.plural(run.waiting, 'task')} not embedded yet: a run spends {EMBED_S:.0f} s on that, with rare"
+            " tools and the latest tasks first, and the next one goes on; while most are not, models read words alone"
         )
     output.say(
         f"{output.plural(run.episodes, 'task')} ({run.imported} imported), {run.took_s:.1f} s;"

@@ -1,7 +1,7 @@
 """Embeds the texts that learning reads, each once, and keeps the vectors in the store.
 
-A run embeds the words of tasks for `EMBED_S` seconds of processor time at most and learns from the tasks whose words
-have vectors. The next run goes on with the others.
+A run embeds the words of tasks for `EMBED_S` seconds of processor time at most and replays the tasks whose words have
+vectors. The next run goes on with the others; until most have vectors, trainings read the words of all.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import sys
 
 from bench.proxy.windows import processes
 
-FORKS = "import os, sys, time; os.fork(); print(os.getpid(), flush=True); time.sleep(60)"
+FORKS = "import os, time; os.fork(); os.write(1, b'%d\\n' % os.getpid()); time.sleep(60)"
 
 
 def test_a_child_that_has_not_begun_its_own_program_is_no_process_of_its_own() -> None:

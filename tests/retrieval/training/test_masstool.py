@@ -121,6 +121,18 @@ def test_it_learns_which_tasks_need_no_tool() -> None:
     assert trained(without=5).needs_tool(embed([idle])[0], idle) is None, "five say too little"
 
 
+def test_where_most_tasks_have_no_vectors_the_words_of_all_are_learned() -> None:
+    def train(material: Material) -> bytes:
+        return METHOD.train(material, lambda step, share: None)
+
+    few, many = episodes()[:12], tuple(replace(each, at=1.0) for each in episodes()[12:])
+    by_words = train(Material((), few, queries=embed, unread=many))
+    assert by_words == train(Material((), (*few, *many)))
+    # Trust that was fitted by words is fitted again once there are vectors of most.
+    read = Material((), episodes(), queries=embed)
+    assert train(replace(read, earlier=by_words)) == train(read) == train(replace(read, unread=many))
+
+
 def test_a_seed_makes_the_same_model_again() -> None:
     material = Material((), episodes(), queries=embed)
     told: list[float] = []
