@@ -303,10 +303,11 @@ class Search(BackgroundWork):
         self._calibrate = calibrate
         self._has_drifted = has_drifted
 
-    def rank(self, query: Query, finds: Finds, limit: int) -> Ranking:
-        """Return the best `limit` tools for a query, less those that may not be found; never waits."""
+    def rank(self, query: Query, finds: Finds, limit: int, at_once: int = FEW) -> Ranking:
+        """Return the best `limit` tools for a query, less those that may not be found; never waits. `at_once`: so many
+        missing tools are indexed first."""
         self.is_wanted |= bool(query.lines)
-        ranking = self._index.update(FEW).rank(query, self._recent_usage(query.profile), limit)
+        ranking = self._index.update(at_once).rank(query, self._recent_usage(query.profile), limit)
         tools = ((each, self._catalog.get(each.tool)) for each in ranking.ranked)
         return replace(ranking, ranked=tuple(each for each, tool in tools if tool and finds(tool)))
 
@@ -340,11 +341,11 @@ class Search(BackgroundWork):
         preparation = self._prepare(query)
 
         def rank_now() -> None:
-            guard(lambda: go(self.rank(query, finds, limit)))
+            guard(lambda: go(self.rank(query, finds, limit, AT_ONCE)))
 
         async def rank_later() -> None:
-            if is_behind:
-                await self.index(INDEX_S)
+            if is_behind and not await self.index(INDEX_S) and self.count_unindexed() <= FEW:
+                await self.index(INDEX_S)  # so few are left that nobody should miss them
             if (opened := self._open_encoders() if is_first and is_behind else opening) is not None:
                 await asyncio.wait({opened}, timeout=OPEN_S)
             if self._slow and query.lines:
@@ -384,6 +385,10 @@ class Search(BackgroundWork):
 
     def _prepare(self, query: Query) -> Steps[None]:
         if self._takes_long(query):
+            if not self._index.is_complete and self.count_unindexed() <= AT_ONCE:
+                # Before the words are prepared, because each new tool outdates what was prepared.
+                self._index.update(AT_ONCE)
+                yield
             yield from self._index.pipeline.prepare(query)
 
     def find_now(self, query: Query, finds: Finds, limit: int) -> Ranking:

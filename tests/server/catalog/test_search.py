@@ -289,6 +289,30 @@ async def test_the_first_search_for_a_near_name_notes_the_names_in_slices(monkey
     assert said[2].ranked == said[1].ranked, "the next one is answered at once"
 
 
+@pytest.mark.parametrize("new", [5, 300], ids=["few", "more"])
+async def test_a_search_among_many_tools_indexes_new_ones_before_its_words_are_prepared(
+    monkeypatch: pytest.MonkeyPatch, new: int
+) -> None:
+    one = catalog()
+    search, said = search_over(one), list[Ranking]()
+    search.update_corpus()
+    monkeypatch.setattr(search_module, "MANY", 1)
+    monkeypatch.setattr(search_module, "PREPARED_S", 0.0)
+    monkeypatch.setattr(search_module, "INDEX_S", 0.05)  # too short for all of them
+    monkeypatch.setattr(search_module, "SLICE_S", 0.0)
+    one.replace("git", listed(*(tool(f"open_{at}", "Open an issue") for at in range(new))))
+    pipeline = search._index.pipeline
+    prepared, ranked = list[int](), list[int]()
+    prepare, rank = pipeline.prepare, pipeline.rank
+    monkeypatch.setattr(pipeline, "prepare", lambda *a: (prepared.append(pipeline.corpus.version), prepare(*a))[1])
+    monkeypatch.setattr(pipeline, "rank", lambda *a: (ranked.append(pipeline.corpus.version), rank(*a))[1])
+    search.find(Query(("open an issue",)), everything, 50, said.append)
+    await end_of_searches(search)
+    assert prepared == ranked, "nothing that was prepared is outdated when the ranking reads it"
+    assert search.count_unindexed() == 0
+    assert len(said[0].ranked) == min(new, 50)
+
+
 async def test_the_index_rests_while_a_search_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_module, "MANY", 1)
     one = catalog()
