@@ -61,19 +61,26 @@ class _Listed(Struct):
     known_as: dict[bytes, Tool] = field(default_factory=dict)
 
 
-class _Prepared(Struct, frozen=True):
+class _Prepared(Struct):
     """What is known of a list before it takes the place of another one."""
 
     old: list[Tool]
     """What is served until then."""
-    old_names: list[str] = field(default_factory=list)
-    """The plain names of these tools."""
+    before: dict[str, Tool] = field(default_factory=dict)
+    """These tools by their plain names."""
     kept: dict[str, Tool] = field(default_factory=dict)
-    """These tools by their hashes."""
-    tools: list[Tool] = field(default_factory=list)
+    """The same by their hashes."""
+    served: list[Tool] = field(default_factory=list)
     """What is to be served."""
-    names: list[tuple[str, str]] = field(default_factory=list)
-    """The plain names of these tools, with the prefix of their server and without."""
+    hashes: set[str] = field(default_factory=set)
+    named: dict[str, Tool] = field(default_factory=dict)
+    """The tools to be served by their plain names, each under that name."""
+    bare: list[str] = field(default_factory=list)
+    """The same names without the prefix of their server."""
+    can_be_named: bool = False
+    """Whether these tools can have their plain names while no other upstream's are looked at."""
+    names_seen: tuple[int, int] = (-1, -1)
+    """The names in use when that was found out."""
 
 
 class Catalog:
@@ -114,6 +121,8 @@ class Catalog:
         self._are_plain = True
         """Each tool has its plain name, and none could have another one if some other tool were not there."""
         self._on_fixed = on_fixed
+        self._names_given = 0
+        """How often names were given for good."""
         self._fixed = -1
         """The version whose names are all fixed."""
         self._tools: dict[ToolId, Tool] = {}
@@ -286,6 +295,7 @@ class Catalog:
                 if given.get(tool.id) != key:
                     given[tool.id] = new[tool.id] = key
             if new:
+                self._names_given += 1
                 self._on_fixed(new)
         self._fixed = max(self._fixed, version)
 
@@ -512,24 +522,32 @@ class Catalog:
         for tool in old:
             yield
             found.kept[tool.schema_hash] = tool
-            found.old_names.append(names.plain_name(prefix, tool.name))
+            found.before[names.plain_name(prefix, tool.name)] = tool
         for tool in admitted:
             yield
             if self._includes(upstream, tool.name):
-                found.tools.append(tool)
-                found.names.append((names.plain_name(prefix, tool.name), names.plain_name("", tool.name)))
+                # An unchanged definition stays byte for byte the same and keeps its token count.
+                served = _with_widest(found.kept.get(tool.schema_hash), tool)
+                name = names.plain_name(prefix, tool.name)
+                found.served.append(served)
+                found.hashes.add(tool.schema_hash)
+                found.named[name] = _with_name(served, ToolId(name))
+                found.bare.append(names.plain_name("", tool.name))
+        found.names_seen = self._names_in_use
+        found.can_be_named = yield from self._can_be_named(upstream, found)
         return found
 
     def _take_over(self, upstream: str, prepared: _Prepared, text: str) -> bool:
         """Serve these tools of an upstream from now on; returns whether a tool came, went or changed."""
-        old, tools, kept = prepared.old, prepared.tools, prepared.kept
-        has_changed = kept.keys() != {tool.schema_hash for tool in tools}
-        # An unchanged definition stays byte for byte the same and keeps its token count.
-        served = [_with_widest(kept.get(tool.schema_hash), tool) for tool in tools]
-        if has_changed or served != old or text != self._texts.get(upstream, ""):
-            self._by_upstream[upstream] = served
+        has_changed = prepared.kept.keys() != prepared.hashes
+        if has_changed or prepared.served != prepared.old or text != self._texts.get(upstream, ""):
+            self._by_upstream[upstream] = prepared.served
             self._texts[upstream] = text
-            if not self._name_upstream(upstream, prepared):
+            if prepared.names_seen != self._names_in_use:  # another list came meanwhile
+                prepared.can_be_named = finish(self._can_be_named(upstream, prepared))
+            if prepared.can_be_named:
+                self._name_upstream(upstream, prepared)
+            else:
                 self._name_all()
             self._mark_changed([upstream])
         return has_changed
@@ -743,37 +761,51 @@ class Catalog:
             self._changed_at.pop(upstream, None)
             self._changed_at[upstream] = self.version
 
-    def _name_upstream(self, upstream: str, prepared: _Prepared) -> bool:
-        """Name the tools of one upstream, if no other upstream wants or has one of the names; otherwise change nothing
-        and return False: all tools must be named together. A cold start brings hundreds of upstreams one by one."""
+    @property
+    def _names_in_use(self) -> tuple[int, int]:
+        """Changes with the tools that are served and with the names that were given for good."""
+        return self.version, self._names_given
+
+    def _can_be_named(self, upstream: str, prepared: _Prepared) -> Steps[bool]:
+        """Tell in steps whether the tools of one upstream can have their plain names, because no other upstream wants
+        or has one of them; otherwise all tools must be named together. A cold start brings hundreds of upstreams one by
+        one."""
         if not self.namespaces.prefix(upstream) or self.overrides.renames(upstream):
             return False  # other upstreams may have tools of the same own names
-        old, new = prepared.old, self._by_upstream[upstream]
-        before = dict(zip(prepared.old_names, old, strict=True))
-        named = {name: tool for (name, _), tool in zip(prepared.names, new, strict=True)}
-        if len(before) < len(old) or len(named) < len(new) or (before.keys() - named.keys() and not self._are_plain):
-            return False  # another tool may have been denied a name that now becomes free
-        if any(tool.id != name or self._plain[name] > 1 for name, tool in before.items()):
+        before, named = prepared.before, prepared.named
+        if len(before) < len(prepared.old) or len(named) < len(prepared.served):
             return False
+        if before.keys() - named.keys() and not self._are_plain:
+            return False  # another tool may have been denied a name that now becomes free
+        for name, tool in before.items():
+            yield
+            if tool.id != name or self._plain[name] > 1:
+                return False
         given = self._given
         for name, tool in named.items():
+            yield
             key = (upstream, tool.name)
             has = self._tools.get(ToolId(name))
             is_free = (has is None or has.upstream == upstream) and (name in before or not self._plain[name])
             if name in names.OWN or not is_free or given.get(ToolId(name), key) != key:
                 return False
-        if any(self._plain[bare] for _, bare in prepared.names):
-            return False  # an upstream without a prefix may lose this name
-        self._plain.subtract(before.keys())
-        self._plain.update(named.keys())
-        for tool in old:
+        for bare in prepared.bare:
+            yield
+            if self._plain[bare]:
+                return False  # an upstream without a prefix may lose this name
+        return True
+
+    def _name_upstream(self, upstream: str, prepared: _Prepared) -> None:
+        """Give the tools of one upstream their plain names."""
+        self._plain.subtract(prepared.before.keys())
+        self._plain.update(prepared.named.keys())
+        for tool in prepared.old:
             del self._tools[tool.id]
-        self._by_upstream[upstream] = [_with_name(tool, ToolId(name)) for name, tool in named.items()]
+        self._by_upstream[upstream] = list(prepared.named.values())
         self._show(upstream)
         self._tools.update({tool.id: tool for tool in self.of(upstream)})
         self._resolver = None
         self.version += 1
-        return True
 
 
 def _secrets_of(entries: Sequence[Server]) -> list[Secrets]:

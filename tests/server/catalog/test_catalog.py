@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from requirements import requirement
 
+from foretool.server.catalog import names as names_module
 from foretool.server.catalog.catalog import MOST_PROBLEM, MOST_PROBLEMS, Catalog
 from foretool.server.catalog.names import Key, assign_names
 from foretool.server.protocol.jsonrpc import raw
@@ -344,6 +345,47 @@ def test_a_name_that_no_client_takes_is_dropped_and_few_problems_are_told_in_few
     assert len(problems) == MOST_PROBLEMS + 1
     assert problems[-1] == f"and {100 - MOST_PROBLEMS} more like these"
     assert all(len(problem) <= MOST_PROBLEM for problem in problems)
+
+
+def test_a_name_that_another_upstream_takes_while_a_list_is_read_goes_to_the_one_that_would_have_it_at_once() -> None:
+    """A server without a prefix loses the name that another one has, too; its list comes at every possible moment."""
+
+    def two() -> Catalog:
+        one = catalog(FakeUpstream("x"), FakeUpstream("y", entry={"prefix": ""}))
+        one.replace("x", listed("old", "b"))
+        return one
+
+    expected = two()
+    expected.replace("y", listed("new", "d"))
+    expected.replace("x", listed("new", "b"))
+    steps_of_one, cut = 1, 0
+    while cut < steps_of_one:
+        one, cut = two(), cut + 1
+        steps = one.replace_in_steps("x", listed("new", "b"), "", pass_all)
+        steps_of_one = 0
+        for steps_of_one, _ in enumerate(steps, 1):
+            if steps_of_one == cut:
+                one.replace("y", listed("new", "d"))
+        if cut <= steps_of_one:
+            assert {(each.upstream, each.name): each.id for each in one.tools()} == {
+                (each.upstream, each.name): each.id for each in expected.tools()
+            }
+            assert one._plain == expected._plain, cut
+    assert cut > 10
+
+
+def test_the_last_step_of_a_list_looks_at_no_tool_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, asked = catalog(FakeUpstream("calc")), list[str]()
+    plain_name = names_module.plain_name
+    monkeypatch.setattr(names_module, "plain_name", lambda *a: (asked.append(a[1]), plain_name(*a))[1])
+    steps = one.replace_in_steps("calc", listed(*(f"t{at}" for at in range(200))), "", pass_all)
+    in_each = []
+    for _ in steps:
+        in_each.append(len(asked))
+        asked.clear()
+    assert max(in_each) <= 2, "each step reads one tool"
+    assert asked == []
+    assert len(one.of("calc")) == 200
 
 
 def test_names_that_are_fixed_in_steps_are_those_that_would_be_fixed_at_once() -> None:
