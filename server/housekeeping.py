@@ -11,7 +11,7 @@ from typing import Final
 
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.recording.data_flow import FlowWatch
-from foretool.server.transports.tasks import wait_for_tick
+from foretool.server.transports.tasks import SLICE_S, wait_for_tick
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.stores import FlowStore, StorageError, Store
 
@@ -32,9 +32,12 @@ async def keep_house(jobs: Sequence[Job]) -> None:
     """Run the jobs one after the other about once a second, until cancelled."""
     while True:
         for job in jobs:
+            began = time.perf_counter()
             done = job()
             if inspect.isawaitable(done):
                 await done
+            if time.perf_counter() - began >= SLICE_S:
+                await asyncio.sleep(0)  # the next job is a step of its own
         await wait_for_tick()
 
 

@@ -31,7 +31,7 @@ from foretool.server.catalog.imported import ImportedPriors
 from foretool.server.catalog.models import LearnedLists
 from foretool.server.clients.epochs import Epochs, last_use
 from foretool.server.clients.named_tools import NamedTools
-from foretool.server.clients.policy_choice import choose_policy, is_worth_a_try
+from foretool.server.clients.policy_choice import can_be_tried, choose_policy, is_worth_a_try
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.servers import is_exact
 from foretool.server.protocol import versions
@@ -187,6 +187,8 @@ class Exposures:
         key = (session.client, session.version, session.era)
         if self._recorder.refusal:
             return False  # what the attempt shows could not be kept
+        if not can_be_tried(profile.policy, session.era):
+            return False  # every search comes here, and need not read the store for that
         if not is_worth_a_try(profile.policy, session.era, session.client, self._recorder.client(*key)):
             return False
         self._recorder.add_client_relist(ClientRecord(*key, 0, 0, 0.0, self._recorder.now(), tries=1))

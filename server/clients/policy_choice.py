@@ -71,13 +71,19 @@ def _has_credit(ledger: ClientRecord) -> bool:
     return ledger.recent.endswith(RECOVERED) or (_is_known(ledger) and ledger.announced - ledger.relisted < FAILURES)
 
 
+def can_be_tried(wanted: PolicyChoice, era: Era) -> bool:
+    """Tell whether what is known of a client decides whether its list may grow once; a setting or an era may forbid
+    it."""
+    return wanted == "auto" and era != "modern"
+
+
 def is_worth_a_try(wanted: PolicyChoice, era: Era, client: str, ledger: ClientRecord | None) -> bool:
     """Tell whether the list of a client may grow once to see whether the client lists again.
 
     That is so for a client that was never measured, for one that listed again later than it should have, and for one
     that is known to list again and has stopped.
     """
-    if choose_policy(wanted, era, client, ledger) != "frozen" or wanted != "auto" or era == "modern":
+    if not can_be_tried(wanted, era) or choose_policy(wanted, era, client, ledger) != "frozen":
         return False
     if ledger is None or relist_share(ledger) is None:
         return ledger is None or ledger.tries < TRIES

@@ -31,6 +31,10 @@ CHANGE_S: Final = 5.0
 """An upstream that announces changes without end is asked this often at once, then once in this number of seconds."""
 
 
+LONG: Final = 1 << 20
+"""Bytes of a list that are looked at in about a millisecond."""
+
+
 class ListLimit(NamedTuple):
     """How much of a list is used."""
 
@@ -40,6 +44,12 @@ class ListLimit(NamedTuple):
 
 
 log = logging.getLogger("foretool.upstream")
+
+
+async def give_turn_after(size: int) -> None:
+    """Let everything else have its turn, if so many bytes take more than a moment."""
+    if size >= LONG:
+        await asyncio.sleep(0)
 
 
 class ToolList:
@@ -94,10 +104,14 @@ class ToolList:
         params: dict[str, Any] = {}
         for _ in range(PAGES):
             result = await connection.ask_raw("tools/list", params, LONG_LIST_S if self._failures else LIST_S)
+            # Each look at a list of megabytes is a step of its own, so that calls go on in between.
+            await give_turn_after(len(result))
             page = jsonrpc.fields(result)
             if "tools" not in page:
                 raise ValueError("the answer holds no list of tools")
+            await give_turn_after(len(result))
             tools += jsonrpc.items(page["tools"])
+            await give_turn_after(len(result))
             if self._cut(tools):
                 break
             cursor = jsonrpc.text(page.get("nextCursor"))

@@ -6,6 +6,7 @@ import asyncio
 import platform
 import sqlite3
 import time
+from collections.abc import Callable
 
 import pytest
 from fakes import FakeUpstream, SwiftLoop, failing_store, proxy_over
@@ -13,7 +14,8 @@ from msgspec.structs import replace
 from requirements import requirement
 from stored_records import CALL
 
-from foretool.server.housekeeping import Job, keep_houses, trim_heap
+from foretool.server.housekeeping import Job, keep_house, keep_houses, trim_heap
+from foretool.server.transports.tasks import SLICE_S
 from foretool.storage.sql.calls import FOLDED
 
 pytestmark = pytest.mark.anyio
@@ -83,3 +85,21 @@ async def test_a_job_that_never_ends_delays_no_other_group_of_jobs() -> None:
         while ticks < 3:
             await asyncio.sleep(1)
         keeper.cancel()
+
+
+async def test_after_a_job_that_takes_long_everything_else_has_its_turn_before_the_next() -> None:
+    said: list[str] = []
+    loop = asyncio.get_running_loop()
+
+    def slow() -> None:
+        loop.call_soon(said.append, "a message")
+        time.sleep(SLICE_S)
+
+    def quick(name: str) -> Callable[[], None]:
+        return lambda: said.append(name)
+
+    keeping = asyncio.create_task(keep_house([quick("first"), quick("second"), slow, quick("third")]))
+    while "third" not in said:
+        await asyncio.sleep(0)
+    keeping.cancel()
+    assert said == ["first", "second", "a message", "third"]

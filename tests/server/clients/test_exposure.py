@@ -427,3 +427,13 @@ def test_tools_that_change_all_the_time_do_not_keep_a_list_from_being_made() -> 
         setting.catalog.replace("calc", [raw(tool(f"t{changes}"))])
         assert changes < 50
     assert setting.view().tools == (f"calc__t{changes}", *OWN)
+
+
+def test_a_client_whose_policy_is_set_is_not_looked_up_at_each_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = SessionRecord("s", "some client", "1", "legacy", "stdio", "", 0.0)
+    asked: list[str] = []
+    for policy, found in (("frozen", False), ("full", False), ("auto", True)):
+        setting = Setting(policy=policy)
+        monkeypatch.setattr(setting.exposures._recorder, "client", lambda *key, policy=policy: asked.append(policy))
+        assert setting.exposures.begin_try(LiveConfig(setting.config).profile(""), session) is found
+    assert asked == ["auto"]

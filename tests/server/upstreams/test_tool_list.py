@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,13 +17,14 @@ from http_fakes import upstream as served
 from requirements import requirement
 from running_upstream import Host, called, running
 
-from foretool.server.protocol import versions
-from foretool.server.protocol.jsonrpc import Message
+from foretool.server.protocol import jsonrpc, versions
+from foretool.server.protocol.jsonrpc import Message, Raw
+from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream.base import Link, Receiver
 from foretool.server.transports.upstream.http import HttpLink
 from foretool.server.transports.upstream.stdio import Child, ChildWatcher, open_stdio
 from foretool.server.upstreams import tool_list
-from foretool.server.upstreams.tool_list import LIST_AGAIN_S, LIST_S, LONG_LIST_S, ListLimit
+from foretool.server.upstreams.tool_list import LIST_AGAIN_S, LIST_S, LONG_LIST_S, ListLimit, ToolList
 from foretool.server.upstreams.upstream import OpenLink, State, Upstream
 from foretool.storage.records import Era
 
@@ -203,3 +205,36 @@ async def test_one_that_announces_changes_without_end_is_asked_now_and_then() ->
         upstream.relist_all()
         await asyncio.sleep(0.2)
         assert fake.count("tools/list") >= 22
+
+
+@pytest.mark.parametrize(
+    ("long", "expected"), [(10, ["turn", "fields", "turn", "items", "turn"]), (10_000, ["fields", "items"])]
+)
+async def test_each_look_at_a_list_of_megabytes_is_a_step_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, long: int, expected: list[str]
+) -> None:
+    said: list[str] = []
+    loop = asyncio.get_running_loop()
+
+    def note(name: str, look: Callable[[Any], Any], value: Any) -> Any:
+        said.append(name)
+        loop.call_soon(said.append, "turn")
+        return look(value)
+
+    async def ask_raw(*asked: Any) -> Raw:
+        loop.call_soon(said.append, "turn")
+        return Raw(b'{"tools": [{"name": "a"}, {"name": "b"}]}')
+
+    monkeypatch.setattr(tool_list, "LONG", long)
+    fields, items = jsonrpc.fields, jsonrpc.items
+    monkeypatch.setattr(jsonrpc, "fields", lambda value: note("fields", fields, value))
+    monkeypatch.setattr(jsonrpc, "items", lambda value: note("items", items, value))
+    connection: Any = SimpleNamespace(server_info=SimpleNamespace(capabilities=None), ask_raw=ask_raw)
+    listed: list[int] = []
+
+    async def on_listed(tools: Sequence[Raw]) -> None:
+        listed.append(len(tools))
+
+    await ToolList("a", list, Tasks("a"), on_listed, said.append).ask(connection)
+    assert said == expected
+    assert listed == [2]
