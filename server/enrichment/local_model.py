@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from foretool.server.config.settings import EnrichEntry
+from foretool.server.enrichment.answer import MOST_CHARACTERS
 from foretool.server.enrichment.endpoint import EndpointError, RefusedError, Reply
 from foretool.server.enrichment.question import FORMAT, MOST_ANSWER, write_messages
 from foretool.server.trust.text import one_line
@@ -19,6 +20,16 @@ from foretool.server.trust.text import one_line
 INSTALL: Final = "pip install 'foretool[llm]'"
 CONTEXT: Final = 4096
 """Tokens of question and answer."""
+
+
+_SCHEMA: Final[dict[str, Any]] = FORMAT["json_schema"]["schema"]
+_WISHES: Final[dict[str, Any]] = _SCHEMA["properties"]["wishes"]
+_SHAPE: Final = {
+    "type": "json_object",
+    "schema": _SCHEMA
+    | {"properties": {"wishes": _WISHES | {"minItems": 1, "items": {"type": "string", "maxLength": MOST_CHARACTERS}}}},
+}
+"""With the length of a wish too, which not every API takes: five of them end before `MOST_ANSWER`."""
 
 
 class LocalModel:
@@ -41,11 +52,10 @@ class LocalModel:
     def _ask(self, text: str) -> Reply:
         if self._llm is None:
             self._llm = self._open()
-        self._llm.reset()
-        shape = {"type": "json_object", "schema": FORMAT["json_schema"]["schema"]}
+        # llama.cpp drops what it has read of another tool, and keeps our instructions, with which both begin.
         try:
             answer = self._llm.create_chat_completion(
-                messages=write_messages(text), temperature=0.0, max_tokens=MOST_ANSWER, response_format=shape
+                messages=write_messages(text), temperature=0.0, max_tokens=MOST_ANSWER, response_format=_SHAPE
             )
         except (ValueError, RuntimeError) as error:
             raise EndpointError(f"{self._entry.name}: {one_line(str(error), 120)}") from None

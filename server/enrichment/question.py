@@ -34,13 +34,14 @@ FORMAT: Final[dict[str, Any]] = {
         "strict": True,
         "schema": {
             "type": "object",
-            "properties": {"wishes": {"type": "array", "items": {"type": "string"}}},
+            "properties": {"wishes": {"type": "array", "items": {"type": "string"}, "maxItems": MOST_WISHES}},
             "required": ["wishes"],
             "additionalProperties": False,
         },
     },
 }
-"""Has the server write valid JSON, where it can."""
+"""Has the server write valid JSON, where it can. Without a bound a small model goes on until it may write no more, and
+then its answer has no end."""
 
 
 def write_messages(text: str) -> list[dict[str, str]]:
