@@ -210,13 +210,15 @@ def at_most(chances: Sequence[float], k: int) -> dict[str, float]:
 def _probabilities(gate: Logistic, whole: dict[str, float], chances: Sequence[float], most: int) -> list[float]:
     """Return how likely the gate holds a needed tool to be among the first 1, 2, ... `most` tools. `whole`: what it
     reads of the whole list, which is worked out once."""
-    terms, found, none = gate.terms(whole), list[float](), 1.0
-    held, more = gate.weights.get("held", 0.0), gate.weights.get("more", 0.0)
+    names, terms, found, none = list(gate.weights), list(gate.terms(whole).values()), list[float](), 1.0
+    held, more = (names.index(name) if name in names else None for name in ("held", "more"))
     for k, chance in enumerate(chances[:most], 1):
         none *= 1.0 - chance
-        changed = {"held": held * logit(1.0 - none), "more": more * log(k)}
-        terms |= {name: changed[name] for name in changed if name in terms}
-        found.append(sigmoid(gate.bias + sum(terms.values())))
+        if held is not None:
+            terms[held] = gate.weights["held"] * logit(1.0 - none)
+        if more is not None:
+            terms[more] = gate.weights["more"] * log(k)
+        found.append(sigmoid(gate.bias + sum(terms)))
     return found
 
 

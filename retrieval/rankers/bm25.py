@@ -317,12 +317,13 @@ class Lexical:
     def _computed(self, postings: array[int]) -> Impacts:
         norms = self._compute_norms(len(self.fields))
         alive = self._alive
+        if self.live < len(alive):
+            postings = array("I", (posting for posting in postings if alive[posting >> _SLOT]))
         weights: dict[int, float] = {}
+        so_far = weights.get
         for posting in postings:
-            slot = posting >> _SLOT
-            if alive[slot]:
-                value = norms[posting >> _FIELD & 7][slot] * (posting & _MAX_COUNT)
-                weights[slot] = weights.get(slot, 0.0) + value
+            slot = posting >> 12  # the numbers themselves, because this runs for every posting of a new term
+            weights[slot] = so_far(slot, 0.0) + norms[posting >> 9 & 7][slot] * (posting & 511)
         worth = idf(self.live, len(weights))
         values = array("f", [worth * weight / (K1 + weight) for weight in weights.values()])
         if self._wide:

@@ -630,11 +630,10 @@ class Catalog:
 
     def is_pinned(self, tool: Tool, patterns: Sequence[str] = ()) -> bool:
         """Tell whether a tool is one of the `pins`."""
-        return (
-            matches(tool.name, self._entries[tool.upstream].entry.pin)
-            or matches(tool.id, patterns)
-            or self.overrides.pins(tool)
-        )
+        own = self._entries[tool.upstream].entry.pin
+        if not own and not patterns and not self.overrides.of(tool.upstream):
+            return False
+        return matches(tool.name, own) or matches(tool.id, patterns) or self.overrides.pins(tool)
 
     def definition(self, tool: Tool, extra_meta: Mapping[str, Any] | None = None, era: Era = "legacy") -> Raw:
         """Return the tool as a client of an era sees it: under its exposed name, and otherwise as the upstream or the

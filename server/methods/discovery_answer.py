@@ -7,6 +7,7 @@ How much is shown at which confidence is decided in `answer_shape`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -174,6 +175,7 @@ def _choose(
     """Return the matches that are shown, those that are like another one with that one, those that are only named
     beside the one that does the same, and how the matches after those that were asked for by name are shown."""
     named = {each.tool for each in asked}
+    words_of = cache(words_of)  # asked for when tools are thinned and when they are grouped
     k = enough(k, len(_clauses(arguments))) if k else 0
     # Who asks by name alone wants these tools and no others.
     others = [each for each in ranking.ranked if each.tool not in named] if arguments.lines or not asked else []

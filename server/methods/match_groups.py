@@ -66,7 +66,7 @@ class _Said:
         if not self._said and len(self._unread) <= ALIKE_OF_ONE:
             return False
         for each in self._unread:
-            times = self._count(frozenset(word for word in _words_of(each, self._words_of) if not word.isdigit()))
+            times = self._count(frozenset([word for word in _words_of(each, self._words_of) if not word.isdigit()]))
         self._unread.clear()
         return times > ALIKE_OF_ONE
 
@@ -189,9 +189,10 @@ def _share_most(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return shared >= ALIKE * (few + many - shared) > 0
 
 
-def _words_of(tool: Tool, words_of: WordsOf) -> frozenset[str]:
+def _words_of(tool: Tool, words_of: WordsOf) -> Collection[str]:
+    """Return the words of a tool, each once."""
     kept = words_of(tool)
-    return frozenset(kept.split()) if kept is not None else _words(tool.definition, tool.name, tool.upstream)
+    return kept.split() if kept is not None else _words(tool.definition, tool.name, tool.upstream)
 
 
 @lru_cache(maxsize=1024)
