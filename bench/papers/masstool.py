@@ -41,6 +41,7 @@ from bench.reports import Row, area_under_curve, difference, mean_rows
 from bench.retrieval.pool import Pool
 from foretool.retrieval import encoders
 from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.encoders import Encoder
 from foretool.retrieval.papers.masstool import Settings, train
 from foretool.retrieval.papers.masstool import TrainingSet as PublishedTask
 from foretool.retrieval.rankers.masstool import MassTool
@@ -202,7 +203,7 @@ def as_published(data: Path, queries: str, encoder: KeptEncoder, every: Sequence
 
 
 def published_answer(
-    world: World, encoder: KeptEncoder, without: Sequence[str], settings: Settings
+    world: World, encoder: Encoder, without: Sequence[str], settings: Settings
 ) -> tuple[Answer, float]:
     """The ranking of a published model trained on the past of a set, and the mean seconds of an epoch; `without`:
     queries that need no tool."""
@@ -214,7 +215,7 @@ def published_answer(
     return lambda text: [ids[at] for at in found[text]], round(fmean(np.diff(ends).tolist()), 2)
 
 
-def published_task(world: World, encoder: KeptEncoder, without: Sequence[str]) -> PublishedTask:
+def published_task(world: World, encoder: Encoder, without: Sequence[str]) -> PublishedTask:
     """Queries, tools and golden sets as vectors and numbers."""
     place = {tool.id: at for at, tool in enumerate(world.tools)}
     return PublishedTask(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -11,8 +12,20 @@ import pytest
 
 from bench.datasets import Task, tool_of
 from bench.kept_encoder import KeptEncoder
-from bench.papers.masstool import World
-from bench.papers.masstool_parts import FORMS, alone, examples, over_full, papers_rows, rows
+from bench.papers.masstool import World, published_task
+from bench.papers.masstool_parts import (
+    FORMS,
+    NAMES,
+    Plan,
+    alone,
+    centred,
+    examples,
+    mean_of,
+    over_full,
+    papers_rows,
+    rows,
+    spread_row,
+)
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.papers.masstool import Settings
 
@@ -26,6 +39,8 @@ WORLD = World("toy", TOOLS, TASKS * 4, TASKS)
 
 class Encoder:
     """Knows what both tasks are about."""
+
+    name = "toy"
 
     def documents(self, texts: Sequence[str]) -> Floats:
         return np.eye(3, dtype=np.float32)
@@ -61,10 +76,29 @@ def test_the_figures_of_the_paper_stand_first() -> None:
     assert next(iter(papers_rows()))["method"] == "paper: BM25"
 
 
+def test_centred_vectors_have_no_direction_in_common_and_length_1() -> None:
+    encoder = centred(ENCODER, WORLD)
+    task = published_task(WORLD, encoder, ())
+    assert np.allclose(np.linalg.norm(task.queries, axis=1), 1) and np.allclose(np.linalg.norm(task.tools, axis=1), 1)
+    plain = spread_row(WORLD, ENCODER, Settings(neighbours=3))
+    less = spread_row(WORLD, encoder, Settings(neighbours=3))
+    assert less["query_tool"] < plain["query_tool"] and less["query_query"] < plain["query_query"]
+    # Each query has three neighbours of the same words, at cosine 1.
+    assert plain["pass_filter"] == 1.0 and plain["query_own_tool"] == 0.85
+
+
+def test_the_mean_over_seeds_is_taken_query_by_query() -> None:
+    one, other = ({name: values for name in NAMES} for values in ([0.0, 1.0], [1.0, 1.0]))
+    assert mean_of([one, other])["R@5"] == [0.5, 1.0]
+
+
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-def test_a_form_is_compared_with_the_whole_of_it() -> None:
-    without = ["hello"]
-    found = {row["method"]: row for row in rows(WORLD, ENCODER, without, ["alone", "full", "CL"], 2, "frozen")}
+def test_a_form_is_compared_with_the_whole_of_it_and_kept(tmp_path: Path) -> None:
+    plan = Plan("frozen", "toy", 2, (7, 0), 0.6)
+    found = {row["method"]: row for row in rows(WORLD, ENCODER, ["hello"], ["alone", "full", "CL"], plan, tmp_path)}
     assert list(found) == ["frozen: alone", "frozen: full", "frozen: CL"]
     assert "R@5_over" in found["frozen: CL"] and "R@5_over" not in found["frozen: full"]
-    assert found["frozen: full"]["past"] == 8
+    assert found["frozen: full"]["past"] == 8 and len(found["frozen: full"]["R@5 by seed"]) == 2
+    assert len(list(tmp_path.glob("parts-*.json"))) == 4
+    again = {row["method"]: row for row in rows(WORLD, ENCODER, ["hello"], ["full", "CL"], plan, tmp_path)}
+    assert again["frozen: CL"] == found["frozen: CL"]
