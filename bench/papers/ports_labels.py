@@ -11,7 +11,8 @@ of queries (MiniLM, untrained), from its beginning at zero, in batches of 16. Th
     beta, gamma    the temperatures of eq. 2 and eq. 1
     asked about    `near`: the call beside the two tools nearest to the query of those called in training;
                    `twins`: beside the two tools whose texts are nearest to the right one's, of all;
-                   `masked`: as `near`, with `arg1`, `arg2`, ... in place of the names of the call's arguments
+                   `masked`: as `near`, with `arg1`, `arg2`, ... in place of the names of the call's arguments;
+                   `nameless`: as `near`, with `call` in place of the name of the tool
 
 Each form is trained on three draws of so many tasks of the training part, and scored on up to 1,600 tasks of that part
 which no training sees ("kept back"). The best form with answers of the language model and the best without, by the mean
@@ -52,7 +53,8 @@ from foretool.retrieval.training.ports_trainer import (
 )
 from foretool.server.learning.language_models import open_scorer
 
-Asked = Literal["near", "twins", "masked"]
+Asked = Literal["near", "twins", "masked", "nameless"]
+KINDS: Sequence[Asked] = ("near", "twins", "masked", "nameless")
 Answers = Mapping[int, Mapping[int, float]]
 """By task and tool, the mean log-probability of the right call; the right tool stands first."""
 LABELS = (10, 48)
@@ -92,10 +94,12 @@ FORMS: Sequence[Form] = [
         Form("full", 0, share=1.0, gamma=0.05, beta=2.0),
         Form("full", 0, "twins", share=1.0, gamma=0.05),
         Form("full", 0, "masked", share=1.0, gamma=0.05),
+        Form("full", 0, "nameless", share=1.0, gamma=0.05),
         Form("soft", 0, share=1.0, gamma=0.05),
         Form("soft", 0, share=1.0, gamma=0.05, beta=2.0),
         Form("soft", 0, "twins", share=1.0, gamma=0.05, beta=2.0),
         Form("soft", 0, "masked", share=1.0, gamma=0.05, beta=2.0),
+        Form("soft", 0, "nameless", share=1.0, gamma=0.05),
     )
 ]
 
@@ -110,10 +114,12 @@ class Room(NamedTuple):
     """(tools, dimension)"""
 
 
-def mask(call: str) -> str:
-    """The call with `arg1`, `arg2`, ... in place of the names of its arguments."""
+def mask(call: str, kind: Asked) -> str:
+    """The call as the language model is asked about it."""
+    if kind == "nameless":
+        return f"call({call.partition('(')[2]}"
     numbers = itertools.count(1)
-    return _NAME.sub(lambda found: f"arg{next(numbers)}", call)
+    return _NAME.sub(lambda found: f"arg{next(numbers)}", call) if kind == "masked" else call
 
 
 def candidates(room: Room, at: int, asked: Asked, called: Sequence[int]) -> list[int]:
@@ -133,12 +139,12 @@ def ask_all(bench: Bench, room: Room, tasks: int) -> tuple[dict[Asked, Answers],
     scorer = open_scorer(os.environ.get("FORETOOL_LLM", "auto"))
     called = sorted({tool for each in room.examples for tool in (each.tool, *each.also)})
     asked: dict[Asked, dict[tuple[int, int], Question]] = {}
-    for kind in ("near", "twins", "masked"):
+    for kind in KINDS:
         asked[kind] = {
             (at, tool): Question(
                 docstring(bench.world.tools[tool]),
                 room.examples[at].query,
-                mask(room.examples[at].call) if kind == "masked" else room.examples[at].call,
+                mask(room.examples[at].call, kind),
             )
             for at in range(tasks)
             if room.examples[at].call

@@ -31,9 +31,11 @@ ROOM = Room([Example("a", 0, call="f(x=1)"), Example("b", 2, (1,), "g(y=2)")], Q
 WORLD = World("toy", [], ROOM.examples, ["a", "b"], [0, 2], {})
 
 
-def test_names_of_arguments_are_masked_by_their_place() -> None:
-    assert mask('book(city="Oslo", nights=2)') == 'book(arg1="Oslo", arg2=2)'
-    assert mask("stop()") == "stop()"
+def test_names_of_arguments_are_masked_by_their_place_and_that_of_the_tool_by_one_word() -> None:
+    call = 'book(city="Oslo", nights=2)'
+    assert mask(call, "masked") == 'book(arg1="Oslo", arg2=2)'
+    assert mask(call, "nameless") == 'call(city="Oslo", nights=2)'
+    assert mask("stop()", "masked") == "stop()" and mask(call, "near") == mask(call, "twins") == call
 
 
 def test_the_model_is_asked_about_near_called_tools_or_the_twins_of_the_right_one() -> None:
