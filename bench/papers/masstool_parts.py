@@ -210,7 +210,7 @@ def rows(
     """A row for each form on the vectors of one encoder; `without`: queries that need no tool; `folder` keeps what was
     trained."""
     head: Row = {"set": world.name, "n": len(world.asked)}
-    base = {"epochs": plan.epochs, "threshold": plan.threshold}
+    base: dict[str, Any] = {"epochs": plan.epochs, "threshold": plan.threshold}
     full: Found = {}
     for form in forms:
         if form == "alone":
