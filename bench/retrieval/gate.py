@@ -1,6 +1,6 @@
 """Measures how well the gate is calibrated, or fits it.
 
-    python -m bench.retrieval.gate DATA [--fit] [--sample N] [--vectors FILE]
+    python -m bench.retrieval.gate DATA [--fit] [--sets a,b] [--sample N] [--vectors FILE] [--without-wordings]
 
 The gate says how likely a needed tool is among the first k, and so how many tools an answer shows. DATA holds sets as
 `bench.retrieval.ranking` reads them. The output is one JSON object per development set, without a log and with one: the
@@ -8,6 +8,7 @@ models of a half are trained on the other half, as a proxy learns from its own p
 curve (`auc`), the expected calibration error (`ece`) with the error that a perfect gate would show on so few queries
 (`floor`), the reliability by bins, and for each half what showing k tools holds and costs (`adaptive`), where the gate
 is recalibrated on the other half as a proxy does. Then it says how well queries that need a tool are told from others.
+Tools of well-known servers have the wishes that come with foretool, as in a proxy.
 
 `--fit` writes `retrieval/gate.json` instead, from the train splits of `FITTED`, each alone and, if it is small, hidden
 among tools of real servers, without a log and with one of other train tasks, for words alone and for the encoders that
@@ -38,6 +39,8 @@ from bench.retrieval.pool import Pool
 from foretool.retrieval import confidence, encoders, list_rules, methods
 from foretool.retrieval.calibration import calibration_error, conformal_k, coverage, platt, reliability
 from foretool.retrieval.confidence import Gate, Logistic, Weights
+from foretool.retrieval.corpus import Shipped
+from foretool.retrieval.known_tools import find_wordings
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
 from foretool.retrieval.ranking import Query, Ranking
@@ -54,6 +57,9 @@ FITTED = {"toole": "MIT", "ultratool": "MIT", "sealtools": "Apache-2.0"}
 EXAMINED = ("livemcpbench", "mcpbench", "mcptoolbenchpp", "bfcl", "toole_unseen", "apibank", "stabletoolbench")
 DETECTED = {"metatool_awareness": "metatool_awareness", "tooldet": "toole"}
 """Sets with queries that need no tool, and the set whose queries and tools they are compared with."""
+OFFERED = "bfcl_irrelevance"
+"""The set of queries for which none of the offered tools fits; those of bfcl have one that does."""
+SETS = (*EXAMINED, *DETECTED, OFFERED)
 SAMPLE = 240
 ASKED = 250
 """Queries of each train split that the gate is fitted on."""
@@ -295,12 +301,15 @@ def examine(name: str, log: str, data: Sequence[Sample], sizes: Mapping[ToolId, 
     }
 
 
-def examine_both(name: str, data: Path, embedders: Sequence[KeptEncoder], most: int) -> Iterator[Row]:
-    """The rows of one set: without a log, and each half with what was learned from the other one."""
+def examine_both(
+    name: str, data: Path, embedders: Sequence[KeptEncoder], most: int, shipped: Shipped | None
+) -> Iterator[Row]:
+    """The rows of one set: without a log, and each half with what was learned from the other one. `shipped` gives
+    tools the wordings that come with foretool."""
     tools = read_tools(data / name)
     tasks = sampled(read_tasks(data / name / "dev.jsonl", tools), most)
     sizes = {tool.id: size_of(tool) for tool in tools}
-    pipeline = Pool(tools, {}, embedders).pipeline()
+    pipeline = Pool(tools, {}, embedders, shipped=shipped).pipeline()
     plain = samples(pipeline, tasks)
     yield examine(name, "none", plain, sizes)
     taught = list(plain)
@@ -346,7 +355,13 @@ def examine_offers(name: str, folder: Path, embedders: Sequence[KeptEncoder], po
             "auc": area_under_curve(right, wrong)}  # fmt: skip
 
 
-def fit_gate(data: Path, embedders: Sequence[KeptEncoder], untrained: Sequence[KeptEncoder], catalogs: Path) -> Gate:
+def fit_gate(
+    data: Path,
+    embedders: Sequence[KeptEncoder],
+    untrained: Sequence[KeptEncoder],
+    catalogs: Path,
+    shipped: Shipped | None = None,
+) -> Gate:
     """Fit from every train split: for words alone, for one encoder, for two, and for any, each without and with a
     log."""
     distractors = catalog_tools(catalogs)[::EVERY]
@@ -361,7 +376,7 @@ def fit_gate(data: Path, embedders: Sequence[KeptEncoder], untrained: Sequence[K
         for most in range(len(embedders) + 1):
             have = embedders[:most]
             for pool, size in pools:
-                pipeline = Pool(pool, {}, embedders).pipeline(most)
+                pipeline = Pool(pool, {}, embedders, shipped=shipped).pipeline(most)
                 for models in (None, learn(pool, tasks[ASKED : ASKED + size], have)):
                     pipeline.learned = models
                     for each in samples(pipeline, tasks[:ASKED]):
@@ -436,21 +451,23 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
     """A row per set; or the fitted gate, after it is written."""
     data: Path = arguments.data
     most: int = arguments.sample
+    shipped = None if arguments.without_wordings else find_wordings
     with open_store(arguments.vectors or ":memory:") as store:
         cache = arguments.vectors.parent / "encoders" if arguments.vectors else None
         named, vectors = encoders.find(arguments.encoder), store.vectors
         embedders = [open_kept(each, cache, vectors, queries=False) for each in named]
         if arguments.fit:
             untrained = [open_kept(each.untrained, cache, vectors, queries=False) for each in named]
-            new = fit_gate(data, embedders, untrained, data / "mcp_catalogs")
+            new = fit_gate(data, embedders, untrained, data / "mcp_catalogs", shipped)
             yield from write_gate(merge_gates(confidence.shipped(), new), arguments.everyday, embedders)
             return
         if arguments.everyday:
             yield from write_gate(confidence.shipped(), arguments.everyday, embedders)
             return
-        for name in (each for each in EXAMINED if (data / each).is_dir()):
-            yield from examine_both(name, data, embedders, most)
-        for name, against in DETECTED.items():
+        chosen = arguments.sets.split(",")
+        for name in (each for each in EXAMINED if each in chosen and (data / each).is_dir()):
+            yield from examine_both(name, data, embedders, most, shipped)
+        for name, against in ((name, DETECTED[name]) for name in DETECTED if name in chosen):
             pipeline = Pool(read_tools(data / against), {}, embedders).pipeline()
             rows = read_rows(data / name / "dev.jsonl")
             idle = sampled([row["query"] for row in rows if not row["needs_tool"]], most)
@@ -458,7 +475,8 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
                 row["query"] for row in read_rows(data / against / "dev.jsonl")
             ]
             yield detect(name, pipeline, sampled(needing, most), idle)
-        yield examine_offers("bfcl_irrelevance", data / "bfcl_irrelevance", embedders, data / "bfcl", most)
+        if OFFERED in chosen:
+            yield examine_offers(OFFERED, data / OFFERED, embedders, data / "bfcl", most)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -470,9 +488,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--everyday", type=Path, metavar="FOLDER",
         help="lower the least cosines by everyday wishes, and write them; with --fit after it",
     )  # fmt: skip
+    parser.add_argument("--sets", default=",".join(SETS), help="sets to examine; default %(default)s")
     parser.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
     parser.add_argument("--sample", type=int, default=SAMPLE, help="most queries of a set; default %(default)s")
     parser.add_argument("--vectors", type=Path, help="SQLite file that keeps embeddings between runs")
+    parser.add_argument("--without-wordings", action="store_true", help="as the setting `shipped_wordings`: false")
     for result in results(parser.parse_args(argv)):
         print(json.dumps(result), flush=True)
 

@@ -21,6 +21,7 @@ from bench.retrieval.gate import (
     Size,
     adapt,
     as_shown,
+    examine_both,
     fit,
     fit_logistic,
     floor,
@@ -32,6 +33,7 @@ from bench.retrieval.gate import (
 )
 from foretool.retrieval import confidence
 from foretool.retrieval.confidence import Gate, Logistic, Weights, judge
+from foretool.retrieval.corpus import Shipped
 from foretool.retrieval.ranking import Evidence, Ranked, Ranking
 from foretool.storage.records import ToolId
 
@@ -141,3 +143,22 @@ def test_the_least_cosine_is_lowered_to_what_nearly_all_everyday_wishes_have(tmp
     assert lower_least(tmp_path, [encoder], {"angles": 0.2, "other": 0.3}) == {"angles": 0.03, "other": 0.3}
     assert lower_least(tmp_path, [encoder], {"angles": 0.01}) == {"angles": 0.01}
     assert lower_least(tmp_path, [encoder, encoder], {}) == {"angles": 0.03, "angles+angles": 0.03}
+
+
+def write_set(folder: Path, queries: Sequence[str]) -> None:
+    """Write a set with a tool whose own words nobody uses, and one that shares the words of no query."""
+    folder.mkdir()
+    tools = [{"name": "zorb", "description": "Frobnicates quuxes."}, {"name": "blip", "description": "Blips."}]
+    (folder / "tools.jsonl").write_text("\n".join(map(json.dumps, tools)))
+    (folder / "dev.jsonl").write_text("\n".join(json.dumps({"query": each, "calls": ["zorb"]}) for each in queries))
+
+
+def test_tools_are_found_by_the_wishes_that_ship_unless_these_are_left_out(tmp_path: Path) -> None:
+    write_set(tmp_path / "some", ["book a table for dinner", "a table for dinner tonight"] * 2)
+
+    def right(shipped: Shipped | None) -> float:
+        plain, _ = examine_both("some", tmp_path, (), 4, shipped)
+        return float(plain["right"])
+
+    assert right(None) == 0.0
+    assert right(lambda read: ("book a dinner table",) if read.name == "zorb" else ()) == 1.0
