@@ -1,6 +1,6 @@
 """What the language model of PORTS adds where few tasks have labels, by many small trainings.
 
-    python -m bench.papers.ports_labels DATA --cache FOLDER [--set sealtools] [--labels 10,48] [--json]
+    python -m bench.papers.ports_labels DATA --cache FOLDER [--set sealtools] [--labels 10,48] [--asked KINDS] [--json]
 
 With few labels the contrastive loss has little to go by, so what a language model says of each task (eq. 2) should
 weigh most. To try many forms, no weights of the encoder are trained but a map of rank 16 that is added to the vectors
@@ -33,7 +33,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from bench.kept_encoder import open_vectors
-from bench.options import add_json, make_parser
+from bench.options import add_json, make_parser, split_names
 from bench.papers.__main__ import with_cost
 from bench.papers.ports_losses import differences
 from bench.papers.ports_set import RECALLS, Bench, World, gains, hits, ranks, read_world, recalls
@@ -134,12 +134,12 @@ def candidates(room: Room, at: int, asked: Asked, called: Sequence[int]) -> list
     return [example.tool, *[tool for tool in order if tool not in right][:OTHERS]]
 
 
-def ask_all(bench: Bench, room: Room, tasks: int) -> tuple[dict[Asked, Answers], str]:
+def ask_all(bench: Bench, room: Room, tasks: int, kinds: Sequence[Asked] = KINDS) -> tuple[dict[Asked, Answers], str]:
     """Every answer about the first tasks, and the name of the model. Raises `ScorerError`."""
     scorer = open_scorer(os.environ.get("FORETOOL_LLM", "auto"))
     called = sorted({tool for each in room.examples for tool in (each.tool, *each.also)})
     asked: dict[Asked, dict[tuple[int, int], Question]] = {}
-    for kind in KINDS:
+    for kind in kinds:
         asked[kind] = {
             (at, tool): Question(
                 docstring(bench.world.tools[tool]),
@@ -252,7 +252,7 @@ def kept_back(bench: Bench, seen: int) -> tuple[World, list[int]]:
     ), left
 
 
-def rows(bench: Bench, labels: Sequence[int], forms: Sequence[Form] = FORMS) -> Iterator[Row]:
+def rows(bench: Bench, labels: Sequence[int], kinds: Sequence[Asked] = KINDS) -> Iterator[Row]:
     """The rows of the choice, then those of the comparison, for each number of labels."""
     encoder = bench.untrained[0]
     examples = bench.world.examples
@@ -260,7 +260,7 @@ def rows(bench: Bench, labels: Sequence[int], forms: Sequence[Form] = FORMS) -> 
     asked_queries = encoder.queries(bench.world.queries)
     most = max(labels)
     try:
-        answers, model = ask_all(bench, room, most)
+        answers, model = ask_all(bench, room, most, kinds)
     except ScorerError as error:
         yield {**bench.head, "method": "labels", "skipped": str(error)}
         return
@@ -287,7 +287,8 @@ def rows(bench: Bench, labels: Sequence[int], forms: Sequence[Form] = FORMS) -> 
         draws = [np.random.default_rng(seed).permutation(most)[:count].tolist() for seed in DRAWS]
         changes = {
             form: [train_map(room, tasks, form, answers, seed) for seed, tasks in zip(DRAWS, draws, strict=True)]
-            for form in forms
+            for form in FORMS
+            if form.loss == "contrastive" or form.asked in kinds
         }
         found = {}
         for form, every in changes.items():
@@ -325,14 +326,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--set", default="sealtools", help="default %(default)s")
     parser.add_argument("--queries", default="dev.jsonl", metavar="FILE", help="file of the set to score")
     parser.add_argument("--labels", default=",".join(map(str, LABELS)), help="numbers of tasks; default %(default)s")
+    parser.add_argument("--asked", default=",".join(KINDS), help="default %(default)s")
     parser.add_argument("--cache", type=Path, required=True, metavar="FOLDER", help="keeps vectors and scores")
     add_json(parser)
     arguments = parser.parse_args(argv)
     arguments.cache.mkdir(parents=True, exist_ok=True)
+    named = split_names(parser, "--asked", arguments.asked, KINDS)
+    kinds = [kind for kind in KINDS if kind in named]
     labels = [int(each) for each in arguments.labels.split(",")]
     with open_vectors(arguments.cache) as vectors:
         bench = Bench(read_world(arguments.data / arguments.set, arguments.queries), arguments.cache, vectors)
-        for row in with_cost(rows(bench, labels)):
+        for row in with_cost(rows(bench, labels, kinds)):
             print_row(row, arguments.json, width=34)
 
 
