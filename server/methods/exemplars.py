@@ -18,6 +18,8 @@ import msgspec
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.signatures import plain_arguments, required_arguments, signature
 from foretool.server.methods.past_values import Owner, PastValues, Shape, are_types, shape_of
+from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.protocol.translate import argument_shape
 from foretool.storage.records import Event, Tool, ToolId
 from foretool.storage.stores import StorageError
 
@@ -32,6 +34,8 @@ FRESH_VALUES_S: Final = 5.0
 """The same where values are shown, so that one that `foretool forget` has deleted is soon gone here too."""
 TOKENS: Final = 80
 """Most tokens of the block."""
+LONGEST: Final = 4_096
+"""Characters of recorded arguments whose values are read; of longer ones only names and types are, which takes less."""
 FAILURES: Final = 2
 """A shape that never worked is told once it has failed so often."""
 HEAD: Final = "From earlier calls."
@@ -120,11 +124,13 @@ def _write_failure(tool: Tool, worked: Counter[Shape], failed: Counter[Shape]) -
 
 def _arguments(recorded: str) -> dict[str, Any] | None:
     """Return recorded arguments whose names are plain, types or values; None where nothing is on record."""
+    is_long = len(recorded) > LONGEST
     try:
-        found = msgspec.json.decode(recorded)
+        found = msgspec.json.decode(argument_shape(Raw(recorded.encode())) if is_long else recorded)
     except msgspec.DecodeError:
         return None
-    return plain_arguments(found) if isinstance(found, dict) else None
+    # Long arguments without a name were cut, or are no object.
+    return plain_arguments(found) if isinstance(found, dict) and (found or not is_long) else None
 
 
 def _shape(arguments: dict[str, Any]) -> Shape:
