@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.rankers.usage import habits
 from foretool.retrieval.ranking import Query, Ranked, Ranking, Reasons, needs
-from foretool.retrieval.scoring import Kept, Request, searched_terms, searched_texts
+from foretool.retrieval.scoring import Kept, Line, Request, read_together, searched_terms, searched_texts
 from foretool.storage.records import ToolId, Usage
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ MAX_READINGS, REPLAYED_READINGS = 256, 4_096
 """How many texts keep their vectors, and in a replay."""
 MAX_USAGES = 16
 """How many usages are remembered: one of each profile that has one of its own."""
+MAX_PREPARED = 4
+"""So many searches may be prepared before they are ranked."""
 LEAST_CHANCE = 0.01
 """Tools that are less likely to be called next are left out of a prediction."""
 
@@ -74,6 +76,9 @@ class Pipeline:
         has read before, which would be most of what it embeds."""
         self._kept: tuple[object, Kept] | None = None
         """The corpus and encoders of a replay, and what is kept of them."""
+        self._prepared: dict[tuple[str, ...], tuple[tuple[int, bool], Kept]] = {}
+        """By task, the lines of the searches that were prepared and not ranked yet, with what they are made of: the
+        version of the corpus, and whether words that mean nearly the same take part."""
         self._predicted_by: object = None
         """All these models, and the corpus that they follow."""
 
@@ -100,6 +105,14 @@ class Pipeline:
         yield from self.corpus.lexical.prepare(searched_terms(query, widened=widened))
         if self._looks_near(query, widened=widened):
             yield from self.corpus.names.noting()
+        made_of, kept = (self.corpus.version, widened), Kept(len(self.corpus.ids))
+        for text in read_together(searched_texts(query, widened=widened), query):
+            yield
+            kept.line(text, partial(Line, self.corpus, widened=widened))
+        if self.corpus.version == made_of[0]:
+            while len(self._prepared) >= MAX_PREPARED:
+                del self._prepared[next(iter(self._prepared))]
+            self._prepared[query.lines] = made_of, kept
 
     def has_names_to_note(self, query: Query) -> bool:
         """Tell whether a query is the first one that looks for near names, among so many that it takes long."""
@@ -175,9 +188,14 @@ class Pipeline:
         dense = self._ready_encoders()
         usage = usage or {}
         learned = self._aligned_models(dense, query.profile)
-        kept = self._keep(dense) if self.is_replaying else None
+        kept = self._keep(dense) if self.is_replaying else self._take_prepared(query, widened=dense is None)
         habit = self._habit_of(usage)
         return Request(self.corpus, query, usage, habit, dense, learned, self._read, kept, self.may_read)
+
+    def _take_prepared(self, query: Query, *, widened: bool) -> Kept | None:
+        """Return the lines that were prepared for a query; None where the corpus or the encoders have changed since."""
+        made_of, kept = self._prepared.pop(query.lines, ((-1, False), None))
+        return kept if made_of == (self.corpus.version, widened) else None
 
     def _keep(self, dense: DenseEnsemble | None) -> Kept:
         """Return what is kept in a replay of this corpus and these encoders."""

@@ -69,6 +69,12 @@ def searched_texts(query: Query, *, widened: bool) -> tuple[str, ...]:
     return (*lines, *(clauses(lines[0], clause_length(widened)) if len(lines) == 1 else ()))
 
 
+def read_together(texts: tuple[str, ...], query: Query) -> tuple[str, ...]:
+    """Return the lines and clauses of a request, with all lines as one text where there are several."""
+    lines = needs(query.lines)
+    return (*texts, "\n".join(lines)) if len(lines) > 1 else texts
+
+
 def clause_length(by_words: bool) -> int:
     """Return how many words a task may have that is read as a whole."""
     return MAX_NEED_WORDS if by_words else LONG

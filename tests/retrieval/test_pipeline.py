@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tools import catalog
 
+from foretool.retrieval import pipeline as pipeline_module
+from foretool.retrieval import scoring as scoring_module
 from foretool.retrieval.confidence import level
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.model_format import Floats
@@ -136,3 +138,37 @@ def test_a_replay_ranks_as_a_search_does_and_reads_its_texts_once(monkeypatch: p
     searching.corpus.replace(catalog()[0].upstream, [])
     for query in asked:
         assert first(replaying.rank(query), 5) == first(searching.rank(query), 5)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [("convert a time",), ("convert a time", "merge a pull request"), (" ".join(["merge a pull request."] * 15),)],
+    ids=["a line", "two lines", "a paragraph"],
+)
+def test_a_prepared_search_reads_no_line_again_and_ranks_as_one_that_was_not(
+    monkeypatch: pytest.MonkeyPatch, lines: tuple[str, ...]
+) -> None:
+    one, query = Pipeline(Corpus(catalog())), Query(lines)
+    expected = Pipeline(Corpus(catalog())).rank(query)
+    read: list[str] = []
+    line = pipeline_module.Line
+    counted = lambda corpus, text, **more: (read.append(text), line(corpus, text, **more))[1]  # noqa: E731
+    monkeypatch.setattr(pipeline_module, "Line", counted)
+    monkeypatch.setattr(scoring_module, "Line", counted)
+    steps = len(list(one.prepare(query)))
+    assert steps >= len(read) > 0, "each line is a step of its own"
+    before = len(read)
+    assert one.rank(query) == expected
+    assert len(read) == before
+    assert one.rank(query) == expected, "what was prepared is used once"
+    assert len(read) > before
+
+
+def test_what_was_prepared_is_not_used_after_the_corpus_has_changed() -> None:
+    one, query = Pipeline(Corpus(catalog())), Query(("merge a pull request",))
+    list(one.prepare(query))
+    one.corpus.replace("github", [])
+    assert one.rank(query) == Pipeline(one.corpus).rank(query)
+    for number in range(10):
+        list(one.prepare(Query((f"merge {number}",))))
+    assert len(one._prepared) <= pipeline_module.MAX_PREPARED

@@ -298,7 +298,8 @@ async def test_a_search_among_many_tools_indexes_new_ones_before_its_words_are_p
     search.update_corpus()
     monkeypatch.setattr(search_module, "MANY", 1)
     monkeypatch.setattr(search_module, "PREPARED_S", 0.0)
-    monkeypatch.setattr(search_module, "INDEX_S", 0.05)  # too short for all of them
+    index, patience = search.index, iter((0.0, 60.0))  # the first wait is too short for all of them
+    monkeypatch.setattr(search, "index", lambda patience_s: index(next(patience)))
     monkeypatch.setattr(search_module, "SLICE_S", 0.0)
     one.replace("git", listed(*(tool(f"open_{at}", "Open an issue") for at in range(new))))
     pipeline = search._index.pipeline
