@@ -50,6 +50,7 @@ async def test_a_search_that_waits_for_an_encoder_lets_other_requests_pass() -> 
 @requirement("discovery:index")
 async def test_an_answer_says_how_many_tools_were_not_searched_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foretool.server.catalog.search.FEW", 1)
+    monkeypatch.setattr("foretool.server.catalog.search.AT_ONCE", 1)
     monkeypatch.setattr("foretool.server.catalog.search.INDEX_S", 0.0)
     monkeypatch.setattr("foretool.server.catalog.search.SLICE_S", 0.0)
     upstream = FakeUpstream("mail", [tool("send", "Send a mail"), tool("post", "Send a letter"), tool("fax", "Send")])
