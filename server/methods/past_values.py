@@ -17,7 +17,6 @@ from msgspec import Struct
 
 from foretool.server.catalog.signatures import MARK, argument_schemas
 from foretool.server.protocol import jsonrpc
-from foretool.server.trust.findings import find_in_text
 from foretool.server.trust.lookalikes import Names
 from foretool.storage.records import Event, Tool, ToolId
 from foretool.storage.redaction import hide_shapes
@@ -186,6 +185,9 @@ def speaks(text: str) -> bool:
     segments = [_PARTS.findall(segment) for segment in text.split("/")]
     if MARK in text or any(sum(word.isalpha() for word in words) > MOST_WORDS for words in segments):
         return True
+    # Its rules take 20 ms to load, and few answers come here.
+    from foretool.server.trust.findings import find_in_text
+
     return bool(find_in_text(" ".join(word for words in segments for word in words), "", _NOBODY))
 
 
