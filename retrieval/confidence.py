@@ -204,21 +204,24 @@ def at_most(chances: Sequence[float], k: int) -> dict[str, float]:
     none = 1.0
     for chance in chances[:k]:
         none *= 1.0 - chance
+    return _of_first(none, k)
+
+
+def _of_first(none: float, k: int) -> dict[str, float]:
+    """Return the same where `none` is how likely no needed tool is among them."""
     return {"held": logit(1.0 - none), "more": log(k)}
 
 
 def _probabilities(gate: Logistic, whole: dict[str, float], chances: Sequence[float], most: int) -> list[float]:
     """Return how likely the gate holds a needed tool to be among the first 1, 2, ... `most` tools. `whole`: what it
     reads of the whole list, which is worked out once."""
-    names, terms, found, none = list(gate.weights), list(gate.terms(whole).values()), list[float](), 1.0
-    held, more = (names.index(name) if name in names else None for name in ("held", "more"))
+    terms, found, none = gate.terms(whole), list[float](), 1.0
     for k, chance in enumerate(chances[:most], 1):
         none *= 1.0 - chance
-        if held is not None:
-            terms[held] = gate.weights["held"] * logit(1.0 - none)
-        if more is not None:
-            terms[more] = gate.weights["more"] * log(k)
-        found.append(sigmoid(gate.bias + sum(terms)))
+        for name, value in _of_first(none, k).items():
+            if name in gate.weights:
+                terms[name] = gate.weights[name] * value
+        found.append(sigmoid(gate.bias + sum(terms.values())))
     return found
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from foretool.retrieval.document import Document, document, embedded_text, summary_line
 from foretool.retrieval.rankers.bm25 import Lexical
 from foretool.retrieval.rankers.names import Names
-from foretool.retrieval.words import terms
+from foretool.retrieval.words import own_terms
 from foretool.storage.records import Tool, ToolId
 
 Shipped = Callable[[Document], tuple[str, ...]]
@@ -133,8 +133,8 @@ class Corpus:
         return (replace(read, wordings=wordings) if wordings else read), plain
 
     def words_of(self, tool: Tool) -> str | None:
-        """Return the words of a tool's name and first sentence, each once and without those of its server's name; None
-        for a tool that is not indexed as it is. Tools that share most of them do the same."""
+        """Return the own terms of a tool (`words.own_terms`) with spaces between; None for a tool that is not indexed
+        as it is."""
         if (slot := self.slot_of.get(tool.id)) is None:
             return None
         return self._said[slot] if self._known[tool.id][:3] == _source(tool) else None
@@ -146,8 +146,7 @@ class Corpus:
         self.ids.append(tool.id)
         self.slot_of[tool.id] = slot
         self.digests.append(digest(embedded_text(read)) if read.wordings else plain)
-        said = dict.fromkeys(terms(f"{tool.name} {summary_line(read)}"))
-        self._said.append(" ".join(said.keys() - terms(tool.upstream)))
+        self._said.append(" ".join(own_terms(tool.name, summary_line(read), tool.upstream)))
         self._plain.append(plain)
         self._stale.discard(tool.id)
         self.version += 1

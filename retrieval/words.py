@@ -46,6 +46,12 @@ def terms(text: str) -> list[str]:
     return found
 
 
+def own_terms(name: str, summary: str, upstream: str) -> frozenset[str]:
+    """Return the terms of a tool's name and summary without those of its server's name. Tools that share most of them
+    do the same."""
+    return frozenset(terms(f"{name} {summary}")).difference(terms(upstream))
+
+
 def spell_terms(text: str) -> dict[str, str]:
     """Return the terms of a text, each with the word as it was first written."""
     found: dict[str, str] = {}

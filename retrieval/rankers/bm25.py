@@ -320,10 +320,11 @@ class Lexical:
         if self.live < len(alive):
             postings = array("I", (posting for posting in postings if alive[posting >> _SLOT]))
         weights: dict[int, float] = {}
-        so_far = weights.get
+        # Local names, because this runs for every posting of a new term.
+        so_far, above, field, times = weights.get, _SLOT, _FIELD, _MAX_COUNT
         for posting in postings:
-            slot = posting >> 12  # the numbers themselves, because this runs for every posting of a new term
-            weights[slot] = so_far(slot, 0.0) + norms[posting >> 9 & 7][slot] * (posting & 511)
+            slot = posting >> above
+            weights[slot] = so_far(slot, 0.0) + norms[posting >> field & 7][slot] * (posting & times)
         worth = idf(self.live, len(weights))
         values = array("f", [worth * weight / (K1 + weight) for weight in weights.values()])
         if self._wide:

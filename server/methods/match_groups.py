@@ -197,14 +197,6 @@ def _words_of(tool: Tool, words_of: WordsOf) -> Collection[str]:
 
 @lru_cache(maxsize=1024)
 def _words(definition: bytes, name: str, upstream: str) -> frozenset[str]:
-    """Return the words of a tool's name and summary, without those of its server's name."""
-    from foretool.retrieval.words import terms
+    from foretool.retrieval.words import own_terms
 
-    return frozenset(terms(f"{name} {summarize(definition)}")).difference(_server_words(upstream))
-
-
-@lru_cache(maxsize=256)
-def _server_words(upstream: str) -> tuple[str, ...]:
-    from foretool.retrieval.words import terms
-
-    return tuple(terms(upstream))
+    return own_terms(name, summarize(definition), upstream)
