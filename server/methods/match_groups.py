@@ -25,6 +25,8 @@ USED: Final = "used before"
 """The reason that marks a tool that was called before."""
 
 
+Bits = tuple[int, int]
+"""Words as one number with a bit for each, and how many they are: an answer compares each tool with all before it."""
 WordsOf = Callable[[Tool], str | None]
 """Returns the words of a tool where they are kept (`retrieval.corpus`); None where its definition has to be read."""
 
@@ -52,11 +54,12 @@ def thin(
 class _Said:
     """What the tools of one server have said so far, and how often each."""
 
-    __slots__ = ("_said", "_unread", "_words_of")
+    __slots__ = ("_bits", "_said", "_unread", "_words_of")
 
     def __init__(self, words_of: WordsOf) -> None:
         self._words_of = words_of
-        self._said: list[tuple[frozenset[str], int]] = []
+        self._bits: dict[str, int] = {}
+        self._said: list[tuple[Bits, int]] = []
         self._unread: list[Tool] = []
         """The first tools, whose words are not needed before there are more than `ALIKE_OF_ONE`."""
 
@@ -66,11 +69,12 @@ class _Said:
         if not self._said and len(self._unread) <= ALIKE_OF_ONE:
             return False
         for each in self._unread:
-            times = self._count(frozenset([word for word in _words_of(each, self._words_of) if not word.isdigit()]))
+            words = (word for word in _words_of(each, self._words_of) if not word.isdigit())
+            times = self._count(_as_bits(words, self._bits))
         self._unread.clear()
         return times > ALIKE_OF_ONE
 
-    def _count(self, words: frozenset[str]) -> int:
+    def _count(self, words: Bits) -> int:
         """Take in the words of one more tool; return how many say much the same by now."""
         for at, (other, times) in enumerate(self._said):
             if _are_alike(words, other, MUCH_ALIKE):
@@ -106,7 +110,7 @@ def group(
 
     for place in range(asked, len(order)):
         tool, ranked = order[place]
-        alike = (one for one in range(asked, place) if _share_most(said[one], said[place]))
+        alike = (one for one in range(asked, place) if _are_alike(said[one], said[place]))
         first = next((one for one in alike if _do_the_same(order[one][0], tool)), None)
         if first is None or order[first][0].id in like:
             continue
@@ -166,27 +170,18 @@ def _body(definition: bytes) -> tuple[str, bytes]:
     return found.description, bytes(found.inputSchema)
 
 
-def _are_alike(one: frozenset[str], other: frozenset[str], part: float = ALIKE) -> bool:
-    few, many = len(one), len(other)
-    if few < part * many or many < part * few:  # so many words can be shared at most
-        return False
-    shared = len(one & other)
-    return shared >= part * (few + many - shared) > 0
-
-
-def _as_bits(words: Iterable[str], bits: dict[str, int]) -> tuple[int, int]:
-    """Return words as one number with a bit for each, and how many they are. `bits`: the bit of each word so far."""
+def _as_bits(words: Iterable[str], bits: dict[str, int]) -> Bits:
+    """Return words as bits. `bits`: the bit of each word so far."""
     found = [bits.setdefault(word, 1 << len(bits)) for word in words]
     return sum(found), len(found)
 
 
-def _share_most(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Do what `_are_alike` does, for words as bits: an answer compares each tool with all before it."""
+def _are_alike(one: Bits, other: Bits, part: float = ALIKE) -> bool:
     few, many = one[1], other[1]
-    if few < ALIKE * many or many < ALIKE * few:
+    if few < part * many or many < part * few:  # so many words can be shared at most
         return False
     shared = (one[0] & other[0]).bit_count()
-    return shared >= ALIKE * (few + many - shared) > 0
+    return shared >= part * (few + many - shared) > 0
 
 
 def _words_of(tool: Tool, words_of: WordsOf) -> Collection[str]:
