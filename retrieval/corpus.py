@@ -8,10 +8,19 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from foretool.retrieval.document import Document, document, embedded_text, summary_line
-from foretool.retrieval.rankers.bm25 import Lexical
+from foretool.retrieval.document import (
+    IN_ENGLISH,
+    Document,
+    document,
+    embedded_text,
+    english_words,
+    summary_line,
+    with_english,
+)
+from foretool.retrieval.glossary import has_han
+from foretool.retrieval.rankers.bm25 import SERVERS_OWN, Lexical, field_texts
 from foretool.retrieval.rankers.names import Names
-from foretool.retrieval.words import own_terms
+from foretool.retrieval.words import own_terms, terms
 from foretool.storage.records import Tool, ToolId
 
 Shipped = Callable[[Document], tuple[str, ...]]
@@ -47,6 +56,8 @@ class Corpus:
         """By slot, the words of a tool's name and first sentence without those of its server's name."""
         self._plain: list[bytes] = []
         """By slot, the hash of that text without wordings."""
+        self.translated: dict[ToolId, frozenset[str]] = {}
+        """The terms that a tool has in the English of what it says in Chinese alone."""
         self._wordings: Mapping[bytes, tuple[str, ...]] = {}
         self._shipped = shipped
         self._stale: set[ToolId] = set()
@@ -72,7 +83,7 @@ class Corpus:
         copied = Corpus()
         copied.lexical, copied.names = self.lexical.copy(), self.names.copy()
         copied.ids, copied.digests, copied._plain = self.ids[:], self.digests[:], self._plain[:]
-        copied._said = self._said[:]
+        copied._said, copied.translated = self._said[:], dict(self.translated)
         copied.slot_of, copied.slots_of = dict(self.slot_of), dict(self.slots_of)
         copied.version, copied._wordings, copied._shipped = self.version, self._wordings, self._shipped
         copied._stale, copied._known = set(self._stale), dict(self._known)
@@ -126,11 +137,11 @@ class Corpus:
         return set(self.slots_of)
 
     def read(self, tool: Tool, server_text: str = "") -> tuple[Document, bytes]:
-        """Return a tool as it is ranked, with its wordings, and the hash of its text without them."""
+        """Return a tool as it is ranked, with its wordings and its English, and the hash of its text without them."""
         read = document(tool, server_text)
         plain = digest(embedded_text(read))
         wordings = self._wordings.get(plain) or (self._shipped(read) if self._shipped is not None else ())
-        return (replace(read, wordings=wordings) if wordings else read), plain
+        return with_english(replace(read, wordings=wordings) if wordings else read), plain
 
     def words_of(self, tool: Tool) -> str | None:
         """Return the own terms of a tool (`words.own_terms`) with spaces between; None for a tool that is not indexed
@@ -145,9 +156,12 @@ class Corpus:
         self.names.add(slot, tool.upstream, tool.name, tool.id)
         self.ids.append(tool.id)
         self.slot_of[tool.id] = slot
-        self.digests.append(digest(embedded_text(read)) if read.wordings else plain)
+        self.digests.append(digest(embedded_text(read)) if read.wordings or read.english else plain)
         self._said.append(" ".join(own_terms(tool.name, summary_line(read), tool.upstream)))
         self._plain.append(plain)
+        if read.english is not None:
+            own = set[str]().union(*(terms(text) for text in field_texts(read)[:SERVERS_OWN]))
+            self.translated[tool.id] = frozenset(terms(english_words(read))) - own
         self._stale.discard(tool.id)
         self.version += 1
 
@@ -173,6 +187,7 @@ class Corpus:
         self.ids[slot] = None
         self.digests[slot] = self._plain[slot] = b""
         self._said[slot] = ""
+        self.translated.pop(tool, None)
         self._stale.discard(tool)
         self.version += 1
         return upstream, slot
@@ -205,3 +220,9 @@ def _source(tool: Tool) -> tuple[str, str, str | bytes]:
 def digest(text: str) -> bytes:
     """Hash a text that encoders read; vectors are kept under this hash."""
     return blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
+
+
+def digest_query(text: str) -> bytes:
+    """Hash a text to search with. One with Chinese is read in English (`glossary`), so vectors that were kept before
+    that was done stand under another hash, `digest`."""
+    return digest(f"{text}{IN_ENGLISH}" if has_han(text) else text)

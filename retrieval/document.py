@@ -15,7 +15,9 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from foretool.retrieval.glossary import has_han, put_into_english, translated
 from foretool.retrieval.words import CHUNK, in_words, stem
 from foretool.storage.records import Tool, ToolId
 
@@ -33,6 +35,8 @@ EMBEDDED_PARAMETERS = 60
 READING = "\x1e"
 """What stands between the readings of an embedded text: the text itself, then each wording. It counts as white space,
 so no text of a server brings one in."""
+IN_ENGLISH = "\x1f"
+"""What stands between the first reading and the same in English, where that differs; white space too."""
 DEPTH = 3
 """How deep an `outputSchema` is read: a list of issues has its ids on the second level."""
 
@@ -80,6 +84,9 @@ class Document(Struct, frozen=True):
     server_text: str = ""
     wordings: tuple[str, ...] = ()
     """How people may word wishes that the tool serves. A language model wrote them, not the server."""
+    english: Document | None = None
+    """The same with English words in place of Chinese ones, which `glossary` gave and not the server; None where
+    nothing is Chinese."""
 
 
 def document(tool: Tool, server_text: str = "") -> Document:
@@ -96,6 +103,23 @@ def document(tool: Tool, server_text: str = "") -> Document:
         parameter_texts=tuple(text for text in parameters.values() if text),
         server_text=server_text[:MAX_SERVER_TEXT],
     )
+
+
+def with_english(document: Document) -> Document:
+    """Return a tool with what it says in English, if it says anything in Chinese."""
+    texts = (document.server, document.name, document.title, document.description, document.server_text)
+    if not any(map(has_han, (*texts, *document.parameters, *document.parameter_texts))):
+        return document
+    english = Document(
+        id=document.id,
+        server=put_into_english(document.server),
+        name=put_into_english(document.name),
+        title=put_into_english(document.title),
+        description=put_into_english(document.description),
+        parameters=tuple(map(put_into_english, document.parameters)),
+        server_text=put_into_english(document.server_text),
+    )
+    return replace(document, english=english)
 
 
 def summary_line(document: Document) -> str:
@@ -137,20 +161,28 @@ def cut_at_word(text: str, most: int) -> str:
 
 def embedded_text(document: Document) -> str:
     """Return the text that an encoder reads for a tool: server, name, description, parameter names, the server's own
-    words. A model's limit cuts off the end. Each wording is a reading of its own (`encoders.base.embed_readings`).
-    Descriptions of parameters and enum values were tried and added nothing."""
+    words. A model's limit cuts off the end. Each wording is a reading of its own (`encoders.base.embed_readings`), and
+    encoders that read English alone take the English of the first one. Descriptions of parameters and enum values were
+    tried and added nothing."""
+    first = _said(document, document.wordings)
+    if document.english is not None and (english := _said(document.english, document.wordings)) != first:
+        first = f"{first}{IN_ENGLISH}{english}"
+    return READING.join((first, *(" ".join(each.split()) for each in document.wordings)))
+
+
+def _said(document: Document, wordings: tuple[str, ...]) -> str:
     parts = [in_words(document.name) + "."]
     if document.server:
         parts.insert(0, in_words(document.server) + ":")
     if text := " ".join((document.description or document.title)[:MAX_EMBEDDED].split()):
         parts.append(text if text.endswith((".", "!", "?")) else text + ".")
-    if document.wordings:
-        parts.append("; ".join(document.wordings) + ".")
+    if wordings:
+        parts.append("; ".join(wordings) + ".")
     if document.parameters:
         parts.append(f"Parameters: {', '.join(map(in_words, document.parameters[:EMBEDDED_PARAMETERS]))}.")
     if document.server_text:
         parts.append(document.server_text)
-    return READING.join(" ".join(each.split()) for each in (" ".join(parts), *document.wordings))
+    return " ".join(" ".join(parts).split())
 
 
 def wording_words(document: Document) -> str:
@@ -161,6 +193,14 @@ def wording_words(document: Document) -> str:
     said = (document.server, document.name, document.title, document.description, document.server_text)
     own = {word for text in said for chunk in CHUNK.findall(text) for word in (chunk.lower(), *in_words(chunk).split())}
     return "\n".join(" ".join(_words_of_wish(each.split(), own)) or each for each in document.wordings)
+
+
+def english_words(document: Document) -> str:
+    """Return the English words of what a tool says in Chinese; "" where it says nothing so."""
+    if document.english is None:
+        return ""
+    said = (document.name, document.title, document.description, *document.parameters, *document.parameter_texts)
+    return "\n".join(piece.english for text in said for piece in translated(text) if piece.english)
 
 
 def _words_of_wish(words: list[str], own: set[str]) -> Iterator[str]:

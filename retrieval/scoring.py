@@ -18,13 +18,14 @@ from msgspec.structs import replace
 
 from foretool.retrieval.clauses import LONG, SHARE, clauses, is_story
 from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.glossary import Piece, translated
 from foretool.retrieval.near_words import near_terms
 from foretool.retrieval.rankers.bm25 import Lexical, idf, weigh_terms
 from foretool.retrieval.rankers.names import EXACT
 from foretool.retrieval.rankers.usage import usage_shares
 from foretool.retrieval.ranking import MAX_NEED_WORDS, Evidence, Query, needs
 from foretool.retrieval.score_fusion import fuse_lines
-from foretool.retrieval.words import KINDRED_WORDS, spell_terms
+from foretool.retrieval.words import KINDRED_WORDS, spell_terms, terms
 from foretool.storage.records import ToolId, Usage
 
 if TYPE_CHECKING:
@@ -257,8 +258,13 @@ class Request:
             yield "name" if self.named[slot] > EXACT - 1.0 else "similar name"
         impacts = self.corpus.lexical.impacts
         has = [term for term in self._telling_terms if (found := impacts(term)) and found.of(slot)]
-        if said := [self._spelled[term] for term in has if term in self._spelled][:MAX_REASON_WORDS]:
-            yield "words: " + ", ".join(dict.fromkeys(said))
+        said, translated = self._words_in(has, tool)
+        if said:
+            yield "words: " + ", ".join(said)
+        if translated:
+            yield "words translated: " + ", ".join(translated)
+        if said or translated:
+            pass
         elif has:
             alike = [KINDRED_WORDS.get(term) or self._alike[term] for term in has[:MAX_REASON_WORDS]]
             yield "words alike: " + ", ".join(alike)
@@ -270,6 +276,19 @@ class Request:
             yield "used before"
         if any(slot in self.corpus.slots_of.get(server, ()) for server in self.query.servers_in_use):
             yield "server in use"
+
+    def _words_in(self, has: Sequence[str], tool: ToolId) -> tuple[list[str], list[str]]:
+        """Return the words of the query among these terms of a tool: those that both have as they are written, and
+        those that one of them has in another language."""
+        in_english = self.corpus.translated.get(tool, frozenset())
+        written = [term for term in has if term in self._spelled]
+        said = [self._spelled[term] for term in written if term not in in_english][:MAX_REASON_WORDS]
+        put = [self._in_english[term] for term in has if term in self._in_english and term not in written]
+        translated = [
+            *(each for each, word in put if word not in said),
+            *(self._spelled[term] for term in written if term in in_english),
+        ]
+        return list(dict.fromkeys(said)), list(dict.fromkeys(translated))[:MAX_REASON_WORDS]
 
     def _learned_reasons(self, learned: LearnedModels, parts: Mapping[str, float], tool: ToolId) -> Iterator[str]:
         history = self.query.history
@@ -303,7 +322,22 @@ class Request:
     @cached_property
     def _spelled(self) -> dict[str, str]:
         """The words of the query as they were written, by term."""
-        return spell_terms(self._whole_text())
+        found = spell_terms(self._whole_text())
+        return found | {each: piece.text for piece in self._pieces for each in terms(piece.text)}
+
+    @cached_property
+    def _in_english(self) -> dict[str, tuple[str, str]]:
+        """The Chinese words of the query, by the terms of their English: with the English, and as they are written."""
+        return {
+            term: (f"{piece.text} ({piece.english})", piece.text)
+            for piece in self._pieces
+            for term in terms(piece.english or "")
+        }
+
+    @cached_property
+    def _pieces(self) -> list[Piece]:
+        """The Chinese words of the query that are known."""
+        return translated(self._whole_text())
 
     def _whole_text(self) -> str:
         return "\n".join(line.text for line in self.lines)

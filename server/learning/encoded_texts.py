@@ -66,7 +66,7 @@ class EncodedTexts:
         from numpy import concatenate
 
         pairs = zip(self._weights, self._encoders, strict=True)
-        return concatenate([self.vectors(one.query_key, texts, encoder.queries) for one, encoder in pairs], axis=1)
+        return concatenate([self.query_vectors(one, texts, encoder.queries) for one, encoder in pairs], axis=1)
 
     def choose(
         self, episodes: Sequence[Episode], spend_s: float = EMBED_S, say: Callable[[float], None] = lambda share: None
@@ -100,20 +100,31 @@ class EncodedTexts:
 
     def _known(self, texts: Sequence[str]) -> set[str]:
         """Return the texts whose vectors by all encoders are in the store."""
-        from foretool.retrieval.corpus import digest
+        from foretool.retrieval.corpus import digest_query
 
-        digests = {digest(text): text for text in texts}
+        digests = {digest_query(text): text for text in texts}
         missing = {each for one in self._weights for each in self._store.vectors.missing(one.query_key, set(digests))}
         return {text for each, text in digests.items() if each not in missing}
 
     def vectors(self, key: str, texts: Sequence[str], embed: Callable[[Sequence[str]], Floats]) -> Floats:
-        """Return vectors from the store, where those that it lacked stand afterwards."""
-        import numpy as np
-
+        """Return the vectors of tools from the store, where those that it lacked stand afterwards."""
         from foretool.retrieval.corpus import digest
 
+        return self._vectors(key, [(digest(text), text) for text in texts], embed)
+
+    def query_vectors(self, weights: Weights, texts: Sequence[str], embed: Callable[[Sequence[str]], Floats]) -> Floats:
+        """Do the same for texts to search with."""
+        from foretool.retrieval.corpus import digest_query
+
+        return self._vectors(weights.query_key, [(digest_query(text), text) for text in texts], embed)
+
+    def _vectors(
+        self, key: str, texts: Sequence[tuple[bytes, str]], embed: Callable[[Sequence[str]], Floats]
+    ) -> Floats:
+        import numpy as np
+
         kept = self._store.vectors
-        wanted = {digest(text): text for text in texts}
+        wanted = dict(texts)
         known = kept.load(key, wanted)
         missing = [each for each in wanted if each not in known]
         for start in range(0, len(missing), embedding.SAVED_AT_ONCE):
@@ -122,7 +133,7 @@ class EncodedTexts:
             new = {each: row.tobytes() for each, row in zip(part, rows, strict=True)}
             kept.save(key, new)
             known |= new
-        return np.stack([np.frombuffer(known[digest(text)], np.float32) for text in texts])
+        return np.stack([np.frombuffer(known[each], np.float32) for each, _ in texts])
 
     def meaning(self, catalog: Catalog, corpus: Corpus) -> DenseEnsemble:
         """Return the dense ranker over the corpus of a catalog, with every tool embedded."""
@@ -154,7 +165,7 @@ class _Kept:
         return self._texts.vectors(self._weights.key, texts, self._encoder.documents)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        return self._texts.vectors(self._weights.query_key, texts, self._encoder.queries)
+        return self._texts.query_vectors(self._weights, texts, self._encoder.queries)
 
 
 def _by_need(episodes: Sequence[Episode]) -> list[Episode]:

@@ -71,10 +71,10 @@ class QueryVectors:
             yield texts_of_prompt(prompt.text)
 
     def _save(self, texts: list[str]) -> None:
-        from foretool.retrieval.corpus import digest
+        from foretool.retrieval.corpus import digest_query
 
         for place, key in enumerate(self._keys if texts else ()):
-            vectors = {digest(text): self._waiting[text][0][place].tobytes() for text in texts}
+            vectors = {digest_query(text): self._waiting[text][0][place].tobytes() for text in texts}
             self._store.vectors.save(key, vectors)
         for text in texts:
             del self._waiting[text]

@@ -203,13 +203,13 @@ def _load(kept: VectorStore, key: str, texts: Sequence[str]) -> dict[str, Any]:
     """Return the vectors of those texts that the store has."""
     import numpy as np
 
-    from foretool.retrieval.corpus import digest
+    from foretool.retrieval.corpus import digest_query
 
-    digests = {digest(text): text for text in texts}
+    digests = {digest_query(text): text for text in texts}
     return {digests[each]: np.frombuffer(data, np.float32) for each, data in kept.load(key, digests).items()}
 
 
 def _by_digest(vectors: Mapping[str, Any]) -> dict[bytes, bytes]:
-    from foretool.retrieval.corpus import digest
+    from foretool.retrieval.corpus import digest_query
 
-    return {digest(text): row.tobytes() for text, row in vectors.items()}
+    return {digest_query(text): row.tobytes() for text, row in vectors.items()}

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from tools import catalog, tool
 
 from foretool.retrieval import corpus as corpus_module
-from foretool.retrieval.corpus import Corpus
-from foretool.retrieval.document import Document
+from foretool.retrieval.corpus import Corpus, digest, digest_query
+from foretool.retrieval.document import Document, document, embedded_text
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.bm25 import Lexical
 from foretool.retrieval.rankers.names import Names
@@ -221,3 +221,30 @@ def test_shipped_wordings_can_be_taken_away_from_a_copy_alone() -> None:
     assert other.lexical.search({"coat": 1.0}) == {} and corpus.lexical.search({"coat": 1.0})
     plain = Corpus([each for each in catalog() if each.upstream == "web"])
     assert set(other.digests) - {b""} == set(plain.digests)
+
+
+def test_a_chinese_tool_is_found_by_english_words_and_keeps_its_wordings() -> None:
+    """What `foretool enrich` has asked is kept under the hash of the text without English."""
+    rail, other = tool("rail", "get-tickets", "查询余票信息"), tool("web", "fetch", "Downloads a page")
+    corpus = Corpus()
+    plain = digest(embedded_text(document(rail)))
+    corpus.take_wordings({plain: ("a seat to Leeds",)})
+    corpus.replace("rail", [rail])
+    corpus.replace("web", [other])
+    read, key = corpus.read(rail)
+    assert key == plain and read.wordings == ("a seat to Leeds",)
+    slot = corpus.slot_of[rail.id]
+    assert corpus.digests[slot] == digest(embedded_text(read)) != plain
+    assert corpus.digests[corpus.slot_of[other.id]] == digest(embedded_text(document(other)))
+    assert corpus.lexical.search({"remain": 1.0}).keys() == {slot}
+    assert corpus.translated == {rail.id: frozenset({"query", "remain", "information"})}, (
+        "its own words are not among them"
+    )
+    assert corpus.copy().translated == corpus.translated
+    corpus.replace("rail", [])
+    assert corpus.translated == {}
+
+
+def test_a_text_to_search_with_has_another_hash_only_if_it_has_chinese() -> None:
+    assert digest_query("open an issue") == digest("open an issue")
+    assert digest_query("创建 issue") != digest("创建 issue")

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from requirements import requirement
 from tools import raw_tool, schema_tool
 
 from foretool.retrieval.document import (
     EMBEDDED_PARAMETERS,
+    IN_ENGLISH,
     MAX_DESCRIPTION,
     MAX_PARAMETERS,
     MAX_SUMMARY,
@@ -18,9 +20,11 @@ from foretool.retrieval.document import (
     Document,
     document,
     embedded_text,
+    english_words,
     fields,
     identifies,
     summary_line,
+    with_english,
     wording_words,
 )
 from foretool.retrieval.words import stem
@@ -237,3 +241,30 @@ def test_an_encoder_reads_each_wording_by_itself_and_no_text_of_a_server_poses_a
     raw = json.dumps({"name": marked, "title": marked, "description": marked, "inputSchema": schema}).encode()
     hostile = document(raw_tool(marked, marked, raw), server_text=marked)
     assert READING not in embedded_text(hostile)
+
+
+STATION = {
+    "name": "get-tickets",
+    "description": "查询 12306 余票信息。",
+    "inputSchema": {"properties": {"city": {"description": "城市名"}}},
+}
+
+
+def test_what_a_tool_says_in_chinese_is_also_read_in_english_and_its_own_words_stay() -> None:
+    said = document(raw_tool("rail", "get-tickets", json.dumps(STATION).encode()))
+    read = with_english(replace(said, wordings=("a seat to Leeds",)))
+    assert english_words(read).split() == ["query", "remaining", "tickets", "information", "city", "name"]
+    first, wording = embedded_text(read).split(READING)
+    own, english = first.split(IN_ENGLISH)
+    assert wording == "a seat to Leeds" and own == embedded_text(replace(read, english=None)).split(READING)[0]
+    assert english == (
+        "rail: get tickets. query 12306 remaining tickets information . a seat to Leeds. Parameters: city."
+    )
+    assert summary_line(read) == summary_line(said) == "查询 12306 余票信息。"
+
+
+def test_a_tool_without_chinese_is_the_same_to_the_bit() -> None:
+    text = "Downloads a page \u001f café カード"
+    read = document(raw_tool("web", "fetch", json.dumps({"description": text}).encode()))
+    assert with_english(read) is read and english_words(read) == ""
+    assert IN_ENGLISH not in embedded_text(read), "no text of a server brings one in"

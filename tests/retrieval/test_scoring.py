@@ -83,3 +83,22 @@ def test_the_leaders_of_a_line_have_every_high_score_in_the_order_of_the_hits(sc
     high = [(slot, score) for slot, score in line.hits.items() if score >= least]
     assert [each for each in line.leaders if each[1] >= least] == high
     assert line.best == sorted(line.hits.values(), reverse=True)[:ENTROPY_DEPTH]
+
+
+def test_a_chinese_task_finds_english_tools_and_says_by_which_words() -> None:
+    best = pipeline().rank(Query(("用 github 创建一个 issue",))).ranked[0]
+    assert best.tool == "github__create_issue"
+    assert best.reasons == ("words: issue, github", "words translated: 创建 (create)")
+
+
+def test_chinese_words_of_a_chinese_tool_are_its_own_and_their_english_is_not() -> None:
+    rail = tool("rail", "tickets", "查询余票信息")
+    asked = {"余票": "words: 余票", "remaining": "words translated: remaining", "火车 tickets": "words: tickets"}
+    for task, reason in asked.items():
+        [best] = pipeline(rail).rank(Query((task,))).ranked
+        assert best.reasons == (reason,)
+
+
+def test_a_chinese_task_without_a_tool_has_the_level_none_by_words() -> None:
+    assert level(pipeline().rank(Query(("你觉得哪只猫更可爱",)))) == "none"
+    assert level(pipeline().rank(Query(("在仓库里创建一个议题",)))) in ("high", "medium")

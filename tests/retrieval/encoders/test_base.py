@@ -6,7 +6,7 @@ import pytest
 
 np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
-from foretool.retrieval.document import READING  # noqa: E402
+from foretool.retrieval.document import IN_ENGLISH, READING  # noqa: E402
 from foretool.retrieval.encoders.base import WORDED, WORDED_LENGTH, embed_readings, unit  # noqa: E402
 
 
@@ -34,3 +34,16 @@ def test_wordings_that_say_the_same_as_the_text_bring_it_nothing() -> None:
     found = embed_readings([READING.join(["text"] * 4)], lambda texts: np.asarray([[0.6, 0.8]] * len(texts)))
     np.testing.assert_allclose(found, [[0.6 * WORDED_LENGTH, 0.8 * WORDED_LENGTH]], atol=1e-6)
     assert embed_readings([], lambda texts: np.empty((0, 0), np.float32)).shape == (0, 0)
+
+
+def test_an_encoder_that_reads_english_alone_takes_the_english_of_a_text() -> None:
+    asked: list[list[str]] = []
+
+    def embed(texts):
+        asked.append(texts)
+        return np.asarray([[0.6, 0.8]] * len(texts), np.float32)
+
+    texts = [f"天气{IN_ENGLISH}weather", READING.join((f"天气{IN_ENGLISH}weather", "rain?")), "page"]
+    embed_readings(texts, embed)
+    embed_readings(texts, embed, english_only=True)
+    assert asked == [["天气", "天气", "rain?", "page"], ["weather", "weather", "rain?", "page"]]

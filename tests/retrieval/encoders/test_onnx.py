@@ -15,6 +15,7 @@ pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 
 from tiny_model import DIMENSION, write_model  # noqa: E402
 
+from foretool.retrieval.document import IN_ENGLISH  # noqa: E402
 from foretool.retrieval.encoders import (  # noqa: E402
     MANIFEST,
     EncoderError,
@@ -116,3 +117,14 @@ def test_each_kind_has_its_class(tmp_path: Path) -> None:
     assert isinstance(open_encoder(find(str(write_model(tmp_path / "m")))[0]), OnnxEncoder)
     with pytest.raises(EncoderError, match="cannot be opened in this process"):
         open_encoder(find("any", Endpoint("http://127.0.0.1:1/v1"))[0])
+
+
+def test_an_encoder_that_reads_english_alone_is_given_english(tmp_path: Path) -> None:
+    (plain,) = find(str(write_model(tmp_path / "m")))
+    assert not plain.english_only and all(each.english_only for each in MANIFEST)
+    bare, english = open_encoder(plain), open_encoder(replace(plain, english_only=True))
+    text, put = "打开 issue", "open issue"
+    np.testing.assert_array_equal(english.queries([text, put]), bare.queries([put, put]))
+    np.testing.assert_array_equal(english.documents([f"{text}{IN_ENGLISH}{put}"]), bare.documents([put]))
+    np.testing.assert_array_equal(bare.documents([f"{text}{IN_ENGLISH}{put}"]), bare.documents([text]))
+    assert not np.array_equal(bare.queries([text]), bare.queries([put])), "an encoder of the user's own reads it itself"

@@ -162,3 +162,15 @@ def test_wordings_that_come_with_foretool_are_named_as_such_and_give_way_to_thos
             models.install_wordings(app.search, store)
             assert app.search.find_now(Query(lines=("aunt",)), lambda tool: True, 5).ranked == ()
             assert app.search.find_now(Query(lines=("teatime",)), lambda tool: True, 5).ranked
+
+
+def test_a_chinese_tool_is_asked_about_as_it_is_written_and_once(tmp_path: Path) -> None:
+    """Its English is ours and may change with foretool; no model is asked again for that."""
+    with chat_server(lambda text: wishes("a seat to Leeds")) as server:
+        path = write(tmp_path, server, tickets="查询余票信息")
+        plan, outcome = go(path)
+        [text] = [each.text for each in plan.questions if each.tool.name == "tickets"]
+        assert "查询余票信息" in text and "remaining" not in text
+        assert outcome.kept == 3
+        plan, _ = go(path)
+        assert (plan.questions, plan.known) == ((), 3)

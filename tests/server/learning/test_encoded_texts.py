@@ -11,7 +11,7 @@ import pytest
 from tiny_model import HashEncoder
 
 from foretool.retrieval.clauses import read_texts
-from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.corpus import Corpus, digest, digest_query
 from foretool.retrieval.encoders import Weights
 from foretool.retrieval.ranking import Query
 from foretool.server.catalog.catalog import Catalog
@@ -122,3 +122,14 @@ def test_a_replay_embeds_no_clause_that_nobody_has_read_before(spent: type[Slow]
         assert spent.clock == 3.0
         assert score() != whole
         assert spent.clock == 3.0
+
+
+def test_vectors_of_chinese_tasks_from_before_they_were_read_in_english_are_not_used() -> None:
+    task, encoder = "打开 issue", HashEncoder("one", dimension=8)
+    weights = Weights(encoder.name, encoder.name, "MIT", kind="sentence-transformers")
+    with open_store(":memory:") as store:
+        store.vectors.save(weights.query_key, {digest(task): np.ones(8, np.float32).tobytes()})
+        texts = EncodedTexts([weights], [encoder], store)
+        assert not texts.has_vectors([task])
+        assert np.array_equal(texts.queries([task]), encoder.queries([task]))
+        assert store.vectors.known(weights.query_key) == {digest(task), digest_query(task)}

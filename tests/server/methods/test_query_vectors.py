@@ -16,7 +16,7 @@ pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 
 import numpy as np
 
-from foretool.retrieval.corpus import digest
+from foretool.retrieval.corpus import digest, digest_query
 from foretool.retrieval.encoders import find
 from foretool.server.catalog.embedding import Embedder, open_encoders
 from foretool.server.catalog.search import Search
@@ -147,3 +147,15 @@ async def test_a_store_that_refuses_gets_them_later(folder: str, store: Store, m
             await vectors.tick()
         await vectors.tick()
         assert kept(folder, store) == {digest(TASK)}
+
+
+async def test_the_vector_of_a_chinese_search_stands_apart_from_one_of_before_it_was_read_in_english(
+    folder: str, store: Store
+) -> None:
+    task = "打开 issue"
+    async with keeping(folder, store) as (vectors, search, _):
+        find_in(search, task)
+        record(store, task)
+        await vectors.tick()
+    assert kept(folder, store) == {digest_query(task)} != {digest(task)}
+    assert _digests_of([task]) == {digest_query(task), digest(task)}, "and `foretool forget` deletes both"
