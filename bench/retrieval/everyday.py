@@ -1,10 +1,11 @@
 """Asks a running proxy over real servers for everyday tasks: is the right tool first, and what does an answer cost?
 
-    python -m bench.retrieval.everyday FOLDER [--check] [--foretool COMMAND] [--show] [--json]
+    python -m bench.retrieval.everyday FOLDER [--check] [--chinese] [--foretool COMMAND] [--show] [--json]
 
 `everyday.json` holds the servers (packages of npm and PyPI that list their tools without a token), the tasks, which
 were written before any answer was seen, and the tasks of `--check`, written later over the same servers and before any
-answer to them was seen. Each server is installed into FOLDER where it is missing; one that does not install is left out
+answer to them was seen. With `--chinese` they are asked in Chinese (`everyday_chinese.json`), as somebody put them who
+did not look at the glossary, which was finished before. Each server is installed into FOLDER where it is missing; one that does not install is left out
 and named, and its tasks count as failed. `--show` prints every answer.
 """
 
@@ -28,6 +29,8 @@ from bench.reports import Row, print_row
 from foretool.retrieval import tokens
 
 FILE = Path(__file__).with_name("everyday.json")
+CHINESE = Path(__file__).with_name("everyday_chinese.json")
+"""By task, the same in Chinese."""
 CALL_S = 120.0
 READY_S = 1200.0
 WARM_UP = {"task": "xyzzy plugh", "limit": 20, "structured": True}
@@ -99,6 +102,12 @@ def is_ready(answer: Json, by_meaning: bool) -> bool:
     return not by_meaning or any("meaning" in match["why"] for match in answer["matches"])
 
 
+def in_chinese(tasks: Sequence[Json]) -> list[Json]:
+    """The same tasks, asked in Chinese."""
+    chinese: dict[str, str] = json.loads(CHINESE.read_text("utf-8"))
+    return [{**task, "task": chinese[task["task"]]} for task in tasks]
+
+
 def place_of(answer: Json, task: Json) -> int:
     """The place of the first right tool, 0 if it is not shown."""
     names = [match["name"] for match in answer["structuredContent"]["matches"]]
@@ -117,6 +126,8 @@ def results(arguments: argparse.Namespace) -> Row:
     folder.mkdir(parents=True, exist_ok=True)
     entries: dict[str, Any] = {name: entry(folder, server) for name, server in held["servers"].items()}
     tasks = held["check" if arguments.check else "tasks"]
+    if arguments.chinese:
+        tasks = in_chinese(tasks)
     with TemporaryDirectory() as home:
         config = processes.write_config(
             Path(home),
@@ -150,6 +161,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = options.make_parser("bench.retrieval.everyday", __doc__)
     parser.add_argument("folder", type=Path, help="where the servers are installed")
     parser.add_argument("--check", action="store_true", help="ask the tasks that were written later")
+    parser.add_argument("--chinese", action="store_true", help="ask in Chinese")
     parser.add_argument("--foretool", help="command of the foretool to measure; default: the one beside this Python")
     parser.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
     parser.add_argument("--without-wordings", action="store_true", help="as the setting `shipped_wordings`: false")

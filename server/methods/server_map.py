@@ -118,13 +118,17 @@ def _cost(entry: tuple[str, str]) -> int:
 def matter(absent: Sequence[Away], catalog: Catalog, task: Sequence[str], *, is_sure: bool) -> list[Away]:
     """Return those of the absent servers that could have had the tool: all of them in doubt, else those whose name or
     description shares a word with the task."""
+    from foretool.retrieval.glossary import put_into_english
     from foretool.retrieval.words import terms
+
+    def words(text: str) -> set[str]:
+        return set(terms(put_into_english(text)))
 
     hidden = [each for each in absent if not each.has_tools]
     if not is_sure:
         return hidden
-    wanted = {term for line in task for term in terms(line)}
-    return [each for each in hidden if wanted & {*terms(each.name), *terms(catalog.server_text(each.name))}]
+    wanted = set[str]().union(*map(words, task))
+    return [each for each in hidden if wanted & (words(each.name) | words(catalog.server_text(each.name)))]
 
 
 def describe_absent(absent: Sequence[Away]) -> str:

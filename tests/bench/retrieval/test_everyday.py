@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bench.learning.known_tools import read_known
 from bench.retrieval import everyday
+from foretool.retrieval.glossary import has_han
 
 # Words that say nothing of what a task is about.
 _SMALL = """
@@ -38,6 +39,17 @@ def test_no_task_is_worded_like_a_wish_that_comes_with_foretool() -> None:
         words = telling_words(task["task"])
         alike = [wish for wish, said in wishes if 2 * len(words & said) > len(words | said)]
         assert not alike, task["task"]
+
+
+def test_every_task_is_there_in_chinese_with_the_same_tools_values_and_names() -> None:
+    held = json.loads(everyday.FILE.read_text("utf-8"))
+    tasks = [*held["tasks"], *held["check"]]
+    asked = everyday.in_chinese(tasks)
+    assert json.loads(everyday.CHINESE.read_text("utf-8")).keys() == {each["task"] for each in tasks}
+    for task, other in zip(tasks, asked, strict=True):
+        assert other["tools"] == task["tools"] and has_han(other["task"])
+        values = re.findall(r"[\w./:-]*[\w/]\.\w+|\d{4,}|[\w/]+/[\w-]+", task["task"])
+        assert all(value in other["task"] for value in values), other["task"]
 
 
 def test_a_program_of_npm_is_the_one_that_its_package_names(tmp_path: Path) -> None:

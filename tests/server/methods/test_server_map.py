@@ -52,6 +52,13 @@ def test_in_doubt_every_server_that_is_away_matters_else_those_that_share_a_word
     assert matter([*away, known], made, ["write letters"], is_sure=True) == away[1:]
 
 
+def test_a_server_that_is_away_matters_to_a_task_in_another_language_too() -> None:
+    made, _ = catalog_of(mail="Sends letters", rail="查询火车余票")
+    away = [Away("mail", "down", has_tools=False), Away("rail", "down", has_tools=False)]
+    assert matter(away, made, ["写信"], is_sure=True) == matter(away, made, ["a letter"], is_sure=True) == away[:1]
+    assert matter(away, made, ["train to Leeds"], is_sure=True) == away[1:]
+
+
 def test_what_is_away_is_said_in_a_line_for_each_state() -> None:
     away = [Away(f"s{n}", "down", has_tools=False) for n in range(7)] + [Away("new", "starting", has_tools=False)]
     assert describe_absent(away).splitlines() == [
