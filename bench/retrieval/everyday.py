@@ -4,8 +4,8 @@
 
 `everyday.json` holds the servers (packages of npm and PyPI that list their tools without a token), the tasks, which
 were written before any answer was seen, and the tasks of `--check`, written later over the same servers and before any
-answer to them was seen. With `--chinese` they are asked in Chinese (`everyday_chinese.json`), as somebody put them who
-did not look at the glossary, which was finished before. Each server is installed into FOLDER where it is missing; one that does not install is left out
+answer to them was seen. With `--chinese` they are asked in Chinese (`everyday_chinese.json`); the glossary was finished
+before they were read. Each server is installed into FOLDER where it is missing; one that does not install is left out
 and named, and its tasks count as failed. `--show` prints every answer.
 """
 
