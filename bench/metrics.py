@@ -6,6 +6,7 @@ once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from math import log2
 from statistics import fmean
@@ -17,6 +18,18 @@ def recall(ranked: Sequence[Hashable], gold: Gold, k: int) -> float:
     """Share of the needs met by the first k."""
     head = frozenset(ranked[:k])
     return fmean(not head.isdisjoint(need) for need in gold)
+
+
+def possible_recall(gold: Gold, k: int) -> float:
+    """The recall that k tools can have: each next tool meets as many open needs as any other."""
+    open_needs = list(gold)
+    for _ in range(min(k, len(gold))):
+        counts = Counter(tool for need in open_needs for tool in need)
+        if not counts:
+            break
+        best = max(counts, key=lambda tool: (counts[tool], str(tool)))
+        open_needs = [need for need in open_needs if best not in need]
+    return 1.0 - len(open_needs) / len(gold)
 
 
 def hit(ranked: Sequence[Hashable], gold: Gold, k: int) -> float:

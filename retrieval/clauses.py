@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from foretool.retrieval.enumerations import members
 from foretool.retrieval.ranking import MAX_NEED_WORDS
 from foretool.retrieval.words import terms
 
@@ -25,6 +26,7 @@ STORY = 80
 SHARE = 0.6
 """What the best clause of a tool counts beside the task as a whole, by words alone and in a story."""
 
+_SENTENCE = re.compile(r"(?<=[.!?;]) |(?<=[\u3002\uff01\uff1f\uff1b])")
 _END = re.compile(
     r"(?<=[.!?;:]) | [\u2013\u2014-] |(?<=[\u3002\uff01\uff1f\uff1b])"
     r"|, (?=(?:and|then|but|also|plus|so)\b)| (?=(?:and then|and also|after that|as well as)\b)",
@@ -36,16 +38,35 @@ def clauses(need: str, longer_than: int = MAX_NEED_WORDS) -> list[str]:
     """Return the clauses of a need of more words than `longer_than`, at most `MOST`; [] for a shorter need and for one
     clause."""
     lines = [" ".join(line.split()) for line in need.splitlines()]
-    if _count_words(lines) <= longer_than:
+    size = _count_words(lines)
+    if size <= longer_than:
         return []
-    pieces = [piece.strip() for line in lines for piece in _END.split(line) if piece.strip()]
-    pieces = [*pieces[: READ - 1], " ".join(pieces[READ - 1 :])]
-    found = [piece for piece in pieces if len(set(terms(piece))) >= LEAST_TERMS]
+    found = _listed(lines) if size <= STORY else []
+    if not found:
+        found = _told_apart([piece for line in lines for piece in _END.split(line)])
     while len(found) > MOST:
         sizes = [len(piece) for piece in found]
         at = min(range(len(found) - 1), key=lambda place: sizes[place] + sizes[place + 1])
         found[at : at + 2] = [f"{found[at]} {found[at + 1]}"]
     return found if len(found) > 1 else []
+
+
+def _told_apart(pieces: Sequence[str]) -> list[str]:
+    """Return the pieces that name a need."""
+    said = [piece.strip() for piece in pieces if piece.strip()]
+    said = [*said[: READ - 1], " ".join(said[READ - 1 :])]
+    return [piece for piece in said if len(set(terms(piece))) >= LEAST_TERMS]
+
+
+def _listed(lines: Sequence[str]) -> list[str]:
+    """Return the clauses of a need of which a sentence enumerates needs, each member a clause; [] where none does."""
+    found: list[str] = []
+    enumerates = False
+    for sentence in (each for line in lines for each in _SENTENCE.split(line)):
+        listed = members(sentence)
+        enumerates |= bool(listed)
+        found += listed or _told_apart(_END.split(sentence))
+    return found if enumerates else []
 
 
 def is_story(need: str) -> bool:

@@ -10,7 +10,8 @@ Words are read from name, server, description, parameter names, parameter descri
 server, name, description, parameter names; with `--server-texts` both read the servers' descriptions too. Every method
 of `bench.retrieval.ranking_methods` runs by its name: `--methods served,minilm,lexical+hash`. With --wordings the
 proxy's ranking reads those of a file: server, tool and wishes in each line, tabs between. `over_bm25` and `over_light`
-are paired tests against those methods, where they ran before; `--over` names others.
+are paired tests against those methods, where they ran before; `--over` names others. `possible@5` is the highest r@5
+that any ranking can have: five tools do not meet seven needs.
 
 The output is one line per method, with --json one JSON object. With --head-to-head it has the lines of the harness that
 measures other proxies (`bench.proxy.peers search`), to be put beside theirs.
@@ -52,6 +53,7 @@ from foretool.storage.records import Tool, ToolId
 from foretool.storage.stores import Store
 
 RECALLS = (1, 2, 5, 10, 20)
+POSSIBLE = (1, 5, 10)
 TOKENS_AT = (5, 10)
 BUDGETS = (2000, 4000)
 CHARGED = 300
@@ -91,6 +93,8 @@ def figures(answers: Run, tasks: Sequence[Task], sizes: Mapping[ToolId, int]) ->
     found: Row = {}
     for k in RECALLS:
         found |= mean_row(f"r@{k}", [metrics.recall(ranked, gold, k) for ranked, gold in pairs])
+    for k in POSSIBLE:
+        found[f"possible@{k}"] = round(fmean(metrics.possible_recall(gold, k) for _, gold in pairs), 4)
     found |= mean_row("hit@1", [metrics.hit(ranked, gold, 1) for ranked, gold in pairs])
     for k in (5, 10):
         found |= mean_row(f"ndcg@{k}", [metrics.ndcg(ranked, gold, k) for ranked, gold in pairs])

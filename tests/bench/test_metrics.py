@@ -28,6 +28,13 @@ def test_a_perfect_ranking_scores_one() -> None:
     assert e.ndcg(["b", "a"], GOLD, 10) == 1.0
 
 
+def test_more_needs_than_places_leave_some_unmet() -> None:
+    seven = [frozenset({f"tool{at}"}) for at in range(7)]
+    assert [e.possible_recall(seven, k) for k in (1, 5, 10)] == pytest.approx([1 / 7, 5 / 7, 1.0])
+    assert e.possible_recall([frozenset("ab"), frozenset("bc"), frozenset("d")], 1) == pytest.approx(2 / 3), "b meets two"
+    assert e.possible_recall([frozenset("a"), frozenset[str]()], 10) == 0.5, "no tool meets the other need"
+
+
 def test_quantiles() -> None:
     assert [e.quantile([3, 1, 2], share) for share in (0.0, 0.5, 1.0)] == [1, 2, 3]
     assert e.quantile([1.0], 0.99) == 1.0

@@ -66,6 +66,7 @@ def test_what_is_served_is_compared_with_itself_by_other_encoders(
     methods = f"served,served+{encoder_in(tmp_path)}"
     main([str(folder), "--methods", methods, "--over", "served", "--encoder", "none", "--json"])
     before, after, _ = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert before["possible@1"] == before["possible@10"] == 1.0, "each task needs one tool"
     assert "over_served" not in before
     assert after["over_served"] == {"r@1": [0.0, 0.0, 0.0], "r@5": [0.0, 0.0, 0.0], "r@10": [0.0, 0.0, 0.0]}
 

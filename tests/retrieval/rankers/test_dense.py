@@ -143,6 +143,15 @@ def test_a_paragraph_gains_by_its_clauses_and_servers_by_their_tools() -> None:
     )
 
 
+def test_every_member_of_an_enumeration_puts_its_best_tool_ahead() -> None:
+    task = (
+        "We need an assistant for our team that merges the pull request of each release, finds the owner of every"
+        " domain, and converts the meeting times to other zones"
+    )
+    leaders = {each.tool for each in pipeline().rank(Query((task,))).ranked if "line" in each.parts}
+    assert leaders == set(ids("github__merge_pull_request", "domains__check_availability", "time__convert_time"))
+
+
 FIRST, SECOND = "Find out who registered the domain of our portal", "then merge the pull request of our colleagues."
 ERRANDS = f"{FIRST}, {SECOND}"
 
