@@ -24,7 +24,9 @@ _BEFORE_ANNOUNCED = re.compile(r",\s+(?=(?:including|such as|covering|namely|for
 _ANNOUNCED = re.compile(r"(?:\b(?:including|such as|covering|namely|for example)|:)\s+(?=\S)", re.IGNORECASE)
 _DOING = re.compile(r"\b\w{2,}ing\b")
 _DOES = re.compile(r"\b(?:that|which|who|it|also|and)\s+(?=\w+s\b)", re.IGNORECASE)
-_DO = re.compile(r"\bto\s+(?=\w)|\b(?:can|could|should|will|must|please|would)\s+(?:you\s+)?(?:please\s+)?(?=\w)", re.IGNORECASE)
+_DO = re.compile(
+    r"\bto\s+(?=\w)|\b(?:can|could|should|will|must|please|would)\s+(?:you\s+)?(?:please\s+)?(?=\w)", re.IGNORECASE
+)
 _NO_VERB = re.compile(
     r"(?:the|an?|with|at|in|on|of|for|from|by|my|our|your|their|his|her|its|if|when|where|while|because|since|so|which"
     r"|who|that|what|how|i|we|you|they|it|he|she|can|could|\W*\d)\b",

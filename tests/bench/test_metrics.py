@@ -31,7 +31,9 @@ def test_a_perfect_ranking_scores_one() -> None:
 def test_more_needs_than_places_leave_some_unmet() -> None:
     seven = [frozenset({f"tool{at}"}) for at in range(7)]
     assert [e.possible_recall(seven, k) for k in (1, 5, 10)] == pytest.approx([1 / 7, 5 / 7, 1.0])
-    assert e.possible_recall([frozenset("ab"), frozenset("bc"), frozenset("d")], 1) == pytest.approx(2 / 3), "b meets two"
+    assert e.possible_recall([frozenset("ab"), frozenset("bc"), frozenset("d")], 1) == pytest.approx(2 / 3), (
+        "b meets two"
+    )
     assert e.possible_recall([frozenset("a"), frozenset[str]()], 10) == 0.5, "no tool meets the other need"
 
 

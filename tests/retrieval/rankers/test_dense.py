@@ -248,3 +248,46 @@ def test_one_tool_is_ranked_by_words() -> None:
     corpus = Corpus(tools)
     ranking = Pipeline(corpus, meant(corpus, tools)).rank(Query(("issue",)))
     assert ranking.ranked and ranking.evidence[0].features is None
+
+
+def shop_of(*servers: str) -> list[Tool]:
+    return [tool(each, "convert_time", f"Convert the time of a meeting between zones by {each}") for each in servers]
+
+
+THREE_MORE = "Convert meeting times between two zones. Search many web pages about meetings. Merge a pull request branch."
+LONG_NEED = "Our office in Lima asks me on every Monday how late the meeting of the team will be in its own zone"
+
+
+def parts_of(encoder: str, task: str) -> list[dict[str, float]]:
+    tools = [*catalog(), *shop_of("alpha", "beta")]
+    corpus = Corpus(tools)
+    ranking = Pipeline(corpus, meant(corpus, tools, HashEncoder(encoder))).rank(Query(tuple(task.splitlines())))
+    for each in ranking.ranked:
+        assert sum(each.parts.values()) == pytest.approx(each.score, abs=1e-3)
+    return [each.parts for each in ranking.ranked if each.tool in ids("alpha__convert_time", "beta__convert_time")]
+
+
+def test_tools_of_other_servers_that_do_the_same_lift_each_other_in_a_long_task_of_one_need() -> None:
+    found = parts_of("minilm", LONG_NEED)
+    assert len(found) == 2
+    assert all(parts["lookalikes"] > 0 for parts in found)
+
+
+@pytest.mark.parametrize(
+    "encoder, task",
+    [
+        ("minilm", "convert the time of the meeting between zones"),
+        ("minilm", f"{LONG_NEED}\nconvert the time of the meeting between zones"),
+        (
+            "minilm",
+            f"{LONG_NEED}. {THREE_MORE}",
+        ),
+        ("minilm", f"{LONG_NEED} {'and so on it goes for the meeting ' * 10}"),
+        ("hash", LONG_NEED),
+    ],
+    ids=["short", "two lines", "several needs", "a story", "an encoder of another scale"],
+)
+def test_in_other_tasks_they_do_not(encoder: str, task: str) -> None:
+    found = parts_of(encoder, task)
+    assert found
+    assert not any("lookalikes" in parts for parts in found)
