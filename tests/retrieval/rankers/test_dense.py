@@ -254,7 +254,7 @@ def shop_of(*servers: str) -> list[Tool]:
     return [tool(each, "convert_time", f"Convert the time of a meeting between zones by {each}") for each in servers]
 
 
-THREE_MORE = "Convert meeting times between two zones. Search many web pages about meetings. Merge a pull request branch."
+THREE_MORE = "Convert meeting times between two zones. Search many web pages on meetings. Merge a pull request branch."
 LONG_NEED = "Our office in Lima asks me on every Monday how late the meeting of the team will be in its own zone"
 
 
