@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ROOM = 10
-"""How many times the size of the installed model must be free on the disk: its bytes become floats, twice."""
+"""How many times the size of the installed model must be free on the disk: its bytes become floats, three times."""
 
 
 def open_trained(model: bytes, cache: Path | None, prepare: Prepare | None = None) -> AdaptedEncoder:
@@ -75,7 +75,7 @@ def _read(weights: Weights) -> bytes:
 
 
 def cache_folder() -> Path:
-    """Return the folder of prepared models where no other is given; each model takes 90 MB."""
+    """Return the folder of prepared models where no other is given; each model takes 133 MB."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     # A relative folder would be one of the working folder.
     return Path(base if base.startswith("/") else "~/.cache").expanduser() / "foretool" / "encoders"
@@ -104,7 +104,8 @@ def prepared_folder(weights: Weights, model: bytes, cache: Path) -> Path:
     """Return the folder of one prepared model; each adapter and each version of onnxruntime has its own."""
     import onnxruntime  # type: ignore[import-untyped]
 
-    return cache / f"{weights.sha256[:16]}-{sha256(model).hexdigest()[:16]}-{onnxruntime.__version__}"
+    version = f"{onnxruntime.__version__}{onnx.PACKED}"
+    return cache / f"{weights.sha256[:16]}-{sha256(model).hexdigest()[:16]}-{version}"
 
 
 class AdaptedEncoder:

@@ -87,6 +87,36 @@ def test_rows_of_the_vocabulary_leave_the_memory_again(tmp_path: Path) -> None:
     np.testing.assert_array_equal(encoder.queries(["open issue"]), before)
 
 
+@pytest.mark.skipif(not Path("/proc/self/smaps").is_file(), reason="only Linux says what is in memory")
+def test_matrices_in_the_order_of_the_processor_are_mapped_too(tmp_path: Path) -> None:
+    """Proxies share what is mapped; what each orders for itself (40 MiB) each has in its own memory."""
+    script = (
+        "import sys\nfrom pathlib import Path\n"
+        "from foretool.retrieval.encoders import find, open_encoder\n"
+        "def own() -> int:\n"
+        "    lines = Path('/proc/self/status').read_text().splitlines()\n"
+        "    return next(int(line.split()[1]) for line in lines if line.startswith('RssAnon'))\n"
+        "(weights,) = find('minilm-tools')\n"
+        "open_encoder(weights, Path(sys.argv[1]))\n"  # prepared here, which takes memory
+        "import onnxruntime, numpy\n"
+        "print(own(), flush=True)\n"
+        "if sys.argv[2:]:\n"
+        "    encoder = open_encoder(weights, Path(sys.argv[1]))\n"
+        "    encoder.queries(['open issue'])\n"
+        "    print(own())\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    subprocess.run(command, capture_output=True, text=True, check=True)
+    run = subprocess.run([*command, "again"], capture_output=True, text=True, check=True)
+    first, second = map(int, run.stdout.split())
+    assert second - first < 20 * 1024
+    (numbers,) = tmp_path.glob("*-packed/numbers.bin")
+    (weights,) = find("minilm-tools")
+    encoder = open_encoder(weights, tmp_path)
+    encoder.queries(["open issue"])
+    assert mapped_kib(numbers) > 40 * 1024
+
+
 def test_the_package_tokenizers_is_not_imported_for_known_weights(tmp_path: Path) -> None:
     script = (
         "import sys; from foretool.retrieval.encoders import find, open_encoder;"
