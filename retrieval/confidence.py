@@ -60,6 +60,9 @@ FAINT = 0.05
 AFTER_LEARNING, ANY = " learned", "any"
 """What the kind of a list ends with where models took part, and the kind of encoders that nobody fitted."""
 
+_OF_FIRST = frozenset(("held", "more"))
+"""What the gate reads of the first k tools."""
+
 FILE = Path(__file__).with_name("gate.json")
 
 
@@ -215,13 +218,15 @@ def _of_first(none: float, k: int) -> dict[str, float]:
 def _probabilities(gate: Logistic, whole: dict[str, float], chances: Sequence[float], most: int) -> list[float]:
     """Return how likely the gate holds a needed tool to be among the first 1, 2, ... `most` tools. `whole`: what it
     reads of the whole list, which is worked out once."""
-    terms, found, none = gate.terms(whole), list[float](), 1.0
+    terms = gate.terms(whole)
+    added, found, none = list(terms.values()), list[float](), 1.0
+    places = [(name, weight, place) for place, (name, weight) in enumerate(gate.weights.items()) if name in _OF_FIRST]
     for k, chance in enumerate(chances[:most], 1):
         none *= 1.0 - chance
-        for name, value in _of_first(none, k).items():
-            if name in gate.weights:
-                terms[name] = gate.weights[name] * value
-        found.append(sigmoid(gate.bias + sum(terms.values())))
+        of_first = _of_first(none, k)
+        for name, weight, place in places:
+            added[place] = weight * of_first[name]
+        found.append(sigmoid(gate.bias + sum(added)))
     return found
 
 
@@ -237,12 +242,12 @@ def _held(ranking: Ranking, chances: Sequence[float]) -> list[float]:
     # A task that more likely than not needs no tool has none among the first ones either.
     open_lines = [each for each in evidence if not each.named]
     doubt = sum(1.0 if each.needed is None else min(2.0 * each.needed, 1.0) for each in open_lines) / len(open_lines)
-    found: list[float] = []
-    probabilities = _probabilities(gate, whole, chances, max(ceil(most / len(evidence)), 1))
-    for k in range(1, most + 1):
-        probability = doubt * probabilities[max(ceil(k / len(evidence)), 1) - 1]
-        whole_list = (named + (len(evidence) - named) * probability) / len(evidence)
-        found.append(max(whole_list, found[-1] if found else 0.0))
+    found, highest, lines = list[float](), 0.0, len(evidence)
+    probabilities = _probabilities(gate, whole, chances, max(ceil(most / lines), 1))
+    for k in range(most):
+        probability = doubt * probabilities[k // lines]
+        highest = max((named + (lines - named) * probability) / lines, highest)
+        found.append(highest)
     return found
 
 

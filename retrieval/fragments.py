@@ -269,7 +269,7 @@ class FragmentIndex:
     def find(self, lines: Sequence[str], limit: int = 20) -> list[Hit]:
         """Return the fragments that fit any line of a query, best first; each shares a word with it."""
         best: dict[int, tuple[float, float]] = {}
-        for line in lines:
+        for line in lines if self.fragments else ():
             wanted = weigh_terms(line)
             hits = self._lexical.search(wanted)
             for slot in nlargest(2 * limit, hits, key=hits.__getitem__):

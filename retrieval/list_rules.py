@@ -264,13 +264,27 @@ Rule = Fixed | Growth
 
 def gains(weights: Sequence[float], ranked: Sequence[Ranked]) -> list[float]:
     """Return the probability that the task needs each tool of a ranking; `weights`: one for each of `FEATURES`."""
-    return [sigmoid(sum(map(mul, weights, each))) for each in growth_features(ranked)]
+    if not all(_LEARNED.isdisjoint(each.parts) for each in ranked):
+        return [sigmoid(sum(map(mul, weights, each))) for each in growth_features(ranked)]
+    # Without learned parts the same sums have three terms fewer, which are 0.
+    best, unit, size = _scale(ranked)
+    place, behind, high, found, *_, bias = weights
+    high *= size
+    return [
+        sigmoid(sum((place * log(rank), behind * (unit * (score - best)), high, found * score, bias)))
+        for rank, score in enumerate([each.score for each in ranked], 1)
+    ]
+
+
+def _scale(ranked: Sequence[Ranked]) -> tuple[float, float, float]:
+    """Return the best score, the unit of shares of it, and its logarithm."""
+    best = ranked[0].score if ranked else 0.0
+    return best, UNIT / max(best, LEAST_BEST), log(1.0 + max(best, 0.0))
 
 
 def growth_features(ranked: Sequence[Ranked]) -> list[tuple[float, ...]]:
     """Return the `FEATURES` of each tool of a ranking, best first."""
-    best = ranked[0].score if ranked else 0.0
-    unit, size = UNIT / max(best, LEAST_BEST), log(1.0 + max(best, 0.0))
+    best, unit, size = _scale(ranked)
     return [
         (
             log(rank), unit * (each.score - best), size,

@@ -84,17 +84,13 @@ class Pipeline:
 
     def rank(self, query: Query, usage: Mapping[ToolId, Usage] | None = None, limit: int = 50) -> Ranking:
         """Return the best `limit` tools for a query; tools asked for by name come first; empty when nothing fits."""
-        request = self._request(query, usage)
+        request, ids, replays = self._request(query, usage), self.corpus.ids, self.is_replaying
         order, fitting = request.best(limit)
-
-        def reasons(slot: int, tool: ToolId) -> Sequence[str]:
-            return () if self.is_replaying else Reasons(partial(request.reasons, slot, tool))
-
-        ranked = (
-            Ranked(tool, score, request.parts_of(slot, score), reasons(slot, tool))
+        ranked = [
+            Ranked(tool, score, request.parts_of(slot, score), () if replays else Reasons(request.reasons, slot, tool))
             for slot, score in order
-            if (tool := self.corpus.ids[slot]) is not None
-        )
+            if (tool := ids[slot]) is not None
+        ]
         is_learned = request.sum is not None and request.learned is not None and bool(request.learned.models)
         return Ranking(tuple(ranked), fitting, request.evidence(), is_learned, query.profile)
 

@@ -32,15 +32,16 @@ class Query(Struct, frozen=True):
 class Reasons(Sequence[str]):
     """The reasons for one tool's place, found at the first look: an answer shows those of a few ranked tools alone."""
 
-    __slots__ = ("_find", "_found")
+    __slots__ = ("_find", "_found", "_slot", "_tool")
 
-    def __init__(self, find: Callable[[], Iterable[str]]) -> None:
-        self._find = find
+    def __init__(self, find: Callable[[int, ToolId], Iterable[str]], slot: int, tool: ToolId) -> None:
+        """`find` finds the reasons of the tool in a slot."""
+        self._find, self._slot, self._tool = find, slot, tool
         self._found: tuple[str, ...] | None = None
 
     def _all(self) -> tuple[str, ...]:
         if self._found is None:
-            self._found = tuple(self._find())
+            self._found = tuple(self._find(self._slot, self._tool))
         return self._found
 
     @overload

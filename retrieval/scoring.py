@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from heapq import nlargest
 from math import exp, log
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from foretool.retrieval.clauses import LONG, SHARE, clauses, is_long, is_story
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.glossary import Piece, translated
 from foretool.retrieval.near_words import near_terms
-from foretool.retrieval.rankers.bm25 import Lexical, idf, weigh_terms
+from foretool.retrieval.rankers.bm25 import Impacts, Lexical, idf, weigh_terms
 from foretool.retrieval.rankers.names import EXACT
 from foretool.retrieval.rankers.usage import usage_shares
 from foretool.retrieval.ranking import MAX_NEED_WORDS, Evidence, Query, needs
@@ -115,7 +114,7 @@ class Line:
         order of `hits`. Every score is looked at once, against one that a sample says is low enough."""
         scores = list(self.hits.values())
         if len(scores) >= LEAST_SAMPLED:
-            least = nlargest(2 * ENTROPY_DEPTH // SAMPLED, scores[::SAMPLED])[-1]
+            least = sorted(scores[::SAMPLED])[-(2 * ENTROPY_DEPTH // SAMPLED)]
             found = [(slot, score) for slot, score in self.hits.items() if score >= least]
             if len(found) >= ENTROPY_DEPTH:
                 return found
@@ -124,7 +123,7 @@ class Line:
     @cached_property
     def best(self) -> list[float]:
         """The highest scores, best first."""
-        return nlargest(ENTROPY_DEPTH, [score for _, score in self.leaders])
+        return sorted([score for _, score in self.leaders], reverse=True)[:ENTROPY_DEPTH]
 
     @cached_property
     def telling(self) -> float:
@@ -259,8 +258,7 @@ class Request:
         """Why a tool stands in the ranking, in words for people, the strongest kind of reason first."""
         if slot in self.named:
             yield "name" if self.named[slot] > EXACT - 1.0 else "similar name"
-        impacts = self.corpus.lexical.impacts
-        has = [term for term in self._telling_terms if (found := impacts(term)) and found.of(slot)]
+        has = [term for term, found in self._telling_terms if found.of(slot)]
         said, translated = self._words_in(has, tool)
         if said:
             yield "words: " + ", ".join(said)
@@ -307,15 +305,17 @@ class Request:
                 yield f"takes what {giver} gives"
 
     @cached_property
-    def _telling_terms(self) -> list[str]:
-        """The terms of the query that tell most, best first."""
+    def _telling_terms(self) -> list[tuple[str, Impacts]]:
+        """The terms of the query that tell most, best first, with the tools that have them."""
         impacts = self.corpus.lexical.impacts
         worth: dict[str, float] = {}
+        having: dict[str, Impacts] = {}
         for line in self.lines:
             for term, weight in line.wanted.items():
                 if known := impacts(term):
+                    having[term] = known
                     worth[term] = max(weight * known.idf, worth.get(term, 0.0))
-        return nlargest(MAX_REASON_TERMS, worth, key=worth.__getitem__)
+        return [(term, having[term]) for term in sorted(worth, key=worth.__getitem__, reverse=True)[:MAX_REASON_TERMS]]
 
     @cached_property
     def _alike(self) -> dict[str, str]:
@@ -368,29 +368,34 @@ class Request:
         return self._line(self._whole_text())
 
     def _best_by_words(self, limit: int) -> tuple[list[tuple[int, float]], int]:
-        total = self._total_by_words()
-        fitting: Iterable[tuple[int, float]] = total.items()
-        if len(self.lines) == 1 and total is self.lines[0].hits and limit <= ENTROPY_DEPTH:
-            best, fitting = self.lines[0].best[:limit], self.lines[0].leaders
-        else:
-            best = nlargest(limit, total.values())
-        least = best[-1] if best else 0.0
+        words: Iterable[tuple[int, float]] = self.words.items()
+        if len(self.lines) == 1 and self.words is self.lines[0].hits and limit <= ENTROPY_DEPTH:
+            words = self.lines[0].leaders  # names and usage only raise scores, so no other tool comes among the first
+        total = self._total_by_words(words)
+        least = sorted(total.values(), reverse=True)[:limit][-1] if total and limit else 0.0
         ids = self.corpus.ids
         # Equal scores come in the order of their names, not in the order in which servers happened to answer.
-        order = sorted((-score, str(ids[slot]), slot) for slot, score in fitting if score >= least)[:limit]
-        return [(slot, -score) for score, _, slot in order], len(total)
+        order = sorted((-score, str(ids[slot]), slot) for slot, score in total.items() if score >= least)[:limit]
+        fitting = len(self.words) + sum(slot not in self.words for slot in self.named) if self._asks else len(total)
+        return [(slot, -score) for score, _, slot in order], fitting
 
-    def _total_by_words(self) -> dict[int, float]:
-        if not self.lines and not self.query.names:
+    @property
+    def _asks(self) -> bool:
+        """Whether words or names ask for anything; else usage alone ranks."""
+        return bool(self.lines or self.query.names)
+
+    def _total_by_words(self, words: Iterable[tuple[int, float]]) -> dict[int, float]:
+        """Return the score of all tools that were named or are used, and of those whose score by words is given."""
+        if not self._asks:
             return dict(self._shares)
-        if not self.named and not self._shares:
-            return self.words
-        total = dict(self.words)
+        total = dict(words)
         for slot, strength in self.named.items():
-            total[slot] = total.get(slot, 0.0) + NAMED * strength
-        for slot in total.keys() & self._shares.keys():
+            total[slot] = self.words.get(slot, 0.0) + NAMED * strength
+        shares = self._shares.keys()
+        for slot in (shares & self.words.keys()) | (shares & self.named.keys()):
             # Also among tools of the same name, whatever their words: the share is small against any other difference.
-            total[slot] += self._shares[slot] * max(self.words.get(slot, 0.0), LEAST_WORDS)
+            said = self.words.get(slot, 0.0)
+            total[slot] = total.get(slot, said) + self._shares[slot] * max(said, LEAST_WORDS)
         return total
 
     # -- with encoders or learned models

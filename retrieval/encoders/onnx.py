@@ -150,7 +150,7 @@ class OnnxEncoder:
         self._mapped = mapped
         self._vocabulary: tuple[int, int] | None = None
         """Where the vocabulary, the largest matrix of a mapped file, is in memory: first byte and size."""
-        # A mapped model was optimised before. What onnxruntime packs at its opening it finds in the file and lets go of.
+        # A mapped model was optimised before. What onnxruntime packs here is in the file, and so it lets go of its own.
         self._session = open_session(path, "DISABLE_ALL" if mapped else "ENABLE_ALL", in_bulk=in_bulk)
         self._inputs = [each.name for each in self._session.get_inputs()]
         self._tokens_of = tokenizer_of(Path(weights.file).parent if not weights.package else None)

@@ -15,7 +15,6 @@ from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import nlargest
 from itertools import repeat
 from math import log
 
@@ -240,9 +239,9 @@ class Lexical:
         if worth.keys() <= {GET} and wanted.get(GET, 0.0) < SAID:
             return {}  # that somebody asks for something does not say for what
         least = LEAST_TELLING * max(worth.values(), default=0.0)
-        return {
-            term: wanted[term] for term in nlargest(MAX_TERMS, worth, key=worth.__getitem__) if worth[term] >= least
-        }
+        # Sorting few values takes less than `nlargest`, and puts equal ones in the same order.
+        most = sorted(worth, key=worth.__getitem__, reverse=True)[:MAX_TERMS]
+        return {term: wanted[term] for term in most if worth[term] >= least}
 
     def rare(self, wanted: Mapping[str, float]) -> list[str]:
         """Return the terms that tell most, at most `MOST_NEAR`, of those that few tools have."""
@@ -327,19 +326,25 @@ class Lexical:
         alive = self._alive
         if self.live < len(alive):
             postings = array("I", (posting for posting in postings if alive[posting >> _SLOT]))
-        weights: dict[int, float] = {}
+        slots, weights = list[int](), list[float]()
         # Local names, because this runs for every posting of a new term.
-        so_far, above, field, times = weights.get, _SLOT, _FIELD, _MAX_COUNT
-        for posting in postings:
+        add_slot, add_weight, above, field, times, last = slots.append, weights.append, _SLOT, _FIELD, _MAX_COUNT, -1
+        for posting in postings:  # the fields of one slot stand side by side
             slot = posting >> above
-            weights[slot] = so_far(slot, 0.0) + norms[posting >> field & 7][slot] * (posting & times)
-        worth = idf(self.live, len(weights))
-        values = array("f", [worth * weight / (K1 + weight) for weight in weights.values()])
+            weight = norms[posting >> field & 7][slot] * (posting & times)
+            if slot == last:
+                weights[-1] += weight
+            else:
+                add_slot(slot)
+                add_weight(weight)
+                last = slot
+        worth = idf(self.live, len(slots))
+        values = array("f", [worth * weight / (K1 + weight) for weight in weights])
         if self._wide:
-            for place, slot in enumerate(weights):
+            for place, slot in enumerate(slots):
                 if slot in self._wide:
                     values[place] *= self._wide[slot]
-        return Impacts(array("I", weights), values, worth, len(weights))
+        return Impacts(array("I", slots), values, worth, len(slots))
 
     def _compute_norms(self, most: int) -> list[list[float]]:
         """Compute what one occurrence is worth, weight / (1 - b + b len / mean len), by field and slot, of the first
@@ -364,7 +369,7 @@ def pick_rare(wanted: Mapping[str, float], having: Mapping[str, int], total: int
     least one."""
     most = max(FEW * total, FEWEST)
     worth = {term: wanted[term] * idf(total, count) for term, count in having.items() if 0 < count <= most}
-    return nlargest(MOST_NEAR, worth, key=worth.__getitem__)
+    return sorted(worth, key=worth.__getitem__, reverse=True)[:MOST_NEAR]
 
 
 def _count_different(counts: Sequence[Mapping[str, int]]) -> int:

@@ -1,4 +1,4 @@
-"""Vectors by row, compared exactly: in blocks of numpy, and very many in faiss, whose import alone takes 15 MiB and 0.1 s.
+"""Vectors by row, compared exactly: in blocks of numpy, and very many in faiss, whose import takes 15 MiB and 0.1 s.
 
 numpy's matrix product and faiss share the work with a second thread and wait for it in a busy loop. While anything else
 runs that takes ten times as long as the products themselves (`docs/benchmarks.md`), so blocks go through `einsum`,

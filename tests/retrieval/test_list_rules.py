@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import exp, log
+from operator import mul
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from foretool.retrieval.list_rules import (
     Prior,
     coverage,
     fill_names,
+    gains,
     growth_features,
     loads,
     make_prior,
@@ -165,3 +167,12 @@ def test_a_discovery_costs_a_turn_and_a_named_call_a_part_of_one() -> None:
     a, b, c = map(ToolId, "abc")
     costs = turn_costs([a], [b], [(a, a), (a, b, b), (b, c), ()])
     assert costs == [0.0, NAMED_CALL, 1.0 + NAMED_CALL]
+
+
+def test_without_learned_parts_chances_are_the_same_sums() -> None:
+    weights = (-0.7, 0.31, 0.2, -0.11, 3.0, 4.0, 5.0, -1.3)
+    plain = [Ranked(A, 7.3, {"lexical": 7.1, "usage": 0.2}), Ranked(B, 7.3), Ranked(C, 0.4), Ranked(D, -2.0)]
+    learned = [*plain, Ranked(A, -3.0, {"tasks": 0.5})]
+    for ranked in (plain, learned, []):
+        sums = [sum(map(mul, weights, each)) for each in growth_features(ranked)]
+        assert gains(weights, ranked) == [1.0 / (1.0 + exp(-each)) for each in sums]

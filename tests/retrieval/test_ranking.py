@@ -20,10 +20,15 @@ def test_a_paragraph_makes_all_lines_one_story() -> None:
 
 
 def test_reasons_are_found_at_the_first_look_and_once() -> None:
-    looks: list[int] = []
-    reasons = Reasons(lambda: looks.append(1) or ["name", "used before"])  # type: ignore[func-returns-value]
+    looks: list[tuple[int, ToolId]] = []
+
+    def find(slot: int, tool: ToolId) -> list[str]:
+        looks.append((slot, tool))
+        return ["name", "used before"]
+
+    reasons = Reasons(find, 3, ToolId("a"))
     assert looks == []
     assert "name" in reasons
     assert (list(reasons), reasons[0], len(reasons), bool(reasons)) == (["name", "used before"], "name", 2, True)
     assert Ranked(ToolId("a"), 1.0, {}, reasons) == Ranked(ToolId("a"), 1.0, {}, ("name", "used before"))
-    assert looks == [1]
+    assert looks == [(3, "a")]

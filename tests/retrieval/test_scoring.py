@@ -102,3 +102,20 @@ def test_chinese_words_of_a_chinese_tool_are_its_own_and_their_english_is_not() 
 def test_a_chinese_task_without_a_tool_has_the_level_none_by_words() -> None:
     assert level(pipeline().rank(Query(("你觉得哪只猫更可爱",)))) == "none"
     assert level(pipeline().rank(Query(("在仓库里创建一个议题",)))) in ("high", "medium")
+
+
+def test_among_many_hits_usage_and_names_lift_tools_that_are_not_among_the_best_by_words() -> None:
+    tools = [tool("box", f"open_{number}", f"Open the box {'again ' * (number % 7)}") for number in range(1_000)]
+    ranker = Pipeline(Corpus(tools))
+    usage = {each.id: Usage(each.id, 5, 0, 10.0) for each in tools[::9]}
+    for query, total in (
+        (Query(("open the box",)), 1_000),
+        (Query(("open the box",), ("box__open_777",)), 1_000),
+        (Query(("open the box",), servers_in_use=("box",)), 1_000),
+        (Query((), ("box__open_5",)), 1),
+    ):
+        best, whole = ranker.rank(query, usage, 50), ranker.rank(query, usage, 1_000)  # which looks at every score
+        assert [(each.tool, each.score) for each in best.ranked] == [
+            (each.tool, each.score) for each in whole.ranked[:50]
+        ]
+        assert best.total == whole.total == total
