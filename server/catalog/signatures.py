@@ -18,6 +18,7 @@ import msgspec
 from foretool.retrieval.list_rules import NameCost
 from foretool.retrieval.tokens import estimate
 from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Tool
 
 MOST_ARGUMENTS: Final = 8
@@ -38,7 +39,22 @@ class _Defined(msgspec.Struct):
     inputSchema: Any = None
 
 
+class _Arguments(msgspec.Struct):
+    """An input schema as far as a signature needs it: of its properties few are read."""
+
+    required: Any = None
+    properties: dict[str, Raw] | None = None
+
+
+class _Called(msgspec.Struct):
+    """A definition whose schema is an object with an object of properties, as nearly all are."""
+
+    inputSchema: _Arguments | None = None
+
+
 _schemas = msgspec.json.Decoder(_Defined)
+_called = msgspec.json.Decoder(_Called)
+_any = msgspec.json.Decoder()
 _plain = re.compile(rf"[A-Za-z_$@][\w$.-]{{0,{MOST_NAME - 1}}}", re.ASCII)
 _name = re.compile(r"[\w.-]+", re.ASCII)
 
@@ -95,11 +111,23 @@ def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def _arguments(definition: bytes) -> str:
-    schema = _schema(definition)
-    required, properties = _required(schema), _properties(schema)
-    names = [each for each in dict.fromkeys(map(str, required)) if _plain.fullmatch(each)]
-    shown = [f"{name}: {_type(properties.get(name))}" for name in names[:MOST_ARGUMENTS]]
+    try:
+        schema = _called.decode(definition).inputSchema or _Arguments()
+        required = schema.required if isinstance(schema.required, list) else []
+        names = _shown(required)
+        written = schema.properties or {}
+        properties = {name: _any.decode(written[name]) for name in names if name in written}
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        whole = _schema(definition)
+        required, properties = _required(whole), _properties(whole)
+        names = _shown(required)
+    shown = [f"{name}: {_type(properties.get(name))}" for name in names]
     return ", ".join([*shown, CUT] if len(shown) < len(required) else shown)
+
+
+def _shown(required: Sequence[Any]) -> list[str]:
+    """Return the names of required arguments that are shown."""
+    return [each for each in dict.fromkeys(map(str, required)) if _plain.fullmatch(each)][:MOST_ARGUMENTS]
 
 
 def _schema(definition: bytes) -> dict[str, Any]:

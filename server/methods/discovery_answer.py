@@ -7,7 +7,6 @@ How much is shown at which confidence is decided in `answer_shape`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -22,7 +21,7 @@ from foretool.server.catalog.signatures import name_calls, signature
 from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.answer_shape import Shape, enough, shape
 from foretool.server.methods.discovery_arguments import MATCHES, Arguments
-from foretool.server.methods.match_groups import Known, WordsOf, fold, group, read_words, thin
+from foretool.server.methods.match_groups import Known, WordBits, WordsOf, fold, group, read_words, thin
 from foretool.server.methods.schemas import Schemas
 from foretool.server.methods.server_map import Away, describe_absent, map_servers, matter
 from foretool.server.methods.tool_lines import CLAUSE, summarize
@@ -122,21 +121,23 @@ def answer(
         ending["absent"] = describe_absent(missing)
     has_names = len(cards) > lined and not is_paragraph
     ending["advice"] = _advice(level, unknown, unsearched, len(catalog), calling, has_names=has_names)
+    text = _Text({**structured, **ending}, lined, fragments, with_calls=is_paragraph)
     # The lines without schemas come first: what they leave goes to the schemas.
-    schemas = Schemas(budget - estimate(_text({**structured, **ending}, lined, fragments, is_paragraph)), cap)
+    schemas = Schemas(budget - estimate(text.with_schemas({})), cap)
     whole = {each.tool for each in asked}
     # A tool that is like one above it gets a schema last.
     for (tool, _), card in sorted(zip(known[:ready], cards, strict=False), key=lambda pair: pair[0][0].id in like):
         schemas.add(card, tool, whole=tool.id in whole)
-    if shared := schemas.shared():
+    shared = schemas.shared()
+    if shared:
         structured["$defs"] = shared
     structured |= ending
-    text = _text(structured, lined, fragments, with_calls=is_paragraph)
+    written = text.with_schemas(shared)
     told = [*known, *(each for tool, _ in known for each in folded.get(tool.id, ()))]
     matches = tuple(Match(each.tool, rank, each.score, each.parts) for rank, (_, each) in enumerate(told, 1))
     told_whole = cards if is_paragraph else cards[:lined]
     shown = tuple(card["name"] for card in told_whole if "call" in card or "inputSchema" in card)
-    return Answer(level, text, structured, matches, estimate(text), shown)
+    return Answer(level, written, structured, matches, estimate(written), shown)
 
 
 class AnswerWriter:
@@ -175,14 +176,14 @@ def _choose(
     """Return the matches that are shown, those that are like another one with that one, those that are only named
     beside the one that does the same, and how the matches after those that were asked for by name are shown."""
     named = {each.tool for each in asked}
-    words_of = cache(words_of)  # asked for when tools are thinned and when they are grouped
+    words = WordBits(words_of)
     k = enough(k, len(_clauses(arguments))) if k else 0
     # Who asks by name alone wants these tools and no others.
     others = [each for each in ranking.ranked if each.tool not in named] if arguments.lines or not asked else []
     known = [(tool, each) for each in (*asked, *others) if (tool := catalog.get(each.tool)) is not None]
     most = arguments.wanted if arguments.limit is not None else max(arguments.wanted, k)
     insists = arguments.limit is not None or arguments.widens
-    known = thin(known, len(asked), max(most, len(asked)) + (0 if insists else SPARE), words_of)
+    known = thin(known, len(asked), max(most, len(asked)) + (0 if insists else SPARE), words)
     pins = {tool.id for tool, _ in known if catalog.is_pinned(tool, reach.pins)}
     known, like = group(
         known,
@@ -190,7 +191,7 @@ def _choose(
         catalog.namespaces.count_older,
         pins,
         lambda tool: reach.verdict(tool).bridge == CALL,
-        words_of,
+        words,
     )
     folded: dict[ToolId, list[Known]] = {}
     if not insists:  # who asks for more sees every tool in its place
@@ -293,28 +294,37 @@ def _clauses(arguments: Arguments) -> list[str]:
     return clauses(arguments.lines[0]) if len(arguments.lines) == 1 else []
 
 
-def _text(
-    structured: Mapping[str, Any], lined: int, fragments: Sequence[Fragment] = (), with_calls: bool = False
-) -> str:
-    """Return what a model reads: the first `lined` matches in a line each, the further ones by their names alone, or
-    with what their calls need."""
-    lines = [f"confidence: {structured['confidence']}"]
-    for place, card in enumerate(structured["matches"][:lined], 1):
-        lines.append(f"{place}. {_line(card)}")
-        if "inputSchema" in card:
-            lines.append("   " + bytes(card["inputSchema"]).decode())
-        if "trimmed" in card:
-            lines.append(f"   trimmed: {card['trimmed']}")
-    lines += _same(structured["matches"])
-    lines += _further(structured["matches"][lined:], "call" if with_calls else "name")
-    if "$defs" in structured:
-        lines.append("$defs of all of them: " + jsonrpc.encode(structured["$defs"]).decode())
-    lines += map(_cited, fragments)
-    if servers := structured.get("servers"):
-        lines.append("servers:")
-        lines += [f"- {name}: {entry}" for name, entry in servers.items()]
-    lines += filter(None, (structured.get("absent"), structured["advice"]))
-    return "\n".join(lines)
+class _Text:
+    """What a model reads: the first matches in a line each, the further ones by their names alone, or with what their
+    calls need. Everything but the schemas is written once; how long that is says which schemas there is room for."""
+
+    def __init__(
+        self, structured: Mapping[str, Any], lined: int, fragments: Sequence[Fragment], *, with_calls: bool
+    ) -> None:
+        """`lined`: how many matches have a line."""
+        cards = structured["matches"]
+        self._head = f"confidence: {structured['confidence']}"
+        self._lined = [(card, f"{place}. {_line(card)}") for place, card in enumerate(cards[:lined], 1)]
+        self._named = [*_same(cards), *_further(cards[lined:], "call" if with_calls else "name")]
+        self._ending = list(map(_cited, fragments))
+        if servers := structured.get("servers"):
+            self._ending += ["servers:", *(f"- {name}: {entry}" for name, entry in servers.items())]
+        self._ending += filter(None, (structured.get("absent"), structured["advice"]))
+
+    def with_schemas(self, shared: Mapping[str, Any]) -> str:
+        """Return the text with the schemas that the matches have by now, and the definitions that they share."""
+        lines = [self._head]
+        for card, line in self._lined:
+            lines.append(line)
+            if "inputSchema" in card:
+                lines.append("   " + bytes(card["inputSchema"]).decode())
+            if "trimmed" in card:
+                lines.append(f"   trimmed: {card['trimmed']}")
+        lines += self._named
+        if shared:
+            lines.append("$defs of all of them: " + jsonrpc.encode(shared).decode())
+        lines += self._ending
+        return "\n".join(lines)
 
 
 def _further(cards: Sequence[Mapping[str, Any]], key: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -35,18 +35,52 @@ def read_words(tool: Tool) -> None:
     """Return no words: the definition of every tool is read."""
 
 
+class WordBits:
+    """The words of the tools of one answer, worked out once for all who compare tools."""
+
+    def __init__(self, words_of: WordsOf = read_words) -> None:
+        self._words_of = words_of
+        self._bit_of: dict[str, int] = {}
+        self._figures = 0
+        """The bits of words that are figures."""
+        self._known: dict[ToolId, Bits] = {}
+
+    def of(self, tool: Tool) -> Bits:
+        """Return the words of a tool."""
+        if (found := self._known.get(tool.id)) is None:
+            found = self._known[tool.id] = self._as_bits(_words_of(tool, self._words_of))
+        return found
+
+    def without_figures(self, tool: Tool) -> Bits:
+        """Return the words of a tool that are not figures."""
+        words, count = self.of(tool)
+        figures = words & self._figures
+        return words ^ figures, count - figures.bit_count()
+
+    def _as_bits(self, words: Collection[str]) -> Bits:
+        bit_of, found = self._bit_of, 0
+        for word in words:
+            if (bit := bit_of.get(word)) is None:
+                bit = bit_of[word] = 1 << len(bit_of)
+                if word.isdigit():
+                    self._figures |= bit
+            found |= bit
+        return found, len(words)
+
+
 def thin(
-    known: Sequence[tuple[Tool, Ranked]], asked: int, wanted: int, words_of: WordsOf = read_words
+    known: Sequence[tuple[Tool, Ranked]], asked: int, wanted: int, words: WordBits | None = None
 ) -> list[tuple[Tool, Ranked]]:
     """Return the first `wanted` tools, with what one server says too often behind everything else: its copies of a tool
     must not push the original out of the answer. The first `asked` tools stay."""
     kept, surplus = list(known[:asked]), list[tuple[Tool, Ranked]]()
+    words = words or WordBits()
     said: dict[str, _Said] = {}
     for tool, ranked in known[asked:]:
         if len(kept) >= wanted:
             break
         if (own := said.get(tool.upstream)) is None:
-            own = said[tool.upstream] = _Said(words_of)
+            own = said[tool.upstream] = _Said(words)
         (surplus if own.says_too_often(tool) else kept).append((tool, ranked))
     return [*kept, *surplus][:wanted]
 
@@ -54,11 +88,10 @@ def thin(
 class _Said:
     """What the tools of one server have said so far, and how often each."""
 
-    __slots__ = ("_bits", "_said", "_unread", "_words_of")
+    __slots__ = ("_said", "_unread", "_words")
 
-    def __init__(self, words_of: WordsOf) -> None:
-        self._words_of = words_of
-        self._bits: dict[str, int] = {}
+    def __init__(self, words: WordBits) -> None:
+        self._words = words
         self._said: list[tuple[Bits, int]] = []
         self._unread: list[Tool] = []
         """The first tools, whose words are not needed before there are more than `ALIKE_OF_ONE`."""
@@ -69,8 +102,7 @@ class _Said:
         if not self._said and len(self._unread) <= ALIKE_OF_ONE:
             return False
         for each in self._unread:
-            words = (word for word in _words_of(each, self._words_of) if not word.isdigit())
-            times = self._count(_as_bits(words, self._bits))
+            times = self._count(self._words.without_figures(each))
         self._unread.clear()
         return times > ALIKE_OF_ONE
 
@@ -89,7 +121,7 @@ Known = tuple[Tool, Ranked]
 
 def group(
     known: Sequence[Known], asked: int, count_older: Callable[[ToolId], int], pins: Collection[ToolId] = (),
-    reads: Callable[[Tool], bool] = lambda tool: False, words_of: WordsOf = read_words,
+    reads: Callable[[Tool], bool] = lambda tool: False, words: WordBits | None = None,
 ) -> tuple[list[Known], dict[ToolId, ToolId]]:  # fmt: skip
     """Group tools that do the same: those of several servers that say nearly the same, and one server's two names of a
     tool. Return the new order, and for each tool that need not be described the one that it is like. The first `asked`
@@ -102,16 +134,15 @@ def group(
     """
     order = list(known)
     like: dict[ToolId, ToolId] = {}
-    bits: dict[str, int] = {}
-    said = [_as_bits(_words_of(tool, words_of), bits) for tool, _ in order]  # by place, as `order`
+    words = words or WordBits()
+    said = [words.of(tool) for tool, _ in order]  # by place, as `order`
 
     def chosen(tool: Tool, ranked: Ranked) -> tuple[bool, bool, bool]:
         return tool.id in pins, IN_USE in ranked.reasons, USED in ranked.reasons
 
     for place in range(asked, len(order)):
         tool, ranked = order[place]
-        alike = (one for one in range(asked, place) if _are_alike(said[one], said[place]))
-        first = next((one for one in alike if _do_the_same(order[one][0], tool)), None)
+        first = next((one for one in _alike(said, asked, place) if _do_the_same(order[one][0], tool)), None)
         if first is None or order[first][0].id in like:
             continue
         other, other_ranked = order[first]
@@ -170,10 +201,13 @@ def _body(definition: bytes) -> tuple[str, bytes]:
     return found.description, bytes(found.inputSchema)
 
 
-def _as_bits(words: Iterable[str], bits: dict[str, int]) -> Bits:
-    """Return words as bits. `bits`: the bit of each word so far."""
-    found = [bits.setdefault(word, 1 << len(bits)) for word in words]
-    return sum(found), len(found)
+def _alike(said: Sequence[Bits], first: int, place: int) -> Iterator[int]:
+    """Yield the places from `first` to before `place` whose words are much those of it."""
+    words, count = said[place]
+    for at in range(first, place):
+        # Most differ in their number of words alone; a call for each would take longer than all else.
+        if count >= ALIKE * said[at][1] and said[at][1] >= ALIKE * count and _are_alike(said[at], (words, count)):
+            yield at
 
 
 def _are_alike(one: Bits, other: Bits, part: float = ALIKE) -> bool:

@@ -67,8 +67,9 @@ def _is_noise(key: str, value: Any, name: str, depth: int, schema: Schema) -> bo
         return True
     if key in _BOUNDS and not isinstance(value, bool) and value in _SENTINELS:
         return True
-    if any(value == each and type(value) is type(each) for each in _EMPTY.get(key, ())):
-        return True
+    for each in _EMPTY.get(key, ()):
+        if type(value) is type(each) and value == each:
+            return True
     return key == "title" and isinstance(value, str) and (not depth or compact(value) == compact(name))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal
 
+import msgspec
 from msgspec import Struct
 
 from foretool.server.config.loader import LiveConfig, Profile
@@ -32,6 +33,15 @@ MOST_KEPT: Final = 20_000
 """Verdicts that are kept for a profile; a server that changes its definitions all the time would add more for ever."""
 _WORST: Final[tuple[Risk, ...]] = ("read", "write", "destructive")
 _NO_RULES: Final = ServerEntry()
+
+
+class _Annotated(Struct):
+    """The member of a definition that says how dangerous its tool is."""
+
+    annotations: Any = None
+
+
+_annotated = msgspec.json.Decoder(_Annotated)
 
 
 class Verdict(Struct, frozen=True):
@@ -199,6 +209,8 @@ class Reach:
         risk, source = rate(tool, entry)
         rated = Verdict(risk, source)
         bridge: BridgeName = "call_tool" if risk == "read" or self.bridges == "one" else "call_tool_write"
+        if not (entry.deny or entry.allow or self.profile.deny or self.profile.allow):
+            return Verdict(risk, source, bridge=bridge)
         # A tool may have lost its plain name to another one; a rule against that name still means it.
         names = {tool.id, f"{tool.upstream}__{tool.name}", f"{entry.prefix or tool.upstream}__{tool.name}"}
         for whose, patterns, called in (
@@ -267,8 +279,11 @@ def rate(tool: Tool, entry: ServerEntry) -> tuple[Risk, Source]:
 def _annotations(tool: Tool) -> Mapping[str, Any]:
     if b'"annotations"' not in tool.definition:  # most tools have none, and the catalog spells the key like this
         return {}
-    annotations = jsonrpc.fields(tool.definition).get("annotations")
-    value = jsonrpc.plain(annotations) if annotations is not None else None
+    try:
+        value = _annotated.decode(tool.definition).annotations
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the fast decoder refuses lone surrogates
+        annotations = jsonrpc.fields(tool.definition).get("annotations")
+        value = jsonrpc.plain(annotations) if annotations is not None else None
     return value if isinstance(value, dict) else {}
 
 

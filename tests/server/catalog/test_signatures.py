@@ -9,6 +9,7 @@ import pytest
 
 from foretool.retrieval.list_rules import NameCost
 from foretool.retrieval.tokens import estimate
+from foretool.server.catalog import signatures
 from foretool.server.catalog.names import SEPARATOR
 from foretool.server.catalog.signatures import MARK, name_calls, name_cost, signature
 from foretool.storage.records import Tool, ToolId
@@ -73,3 +74,30 @@ def test_a_name_costs_its_prefix_once() -> None:
     group, shared, own = name_cost(known({}))
     assert (group, shared > 0, own > 0) == ("s__", True, True)
     assert name_cost(Tool(ToolId("read"), "s", "read", b"{}", "")) == NameCost("", 0, estimate("read()"))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        '{"required":["a"],"properties":{"a":{"type":"string","description":"\\ud83d"}}}',  # half a character
+        '{"required":["a","\\ud83d"],"properties":{"a":{"type":"string"}}}',
+        '{"required":["a"],"properties":{"a":{"type":"integer"},"a":{"type":"string"}}}',
+        '{"required":["a"],"properties":{"a":{"type":"integer"}},"properties":{"a":{"type":"string"}}}',
+        '{"required":["a"],"properties":{"a":"string"}}',
+        '{"required":["a"],"properties":["a"]}',
+        '{"required":["a"],"properties":null}',
+        '{"required":"a","properties":{"a":{"type":"string"}}}',
+        '{"required":{"a":1},"properties":{"a":{"type":"string"}}}',
+        '{"required":[1,null,["a"],"a","a"],"properties":{"a":{"type":["string","null"]},"1":{"type":"number"}}}',
+        '{"required":["big"],"properties":{"big":{"type":"number","maximum":1e999,"minimum":123456789012345678901}}}',
+        "true", "null", "[]", '"x"', "{}",
+    ],
+)  # fmt: skip
+def test_of_a_schema_that_is_read_in_parts_the_same_is_shown_as_of_the_whole(schema: str) -> None:
+    definition = f'{{"name":"x","inputSchema":{schema}}}'.encode()
+    whole = signatures._schema(definition)
+    required, properties = signatures._required(whole), signatures._properties(whole)
+    names = signatures._shown(required)
+    shown = [f"{name}: {signatures._type(properties.get(name))}" for name in names]
+    expected = ", ".join([*shown, "…"] if len(shown) < len(required) else shown)
+    assert signature(Tool(ToolId("s__x"), "s", "x", definition, "")) == f"s__x({expected})"

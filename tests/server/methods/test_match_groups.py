@@ -6,7 +6,17 @@ from fakes import tool
 
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.ranking import Ranked
-from foretool.server.methods.match_groups import ALIKE_OF_ONE, IN_USE, USED, _words_of, fold, group, read_words, thin
+from foretool.server.methods.match_groups import (
+    ALIKE_OF_ONE,
+    IN_USE,
+    USED,
+    WordBits,
+    _words_of,
+    fold,
+    group,
+    read_words,
+    thin,
+)
 from foretool.server.protocol.jsonrpc import encode
 from foretool.storage.records import Tool, ToolId
 
@@ -87,8 +97,8 @@ def test_words_that_an_index_keeps_group_as_those_of_the_definitions_do() -> Non
     for one, _ in found:
         assert sorted(_words_of(one, corpus.words_of)) == sorted(_words_of(one, read_words)), one.id
     thinned = thin(found, 0, 10)
-    assert thin(found, 0, 10, corpus.words_of) == thinned
-    assert group(thinned, 0, len, words_of=corpus.words_of) == group(thinned, 0, len)
+    assert thin(found, 0, 10, WordBits(corpus.words_of)) == thinned
+    assert group(thinned, 0, len, words=WordBits(corpus.words_of)) == group(thinned, 0, len)
 
 
 def test_words_that_an_index_has_of_another_definition_count_for_nothing() -> None:
