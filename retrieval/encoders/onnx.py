@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _Text = TypeVar("_Text", bound=Sized)
 
+BOUNDED_SPINNING = [1, 32]
+"""From this version of onnxruntime on it is known to bound how long a thread waits in a loop."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 PACKED = "-packed"
@@ -102,9 +104,18 @@ def _mappings(path: Path) -> list[tuple[int, int]]:
 def _advise(advice: str, start: int, size: int) -> None:
     """Tell the system how this part of the memory is used."""
     import mmap
+
+    _open_madvise()(start, size, getattr(mmap, advice))
+
+
+@cache
+def _open_madvise() -> Callable[[int, int, int], int]:
+    """Return the system's call; to look it up takes as long as the call itself."""
     from ctypes import CDLL, c_int, c_size_t, c_void_p
 
-    CDLL(None).madvise(c_void_p(start), c_size_t(size), c_int(getattr(mmap, advice)))
+    found = CDLL(None).madvise
+    found.argtypes = c_void_p, c_size_t, c_int
+    return found
 
 
 def return_memory() -> None:
@@ -135,10 +146,22 @@ def open_session(
     options.optimized_model_filepath = written
     # The arena keeps what the longest batch ever took. Without it a ninth of the time goes into getting memory.
     options.enable_cpu_mem_arena = in_bulk
-    # Spinning threads of two sessions fight for the cores: 13 instead of 10 ms a query on two.
-    for name, value in {"session.intra_op.allow_spinning": "0", **(entries or {})}.items():
+    for name, value in {**_waiting(onnxruntime.__version__), **(entries or {})}.items():
         options.add_session_config_entry(name, value)
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def _waiting(version: str) -> dict[str, str]:
+    """Return how a thread waits for its share of the work. To wake it for each of some fifty products takes a fifth of
+    a query, so it looks for work in a loop for as long as that takes, and never once the query is through. Without that
+    bound threads fight for busy cores: a query then takes half as long again (`docs/benchmarks.md`)."""
+    if [int(part) for part in version.split(".")[:2] if part.isdecimal()] < BOUNDED_SPINNING:
+        return {"session.intra_op.allow_spinning": "0"}
+    return {
+        "session.intra_op.allow_spinning": "1",
+        "session.intra_op.spin_duration_us": "30",
+        "session.force_spinning_stop": "1",
+    }
 
 
 class OnnxEncoder:

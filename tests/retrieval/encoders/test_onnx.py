@@ -23,6 +23,7 @@ from foretool.retrieval.encoders import (  # noqa: E402
     Weights,
     find,
     locate,
+    onnx,
     open_encoder,
 )
 from foretool.retrieval.encoders.onnx import OnnxEncoder, cut  # noqa: E402
@@ -158,3 +159,10 @@ def test_an_encoder_that_reads_english_alone_is_given_english(tmp_path: Path) ->
     np.testing.assert_array_equal(english.documents([f"{text}{IN_ENGLISH}{put}"]), bare.documents([put]))
     np.testing.assert_array_equal(bare.documents([f"{text}{IN_ENGLISH}{put}"]), bare.documents([text]))
     assert not np.array_equal(bare.queries([text]), bare.queries([put])), "an encoder of the user's own reads it itself"
+
+
+@pytest.mark.parametrize(("version", "spins"), [("1.22.0", "0"), ("1.31.4", "0"), ("1.32.0", "1"), ("2.0.0rc1", "1")])
+def test_threads_wait_in_a_loop_only_where_that_has_a_bound(version: str, spins: str) -> None:
+    entries = onnx._waiting(version)
+    assert entries["session.intra_op.allow_spinning"] == spins
+    assert ("session.intra_op.spin_duration_us" in entries) == (spins == "1")
