@@ -66,7 +66,8 @@ _VALUE = re.compile(r"[/:@_.\d]\w")
 
 _PUNCTUATION = ".,:;!?()'\""
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n|\n\s*[-*#]")  # noqa: RUF001 (full-width marks end Chinese sentences)
+# It begins with the marks that end a sentence, so that the engine skips whatever stands between them.
+_SENTENCE_END = re.compile(r"[.!?。！？\n](?:(?<=[.!?])(?=\s)|(?<=[。！？])|(?<=\n)\s*[\n*#-])")  # noqa: RUF001 (full-width marks end Chinese sentences)
 
 
 class Document(Struct, frozen=True):
@@ -135,8 +136,9 @@ def first_sentence(text: str, most: int = MAX_SUMMARY) -> str:
 def whole_sentence(text: str) -> str:
     """Return the first sentence of a text in one line, however long it is, without headings above it."""
     text = _skip_headings(text)
-    end = _SENTENCE_END.search(text)
-    return " ".join((text[: end.start()] if end is not None else text).split())
+    if (end := _SENTENCE_END.search(text)) is not None:
+        text = text[: end.start() + 1]  # with the mark, or with a line break that `split` drops
+    return " ".join(text.split())
 
 
 def _skip_headings(text: str) -> str:

@@ -98,11 +98,12 @@ class Pipeline:
         """Compute what `rank` needs of the words of a query, in steps; among tens of thousands of tools that takes
         longer than the ranking itself. The result is the same without it."""
         widened = self._ready_encoders() is None
-        yield from self.corpus.lexical.prepare(searched_terms(query, widened=widened))
-        if self._looks_near(query, widened=widened):
+        texts = searched_texts(query, widened=widened)
+        yield from self.corpus.lexical.prepare(searched_terms(texts, widened=widened))
+        if self.corpus.names.looks_near(texts, query.names):
             yield from self.corpus.names.noting()
         made_of, kept = (self.corpus.version, widened), Kept(len(self.corpus.ids))
-        for text in read_together(searched_texts(query, widened=widened), query):
+        for text in read_together(texts, query):
             yield
             kept.line(text, partial(Line, self.corpus, widened=widened))
         if self.corpus.version == made_of[0]:
@@ -114,10 +115,8 @@ class Pipeline:
         """Tell whether a query is the first one that looks for near names, among so many that it takes long."""
         if self.corpus.names.unnoted <= MANY_NAMES:
             return False
-        return self._looks_near(query, widened=self._ready_encoders() is None)
-
-    def _looks_near(self, query: Query, *, widened: bool) -> bool:
-        return self.corpus.names.looks_near(searched_texts(query, widened=widened), query.names)
+        texts = searched_texts(query, widened=self._ready_encoders() is None)
+        return self.corpus.names.looks_near(texts, query.names)
 
     def parts(self, query: Query, usage: Mapping[ToolId, Usage] | None = None) -> dict[str, Floats]:
         """Return what each ranker adds to the score of every slot; (slots,) each. {} where words alone rank."""

@@ -57,9 +57,9 @@ TELLING = 0.5
 """The least score of a learned part that is a reason."""
 
 
-def searched_terms(query: Query, *, widened: bool) -> Iterator[str]:
+def searched_terms(texts: Sequence[str], *, widened: bool) -> Iterator[str]:
     """Yield the terms that a request looks up for its lines and clauses; `widened` as for `Line`."""
-    for text in searched_texts(query, widened=widened):
+    for text in texts:
         said, near = _read(text, widened)
         yield from said
         yield from near

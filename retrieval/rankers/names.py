@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from foretool.retrieval.words import compact, letter_pairs
 
@@ -167,8 +168,13 @@ def _keys(server: str, name: str, exposed: str) -> set[str]:
     return {key for key in (compact(name), compact(server + name), compact(exposed)) if key}
 
 
-def _candidates(line: str) -> Iterator[tuple[str, int]]:
-    """Yield the parts of a line that may be names, each as a compact key with the edits it is allowed."""
+@lru_cache(maxsize=32)  # a search asks for those of its lines when it is prepared and when they are ranked
+def _candidates(line: str) -> tuple[tuple[str, int], ...]:
+    """Return the parts of a line that may be names, each as a compact key with the edits it is allowed."""
+    return tuple(_find_candidates(line))
+
+
+def _find_candidates(line: str) -> Iterator[tuple[str, int]]:
     words = _TOKEN.findall(line[:10_000])
     core = _trimmed([word.strip(".:") for word in words])
     if 0 < len(core) <= 8:

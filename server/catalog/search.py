@@ -309,8 +309,9 @@ class Search(BackgroundWork):
         missing tools are indexed first."""
         self.is_wanted |= bool(query.lines)
         ranking = self._index.update(at_once).rank(query, self._recent_usage(query.profile), limit)
-        tools = ((each, self._catalog.get(each.tool)) for each in ranking.ranked)
-        return replace(ranking, ranked=tuple(each for each, tool in tools if tool and finds(tool)))
+        get = self._catalog.get
+        found = [each for each in ranking.ranked if (tool := get(each.tool)) is not None and finds(tool)]
+        return replace(ranking, ranked=tuple(found))
 
     def prepare_list(self) -> Steps[None]:
         """Index what a new list ranks, in steps."""

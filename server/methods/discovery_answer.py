@@ -94,7 +94,9 @@ def answer(
     """
     asked, unknown = _asked(arguments.names, catalog, reach)
     level = "high" if asked and not unknown else level if ranking.ranked or asked else "none"
-    is_paragraph = bool(_clauses(arguments))
+    clauses = len(_clauses(arguments))
+    is_paragraph = clauses > 0
+    k = enough(k, clauses) if k else 0
     known, like, folded, found = _choose(arguments, ranking, level, catalog, asked, k, reach, words_of)
     ready, lined, has_map = (
         len(asked) + found.ready,
@@ -177,7 +179,6 @@ def _choose(
     beside the one that does the same, and how the matches after those that were asked for by name are shown."""
     named = {each.tool for each in asked}
     words = WordBits(words_of)
-    k = enough(k, len(_clauses(arguments))) if k else 0
     # Who asks by name alone wants these tools and no others.
     others = [each for each in ranking.ranked if each.tool not in named] if arguments.lines or not asked else []
     known = [(tool, each) for each in (*asked, *others) if (tool := catalog.get(each.tool)) is not None]

@@ -88,11 +88,12 @@ def thin(
 class _Said:
     """What the tools of one server have said so far, and how often each."""
 
-    __slots__ = ("_said", "_unread", "_words")
+    __slots__ = ("_said", "_times", "_unread", "_words")
 
     def __init__(self, words: WordBits) -> None:
         self._words = words
-        self._said: list[tuple[Bits, int]] = []
+        self._said: list[Bits] = []
+        self._times: list[int] = []
         self._unread: list[Tool] = []
         """The first tools, whose words are not needed before there are more than `ALIKE_OF_ONE`."""
 
@@ -108,11 +109,11 @@ class _Said:
 
     def _count(self, words: Bits) -> int:
         """Take in the words of one more tool; return how many say much the same by now."""
-        for at, (other, times) in enumerate(self._said):
-            if _are_alike(words, other, MUCH_ALIKE):
-                self._said[at] = other, times + 1
-                return times + 1
-        self._said.append((words, 1))
+        for at in _alike(self._said, words, MUCH_ALIKE):
+            self._times[at] += 1
+            return self._times[at]
+        self._said.append(words)
+        self._times.append(1)
         return 1
 
 
@@ -142,7 +143,9 @@ def group(
 
     for place in range(asked, len(order)):
         tool, ranked = order[place]
-        first = next((one for one in _alike(said, asked, place) if _do_the_same(order[one][0], tool)), None)
+        first = next(
+            (one for one in _alike(said[:place], said[place], ALIKE, asked) if _do_the_same(order[one][0], tool)), None
+        )
         if first is None or order[first][0].id in like:
             continue
         other, other_ranked = order[first]
@@ -201,21 +204,15 @@ def _body(definition: bytes) -> tuple[str, bytes]:
     return found.description, bytes(found.inputSchema)
 
 
-def _alike(said: Sequence[Bits], first: int, place: int) -> Iterator[int]:
-    """Yield the places from `first` to before `place` whose words are much those of it."""
-    words, count = said[place]
-    for at in range(first, place):
-        # Most differ in their number of words alone; a call for each would take longer than all else.
-        if count >= ALIKE * said[at][1] and said[at][1] >= ALIKE * count and _are_alike(said[at], (words, count)):
-            yield at
-
-
-def _are_alike(one: Bits, other: Bits, part: float = ALIKE) -> bool:
-    few, many = one[1], other[1]
-    if few < part * many or many < part * few:  # so many words can be shared at most
-        return False
-    shared = (one[0] & other[0]).bit_count()
-    return shared >= part * (few + many - shared) > 0
+def _alike(said: Sequence[Bits], words: Bits, part: float, first: int = 0) -> Iterator[int]:
+    """Yield the places, from `first` on, whose words share at least this part of all words with these."""
+    bits, count = words
+    for at in range(first, len(said)):
+        other, size = said[at]
+        if count >= part * size and size >= part * count:  # else too few words can be shared
+            shared = (bits & other).bit_count()
+            if shared >= part * (count + size - shared) > 0:
+                yield at
 
 
 def _words_of(tool: Tool, words_of: WordsOf) -> Collection[str]:

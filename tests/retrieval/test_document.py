@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from foretool.retrieval.document import (
     MAX_SUMMARY,
     READING,
     Document,
+    _skip_headings,
     document,
     embedded_text,
     english_words,
@@ -25,6 +27,7 @@ from foretool.retrieval.document import (
     identifies,
     summary_line,
     with_english,
+    whole_sentence,
     wording_words,
 )
 from foretool.retrieval.words import stem
@@ -268,3 +271,14 @@ def test_a_tool_without_chinese_is_the_same_to_the_bit() -> None:
     read = document(raw_tool("web", "fetch", json.dumps({"description": text}).encode()))
     assert with_english(read) is read and english_words(read) == ""
     assert IN_ENGLISH not in embedded_text(read), "no text of a server brings one in"
+
+
+ENDS = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n|\n\s*[-*#]")  # noqa: RUF001
+"""What ends a sentence, alternative by alternative."""
+
+
+@given(st.text("ab.!?。！？ \t\n-*#", max_size=12))  # noqa: RUF001
+def test_a_sentence_ends_where_each_of_its_ends_is_looked_for(text: str) -> None:
+    below = _skip_headings(text)
+    end = ENDS.search(below)
+    assert whole_sentence(text) == " ".join((below[: end.start()] if end is not None else below).split())
