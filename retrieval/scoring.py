@@ -258,7 +258,7 @@ class Request:
         """Why a tool stands in the ranking, in words for people, the strongest kind of reason first."""
         if slot in self.named:
             yield "name" if self.named[slot] > EXACT - 1.0 else "similar name"
-        has = [term for term, found in self._telling_terms if found.of(slot)]
+        has = [term for term, found in self._telling_terms if found.has(slot)]
         said, translated = self._words_in(has, tool)
         if said:
             yield "words: " + ", ".join(said)

@@ -118,6 +118,12 @@ class Impacts(Struct, frozen=True):
         at = bisect_left(self.slots, slot)
         return self.values[at] if at < len(self.slots) and self.slots[at] == slot else 0.0
 
+    def has(self, slot: int) -> bool:
+        """Tell whether a tool has the term."""
+        slots = self.slots
+        at = bisect_left(slots, slot)
+        return at < len(slots) and slots[at] == slot
+
     def scaled(self, weight: float) -> Sequence[float]:
         """Return the values for a query that gives the term this weight."""
         return self.values if weight == 1.0 else [weight * value for value in self.values]

@@ -180,8 +180,9 @@ class Instructions:
     def ask(self) -> None:
         """Ask upstreams for their prompts if they are up and were not asked yet, without waiting for the answers."""
         for upstream in self._upstreams:
-            capabilities = self._upstreams.capabilities(upstream.name) or {}
-            due = upstream.name not in self._asked and upstream.is_up and "prompts" in capabilities
+            if upstream.name in self._asked or not upstream.is_up:
+                continue
+            due = "prompts" in (self._upstreams.capabilities(upstream.name) or {})
             if due and upstream.ask("prompts/list", {}, partial(self._listed, upstream)):
                 self._asked.add(upstream.name)
 

@@ -38,7 +38,10 @@ class Away(Struct, frozen=True):
 
 def find_absent(upstreams: UpstreamRegistry, reach: Reach) -> list[Away]:
     """Return the servers of a profile that are starting for the first time, or down."""
-    absent, unlisted = upstreams.absent(reach.profile), upstreams.unlisted()
+    absent = upstreams.absent(reach.profile)
+    if not absent.starting and not absent.down:
+        return []
+    unlisted = upstreams.unlisted()
     # A command that only looks starts nothing.
     starting = [name for name in absent.starting if upstreams[name].starts]
     signed_out = [name for name in absent.down if upstreams[name].needs_sign_in]
