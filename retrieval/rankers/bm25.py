@@ -231,7 +231,7 @@ class Lexical:
     def search(self, wanted: Mapping[str, float]) -> dict[int, float]:
         """Score the terms of a query (`weigh_terms`) by slot; a slot without a telling term is left out."""
         scores = self.hits(self.telling(wanted))
-        if wide := [slot for slot in self._wide if slot in scores]:
+        if wide := self._wide.keys() & scores.keys():
             least = OUT_OF_PLACE * max(scores.values())
             for slot in wide:
                 if scores[slot] < least:

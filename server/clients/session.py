@@ -311,8 +311,9 @@ class Session:
         """
         chat = chat or self._whole
         chat.task = discovery.task or chat.task
+        before = chat.hinted & chat.told
         for match in discovery.matches:
-            if match.tool not in chat.hinted & chat.told:  # else a hint came first
+            if match.tool not in before:  # else a hint came first
                 chat.found[match.tool] = _Found(id, match.rank, of, discovery.task, discovery.tokens, match.parts)
         chat.told.update(told)
         if discovery.matches:

@@ -188,6 +188,8 @@ class UpstreamRegistry:
 
     def _is_worth_waiting(self, profile: Profile | None) -> bool:
         """Tell whether an upstream may yet list its tools soon."""
+        if (profile is None or not profile.person) and self._listed.issuperset(self._upstreams):
+            return False  # as in nearly every search
         oldest = time.time() - PATIENCE_S
         upstreams = self if profile is None else self.admitted(profile)
         return any(self._is_coming(each) and (each.state is State.KNOWN or each.since > oldest) for each in upstreams)
