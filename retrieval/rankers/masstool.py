@@ -152,7 +152,7 @@ class Tuned(Struct, frozen=True):
         from foretool.retrieval.encoders.adapted import open_trained
 
         try:
-            # The prepared model is not kept: every training would leave 90 MB.
+            # The prepared model is not kept: every training would leave 133 MB.
             encoder = open_trained(arrays["tuned_adapter"].tobytes(), None, prepare)
         except (ModelError, ImportError) as error:
             _log.info("%s is served without its fine-tuned encoder: %s", NAME, error)

@@ -26,8 +26,8 @@ from foretool.retrieval.document import (
     fields,
     identifies,
     summary_line,
-    with_english,
     whole_sentence,
+    with_english,
     wording_words,
 )
 from foretool.retrieval.words import stem
