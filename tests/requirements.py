@@ -718,10 +718,10 @@ MANIFEST: Final[dict[str, Promise]] = {
     "ports:equations": Promise("PORTS, eq. 1 to 5", "the losses give what was computed by hand, on numpy and on torch"),
     "ports:export": Promise("docs/learning.md: PORTS", "a trained encoder serves the vectors it was trained to"),
     "encoder:trained": Promise(
-        "docs/retrieval.md: which encoder", "training changes how tasks are read, and tools keep their vectors"
+        "docs/retrieval.md: which encoder", "training on a log changes how tasks are read, and tools keep their vectors"
     ),
     "encoder:room": Promise(
-        "docs/retrieval.md: which encoder", "without room for the trained encoder the untrained one answers"
+        "docs/retrieval.md: which encoder", "without room for the trained encoder words alone rank, and it is said"
     ),
     "masstool:score": Promise("docs/learning.md: MassTool", "a task like an earlier one gets the tools that one took"),
     "masstool:trust": Promise("docs/learning.md: MassTool", "far from all known tasks nothing is added"),

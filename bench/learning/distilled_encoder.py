@@ -43,6 +43,7 @@ from bench.learning.wished_encoder import (
     queries_of,
     report,
     servers_of,
+    with_queries_of,
     with_wishes,
 )
 from bench.papers.larger_encoder import find_larger
@@ -215,7 +216,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             return
         encoder = open_kept(base(), cache / "encoders", vectors)
         known = apart_from(measured(data, servers), queries_of(arguments.apart))
-        for row in report(known, [start.read_bytes(), out.read_bytes()], cache, encoder):
+        for row in report(known, with_queries_of([start.read_bytes(), out.read_bytes()], cache, encoder)):
             print_row(row, arguments.json, width=18)
 
 

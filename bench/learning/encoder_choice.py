@@ -85,7 +85,7 @@ def measure(
     searches = [(name, tasks, build_method("served", Pool(tools, {}, [encoder]))) for name, tools, tasks in parts]
     for weight in weights:
         found: Recalls = {}
-        with patch.object(dense, "ALONE", weight):
+        with patch.dict(dense.TAUGHT, {encoder.name: weight}):
             for name, tasks, search in searches:
                 ranked = [search(task.query) for task in tasks]
                 found[name] = {k: [recall(r, t.gold, k) for r, t in zip(ranked, tasks, strict=True)] for k in AT}

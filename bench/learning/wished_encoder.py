@@ -238,18 +238,20 @@ def parts(data: Path, servers: Servers) -> Iterator[tuple[str, list[Tool], list[
     yield "wishes held out", tools, wishes
 
 
-def report(
-    measured: Iterable[tuple[str, list[Tool], list[Task]]], models: Sequence[bytes], cache: Path, first: KeptEncoder
-) -> Iterator[Row]:
-    """A row for each part: recalls with the first model, and what the second adds. `measured`: as of `parts`."""
+def with_queries_of(models: Sequence[bytes], cache: Path, first: KeptEncoder) -> list[KeptEncoder]:
+    """Encoders whose queries are read with each of these adapters; tools keep the vectors of the untrained encoder."""
     weights = base()
-    have = [
+    return [
         KeptEncoder(
             QueriesOnly(adapted.AdaptedEncoder(weights, model, cache / "encoders"), first.encoder),
             first.vectors, first.key, f"queries {weights.key} {sha256(model).hexdigest()[:16]}",
         )
         for model in models
     ]  # fmt: skip
+
+
+def report(measured: Iterable[tuple[str, list[Tool], list[Task]]], have: Sequence[KeptEncoder]) -> Iterator[Row]:
+    """A row for each part: recalls with the first encoder, and what the second adds. `measured`: as of `parts`."""
     for name, tools, all_tasks in measured:
         tasks = random.Random(7).sample(all_tasks, MOST) if len(all_tasks) > MOST else all_tasks
         before, after = (
@@ -316,7 +318,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             out.write_bytes(train(folders_of(arguments), servers, start, cache, encoder).dumps())
             return
         measured = apart_from(parts(data, servers), queries_of(arguments.apart))
-        for row in report(measured, [start.read_bytes(), out.read_bytes()], cache, encoder):
+        have = with_queries_of([start.read_bytes(), out.read_bytes()], cache, encoder)
+        for row in report(measured, have):
             print_row(row, arguments.json, width=14)
 
 

@@ -389,7 +389,7 @@ def fit_gate(
     return Gate(
         f"{licences}; {ASKED} queries each, alone and among {len(distractors)} other tools, without a log and with one",
         weights,
-        least_cosines(data, untrained, [each.name for each in embedders]),
+        least_cosines(data, untrained, [each.name for each in embedders][: len(untrained)]),
     )
 
 
@@ -423,7 +423,7 @@ def least_cosines(data: Path, untrained: Sequence[KeptEncoder], names: Sequence[
 def lower_least(sets: Path, embedders: Sequence[KeptEncoder], least: Mapping[str, float]) -> dict[str, float]:
     """The least cosines, lowered to what all but `LOST` of everyday wishes have.
 
-    The trained encoder reads them: none of these sets took part in its training.
+    Only for encoders that no training has shown these sets.
     """
     tools = [tool for name in AMONG for tool in read_tools(sets / name)]
     tasks = read_tasks(sets / AMONG[0] / "train.jsonl", read_tools(sets / AMONG[0]))
@@ -457,7 +457,9 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
         named, vectors = encoders.find(arguments.encoder), store.vectors
         embedders = [open_kept(each, cache, vectors, queries=False) for each in named]
         if arguments.fit:
-            untrained = [open_kept(each.untrained, cache, vectors, queries=False) for each in named]
+            # Training on both sides moves all cosines, and has seen these sets: that encoder's least stays as it is.
+            measured = () if any(each.reads_tools for each in named) else named
+            untrained = [open_kept(each.untrained, cache, vectors, queries=False) for each in measured]
             new = fit_gate(data, embedders, untrained, data / "mcp_catalogs", shipped)
             yield from write_gate(merge_gates(confidence.shipped(), new), arguments.everyday, embedders)
             return

@@ -1,8 +1,8 @@
-"""An encoder whose queries go through trained weights and whose documents do not.
+"""An encoder whose queries go through weights that were trained, and whose documents stay with those of the package.
 
-PORTS trains an adapter of the queries alone (`retrieval.adapters`), so tools keep the vectors of the untrained encoder,
-and nothing is embedded again when a model is promoted or rolled back. A server only embeds queries and so holds one
-model in memory; the untrained one is opened for the first documents.
+The adapter that ships was trained for queries and for tools (`Weights.reads_tools`). PORTS trains one of the queries
+alone (`retrieval.adapters`), so tools keep their vectors, and nothing is embedded again when a model is promoted or
+rolled back. A server only embeds queries and so holds one model in memory; another is opened for the first documents.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ROOM = 10
 def open_trained(model: bytes, cache: Path | None, prepare: Prepare | None = None) -> AdaptedEncoder:
     """Open the installed encoder that an adapter belongs to, with it, ready for queries. Raises `ModelError`."""
     base = adapters.loads(model).base
-    weights = next((each.untrained for each in MANIFEST if each.sha256 == base and locate(each) is not None), None)
+    weights = next((each.for_tools for each in MANIFEST if each.sha256 == base and locate(each) is not None), None)
     if weights is None:
         raise ModelError(f"ports: trained on weights {base[:12]}, which are not installed; {INSTALL}")
     try:
@@ -50,8 +50,8 @@ def open_trained(model: bytes, cache: Path | None, prepare: Prepare | None = Non
 def open_shipped(
     weights: Weights, cache: Path | None, prepare: Prepare | None = None, in_bulk: bool = False
 ) -> Encoder:
-    """Open an encoder with the adapter of this package, ready for queries; the untrained encoder where there is no room
-    to prepare it, not even for a moment. Raises `EncoderError`."""
+    """Open an encoder with the adapter of this package, ready for queries. Where there is no room to prepare it, not
+    even for a moment, the untrained encoder answers if it embeds the tools. Raises `EncoderError`."""
     try:
         encoder = AdaptedEncoder(weights, _read(weights), cache, prepare, in_bulk)
     except (ModelError, OSError) as error:
@@ -59,6 +59,8 @@ def open_shipped(
     try:
         encoder.queries(["warm"])  # no search waits until it is open
     except OSError as error:
+        if weights.reads_tools:  # its vectors of tools are no use to another encoder
+            raise EncoderError(f"encoder {weights.name!r} cannot be prepared: {error}") from error
         log.warning("encoder %s cannot be prepared, so %s is asked: %s", weights.name, weights.base, error)
         return onnx.open_onnx(weights.untrained, None, in_bulk)
     return encoder
@@ -109,7 +111,8 @@ def prepared_folder(weights: Weights, model: bytes, cache: Path) -> Path:
 
 
 class AdaptedEncoder:
-    """Embeds queries with the adapter and documents without it; opens each of the two models on first use."""
+    """Embeds queries with the adapter, and documents with that of the package if it reads tools, else with none; opens
+    each model on first use."""
 
     def __init__(
         self, weights: Weights, model: bytes, cache: Path | None, prepare: Prepare | None = None, in_bulk: bool = False
@@ -126,23 +129,30 @@ class AdaptedEncoder:
         return self._queries.queries(texts)
 
     def documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed texts that are searched, with the untrained weights."""
+        """Embed texts that are searched."""
         return self._documents.documents(texts)
 
     @cached_property
     def _queries(self) -> onnx.OnnxEncoder:
+        return self._open(self._model)
+
+    @cached_property
+    def _documents(self) -> onnx.OnnxEncoder:
+        if not self.weights.reads_tools:
+            return onnx.open_onnx(self.weights, self._cache, self._in_bulk)
+        shipped = _read(self.weights)
+        return self._queries if shipped == self._model else self._open(shipped)
+
+    def _open(self, model: bytes) -> onnx.OnnxEncoder:
+        """Open the installed model with an adapter. Raises `OSError`."""
         if self._cache is not None:
             try:
-                return self._open_in(self._cache)
+                return self._open_in(self._cache, model)
             except OSError as error:
                 log.info("%s: %s", self._cache, error)
         # A mapped file stays readable after it is deleted.
         with TemporaryDirectory(prefix="foretool-", ignore_cleanup_errors=True) as scratch:
-            return self._open_in(Path(scratch))
+            return self._open_in(Path(scratch), model)
 
-    def _open_in(self, cache: Path) -> onnx.OnnxEncoder:
-        return onnx.open_mapped(self.weights, self._prepare(self.weights, self._model, cache), self._in_bulk)
-
-    @cached_property
-    def _documents(self) -> onnx.OnnxEncoder:
-        return onnx.open_onnx(self.weights, self._cache, self._in_bulk)
+    def _open_in(self, cache: Path, model: bytes) -> onnx.OnnxEncoder:
+        return onnx.open_mapped(self.weights, self._prepare(self.weights, model, cache), self._in_bulk)

@@ -55,11 +55,13 @@ class Weights(Struct, frozen=True):
     query_tokens: int = 256
     kind: Kind = "onnx"
     adapter: str = ""
-    """The file in `retrieval/` with the trained changes of the weights for queries (`encoders.adapted`)."""
+    """The file in `retrieval/` with the trained changes of the weights (`encoders.adapted`)."""
     adapter_sha256: str = ""
     """The hash of that file."""
     base: str = ""
-    """The encoder of the same file that embeds tools, if queries are read differently."""
+    """The encoder of the same file without the adapter."""
+    reads_tools: bool = False
+    """Whether tools are read with the adapter as well; else the encoder without it embeds them."""
     english_only: bool = False
     """Whether it reads English alone; Chinese is put into English words for it (`glossary`)."""
 
@@ -68,17 +70,25 @@ class Weights(Struct, frozen=True):
         """The key of kept vectors of tools; another file has another key."""
         if self.kind == "endpoint":
             return f"{self.name}@{sha256(self.file.encode()).hexdigest()[:12]}"
+        if self.reads_tools:
+            return f"{self.name}@{self.sha256[:12]}+{self.adapter_sha256[:12]}"
         return f"{self.base or self.name}@{self.sha256[:12]}" if self.sha256 else self.name
 
     @property
     def query_key(self) -> str:
         """The key of kept vectors of queries; another where training changed how queries are read."""
-        return f"{self.key}+{self.adapter_sha256[:12]}#query" if self.adapter else f"{self.key}#query"
+        changed = f"+{self.adapter_sha256[:12]}" if self.adapter and not self.reads_tools else ""
+        return f"{self.key}{changed}#query"
 
     @property
     def untrained(self) -> Weights:
-        """The encoder of the same file as its package has it, which embeds the tools."""
+        """The encoder of the same file as its package has it."""
         return next((each for each in BY_NAME if each.name == self.base), self)
+
+    @property
+    def for_tools(self) -> Weights:
+        """The encoder that embeds tools."""
+        return self if self.reads_tools else self.untrained
 
     @property
     def setting(self) -> str:
@@ -114,10 +124,11 @@ MANIFEST = (
     replace(
         _MINILM,
         name="minilm-tools",
-        title="all-MiniLM-L6-v2, its queries trained on tools",
+        title="all-MiniLM-L6-v2, trained on tools",
         adapter="minilm_tools.adapter",
-        adapter_sha256="014a0b9ea59bd2f38779a7462be078994bbd8e172ea809e6174aa068684d609e",
+        adapter_sha256="2b808b878b8fafe1a5aa5ced529c21435ca74ef18dcd3a60e66b0f77d9a0e2a6",
         base=_MINILM.name,
+        reads_tools=True,
     ),
     Weights(
         name="bge-small",

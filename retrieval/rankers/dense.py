@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.encoders import Encoder
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.rankers.lookalikes import ENCODERS, lookalike_lifts
+from foretool.retrieval.rankers.lookalikes import ALIKE, lookalike_lifts
 from foretool.retrieval.rankers.siblings import Siblings
 from foretool.retrieval.rankers.vector_index import VectorIndex
 from foretool.retrieval.ranking import ListFeatures
@@ -33,6 +33,8 @@ SHARPNESS = 1.25
 (`docs/benchmarks.md`)."""
 ALONE, TOGETHER = 0.70, 0.65
 """What a standard deviation of an encoder counts, where there is one and where there are more."""
+TAUGHT = {"minilm-tools": 1.0}
+"""What a standard deviation counts of one that was trained on tools, where it is the only one."""
 LEAST_COVERED = 0.9
 """Encoders take part once this share of the tools has a vector."""
 FEWEST_TOOLS = 2
@@ -41,6 +43,11 @@ DEPTH = 50
 """How many of the best scores the entropy of a list is taken over."""
 AGREEMENT = 5
 """How many of the best of each list are compared."""
+
+
+def weight_of(encoders: str) -> float:
+    """Return what a standard deviation of each of these encoders counts; their names are joined by `+`."""
+    return TOGETHER if "+" in encoders else TAUGHT.get(encoders, ALONE)
 
 
 class Dense:
@@ -157,12 +164,12 @@ class DenseEnsemble:
 
     def lookalike_lifts(self, total: Floats) -> dict[int, float]:
         """Return what tools of other servers that do nearly the same add to (slots,) scores, by slot."""
-        head = next((each for each in self.heads if each.name in ENCODERS), None)
-        return lookalike_lifts(total, self._servers, head.rows) if head is not None else {}
+        head = next((each for each in self.heads if each.name in ALIKE), None)
+        return lookalike_lifts(total, self._servers, head.rows, ALIKE[head.name]) if head is not None else {}
 
     def _sum(self, hits: Mapping[int, float], telling: float, cosines: Sequence[Floats]) -> ScoreSum:
         words = by_slot(hits, len(self.live))
-        weight = np.float32(ALONE if len(self.heads) == 1 else TOGETHER)
+        weight = np.float32(weight_of(self.names))
         parts = {"lexical": np.float32(LEXICAL * telling) * z_scores(words**SHARPNESS, self.live)}
         for head, values in zip(self.heads, cosines, strict=True):
             # A tool without a vector counts as an average one.

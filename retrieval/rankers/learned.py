@@ -57,6 +57,8 @@ class LearnedModel(Protocol):
     """Which tools need others."""
     size: int = 0
     """The number of slots."""
+    encoders: str = ""
+    """The encoders that rank beside it, joined by `+`; set before `align`."""
 
     @classmethod
     def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
@@ -122,6 +124,7 @@ class LearnedModels:
         )
         self.live = np.asarray([tool is not None for tool in tools], np.bool_)
         for kind, model in self.models.items():
+            model.encoders = encoders
             model.align(tools, None if kind in self._foreign else vectors)
 
     def parts(self, query: Query, reading: Reading | None) -> dict[str, Floats]:

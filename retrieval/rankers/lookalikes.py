@@ -18,21 +18,20 @@ from foretool.retrieval.model_format import Floats
 
 SHARE = 0.8
 """What the mean score of such tools counts beside a tool's own."""
-ALIKE = 0.5
-"""Two tools are alike from this cosine of their vectors on, by the encoders of `ENCODERS`."""
+ALIKE = {"minilm": 0.5, "minilm-tools": 0.58}
+"""By encoder, the cosine of two tools from which on they are alike; by either, about 85 of 4,432 real tools are alike
+to one in the mean. The scale of other encoders is not known."""
 DOUBT = 1.0
 """So many tools of score 0 are added to each mean, so one tool that says the same counts half as much as many."""
 LOOKED_AT = 50
 """How many of the best tools take part."""
-ENCODERS = frozenset({"minilm", "minilm-tools"})
-"""The encoders whose cosines have this scale."""
 
 
 def lookalike_lifts(
-    total: Floats, servers: NDArray[np.int64], vectors: Callable[[NDArray[np.int64]], Floats]
+    total: Floats, servers: NDArray[np.int64], vectors: Callable[[NDArray[np.int64]], Floats], alike: float
 ) -> dict[int, float]:
     """Return what to add to some slots; `total` and `servers` are (slots,), `vectors` returns those of some slots as
-    (slots, dimension)."""
+    (slots, dimension), `alike` is the encoder's in `ALIKE`."""
     most = min(LOOKED_AT, len(total))
     best = np.argpartition(-total, most - 1)[:most] if most else np.empty(0, np.int64)
     best = best[total[best] > 0]
@@ -40,7 +39,7 @@ def lookalike_lifts(
     if len(best) < 2:
         return {}
     rows, owners, scores = vectors(best), servers[best], total[best]
-    likeness = np.clip((rows @ rows.T - ALIKE) / (1.0 - ALIKE), 0.0, 1.0)
+    likeness = np.clip((rows @ rows.T - alike) / (1.0 - alike), 0.0, 1.0)
     likeness[owners[:, None] == owners] = 0.0
     starts = np.flatnonzero(np.diff(owners, prepend=owners[0] - 1))
     said = np.maximum.reduceat(likeness * scores, starts, axis=1).sum(axis=1)

@@ -17,14 +17,15 @@ from foretool.retrieval.encoders import Encoder
 from foretool.retrieval.encoders.adapted import cache_folder, open_trained
 from foretool.retrieval.encoders.weights import Prepare
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.rankers.dense import TOGETHER
+from foretool.retrieval.rankers.dense import weight_of
 from foretool.retrieval.rankers.learned import LearnedModel
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.score_sum import z_scores
 from foretool.storage.records import ToolId
 
-NEW, OLD = 1.5, TOGETHER
-"""How many standard deviations the new reading counts, and the one it replaces (`docs/benchmarks.md`)."""
+NEW = 1.5
+"""How many standard deviations the new reading counts (`docs/benchmarks.md`); the one it replaces counts what it counts
+in the sum."""
 
 
 class Ports(LearnedModel):
@@ -48,12 +49,13 @@ class Ports(LearnedModel):
         self._vectors = vectors if vectors is not None and len(vectors) == len(tools) else None
 
     def score(self, query: Query, vector: Floats | None) -> Floats:
-        """Return (slots,): `NEW` deviations of the best cosine of any line, less `OLD` of that of `vector`; zeros
-        without words, or without vectors of the tools."""
+        """Return (slots,): `NEW` deviations of the best cosine of any line, less those that `vector` has in the sum;
+        zeros without words, or without vectors of the tools."""
         vectors, lines = self._vectors, [line for line in query.lines if line.strip()]
         if vectors is None or vector is None or not lines or vector.shape[-1] != vectors.shape[1]:
             return np.zeros(self.size, np.float32)
         held: NDArray[np.bool_] = np.any(vectors, axis=1)
         read: Floats = (self._encoder.queries(lines) @ vectors.T).max(0)
-        found: Floats = np.float32(NEW) * z_scores(read, held) - np.float32(OLD) * z_scores(vectors @ vector, held)
+        old = np.float32(weight_of(self.encoders))
+        found: Floats = np.float32(NEW) * z_scores(read, held) - old * z_scores(vectors @ vector, held)
         return found

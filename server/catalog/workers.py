@@ -64,7 +64,7 @@ def embed(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:
     encoder: Encoder | None = None
     for batch in _read_batches(stdin, BATCH):
         started = encoder is not None
-        weights = find(name, endpoint)[0].untrained
+        weights = find(name, endpoint)[0].for_tools
         encoder = encoder or open_encoder(weights, Path(cache) if cache else None, key=endpoint.key)
         vectors = encoder.documents(batch)
         if not started:

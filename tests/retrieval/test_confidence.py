@@ -135,7 +135,7 @@ def test_no_tool_fits_what_is_far_from_all_of_them() -> None:
     far = replace(SHARP, cosines=(0.1,))
     ranking = Ranking(ranked(6.0, 5.0), 2, (replace(FAINT, features=far),))
     assert (judge(ranking).level, judge(ranking).k) == ("none", 0)
-    near = Ranking(ranked(6.0, 5.0), 2, (replace(FAINT, features=replace(far, cosines=(0.25,))),))
+    near = Ranking(ranked(6.0, 5.0), 2, (replace(FAINT, features=replace(far, cosines=(0.4,))),))
     assert judge(near).level != "none" and judge(near).k > 0
 
 

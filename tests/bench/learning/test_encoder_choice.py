@@ -52,10 +52,10 @@ def test_a_weight_holds_while_it_is_measured_and_no_longer() -> None:
             return np.asarray([[1.0, 0.0]] * len(texts), np.float32)
 
     task = Task("something about delta", (frozenset((tools[3].id,)),))
-    served = dense.ALONE
+    served = dict(dense.TAUGHT)
     found = {weight: each["part"][1] for weight, each in measure([("part", tools, [task])], Encoder(), [0.01, 9.0])}  # type: ignore[arg-type]
     assert found == {0.01: [1.0], 9.0: [0.0]}, "the words decide, then the encoder"
-    assert served == dense.ALONE
+    assert served == dense.TAUGHT
 
 
 def test_a_mix_is_the_sum_of_its_changes() -> None:

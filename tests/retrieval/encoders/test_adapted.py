@@ -1,4 +1,4 @@
-"""Queries go through trained weights, documents do not."""
+"""Queries go through trained weights; documents through those of the package, if it reads tools with them."""
 
 from __future__ import annotations
 
@@ -50,6 +50,36 @@ def test_only_queries_are_read_with_what_was_learned(tmp_path: Path) -> None:
     np.testing.assert_allclose(encoder.queries(["open issue"]), mean_of(changed, "open", "issue"), atol=1e-5)
     np.testing.assert_allclose(encoder.documents(["open issue"]), mean_of(TABLE, "open", "issue"), atol=1e-5)
     assert encoder.name == weights.name
+
+
+@requirement("encoder:trained")
+def test_tools_keep_the_vectors_of_the_adapter_that_ships_while_queries_are_learned_further(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    weights = replace(installed(tmp_path / "model"), adapter="any", reads_tools=True)
+    shipped = Adapter(weights.sha256, {"table": (LEFT, RIGHT)}).dumps()
+    learned = Adapter(weights.sha256, {"table": (-LEFT, RIGHT)}).dumps()
+    monkeypatch.setattr(adapted, "_read", lambda weights: shipped)
+    tables = []
+    for model in (shipped, learned):
+        left, right = adapters.loads(model).changes["table"]
+        tables.append(TABLE + left @ right)
+    for model, table in zip((shipped, learned), tables, strict=True):
+        encoder = adapted.AdaptedEncoder(weights, model, tmp_path / "cache")
+        np.testing.assert_allclose(encoder.queries(["open issue"]), mean_of(table, "open", "issue"), atol=1e-5)
+        np.testing.assert_allclose(encoder.documents(["open issue"]), mean_of(tables[0], "open", "issue"), atol=1e-5)
+
+
+def test_an_encoder_that_reads_tools_gives_way_to_words_where_it_cannot_be_prepared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    weights = installed(tmp_path / "model")
+    model = Adapter(weights.sha256, {"table": (LEFT, RIGHT)}).dumps()
+    monkeypatch.setattr(adapted, "_read", lambda weights: model)
+    monkeypatch.setattr(adapted, "disk_usage", lambda folder: SimpleNamespace(free=0))
+    trained = replace(weights, name="trained", adapter="any", base=weights.name, reads_tools=True)
+    with pytest.raises(EncoderError, match=r"encoder 'trained' cannot be prepared: .*no room to prepare an encoder"):
+        adapted.open_shipped(trained, tmp_path / "cache")
 
 
 def test_the_changed_model_is_made_once(tmp_path: Path) -> None:
@@ -136,7 +166,7 @@ def test_the_shipped_adapter_opens_by_its_name(tmp_path: Path) -> None:
     encoder = open_encoder(weights, tmp_path)
     base = open_encoder(weights.untrained, tmp_path)
     texts = ["what is the weather in Bergen?"]
-    np.testing.assert_array_equal(encoder.documents(texts), base.documents(texts))
+    np.testing.assert_array_equal(encoder.documents(texts), encoder.queries(texts))
     assert 0.5 < float((encoder.queries(texts) * base.queries(texts)).sum()) < 0.999
 
 

