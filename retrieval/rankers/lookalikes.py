@@ -18,9 +18,9 @@ from foretool.retrieval.model_format import Floats
 
 SHARE = 0.8
 """What the mean score of such tools counts beside a tool's own."""
-ALIKE = {"minilm": 0.5, "minilm-tools": 0.58}
-"""By encoder, the cosine of two tools from which on they are alike; by either, about 85 of 4,432 real tools are alike
-to one in the mean. The scale of other encoders is not known."""
+ALIKE = {"minilm": 0.5}
+"""By encoder, the cosine of two tools from which on they are alike. The taught encoder gains nothing by it
+(docs/decisions/0054), and the scale of other encoders is not known."""
 DOUBT = 1.0
 """So many tools of score 0 are added to each mean, so one tool that says the same counts half as much as many."""
 LOOKED_AT = 50
