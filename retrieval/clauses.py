@@ -74,11 +74,6 @@ def is_story(need: str) -> bool:
     return _count_words([" ".join(line.split()) for line in need.splitlines()]) > STORY
 
 
-def is_long(need: str) -> bool:
-    """Tell whether a need is so long that encoders read its clauses, and no story."""
-    return LONG < _count_words([" ".join(line.split()) for line in need.splitlines()]) <= STORY
-
-
 def _count_words(lines: Sequence[str]) -> int:
     return sum(line.count(" ") + 1 for line in lines if line)
 

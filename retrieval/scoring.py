@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from foretool.retrieval.clauses import LONG, SHARE, clauses, is_long, is_story
+from foretool.retrieval.clauses import LONG, SHARE, clauses, is_story
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.glossary import Piece, translated
 from foretool.retrieval.near_words import near_terms
@@ -51,8 +51,6 @@ MOST_KEPT, LEAST_KEPT = 400_000, 50
 """Slots of all lines that a replay keeps, and the fewest lines."""
 LEAST_PART = 1e-5
 """A part of a score that is smaller is left out."""
-ONE_NEED = 2
-"""A long task of at most so many clauses has one need, perhaps with a clause about its circumstances."""
 TELLING = 0.5
 """The least score of a learned part that is a reason."""
 
@@ -199,7 +197,6 @@ class Request:
         self.lines = [self._line(text) for text in needs(query.lines)]
         alone = self.lines[0].text if len(self.lines) == 1 else ""
         found = clauses(alone, clause_length(self._widened))
-        self._needs = len(found)
         if may_read is not None and not self._widened and not may_read(found):
             found = []
         self.clauses = [self._line(text) for text in found]
@@ -264,9 +261,7 @@ class Request:
             yield "words: " + ", ".join(said)
         if translated:
             yield "words translated: " + ", ".join(translated)
-        if said or translated:
-            pass
-        elif has:
+        if has and not (said or translated):
             alike = [KINDRED_WORDS.get(term) or self._alike[term] for term in has[:MAX_REASON_WORDS]]
             yield "words alike: " + ", ".join(alike)
         elif self.sum is not None and self.dense is not None:
@@ -457,7 +452,7 @@ class Request:
         """Add what the best clause of each tool says, by words and encoders, and put the best tool of every clause
         ahead."""
         if not self.clauses:
-            return self._lift_lookalikes(summed)
+            return summed
         from foretool.retrieval.score_sum import best_of, cover_clauses, sum_words
 
         if self.dense is None:
@@ -467,13 +462,7 @@ class Request:
         sums = self._sum_with_encoders(self.dense, self.clauses, readings)
         if is_story(self.lines[0].text):
             return summed.plus({"clauses": SHARE * best_of(sums)})
-        return self._lift_lookalikes(cover_clauses(summed, sums, self.corpus.ids))
-
-    def _lift_lookalikes(self, summed: ScoreSum) -> ScoreSum:
-        """Lift tools that do nearly the same as others that fit, where a long task has one need."""
-        if self.dense is None or len(self.lines) != 1 or self._needs > ONE_NEED or not is_long(self.lines[0].text):
-            return summed
-        return summed.lifted("lookalikes", self.dense.lookalike_lifts(summed.total))
+        return cover_clauses(summed, sums, self.corpus.ids)
 
     def _lift_newcomers(self, learned: LearnedModels, base: ScoreSum, summed: ScoreSum) -> ScoreSum:
         """Put tools that no training has seen among the first where words and encoders alone would have them there."""

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.encoders import Encoder
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.rankers.lookalikes import ALIKE, lookalike_lifts
 from foretool.retrieval.rankers.siblings import Siblings
 from foretool.retrieval.rankers.vector_index import VectorIndex
 from foretool.retrieval.ranking import ListFeatures
@@ -100,12 +99,6 @@ class Dense:
         found[~self.known] = 0.0
         return found
 
-    def rows(self, slots: NDArray[np.int64]) -> Floats:
-        """Return the vectors of some slots, 0 where there is none; (slots, dimension)."""
-        if self._index is None:
-            return np.zeros((len(slots), 1), np.float32)
-        return np.where(self.known[slots, None], self._index.take(self._rows[slots]), np.float32(0))
-
     def nearness(self, vectors: Floats) -> Floats:
         """Cosine of each of (texts, dimension) to every slot; (texts, slots), 0 where there is no vector."""
         if self._index is None or not len(self._rows):
@@ -125,16 +118,11 @@ class DenseEnsemble:
         self.version = -1
         """The version of the corpus that `align` saw last."""
         self._siblings = Siblings()
-        self._servers: NDArray[np.int64] = np.empty(0, np.int64)
-        """(slots,): the number of each tool's server."""
 
     def align(self, digests: Sequence[bytes], version: int, servers: Sequence[Sequence[int]] = ()) -> None:
         """Follow a corpus, given as the hash by slot and the slots of each server."""
         self.version = version
         self._siblings = Siblings(servers)
-        self._servers = np.full(len(digests), -1, np.int64)
-        for number, slots in enumerate(servers):
-            self._servers[list(slots)] = number
         self.live = np.asarray([bool(digest) for digest in digests], np.bool_)
         for head in self.heads:
             head.align(digests)
@@ -161,11 +149,6 @@ class DenseEnsemble:
             self._sum(hit, share, [each[place] for each in cosines])
             for place, (hit, share) in enumerate(zip(hits, shares, strict=True))
         ]
-
-    def lookalike_lifts(self, total: Floats) -> dict[int, float]:
-        """Return what tools of other servers that do nearly the same add to (slots,) scores, by slot."""
-        head = next((each for each in self.heads if each.name in ALIKE), None)
-        return lookalike_lifts(total, self._servers, head.rows, ALIKE[head.name]) if head is not None else {}
 
     def _sum(self, hits: Mapping[int, float], telling: float, cosines: Sequence[Floats]) -> ScoreSum:
         words = by_slot(hits, len(self.live))
