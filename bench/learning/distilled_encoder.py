@@ -153,6 +153,7 @@ def scaled_rows(scores: Floats) -> Floats:
 class Distilled(ServersApart):
     """A trainer with teachers; the target has the deviation that the untrained encoder's cosines have."""
 
+    contrast = CONTRAST
     teachers: Sequence[Teacher]
     deviation: float
     without_tasks: NDArray[np.bool_]
@@ -162,11 +163,27 @@ class Distilled(ServersApart):
     def _alike(self, places: Sequence[int]) -> NDArray[np.bool_]:
         return super()._alike(places) | self.without_tasks
 
+    def _target(self, batch: Batch) -> Floats:
+        """What the teachers say of every document; (tasks, documents)."""
+        return together(self.teachers, batch.examples)
+
     def _loss(self, cosines: Any, batch: Batch) -> Any:
         torch = self._torch
-        target = together(self.teachers, batch.examples) * (self.deviation / SHARPNESS)
+        target = self._target(batch) * (self.deviation / SHARPNESS)
         apart = divergence(torch.from_numpy(target.astype(np.float32)), cosines / SHARPNESS, torch)
-        return CONTRAST * super()._loss(cosines, batch) + apart
+        return self.contrast * super()._loss(cosines, batch) + apart
+
+
+def without_tasks(made: Material, servers: Servers) -> NDArray[np.bool_]:
+    """Which documents are of servers that take no part; (documents,)."""
+    taking_part = {each.tool.upstream for each in servers.trained}
+    left_out = {embedded_text(document(tool)) for tool in servers.all_tools if tool.upstream not in taking_part}
+    return np.asarray([text in left_out for text in made.texts])
+
+
+def deviation_of(vectors: Floats, made: Material) -> float:
+    """The mean deviation of the cosines of these vectors to all documents."""
+    return float((vectors @ made.vectors.T).std(1).mean())
 
 
 def train(
@@ -184,14 +201,12 @@ def train(
     )  # fmt: skip
     trainer.total = min(trainer.total, STEPS)
     trainer.sets = made.sets
-    taking_part = {each.tool.upstream for each in servers.trained}
-    left_out = {embedded_text(document(tool)) for tool in servers.all_tools if tool.upstream not in taking_part}
-    trainer.without_tasks = np.asarray([text in left_out for text in made.texts])
+    trainer.without_tasks = without_tasks(made, servers)
     trainer.teachers = [
         (each.queries(texts), each.documents(made.texts), weight)
         for each, weight in zip(teachers, TEACHERS, strict=True)
     ]
-    trainer.deviation = float((first.queries(texts[::40]) @ made.vectors.T).std(1).mean())
+    trainer.deviation = deviation_of(first.queries(texts[::40]), made)
     trainer.run(lambda done, total, loss: print(f"step {done} of {total}, loss {loss:.3f}", flush=True))
     said = {"sets": dict(RECIPE), "wished": len(servers.trained), "tasks": len(texts), "seed": BATCHES.seed}
     return trainer.encoder.adapter(said)

@@ -54,6 +54,7 @@ from bench.retrieval.ranking_methods import build_method
 from foretool.retrieval import adapters
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import adapted
+from foretool.retrieval.model_format import Floats
 from foretool.retrieval.training.ports_trainer import Example
 from foretool.retrieval.words import in_words
 from foretool.storage.records import Tool
@@ -199,7 +200,11 @@ class ServersApart(SetsApart):
     """Of each right tool, what says nearly the same in another set or server is no negative."""
 
     def _alike(self, places: Sequence[int]) -> NDArray[np.bool_]:
-        near: NDArray[np.bool_] = self.vectors @ self.vectors[list(places)].T > ALIKE
+        return self._near(self.vectors, places)
+
+    def _near(self, vectors: Floats, places: Sequence[int]) -> NDArray[np.bool_]:
+        """The same by these vectors; (documents, dimension)."""
+        near: NDArray[np.bool_] = vectors @ vectors[list(places)].T > ALIKE
         near &= self.sets[:, None] != self.sets[list(places)]
         found: NDArray[np.bool_] = np.any(near, axis=1)
         return found

@@ -19,7 +19,7 @@ def trainer(documents: int, tasks: int) -> Any:
     found.examples = [Example("a", at % documents) for at in range(tasks)]
     found._draw = random.Random(1)
     said = np.random.default_rng(3).standard_normal((tasks, documents)).astype(np.float32)
-    found.of_tasks = [(said, np.eye(documents, dtype=np.float32), 1.0)]
+    found.teachers = [(said, np.eye(documents, dtype=np.float32), 1.0)]
     return found
 
 
@@ -38,12 +38,12 @@ def test_a_student_that_agrees_with_its_teachers_only_has_the_contrastive_loss()
     torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'foretool[train]'")
     found = trainer(3, 1)
     found._torch, found._vectors = torch, np.eye(3, dtype=np.float32)
-    found.sets, found.no_part = np.asarray([0, 1, 2]), np.zeros(3, np.bool_)
+    found.sets, found.without_tasks = np.asarray([0, 1, 2]), np.zeros(3, np.bool_)
     found.first = np.eye(3, dtype=np.float32)
     found.plan = type("Plan", (), {"temperature": 0.05})()
     cosines = np.asarray([[0.6, 0.1, -0.2]], np.float32)
-    found.of_tasks = [(cosines, np.eye(3, dtype=np.float32), 1.0)]
-    found.spread = (float(cosines.std()), 1.0)
+    found.teachers = [(cosines, np.eye(3, dtype=np.float32), 1.0)]
+    found.deviation, found.deviation_of_documents = float(cosines.std()), 1.0
     # The document that is read is as near to each other one as the teacher says: not at all.
     found.of_documents = [(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32), 1.0)]
     found._fresh = [0], torch.eye(3)[:1]
@@ -55,7 +55,7 @@ def test_a_student_that_agrees_with_its_teachers_only_has_the_contrastive_loss()
 def test_a_document_of_a_server_that_takes_no_part_is_no_negative() -> None:
     found = trainer(3, 1)
     found.sets, found.first = np.asarray([0, 1, 2]), np.eye(3, dtype=np.float32)
-    found.no_part = np.asarray([False, True, False])
+    found.without_tasks = np.asarray([False, True, False])
     assert found._alike([0]).tolist() == [False, True, False]
 
 
