@@ -92,8 +92,8 @@ def prepare_model(weights: Weights, model: bytes, cache: Path) -> Path:
         raise EncoderError(f"encoder {weights.name!r}: {weights.package or weights.file} is not there")
 
     def write(made: Path) -> None:
-        if disk_usage(cache).free < ROOM * path.stat().st_size:
-            raise OSError(ENOSPC, "no room to prepare an encoder", str(cache))
+        if disk_usage(cache).free < (needed := ROOM * path.stat().st_size):
+            raise OSError(ENOSPC, f"no room to prepare an encoder, {needed >> 20} MiB must be free", str(cache))
         with TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as apart:
             whole = onnx.optimise(verify(path, weights), Path(apart), "ENABLE_BASIC")
             adapters.apply(adapter, whole)

@@ -269,7 +269,8 @@ async def embed_texts(
         said = (await stderr).decode(errors="replace").strip()
         await worker.wait()
     if not header:
-        raise EncoderError(f"encoder {weights.name!r}: {said.splitlines()[-1] if said else 'its process was ended'}")
+        told = said.splitlines()[-1] if said else "its process was ended"
+        raise EncoderError(told if told.startswith("encoder ") else f"encoder {weights.name!r}: {told}")
 
 
 async def _write_texts(stdin: asyncio.StreamWriter, texts: Iterable[str]) -> None:

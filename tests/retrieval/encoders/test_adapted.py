@@ -78,7 +78,8 @@ def test_an_encoder_that_reads_tools_gives_way_to_words_where_it_cannot_be_prepa
     monkeypatch.setattr(adapted, "_read", lambda weights: model)
     monkeypatch.setattr(adapted, "disk_usage", lambda folder: SimpleNamespace(free=0))
     trained = replace(weights, name="trained", adapter="any", base=weights.name, reads_tools=True)
-    with pytest.raises(EncoderError, match=r"encoder 'trained' cannot be prepared: .*no room to prepare an encoder"):
+    said = r"encoder 'trained' cannot be prepared: .*no room to prepare an encoder, \d+ MiB must be free"
+    with pytest.raises(EncoderError, match=said):
         adapted.open_shipped(trained, tmp_path / "cache")
 
 
