@@ -10,9 +10,12 @@ from served import Served
 
 from foretool.server.methods import tool_runner
 
-OF_A_PROCESS = {"PYTEST_CURRENT_TEST", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TORCHINDUCTOR_CACHE_DIR"}
-"""What pytest sets, what `serve` and `learn` set for the process that they have to themselves elsewhere, and what torch
-sets at its first training."""
+OF_A_PROCESS = {
+    "PYTEST_CURRENT_TEST", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ORT_DISABLE_TELEMETRY",
+    "TORCHINDUCTOR_CACHE_DIR",
+}  # fmt: skip
+"""What pytest sets, what `serve` and `learn` set for the process that they have to themselves elsewhere, what keeps
+onnxruntime silent, and what torch sets at its first training."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -892,6 +892,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:data:past-values": Promise(
         "docs/security.md", "values of earlier calls are shown to whoever made these calls, and only plain ones"
     ),
+    "trust:data:silent-libraries": Promise("SECURITY.md", "no library of ours tells its maker about the machine"),
     "trust:data:private-files": Promise(
         "SECURITY.md", "the files of the store are closed to other users, or that they are not is said"
     ),

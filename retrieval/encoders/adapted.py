@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from foretool.retrieval import adapters
 from foretool.retrieval.encoders import onnx
 from foretool.retrieval.encoders.base import EncoderError
+from foretool.retrieval.encoders.silent_runtime import import_runtime
 from foretool.retrieval.encoders.weights import INSTALL, MANIFEST, Prepare, Weights, locate, verify
 from foretool.retrieval.model_format import ModelError
 
@@ -104,9 +105,7 @@ def prepare_model(weights: Weights, model: bytes, cache: Path) -> Path:
 
 def prepared_folder(weights: Weights, model: bytes, cache: Path) -> Path:
     """Return the folder of one prepared model; each adapter and each version of onnxruntime has its own."""
-    import onnxruntime  # type: ignore[import-untyped]
-
-    version = f"{onnxruntime.__version__}{onnx.PACKED}"
+    version = f"{import_runtime().__version__}{onnx.PACKED}"
     return cache / f"{weights.sha256[:16]}-{sha256(model).hexdigest()[:16]}-{version}"
 
 

@@ -17,6 +17,7 @@ from shutil import rmtree
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from foretool.retrieval.encoders.base import BATCH, BATCH_TOKENS, EncoderError, embed_readings, unit
+from foretool.retrieval.encoders.silent_runtime import import_runtime
 from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, verify
 from foretool.retrieval.encoders.wordpiece import WordPiece
 from foretool.retrieval.glossary import put_into_english
@@ -47,9 +48,7 @@ def open_onnx(weights: Weights, cache: Path | None, in_bulk: bool = False) -> On
         raise EncoderError(f"encoder {weights.name!r}: {weights.package or weights.file} is not there; {INSTALL}")
     if cache is None:
         return OnnxEncoder(weights, verify(path, weights), in_bulk=in_bulk)
-    import onnxruntime  # type: ignore[import-untyped]
-
-    folder = cache / f"{weights.sha256[:16]}-{onnxruntime.__version__}{PACKED}"
+    folder = cache / f"{weights.sha256[:16]}-{import_runtime().__version__}{PACKED}"
     return open_mapped(weights, fill_folder(folder, lambda made: optimise(verify(path, weights), made)), in_bulk)
 
 
@@ -137,8 +136,7 @@ def open_session(
     """Open a model on the CPU with options that keep memory small and threads from spinning; `level` says how far it is
     optimised, `written` where the result is kept, and `in_bulk` that calls
     come side by side and by the thousand: each then takes one thread, and memory is kept from call to call."""
-    import onnxruntime
-
+    onnxruntime = import_runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1 if in_bulk else 2
     options.log_severity_level = 3
