@@ -778,6 +778,11 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:limits:floods": Promise("SECURITY.md", "what a server writes unasked takes a tenth of the loop at most"),
     "trust:limits:logs": Promise("SECURITY.md", "clients get so many log entries a second, and how many were left out"),
     "trust:limits:questions": Promise("SECURITY.md", "one request leads to so many open questions, and no more"),
+    "trust:limits:greeting": Promise(
+        "SECURITY.md",
+        "of what a server says of itself, instructions beyond 65,536 characters, and capabilities or names beyond"
+        " 64 KiB, are left out",
+    ),
     "trust:limits:tools": Promise("SECURITY.md", "of a server's list the first max_tools are used, and it is said"),
     "trust:limits:changes": Promise("SECURITY.md", "a server that changes its list without end is asked now and then"),
     "trust:limits:housekeeping": Promise("SECURITY.md", "no slow job and no counter delays the time-outs of calls"),

@@ -80,6 +80,7 @@ ATTACKS: dict[str, Attack] = {
     "endless-line": Attack(("endless-line",)),
     "slow-handshake": Attack(("slow-handshake",)),
     "dying": Attack(("dying",)),
+    "long-greeting": Attack(("long-greeting",)),
     "die-in-call": Attack(("die-in-call",), call="go", repeat=50),
     "cancels": Attack(("hang",), call="go", repeat=500, cancel=True),
     "http-gzip": _http("gzip"),

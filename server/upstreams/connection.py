@@ -192,12 +192,12 @@ class Connection:
         self._note_server_info(versions.LATEST_MODERN, result, info)
 
     def _note_server_info(self, version: str, result: dict[str, Any], info: object) -> None:
-        capabilities, instructions = result.get("capabilities"), result.get("instructions")
+        instructions = result.get("instructions")
         self.server_info = ServerInfo(
             version,
-            capabilities if isinstance(capabilities, dict) else {},
-            info if isinstance(info, dict) else {},
-            clean(instructions) if isinstance(instructions, str) else "",
+            _short_object(result.get("capabilities")),
+            _short_object(info),
+            clean(instructions[:MOST_INSTRUCTIONS]) if isinstance(instructions, str) else "",
         )
 
     async def ask(self, method: str, params: dict[str, Any], patience: float) -> dict[str, Any]:

@@ -151,6 +151,17 @@ def test_of_a_flood_of_questions_clients_see_a_few(tmp_path: Path, cleanup: Exit
     assert len(asked) <= MOST_OPEN
 
 
+@requirement("trust:limits:greeting")
+def test_what_a_server_says_of_itself_fills_neither_the_memory_nor_the_store(
+    tmp_path: Path, cleanup: ExitStack
+) -> None:
+    served = serve(tmp_path, cleanup, over_stdio("long-greeting"))
+    served.list_tools()
+    still_serves(served)
+    assert served.leave() == 0
+    assert sum(file.stat().st_size for file in tmp_path.glob("store.sqlite3*")) < 2**20
+
+
 @requirement("trust:limits:tools")
 @pytest.mark.parametrize("attack", ["many-tools", "endless-list", "long-names", "deep-schema"])
 def test_a_list_without_end_holds_up_no_other_server(attack: str, tmp_path: Path, cleanup: ExitStack) -> None:

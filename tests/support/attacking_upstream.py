@@ -47,7 +47,11 @@ def answer(message: dict, attack: str, size: int) -> None:
             version = message["params"]["protocolVersion"]
             capabilities = {"tools": {"listChanged": True}, "logging": {}, "resources": {}}
             info = {"name": "attacking", "version": "1"}
-            reply(message, {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info})
+            about: dict = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
+            if attack == "long-greeting":
+                about["instructions"] = "Weather words. " * (size or 400_000)
+                info["title"] = "x" * 1_000_000
+            reply(message, about)
             if attack == "list-changed":
                 background(flood, "notifications/tools/list_changed")
         case "tools/list":

@@ -9,7 +9,14 @@ import pytest
 
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import Message, Raw, raw
-from foretool.server.upstreams.connection import Connection, Lost, Reply, Request
+from foretool.server.upstreams.connection import (
+    MOST_ABOUT_ITSELF,
+    MOST_INSTRUCTIONS,
+    Connection,
+    Lost,
+    Reply,
+    Request,
+)
 from foretool.storage.records import Era
 
 pytestmark = pytest.mark.anyio
@@ -175,6 +182,23 @@ async def test_the_greeting_of_an_upstream_is_kept() -> None:
     assert connection.server_info.instructions == "Be brief."
     assert jsonrpc.plain(wire.sent[0].params)["capabilities"] == {"roots": {}}  # type: ignore[arg-type]
     assert [message.method for message in wire.sent] == ["initialize", "notifications/initialized"]
+
+
+async def test_of_a_greeting_without_end_the_beginning_is_kept() -> None:
+    import asyncio
+
+    connection, wire, _ = connected()
+    greeting = asyncio.ensure_future(connection.handshake({}))
+    await asyncio.sleep(0)
+    hello = {
+        "protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "experimental": "x" * MOST_ABOUT_ITSELF},
+        "serverInfo": {"name": "x" * MOST_ABOUT_ITSELF}, "instructions": "ab" * MOST_INSTRUCTIONS,
+    }  # fmt: skip
+    connection.on_message(Message(id=wire.sent[0].id, result=raw(hello)), None)
+    await greeting
+    about = connection.server_info
+    assert (about.capabilities, about.implementation) == ({}, {})
+    assert about.instructions == "ab" * (MOST_INSTRUCTIONS // 2)
 
 
 async def test_a_legacy_greeting_after_a_modern_probe_carries_nothing_of_it() -> None:
