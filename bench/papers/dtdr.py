@@ -32,7 +32,7 @@ from bench.reports import Row, rounded, times_row
 from foretool.retrieval import encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.papers.dtdr import fit_c, fit_l, history_text
+from foretool.retrieval.papers.dtdr import fit_c, fit_l, history_text, spread_targets
 from foretool.retrieval.rankers.dtdr import Dtdr
 from foretool.retrieval.training import Embed, Material
 from foretool.retrieval.training.demonstrations import (
@@ -43,7 +43,7 @@ from foretool.retrieval.training.demonstrations import (
     dependencies,
     task_vectors,
 )
-from foretool.retrieval.training.dtdr import METHOD, Recipe, Trainer, spread_targets
+from foretool.retrieval.training.dtdr import METHOD, Recipe, Trainer
 from foretool.storage.records import Episode, Tool, ToolId
 
 SETS = ("ultratool", "taskbench_multimedia", "bfcl_multi_turn", "sealtools")

@@ -163,11 +163,19 @@ def _nearest(vectors: Floats, centroids: Floats) -> NDArray[np.int64]:
     return np.asarray(distance.argmin(1), np.int64)
 
 
+def spread_targets(targets: Sequence[tuple[int, ...]], classes: int) -> Floats:
+    """Return (steps, classes): equal shares of the acceptable classes, each row adding up to 1."""
+    found = np.zeros((len(targets), classes), np.float32)
+    for row, target in zip(found, targets, strict=True):
+        row[list(target)] = 1 / len(target)
+    return found
+
+
 def fit_l(vectors: Floats, targets: Floats, seed: int) -> DtdrL:
     """Fit DTDR-L, one linear layer, by cross-entropy.
 
-    `vectors` (steps, dimension) of `history_text`; `targets` (steps, classes): equal shares of the acceptable next
-    calls, each row adding up to 1.
+    `vectors` (steps, dimension) of `history_text`; `targets` (steps, classes): `spread_targets` of the acceptable next
+    calls.
     """
     draw = np.random.default_rng(seed)
     weights = np.zeros((vectors.shape[1], targets.shape[1]), np.float32)

@@ -258,14 +258,6 @@ def samples(given: TrainingSet, said: Floats, draw: Draw) -> Samples:
     return Samples(np.asarray(tasks), padded(rows, rows_of(classes)), padded(targets, NONE))
 
 
-def spread_targets(targets: Sequence[tuple[int, ...]], classes: int) -> Floats:
-    """Return (samples, classes): equal shares of the acceptable classes, each row adding up to 1."""
-    found = np.zeros((len(targets), classes), np.float32)
-    for row, target in zip(found, targets, strict=True):
-        row[list(target)] = 1 / len(target)
-    return found
-
-
 def merge_networks(fitted: Sequence[Network]) -> Network:
     """Put networks side by side into one, whose logits are the mean of theirs."""
     share = np.float32(1 / len(fitted))

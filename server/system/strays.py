@@ -49,12 +49,8 @@ def find_descendants(root: int) -> list[Process]:
     return found
 
 
-def find_marked(mark: str) -> list[int]:
-    """Return the processes that have this mark in their environment, apart from this one."""
-    return list(_marked(mark))
-
-
-def _marked(mark: str) -> Iterator[int]:
+def find_marked(mark: str) -> Iterator[int]:
+    """Yield the processes that have this mark in their environment, apart from this one."""
     wanted = f"{MARK}={mark}".encode()
     own = os.getpid()
     if not _HAS_PROC:
@@ -86,7 +82,7 @@ def end_strays(mark: str, family: Sequence[Process] = ()) -> None:
 
 def _strays(mark: str, family: Sequence[Process]) -> Iterator[int]:
     yield from (each.pid for each in family if (read := _read_stat(each.pid)) is not None and read[1] == each.started)
-    yield from _marked(mark)
+    yield from find_marked(mark)
 
 
 def _signal(pid: int, number: signal.Signals) -> bool:

@@ -127,11 +127,6 @@ class Reach:
         return tool.upstream not in self._personal or self._sees is None or self._sees(self.profile.person, tool)
 
     @property
-    def finds_all(self) -> bool:
-        """Whether every tool of every server is found."""
-        return self.profile.servers == ("*",) and not self._denying and not self._personal
-
-    @property
     def pins(self) -> tuple[str, ...]:
         """The patterns of tools that are always in the list."""
         return *self._settings.pin, *self.profile.pin

@@ -74,7 +74,6 @@ _TRIM = f"""
 """  # noqa: S608  # constants of this file
 
 # What the catalog keeps follows each decision. `tools` holds what was served when the server listed last.
-_UPSTREAM = "(SELECT id FROM upstreams WHERE name = :server AND fingerprint = :fingerprint)"
 _ADD_VALUE = "INSERT INTO definitions (schema_hash, definition) VALUES (:hash, :value) ON CONFLICT DO NOTHING"
 _VALUE = "(SELECT id FROM definitions WHERE schema_hash = :hash)"
 _SERVE_TOOL = f"""

@@ -33,11 +33,11 @@ def running(code: str, mark: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_processes_are_found_by_the_whole_mark_and_ended() -> None:
     with running(SLEEP, "ab.1;") as one, running(SLEEP, "ab.12;") as other:
-        assert find_marked("ab.1;") == [one.pid]
+        assert list(find_marked("ab.1;")) == [one.pid]
         assert sorted(find_marked("ab.")) == sorted([one.pid, other.pid])
         end_strays("ab.1;")
         assert one.wait(10) == -15
-        assert find_marked("ab.12;") == [other.pid]
+        assert list(find_marked("ab.12;")) == [other.pid]
 
 
 def test_descendants_are_found_in_other_sessions_too() -> None:
@@ -46,12 +46,12 @@ def test_descendants_are_found_in_other_sessions_too() -> None:
         parent.kill()
         parent.wait()
         end_strays("no such mark", [child._replace(started="another process")])
-        assert find_marked("cd.1;") == [child.pid]
+        assert list(find_marked("cd.1;")) == [child.pid]
         end_strays("no such mark", [child])
-        assert find_marked("cd.1;") == []
+        assert list(find_marked("cd.1;")) == []
 
 
 def test_nothing_is_found_where_nothing_is_left() -> None:
-    assert find_marked("no such mark") == []
+    assert list(find_marked("no such mark")) == []
     assert find_descendants(2**22 + 1) == []
     end_strays("no such mark")
