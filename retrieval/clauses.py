@@ -78,7 +78,14 @@ def _count_words(lines: Sequence[str]) -> int:
     return sum(line.count(" ") + 1 for line in lines if line)
 
 
-def read_texts(needs: Sequence[str]) -> list[str]:
-    """Return every text of a task that an encoder is asked for: its needs, all of them as one, and clauses."""
-    whole = ["\n".join(needs)] if len(needs) > 1 else []
-    return [*needs, *whole, *(clauses(needs[0], LONG) if len(needs) == 1 else ())]
+def longest_whole(*, by_words: bool) -> int:
+    """Return how many words a need may have that is read as a whole; `by_words`: whether words alone rank."""
+    return MAX_NEED_WORDS if by_words else LONG
+
+
+def split_task(needs: Sequence[str], *, by_words: bool = False) -> list[str]:
+    """Return every text of a task that a search scores: its needs, then all of them as one, or the clauses of a single
+    need."""
+    if len(needs) == 1:
+        return [*needs, *clauses(needs[0], longest_whole(by_words=by_words))]
+    return [*needs, "\n".join(needs)] if needs else []

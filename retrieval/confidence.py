@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from math import ceil, exp, log
+from math import ceil, log
 from pathlib import Path
 
 import msgspec
@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from foretool.retrieval.calibration import logit, sigmoid
 from foretool.retrieval.list_rules import LEARNED, LEAST_BEST, UNIT, Growth, gains
-from foretool.retrieval.ranking import Evidence, Ranked, Ranking
+from foretool.retrieval.ranking import Evidence, Ranked, Ranking, softmax_entropy
 from foretool.storage.records import Level
 
 HIGH, MEDIUM = 0.80, 0.55
@@ -176,7 +176,7 @@ def signs(ranking: Ranking) -> dict[str, float]:
     plain = [each.score - taught(each) for each in ranking.ranked[:SHAPE]]
     found = {
         "margin": unit * (best - scores[1]) if len(scores) > 1 else UNIT,
-        "entropy": _entropy([unit * (each - best) for each in scores]),
+        "entropy": softmax_entropy([unit * (each - best) for each in scores]),
         "best": log(1.0 + max(best, 0.0)),
         "taught": min(max(taught(ranking.ranked[0]) / max(best, LEAST_BEST), 0.0), 1.0),
         # 1 where words and meaning alone would have the same tool first.
@@ -283,10 +283,3 @@ def _is_chance(evidence: Evidence, probability: float) -> bool:
     if evidence.features is None and probability >= WORTH:
         return False
     return not fits(evidence, probability)
-
-
-def _entropy(logits: Sequence[float]) -> float:
-    """Entropy of the softmax over logits of at most 0, in nats."""
-    odds = [exp(each) for each in logits]
-    total = sum(odds)
-    return log(total) - sum(weight * each for weight, each in zip(odds, logits, strict=True)) / total

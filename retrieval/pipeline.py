@@ -13,10 +13,11 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from foretool.retrieval.clauses import split_task
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.rankers.usage import habits
 from foretool.retrieval.ranking import Query, Ranked, Ranking, Reasons, needs
-from foretool.retrieval.scoring import Kept, Line, Request, read_together, searched_terms, searched_texts
+from foretool.retrieval.scoring import Kept, Line, Request, searched_terms
 from foretool.storage.records import ToolId, Usage
 
 if TYPE_CHECKING:
@@ -98,12 +99,12 @@ class Pipeline:
         """Compute what `rank` needs of the words of a query, in steps; among tens of thousands of tools that takes
         longer than the ranking itself. The result is the same without it."""
         widened = self._ready_encoders() is None
-        texts = searched_texts(query, widened=widened)
+        texts = split_task(needs(query.lines), by_words=widened)
         yield from self.corpus.lexical.prepare(searched_terms(texts, widened=widened))
         if self.corpus.names.looks_near(texts, query.names):
             yield from self.corpus.names.noting()
         made_of, kept = (self.corpus.version, widened), Kept(len(self.corpus.ids))
-        for text in read_together(texts, query):
+        for text in texts:
             yield
             kept.line(text, partial(Line, self.corpus, widened=widened))
         if self.corpus.version == made_of[0]:
@@ -115,7 +116,7 @@ class Pipeline:
         """Tell whether a query is the first one that looks for near names, among so many that it takes long."""
         if self.corpus.names.unnoted <= MANY_NAMES:
             return False
-        texts = searched_texts(query, widened=self._ready_encoders() is None)
+        texts = split_task(needs(query.lines), by_words=self._ready_encoders() is None)
         return self.corpus.names.looks_near(texts, query.names)
 
     def parts(self, query: Query, usage: Mapping[ToolId, Usage] | None = None) -> dict[str, Floats]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import overload
+from math import exp, log
+from typing import Final, overload
 
 from msgspec import Struct
 
@@ -13,6 +14,9 @@ MAX_LINES = 8
 """Lines of a task beyond these are joined to the last one: each line is ranked on its own."""
 MAX_NEED_WORDS = 40
 """A line with more words is a paragraph; the lines then tell one story."""
+USED: Final = "used before"
+IN_USE: Final = "server in use"
+"""The reasons of usage: the tool was called before, and a tool of its server was called lately."""
 
 
 class Query(Struct, frozen=True):
@@ -75,7 +79,7 @@ class Ranked(Struct, frozen=True):
     parts: dict[str, float] = {}
     """What each ranker added to `score`."""
     reasons: Sequence[str] = ()
-    """For people: "name", "words: issue, create", "used often", "server in use"."""
+    """For people: "name", "words: issue, create", `USED`, `IN_USE`."""
 
 
 class ListFeatures(Struct, frozen=True):
@@ -139,3 +143,10 @@ def needs(lines: Sequence[str]) -> list[str]:
     if any(len(line.split()) > MAX_NEED_WORDS for line in said):
         return ["\n".join(said)]
     return [*said[: MAX_LINES - 1], "\n".join(said[MAX_LINES - 1 :])] if len(said) > MAX_LINES else said
+
+
+def softmax_entropy(scores: Sequence[float]) -> float:
+    """Return the entropy of the softmax over scores, best first, in nats."""
+    weights = [exp(score - scores[0]) for score in scores]
+    total = sum(weights)
+    return log(total) - sum(weight * (score - scores[0]) for weight, score in zip(weights, scores, strict=True)) / total

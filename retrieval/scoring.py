@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from math import exp, log
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from foretool.retrieval.clauses import LONG, SHARE, clauses, is_story
+from foretool.retrieval.clauses import SHARE, clauses, is_story, longest_whole
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.glossary import Piece, translated
 from foretool.retrieval.near_words import near_terms
 from foretool.retrieval.rankers.bm25 import Impacts, Lexical, idf, weigh_terms
 from foretool.retrieval.rankers.names import EXACT
 from foretool.retrieval.rankers.usage import usage_shares
-from foretool.retrieval.ranking import MAX_NEED_WORDS, Evidence, Query, needs
+from foretool.retrieval.ranking import IN_USE, USED, Evidence, Query, needs, softmax_entropy
 from foretool.retrieval.score_fusion import fuse_lines
 from foretool.retrieval.words import KINDRED_WORDS, spell_terms, terms
 from foretool.storage.records import ToolId, Usage
@@ -61,23 +60,6 @@ def searched_terms(texts: Sequence[str], *, widened: bool) -> Iterator[str]:
         said, near = _read(text, widened)
         yield from said
         yield from near
-
-
-def searched_texts(query: Query, *, widened: bool) -> tuple[str, ...]:
-    """Return the lines and clauses of a request; `widened` as for `Line`."""
-    lines = needs(query.lines)
-    return (*lines, *(clauses(lines[0], clause_length(widened)) if len(lines) == 1 else ()))
-
-
-def read_together(texts: tuple[str, ...], query: Query) -> tuple[str, ...]:
-    """Return the lines and clauses of a request, with all lines as one text where there are several."""
-    lines = needs(query.lines)
-    return (*texts, "\n".join(lines)) if len(lines) > 1 else texts
-
-
-def clause_length(by_words: bool) -> int:
-    """Return how many words a task may have that is read as a whole."""
-    return MAX_NEED_WORDS if by_words else LONG
 
 
 @lru_cache(maxsize=32)
@@ -136,7 +118,7 @@ class Line:
         return Evidence(
             named=bool(self.named),
             strength=self.best[0] / idf(lexical.live, 1),
-            entropy=_entropy(self.best),
+            entropy=softmax_entropy(self.best),
             coverage=lexical.coverage(self.wanted, best_slot),
             terms=self._terms,
         )
@@ -196,7 +178,7 @@ class Request:
         self._widened = dense is None
         self.lines = [self._line(text) for text in needs(query.lines)]
         alone = self.lines[0].text if len(self.lines) == 1 else ""
-        found = clauses(alone, clause_length(self._widened))
+        found = clauses(alone, longest_whole(by_words=self._widened))
         if may_read is not None and not self._widened and not may_read(found):
             found = []
         self.clauses = [self._line(text) for text in found]
@@ -269,9 +251,9 @@ class Request:
         if self.learned is not None:
             yield from self._learned_reasons(self.learned, self.sum.of(slot) if self.sum is not None else {}, tool)
         if tool in self.usage:
-            yield "used before"
+            yield USED
         if any(slot in self.corpus.slots_of.get(server, ()) for server in self.query.servers_in_use):
-            yield "server in use"
+            yield IN_USE
 
     def _words_in(self, has: Sequence[str], tool: ToolId) -> tuple[list[str], list[str]]:
         """Return the words of the query among these terms of a tool: those that both have as they are written, and
@@ -485,10 +467,3 @@ class Request:
         slots = {slot_of[tool]: each.score for tool, each in self.raised.items()}
         lifts = {slot: max(score - float(summed.total[slot]), 0.0) for slot, score in slots.items()}
         return summed.lifted("graph", lifts)
-
-
-def _entropy(best: Sequence[float]) -> float:
-    """Entropy of the softmax over scores, in nats."""
-    weights = [exp(score - best[0]) for score in best]
-    total = sum(weights)
-    return log(total) - sum(weight * (score - best[0]) for weight, score in zip(weights, best, strict=True)) / total

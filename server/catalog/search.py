@@ -400,9 +400,9 @@ class Search(BackgroundWork):
         return self.rank(query, finds, limit)
 
     def _ask_slow(self, query: Query) -> None:
-        from foretool.retrieval.clauses import read_texts
+        from foretool.retrieval.clauses import split_task
 
-        asked = read_texts(needs(query.lines)) if self._slow else []
+        asked = split_task(needs(query.lines)) if self._slow else []
         for encoder in self._slow if asked else ():
             try:
                 encoder.fetch(asked)

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import decode
 
-from foretool.retrieval.ranking import Ranked
+from foretool.retrieval.ranking import IN_USE, USED, Ranked
 from foretool.server.methods.tool_lines import summarize
 from foretool.storage.records import Tool, ToolId
 
@@ -19,12 +19,6 @@ ALIKE_OF_ONE: Final = 4
 """So many tools of one server that say much the same stand before other servers' tools."""
 MUCH_ALIKE: Final = 0.5
 """Tools of one server that share this part of their words say much the same; figures in names do not count."""
-IN_USE: Final = "server in use"
-"""The reason in a ranking (`retrieval.scoring`) that marks the tools of servers called lately."""
-USED: Final = "used before"
-"""The reason that marks a tool that was called before."""
-
-
 Bits = tuple[int, int]
 """Words as one number with a bit for each, and how many they are: an answer compares each tool with all before it."""
 WordsOf = Callable[[Tool], str | None]

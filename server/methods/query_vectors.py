@@ -91,6 +91,6 @@ def texts_of_search(task: str) -> list[str]:
 
 
 def _read(lines: tuple[str, ...]) -> list[str]:
-    from foretool.retrieval.clauses import read_texts
+    from foretool.retrieval.clauses import split_task
 
-    return read_texts(needs(lines))
+    return split_task(needs(lines))

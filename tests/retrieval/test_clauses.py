@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tools import catalog, tool
 
-from foretool.retrieval.clauses import LONG, MOST, STORY, clauses, is_story, read_texts
+from foretool.retrieval.clauses import LONG, MOST, STORY, clauses, is_story, split_task
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import MAX_NEED_WORDS, Query
@@ -28,8 +28,8 @@ def test_a_paragraph_is_split_at_sentences_and_joining_words() -> None:
 def test_a_short_need_and_a_single_sentence_stay_whole() -> None:
     assert clauses("List issues. Then convert a time. Then find the owner of a domain.") == []
     assert clauses("word " * (MAX_NEED_WORDS + 1)) == []
-    assert read_texts(["a", "b"]) == ["a", "b", "a\nb"]
-    assert read_texts([PARAGRAPH]) == [PARAGRAPH, *clauses(PARAGRAPH)]
+    assert split_task(["a", "b"]) == ["a", "b", "a\nb"]
+    assert split_task([PARAGRAPH]) == [PARAGRAPH, *clauses(PARAGRAPH)]
 
 
 def test_with_encoders_shorter_tasks_have_clauses_too() -> None:
@@ -39,7 +39,7 @@ def test_with_encoders_shorter_tasks_have_clauses_too() -> None:
         "then list all issues of the portal that are still open today.",
     ]
     assert clauses(task) == [] and clauses(task, LONG) == parts
-    assert read_texts([task]) == [task, *parts], "and what searches for them embeds the same texts"
+    assert split_task([task]) == [task, *parts], "and what searches for them embeds the same texts"
     assert clauses(" ".join(task.split()[:LONG]), LONG) == []
 
 

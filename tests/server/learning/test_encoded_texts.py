@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tiny_model import HashEncoder
 
-from foretool.retrieval.clauses import read_texts
+from foretool.retrieval.clauses import split_task
 from foretool.retrieval.corpus import Corpus, digest, digest_query
 from foretool.retrieval.encoders import Weights
 from foretool.retrieval.ranking import Query
@@ -106,7 +106,7 @@ def test_a_replay_embeds_no_clause_that_nobody_has_read_before(spent: type[Slow]
     catalog.replace("web", [raw({"name": name, "inputSchema": {"type": "object"}}) for name in names])
     upstream_of = {tool.id: tool.upstream for tool in catalog.tools()}
     task = "Open the page of the railway company in Lyon. Then read my latest mail and book a train to Paris on Friday."
-    assert len(read_texts([task])) == 3
+    assert len(split_task([task])) == 3
     with open_store(":memory:") as store:
         texts = EncodedTexts(weights, [spent("one", dimension=8)], store)
         timeline = Timeline([], texts.choose([Episode((tool,), (task,)) for tool in upstream_of]), upstream_of)
@@ -118,7 +118,7 @@ def test_a_replay_embeds_no_clause_that_nobody_has_read_before(spent: type[Slow]
 
         whole = score()
         assert spent.clock == 1.0
-        texts.queries(read_texts([task]))  # as a proxy that has searched with it
+        texts.queries(split_task([task]))  # as a proxy that has searched with it
         assert spent.clock == 3.0
         assert score() != whole
         assert spent.clock == 3.0

@@ -10,7 +10,7 @@ from fakes import FakeUpstream, config_of, search_over, tool
 from requirements import requirement
 
 from foretool.retrieval.confidence import level
-from foretool.retrieval.ranking import Ranked, Ranking
+from foretool.retrieval.ranking import IN_USE, Ranked, Ranking
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.methods import discovery_answer, discovery_arguments, match_groups
 from foretool.server.methods.answer_shape import LEAST
@@ -311,7 +311,7 @@ def test_of_tools_that_are_alike_the_one_of_a_server_in_use_comes_first_and_the_
     made.replace("mail", [raw(tool("click", "Click an element of the page"))])
     made.fix_names()
     best, other = (ToolId("calc__click"), ToolId("mail__click"))
-    in_use = Ranked(other, 1.0, {}, (match_groups.IN_USE,))
+    in_use = Ranked(other, 1.0, {}, (IN_USE,))
     ranking = Ranking((Ranked(best, 2.0), Ranked(ToolId("calc__paint"), 1.5), in_use))
     arguments = discovery_arguments.Arguments(task="click")
     answer = discovery_answer.answer(arguments, ranking, "high", made, lambda _: False, REACH, 1500, 300)
@@ -342,7 +342,7 @@ def test_a_copy_never_takes_the_place_of_the_tool_that_was_there_first() -> None
     whole = "Click an element of the page"
     assert described(copy, original) == [("mail__click", whole), ("calc__click", "as mail__click")]
     assert described(original, copy) == [("mail__click", whole), ("calc__click", "as mail__click")]
-    used = Ranked(ToolId("calc__click"), 2.0, {}, (match_groups.IN_USE,))
+    used = Ranked(ToolId("calc__click"), 2.0, {}, (IN_USE,))
     assert described(used, original) == [("calc__click", whole), ("mail__click", whole)]
     assert described(original, used) == [("calc__click", whole), ("mail__click", whole)]
 
