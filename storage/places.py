@@ -71,6 +71,12 @@ def local_file(place: StorePlace | str) -> Path | None:
     return place if isinstance(place, Path) else None
 
 
+def models_folder(place: StorePlace | str) -> Path | None:
+    """Return the folder of prepared models, beside a store's files on this machine; None for a store in memory."""
+    file = local_file(place)
+    return file.with_name("encoders") if file is not None else None
+
+
 def local_folder(place: StorePlace) -> Path | None:
     """Return the folder of a store's files on this machine."""
     file = local_file(place)

@@ -16,14 +16,15 @@ from foretool.retrieval.encoders.weights import (
     Endpoint,
     Prepare,
     Weights,
+    explain_no_room,
     find,
     locate,
     missing_libraries,
 )
 
 __all__ = (
-    "INSTALL", "MANIFEST", "Encoder", "EncoderError", "Endpoint", "Weights", "find", "locate", "missing_libraries",
-    "open_encoder", "unit",
+    "INSTALL", "MANIFEST", "Encoder", "EncoderError", "Endpoint", "Weights", "explain_no_room", "find", "locate",
+    "missing_libraries", "open_encoder", "unit",
 )  # fmt: skip
 
 

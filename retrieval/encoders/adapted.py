@@ -22,16 +22,13 @@ from foretool.retrieval import adapters
 from foretool.retrieval.encoders import onnx
 from foretool.retrieval.encoders.base import EncoderError
 from foretool.retrieval.encoders.silent_runtime import import_runtime
-from foretool.retrieval.encoders.weights import INSTALL, MANIFEST, Prepare, Weights, locate, verify
+from foretool.retrieval.encoders.weights import INSTALL, MANIFEST, PACKED, ROOM, Prepare, Weights, locate, verify
 from foretool.retrieval.model_format import ModelError
 
 if TYPE_CHECKING:
     from foretool.retrieval.encoders.base import Encoder, Vectors
 
 log = logging.getLogger(__name__)
-
-ROOM = 10
-"""How many times the size of the installed model must be free on the disk: its bytes become floats, three times."""
 
 
 def open_trained(model: bytes, cache: Path | None, prepare: Prepare | None = None) -> AdaptedEncoder:
@@ -105,7 +102,7 @@ def prepare_model(weights: Weights, model: bytes, cache: Path) -> Path:
 
 def prepared_folder(weights: Weights, model: bytes, cache: Path) -> Path:
     """Return the folder of one prepared model; each adapter and each version of onnxruntime has its own."""
-    version = f"{import_runtime().__version__}{onnx.PACKED}"
+    version = f"{import_runtime().__version__}{PACKED}"
     return cache / f"{weights.sha256[:16]}-{sha256(model).hexdigest()[:16]}-{version}"
 
 

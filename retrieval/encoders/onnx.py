@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from foretool.retrieval.encoders.base import BATCH, BATCH_TOKENS, EncoderError, embed_readings, unit
 from foretool.retrieval.encoders.silent_runtime import import_runtime
-from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, verify
+from foretool.retrieval.encoders.weights import INSTALL, PACKED, Weights, locate, verify
 from foretool.retrieval.encoders.wordpiece import WordPiece
 from foretool.retrieval.glossary import put_into_english
 from foretool.retrieval.model_format import NUMBERS
@@ -35,8 +35,6 @@ BOUNDED_SPINNING = [1, 32]
 """From this version of onnxruntime on it is known to bound how long a thread waits in a loop."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
-PACKED = "-packed"
-"""What the name of a folder ends with whose model has its matrices in the order of the processor."""
 VOCABULARY = Path(__file__).parents[1] / "bert_vocab.txt"
 """Of bert-base-uncased (Apache-2.0), which MiniLM and bge share; the smallest data wheel comes without it."""
 

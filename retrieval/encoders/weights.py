@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import file_digest, sha256
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -15,6 +18,10 @@ from msgspec.structs import replace
 from foretool.retrieval.encoders.base import EncoderError
 
 INSTALL = "pip install 'foretool[models]'"
+PACKED = "-packed"
+"""What the name of a folder ends with whose model has its matrices in the order of the processor."""
+ROOM = 10
+"""How many times the size of the installed model must be free on the disk: its bytes become floats, three times."""
 
 Kind = Literal["onnx", "sentence-transformers", "endpoint"]
 _NEEDED: dict[Kind, tuple[str, ...]] = {
@@ -192,6 +199,33 @@ def locate(weights: Weights) -> Path | None:
     except PackageNotFoundError:
         return None
     return found if found.is_file() else None
+
+
+def explain_no_room(weights: Weights, cache: Path | None) -> str:
+    """Say why a trained encoder that embeds tools cannot be prepared on this machine, or "" if it can be or is. `cache`
+    is the folder of prepared models. Loads no library."""
+    path = locate(weights) if weights.adapter and weights.reads_tools else None
+    if path is None:
+        return ""
+    from importlib.metadata import version
+    from tempfile import gettempdir
+
+    made = f"{weights.sha256[:16]}-{weights.adapter_sha256[:16]}-{version('onnxruntime')}{PACKED}"
+    if cache is not None and (cache / made / "model.onnx").is_file():
+        return ""
+    places = [cache] if cache is not None else []
+    with suppress(OSError):  # no folder for temporary files can be written
+        places.append(Path(gettempdir()))
+    needed = ROOM * path.stat().st_size
+    if any(_free(each) >= needed for each in places):
+        return ""
+    return f"no room to prepare {weights.name}: {needed >> 20} MiB must be free in {' or '.join(map(str, places))}"
+
+
+def _free(folder: Path) -> int:
+    """Return how many bytes a folder that may not exist yet can take."""
+    nearest = next(each for each in (folder, *folder.parents) if each.exists())
+    return disk_usage(nearest).free if os.access(nearest, os.W_OK) else 0
 
 
 def verify(path: Path, weights: Weights) -> Path:

@@ -23,7 +23,7 @@ from foretool.server.config.settings import Settings
 from foretool.server.system.libraries import load_libraries
 from foretool.server.system.processes import WORKER_FOLDER, worker_environment
 from foretool.server.transports.tasks import BackgroundWork
-from foretool.storage.places import local_file
+from foretool.storage.places import models_folder
 from foretool.storage.stores import Lead, StorageError, Store
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Embedder(BackgroundWork):
         vectors = self._store.vectors
         texts = await self._read_texts(missing)
         new: dict[bytes, bytes] = {}
-        async for digest, data in embed_texts(weights, texts, find_cache_folder(self._store), settings):
+        async for digest, data in embed_texts(weights, texts, models_folder(self._store.path), settings):
             new[digest] = data
             if len(new) == SAVED_AT_ONCE:
                 vectors.save(weights.key, new)
@@ -281,18 +281,12 @@ async def _write_texts(stdin: asyncio.StreamWriter, texts: Iterable[str]) -> Non
         stdin.close()
 
 
-def find_cache_folder(store: Store) -> Path | None:
-    """Return the folder of prepared models, beside the store's files on this machine; None for a store in memory."""
-    file = local_file(store.path)
-    return file.with_name("encoders") if file is not None else None
-
-
 def open_encoders(weights: Sequence[Weights], store: Store, key: str) -> list[Encoder]:
     """Open encoders, which takes half a second; those that answer slowly are asked ahead. Raises `EncoderError`."""
     from foretool.retrieval.encoders.slow import Ahead
     from foretool.server.catalog.encoders import open_encoder
 
-    opened = [(each, open_encoder(each, find_cache_folder(store), key=key)) for each in weights]
+    opened = [(each, open_encoder(each, models_folder(store.path), key=key)) for each in weights]
     return [Ahead(encoder) if each.is_slow else encoder for each, encoder in opened]
 
 

@@ -19,6 +19,7 @@ from foretool.server.config.servers import Server
 from foretool.server.diagnosis import Finding, ok, problem, warning
 from foretool.server.setup.install_hints import INSTALLED_BY, fit_hint, install_command, program_hint
 from foretool.server.setup.installation import this_installation
+from foretool.storage.places import models_folder
 
 CHECK_S: Final = 5.0
 """How long the call that asks node for its version may take."""
@@ -67,6 +68,10 @@ def _check_encoder(config: Config) -> Iterator[Finding]:
     if not found and setting == "auto":
         what = "no encoder is installed: search goes by words alone"
         yield warning("environment", Code.ENCODER_WRONG, what, fit_hint(encoders.INSTALL))
+    for each in found:
+        if what := encoders.explain_no_room(each, models_folder(config.storage)):
+            do = "free some space; until then search goes by words alone"
+            yield warning("environment", Code.ENCODER_WRONG, what, do)
 
 
 def _check_telemetry(config: Config) -> Iterator[Finding]:

@@ -40,7 +40,7 @@ from foretool.server.trust.phrases import Severity
 from foretool.server.upstreams.running import FAILING, find_proxies
 from foretool.server.upstreams.upstream import State
 from foretool.storage.opening import exposure, open_existing_store, open_store
-from foretool.storage.places import MEMORY
+from foretool.storage.places import MEMORY, models_folder
 from foretool.storage.records import Statistics, UpstreamState
 from foretool.storage.stores import StorageError, Store
 
@@ -246,8 +246,11 @@ def _describe_encoders(config: Config, store: Store) -> Encoding:
     except encoders.EncoderError as error:
         return Encoding(setting, {}, str(error))
     known = {each.described: len(store.vectors.known(each.key)) for each in weights}
-    missing = "" if weights else "switched off" if setting == "none" else f"none is installed; {encoders.INSTALL}"
-    return Encoding(setting, known, missing)
+    if not weights:
+        missing = "switched off" if setting == "none" else f"none is installed; {encoders.INSTALL}"
+        return Encoding(setting, known, missing)
+    without_room = (encoders.explain_no_room(each, models_folder(config.storage)) for each in weights)
+    return Encoding(setting, known, next(filter(None, without_room), ""))
 
 
 def _print(status: Status, verbose: bool) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from foretool.server.catalog import embedding
 from foretool.server.config.settings import Settings
+from foretool.storage.places import models_folder
 from foretool.storage.records import Episode, ToolId
 from foretool.storage.stores import Store
 
@@ -51,7 +52,7 @@ class EncodedTexts:
 
         try:
             weights = embedding.find_weights(settings)
-            folder = embedding.find_cache_folder(store)
+            folder = models_folder(store.path)
             encoders = [open_encoder(each, folder, key=settings.encoder_key) for each in weights]
         except (EncoderError, OSError):
             return None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from foretool.server.app import App
 from foretool.server.catalog import embedding
 from foretool.server.config.settings import Settings
+from foretool.storage.places import models_folder
 from foretool.storage.stores import StorageError, Store, VectorStore
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class OpenedEncoders:
             from foretool.server.catalog.encoders import open_encoder
 
             weights = embedding.find_weights(settings)
-            folder = embedding.find_cache_folder(kept)
+            folder = models_folder(kept.path)
             self._kept = kept.vectors
             # Somebody else's model may give a text another vector among other texts.
             encoders = [

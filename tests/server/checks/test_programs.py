@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from command_fakes import write_config
@@ -23,6 +26,18 @@ def test_an_encoder_that_does_not_exist_is_a_problem(tmp_path: Path) -> None:
     assert code is Code.ENCODER_WRONG and what.startswith("encoder 'nonsense': expected \"auto\"")
     assert do.startswith('write "auto" or delete the setting')
     assert wrong(tmp_path, {}, encoder="none") == []
+
+
+def test_no_room_to_prepare_the_encoder_is_said_with_the_room_that_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed")
+    assert wrong(tmp_path, {}, encoder="minilm-tools") == []
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("foretool.retrieval.encoders.weights.disk_usage", lambda folder: SimpleNamespace(free=2**20))
+    ((code, what, do),) = wrong(tmp_path, {}, encoder="minilm-tools")
+    assert code is Code.ENCODER_WRONG and do.startswith("free some space")
+    assert re.fullmatch(r"no room to prepare minilm-tools: \d+ MiB must be free in .*encoders or .*", what)
 
 
 def test_an_encoder_that_is_not_installed_comes_with_a_command_that_works_here(
