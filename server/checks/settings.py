@@ -54,9 +54,10 @@ def check_config(config: Config) -> Iterator[Finding]:
             yield problem("config", Code.STARTS_ITSELF, what, do, server.name, repair=repair)
     yield from _check_twins(config)
     yield from _check_names_written_twice(config)
+    known = (*config.servers, *config.disabled, *config.broken)  # without any, what is wrong was said above
     for name, profile in config.profiles.items():
         for pattern in profile.servers:
-            if not any(matches(server, (pattern,)) for server in (*config.servers, *config.disabled, *config.broken)):
+            if known and not any(matches(server, (pattern,)) for server in known):
                 what = f"profile {name}: servers: {pattern!r} matches no server"
                 do = f"the servers are: {', '.join(config.servers)}"
                 yield warning("config", Code.PATTERN_WITHOUT_SERVER, what, do)

@@ -110,4 +110,4 @@ def _check_place(path: Path) -> Finding:
     except OSError as error:
         what = f"{path}: cannot be created in {nearest} ({error.strerror})"
         return problem("storage", Code.STORAGE_UNUSABLE, what, _ELSEWHERE)
-    return ok("storage", f"{path}: does not exist yet; the first proxy creates it")
+    return ok("storage", f"{path}: does not exist yet, and can be created")

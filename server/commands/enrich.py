@@ -77,7 +77,7 @@ class RemovedWordings(Struct, frozen=True):
 @click.option("--show", is_flag=True, help="Show the wordings that are kept, and which model made them; ask nothing.")
 @click.option("--remove", is_flag=True, help="Delete the wordings, with --server those of that server; ask nothing.")
 @click.option("--dry-run", is_flag=True, help="Only say what it would send where, and what it would cost.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @config_option
 @json_option
 def command(

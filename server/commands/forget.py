@@ -71,7 +71,7 @@ class Outcome(Struct, frozen=True):
 @click.option("--all", "everything", is_flag=True, help="The whole log, all models and all that is known of servers.")
 @click.option("--compact", is_flag=True, help="Delete nothing; remove the traces of what was deleted before.")
 @click.option("--dry-run", is_flag=True, help="Only count.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
 def command(
     path: Path | None, before: str | None, since: str | None, server: str, session: str, person: str,
@@ -109,7 +109,7 @@ def command(
         if not found.counts and person:
             _say_who_is_known(store, person, as_json=as_json)
         if not found.counts or dry_run:
-            return output.show(Outcome(found.counts, False, ()), as_json, _print)
+            return output.show(Outcome(found.counts, False, ()), as_json, _print_counted if found.counts else _print)
         if not yes:
             if as_json or not sys.stdin.isatty():
                 raise click.UsageError("this deletes records for good: add --yes, or --dry-run to count them.")
@@ -291,6 +291,11 @@ def _find_texts(storage: StorePlace, texts: Sequence[str]) -> list[str]:
             if any(form in data for form in forms):
                 found.append(f"{file}: {text!r} still stands there, in what is known of a server; see --server")
     return found
+
+
+def _print_counted(outcome: Outcome) -> None:
+    _print(outcome)
+    output.say("Nothing was deleted.")
 
 
 def _print(outcome: Outcome) -> None:

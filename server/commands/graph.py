@@ -57,9 +57,8 @@ def show(path: Path | None, as_json: bool, tool: str) -> int:
     with offline.read(load(path)) as app:
         found = app.catalog.find(tool)
         if found is None:
-            return complain(
-                f"graph show: no tool is called {tool!r}{offline.suggest(app, tool)} `foretool tools` lists them", WRONG
-            )
+            meant = offline.suggest(app, tool) or ";"
+            return complain(f"graph show: no tool is called {tool!r}{meant} `foretool tools` lists them", WRONG)
         with output.waiting("comparing the schemas of all tools"):
             graph = draw_graph(app)
         served = learned_graph(app) is not None
@@ -76,7 +75,7 @@ def _print_all(edges: Sequence[Edge]) -> None:
         output.say("No dependencies between tools are known yet; foretool finds them as tools are called.")
         return
     rows = [(edge.before, *_cells(edge.after, edge)) for edge in edges]
-    output.table(("needed first…", "by…", "sure#", "because…"), rows)
+    output.table(("needed first…", "needed by…", "sure#", "because…"), rows)
 
 
 def _print_around(around: Neighbours) -> None:

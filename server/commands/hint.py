@@ -70,7 +70,9 @@ def command(
     if changed is None:
         output.say(f"{file}: nothing to change")
     elif dry_run:
+        output.say(f"{file} would change:")
         click.echo("\n".join(changes.difference(changed)))
+        output.say("Nothing was written.")
     elif wanted == "install":
         undo = "foretool hint --remove" if client == "claude-code" else f"foretool hint --remove --client {client}"
         output.say(f"{file}: {hook.title} now runs this at every prompt:\n{typed}\nTo remove it: {undo}")

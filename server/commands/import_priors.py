@@ -61,7 +61,7 @@ class UndoneImport(Struct, frozen=True):
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @click.option("--undo", is_flag=True, help="Take the last import back; the one before it counts again.")
 @click.option("--dry-run", is_flag=True, help="Only say what would change.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @config_option
 @json_option
 def command(path: Path | None, file: Path | None, undo: bool, dry_run: bool, yes: bool, as_json: bool) -> int:

@@ -137,4 +137,4 @@ def _print(found: list[ListedServer]) -> None:
     if failing := [each.name for each in found if each.condition == "failing"]:
         output.say(f"To see why {' and '.join(failing[:3])} fail{'s' if len(failing) == 1 else ''}: foretool doctor")
     if new := [each.name for each in found if each.condition == "new"]:
-        output.say(f"Never started yet: {', '.join(new)}. To start each once: foretool doctor")
+        output.say(f"Tools not known yet: {', '.join(new)}. To start each once: foretool doctor")

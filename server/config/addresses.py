@@ -52,6 +52,17 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def can_be_split(url: str) -> bool:
+    """Tell whether host and port of a URL can be read, which a port of `99999` cannot."""
+    from urllib.parse import urlsplit  # few configs name one
+
+    try:
+        parts = urlsplit(url)
+        return parts.port is None or bool(parts.hostname)
+    except ValueError:
+        return False
+
+
 def check_address(address: str, path: jsonc.Path, danger: str) -> None:
     """Raise `Invalid` for what is no address of an authorization server. `danger`: of one without encryption."""
     from urllib.parse import urlsplit  # few configs name one

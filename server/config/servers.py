@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.config import jsonc
+from foretool.server.config.addresses import can_be_split
 from foretool.server.config.codes import Code
 from foretool.server.config.environment import inherited_variables, own_variables, wrong_name
 from foretool.server.config.errors import (
@@ -353,6 +354,8 @@ def _check_reachable(server: Server, here: jsonc.Path) -> None:
     """Refuse what would otherwise fail deep inside the start of a process or a request. Never shows a value."""
     if server.url and not re.match(r"https?://[^/?#\s]", server.url):
         raise Invalid((*here, "url"), "expected an address that starts with http:// or https://; write it in full")
+    if server.url and not can_be_split(server.url):
+        raise Invalid((*here, "url"), "expected a host and a port up to 65535; correct the port or leave it out")
     for key, value in server.headers.items():
         if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", key) or re.search(r"[\0\r\n]", value):
             raise Invalid(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from shutil import disk_usage
 
 from foretool.storage.stores import StorageError
 
 Location = Path | str
 
+_LEAST_FREE = 1 << 16
+"""Bytes; a new `-shm` takes 32 KiB."""
 _OTHER_SCHEMA = ("no such table", "no such column", "has no column", "schema has changed")
 
 
@@ -18,13 +21,21 @@ def result_code(error: Exception) -> int:
     return code & 0xFF
 
 
+def is_full(path: Location) -> bool:
+    """Tell whether the disk of a file takes nothing more. SQLite calls it an I/O error where it cannot make `-shm`."""
+    try:
+        return disk_usage(Path(path).parent).free < _LEAST_FREE
+    except OSError:
+        return False
+
+
 def explain_error(error: Exception, path: Location, busy_ms: int) -> StorageError:
     """Return the `StorageError` that says what SQLite found and what to do about it."""
     match result_code(error):
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             message = f"locked by another process for more than {busy_ms} ms; nothing was written, try again"
             return StorageError(f"{path}: {message}", temporary=True)
-        case sqlite3.SQLITE_FULL:
+        case code if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and is_full(path)):
             return StorageError(f"{path}: disk full; nothing was written, free some space", temporary=True)
         case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_INTERRUPT:
             return StorageError(f"{path}: {error}; nothing was written, try again", temporary=True)

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from foretool.storage.records import Health
-from foretool.storage.sqlite.errors import explain_error
+from foretool.storage.sqlite.errors import explain_error, is_full
 from foretool.storage.sqlite.files import require_regular
 from foretool.storage.sqlite.migrations import MIGRATIONS, is_foreign, schema_version
 from foretool.storage.stores import StorageError
@@ -32,7 +32,7 @@ def examine(path: Path, patience_s: float) -> Health:
             problems, is_complete = _quick_check(database)
     except sqlite3.Error as error:
         # In the words of `explain_error`, so that a proxy which meets both says it once.
-        if (explained := explain_error(error, path, 0)).lost:
+        if (explained := explain_error(error, path, 0)).lost or is_full(path):
             raise explained from error
         raise StorageError(
             f"{path}: cannot be read ({error}); check its permissions, or move it away to start with an empty one"

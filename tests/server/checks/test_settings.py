@@ -57,6 +57,11 @@ def test_an_address_open_to_other_machines_without_a_token_is_told(tmp_path: Pat
     assert codes(path) == []
 
 
+def test_without_any_server_no_pattern_of_servers_is_blamed(tmp_path: Path) -> None:
+    found = [each.code for each in check_config(loader.load(write_config(tmp_path, {}))) if each.severity != "ok"]
+    assert found == [Code.NO_SERVERS]
+
+
 def test_keys_of_other_programs_are_a_note_and_a_misspelt_one_is_a_warning(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"one": {"command": "a", "autoStart": True}, "two": {"command": "b", "inclued": []}})
     assert codes(path) == [("note", Code.KEY_NOT_READ), ("warning", Code.KEY_NOT_READ)]

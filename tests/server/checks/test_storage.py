@@ -21,7 +21,7 @@ def storage(path: Path) -> list[tuple[str, str]]:
 
 def test_a_file_not_there_yet_is_fine_where_it_can_be_made(tmp_path: Path) -> None:
     path = tmp_path / "deeper" / "foretool.sqlite3"
-    assert storage(path) == [("ok", "does not exist yet; the first proxy creates it")]
+    assert storage(path) == [("ok", "does not exist yet, and can be created")]
     assert storage(Path(sys.executable) / "foretool.sqlite3")[0][0] == "error"
 
 

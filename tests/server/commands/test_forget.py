@@ -57,9 +57,9 @@ def tasks(config: Path) -> list[str]:
 def test_what_was_counted_is_deleted_and_leaves_no_byte(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert forget(config, "--text", "project falcon", "--dry-run") == 0
     counted = capsys.readouterr().out
-    assert "searches for tools" in counted and "prompts" in counted
+    assert "searches for tools" in counted and "prompts" in counted and "Nothing was deleted." in counted
     assert len(tasks(config)) == 3
-    assert forget(config, "--text", "project FALCON", "--yes", "--json") == 0
+    assert forget(config, "--text", "project FALCON", "-y", "--json") == 0
     said = json.loads(capsys.readouterr().out)
     assert said == {"counts": {"discoveries": 1, "prompts": 1}, "is_done": True, "remains": []}
     assert tasks(config) == ["feed the cat"]

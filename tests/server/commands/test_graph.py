@@ -92,6 +92,7 @@ def test_an_unknown_tool_is_refused_with_what_may_be_meant(tmp_path: Path, capsy
     filled(path).close()
     page = told(path, capsys, "show", "calc__pots", status=1)
     assert "no tool is called 'calc__pots'" in page and "`foretool tools`" in page
+    assert "no tool is called 'xyz'; `foretool tools` lists them" in told(path, capsys, "show", "xyz", status=1)
 
 
 def test_before_anything_is_known_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

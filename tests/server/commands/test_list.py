@@ -50,7 +50,7 @@ def test_what_is_wrong_is_said_below(config: Path, capsys: pytest.CaptureFixture
     assert run(["list", "--config", str(config)]) == 1
     out = capsys.readouterr().out
     assert "sky: exited with 1" in out and "To see why sky fails: foretool doctor" in out
-    assert "Never started yet: new" in out and "t0p" not in out and "s3" not in out
+    assert "Tools not known yet: new" in out and "t0p" not in out and "s3" not in out
 
 
 def test_an_empty_config_says_how_to_add(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,6 +109,10 @@ def test_a_disabled_server_is_left_out_and_may_be_unfinished() -> None:
         ),
         ({"url": "h.example"}, "a.url: expected an address that starts with http:// or https://; write it in full"),
         (
+            {"url": "http://h:99999/mcp"},
+            "a.url: expected a host and a port up to 65535; correct the port or leave it out",
+        ),
+        (
             {"url": "http://h", "headers": {"X": "a\nb"}},
             "a.headers.X: expected a header on one line; remove line breaks and blanks in its name",
         ),

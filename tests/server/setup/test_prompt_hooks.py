@@ -112,6 +112,7 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(tmp_path: Path, capsy
     assert run([*wanted, "--install", "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert '+    "UserPromptSubmit": [' in shown and not file.exists()
+    assert "hooks.json would change:" in shown.replace("\n", "") and "Nothing was written." in shown
     assert run([*wanted, "--install"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "type /hooks" in said and "foretool hint --remove --client codex" in said

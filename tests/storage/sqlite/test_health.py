@@ -2,6 +2,7 @@
 
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -71,4 +72,19 @@ def test_the_error_for_an_unreadable_file_says_what_to_do(content: bytes | None,
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(StorageError, match=said):
+        examine(path, 5.0)
+
+
+def test_on_a_full_disk_nobody_is_told_to_move_the_file_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(database: sqlite3.Connection) -> int:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+        raise error
+
+    path = create_store(tmp_path / "foretool.sqlite3")
+    monkeypatch.setattr("foretool.storage.sqlite.health.schema_version", fail)
+    with pytest.raises(StorageError, match="cannot be read"):
+        examine(path, 5.0)
+    monkeypatch.setattr("foretool.storage.sqlite.errors.disk_usage", lambda folder: SimpleNamespace(free=0))
+    with pytest.raises(StorageError, match="disk full; nothing was written, free some space"):
         examine(path, 5.0)
