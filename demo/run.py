@@ -90,6 +90,12 @@ def install(terminal: Terminal) -> list[servers.Installed]:
     return installed
 
 
+def prepare_search(terminal: Terminal) -> None:
+    """Have foretool list and embed all tools, as a proxy does in its first minute: the demo searches at once."""
+    terminal.moving("   preparing the search ...")
+    run_foretool("search", TASK, capture=True)
+
+
 async def all_definitions(upstreams: Sequence[servers.Installed], log: TextIO) -> list[Tool]:
     """The tools that a client would get with all these servers in its own config."""
     lists = await asyncio.gather(*(_definitions(each, log) for each in upstreams))
@@ -243,6 +249,7 @@ def main() -> int:
 def show(terminal: Terminal) -> None:
     """Run all steps. Raises StepFailed, alone or in groups, or what a server or the SDK raised."""
     upstreams = install(terminal)
+    prepare_search(terminal)
     # The SDK's warnings as well: it cannot validate results of tools that were not listed, which is our point.
     logging.basicConfig(filename=LOG)
     with LOG.open("a", encoding="utf-8") as log:

@@ -280,11 +280,15 @@ def _print(status: Status, verbose: bool) -> None:
     else:
         output.say_fact("storage", f"{status.storage}: {_say_contents(status.contents)}")
     encoding, recording = status.encoder, status.recording
-    embedded = (f"{name}: {output.plural(count, 'text')} embedded" for name, count in encoding.embedded.items())
-    ranks = f"only words rank: {encoding.problem}" if encoding.problem else ", ".join(embedded)
-    output.say_fact("encoder", ranks)
-    last = f"last call {output.ago(recording.last_call)}, last discovery {output.ago(recording.last_discovery)}"
-    output.say_fact("recorder", f"record: {recording.level}; {last}")
+    # Nothing is known of what is in a storage file that cannot be read.
+    said = {
+        name: "" if status.storage_trouble else f": {output.plural(count, 'text')} embedded"
+        for name, count in encoding.embedded.items()
+    }
+    ranks = ", ".join(map("".join, said.items()))
+    output.say_fact("encoder", f"only words rank: {encoding.problem}" if encoding.problem else ranks)
+    last = f"; last call {output.ago(recording.last_call)}, last discovery {output.ago(recording.last_discovery)}"
+    output.say_fact("recorder", f"record: {recording.level}{'' if status.storage_trouble else last}")
     _print_import(status.imported)
     if status.telemetry != "off":
         output.say_fact("telemetry", f"{status.telemetry}: {SENT[status.telemetry]} go to a collector")

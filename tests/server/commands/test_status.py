@@ -164,3 +164,16 @@ def test_it_says_why_only_words_rank_where_there_is_no_room_for_the_encoder(
     assert run(["status", "--config", str(config)]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "encoder only words rank: no room to prepare minilm-tools: " in said and "embedded" not in said
+
+
+def test_of_a_storage_file_that_cannot_be_read_it_says_no_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(tmp_path)
+    assert run(["status", "--config", str(config)]) == 0
+    assert "last call never" in capsys.readouterr().out
+    (tmp_path / "foretool.sqlite3").write_text("no database", encoding="utf-8")
+    run(["status", "--config", str(config)])
+    said = capsys.readouterr().out
+    assert "not a readable SQLite file" in " ".join(said.split())
+    assert "record: shape" in said and "never" not in said and "embedded" not in said
