@@ -186,10 +186,18 @@ _PATTERNS: Final = (
     ),
     _pattern(
         Code.NETWORK_DOWN,
+        r"SELF_SIGNED_CERT|UNABLE_TO_VERIFY|(?i:invalid peer certificate|certificate verify failed"
+        r"|self[- ]signed certificate|unable to get local issuer|unable to verify the first certificate)",
+        "it does not trust the certificate of the network",
+        "let it inherit the variable of your shell that names the certificates:"
+        ' "inherit": ["SSL_CERT_FILE"], for Node ["NODE_EXTRA_CA_CERTS"]',
+        certain=False,
+    ),
+    _pattern(
+        Code.NETWORK_DOWN,
         r"ENOTFOUND|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EAI_AGAIN|getaddrinfo|(?i:dns error|network is unreachable"
         r"|name or service not known|temporary failure in name resolution|nodename nor servname|could not connect to"
-        r"|failed to fetch|connection refused|certificate verify failed|self[- ]signed certificate"
-        r"|unable to get local issuer)",
+        r"|failed to fetch|connection refused)",
         "it cannot reach the network",
         'check the connection; behind a proxy, let it inherit HTTPS_PROXY (add "inherit": ["HTTPS_PROXY"])',
         certain=False,

@@ -75,6 +75,11 @@ PRINTED = [
      "[Redis Error] Connection: redis://localhost:6379\n[Redis Error] Error: connect ECONNREFUSED 127.0.0.1:6379"),
     (Code.NETWORK_DOWN, "it cannot reach the network",
      "  cause: error resolving DNS\n  cause: failed to lookup address information: Name or service not known"),
+    (Code.NETWORK_DOWN, "it does not trust the certificate of the network",
+     "error: Failed to fetch: https://pypi.org/simple/mcp-server-time/\n  cause: client error (Connect)\n"
+     "  cause: invalid peer certificate: UnknownIssuer"),
+    (Code.NETWORK_DOWN, "it does not trust the certificate of the network",
+     "Error: unable to get local issuer certificate {\n  code: 'UNABLE_TO_GET_ISSUER_CERT_LOCALLY'"),
     (Code.ARGUMENTS_WRONG, "it does not accept its arguments",
      "Please provide a database URL as a command-line argument"),
     (Code.ARGUMENTS_WRONG, "uvx does not understand mcp==1.9.0x",
