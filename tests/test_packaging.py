@@ -191,7 +191,7 @@ def test_what_pip_installs_without_extras_learns_from_demonstrations_and_serves_
     wanted = {tool for tools in SHOP.values() for tool in tools}
     served = Served(config, python=python)
     served.initialize()
-    assert wait_until(lambda: wanted <= {name.rpartition("__")[2] for name in served.list_tools()}, 30.0)
+    assert wait_until(lambda: wanted <= {name.rpartition("__")[2] for name in served.list_tools()})
     assert served.leave() == 0
 
     def told(*arguments: str | Path) -> Any:
@@ -219,7 +219,7 @@ def test_what_pip_installs_without_extras_ranks_by_meaning(installed: Path, tmp_
     config = shop(tmp_path, encoder="auto")
     served = Served(config, python=installed / "python")
     served.initialize()
-    assert wait_until(lambda: len(served.list_tools()) > 8, 30.0)
+    assert wait_until(lambda: len(served.list_tools()) > 8)
 
     def parts_of_the_best() -> list[str]:
         run([installed / "foretool", "search", "where is my package", "--config", config], tmp_path)

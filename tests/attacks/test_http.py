@@ -28,6 +28,13 @@ from foretool.server.transports.client.http_rules import read_rules
 
 pytestmark = pytest.mark.anyio
 
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Sockets are written to in real time."""
+    return "asyncio"
+
+
 ALICE, BOB, EVE = ("alice-q8Zr2LxVn0pTfYw7", "bob-mB4hJc9Ek1sRuWd6", "eve-Zt5GpX3yNa0oLvQi")
 
 
@@ -78,7 +85,7 @@ class Tenants:
 async def tenants(**settings: Any) -> AsyncIterator[Tenants]:
     upstreams = FakeUpstream("git", ["push"]), FakeUpstream("mail", ["send"])
     settings = {"tokens": TOKENS, "profiles": PROFILES, "policy": "full", **settings}
-    async with asyncio.timeout(PATIENCE_S), proxy_over(*upstreams, **settings) as stage:
+    async with proxy_over(*upstreams, **settings) as stage:
         address = Address()
         server = HttpServer(stage.app.router, read_rules(stage.app.config, address), address)
         stage.app.reloader.add_follower(lambda: server.follow(read_rules(stage.app.config, address)))

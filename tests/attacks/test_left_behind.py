@@ -68,7 +68,7 @@ def test_it_ends_after_kill_9_of_the_proxy_too(tmp_path: Path, servings: list[Se
     served = serve(write_config(tmp_path, {"one": leaves(kind, left)}), servings)
     (stray,) = pids_in(left)
     served.kill()
-    assert wait_until(lambda: not is_alive(stray), 20)
+    assert wait_until(lambda: not is_alive(stray))
 
 
 @requirement("trust:processes:left-behind")

@@ -29,6 +29,13 @@ from foretool.storage.records import AuditFilter
 
 pytestmark = pytest.mark.anyio
 
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Sockets are written to in real time."""
+    return "asyncio"
+
+
 GRANTS = [
     {"claim": "groups", "values": ["work"], "profiles": ["work"]},
     {"claim": "groups", "values": ["home"], "profiles": ["home"]},

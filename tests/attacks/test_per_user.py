@@ -34,6 +34,13 @@ from foretool.storage.stores import Store
 
 pytestmark = pytest.mark.anyio
 
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Sockets are written to in real time."""
+    return "asyncio"
+
+
 TOOLS = {
     "ann": [tool("read", "Reads the mail of a person"), tool("fire", "Dismisses a person of Ann's department")],
     "ben": [tool("read", "Reads the mail of a person"), tool("hire", "Invites a person to Ben's team")],

@@ -8,7 +8,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -202,7 +201,7 @@ def test_a_proxy_starts_without_its_file_says_so_everywhere_and_takes_it_up_agai
     assert status == 1 and "[FT50" in printed
     assert len([line for line in served.errors if "records are kept in memory" in line]) == 1, "\n".join(served.errors)
     mend(place)
-    assert wait_until(lambda: place.kept() == [1, 2], 20), served.errors
+    assert wait_until(lambda: place.kept() == [1, 2]), served.errors
     call(served, 3)
     assert wait_until(lambda: place.kept() == [1, 2, 3])
     assert wait_until(lambda: any("is in use again" in line for line in served.errors))
@@ -211,7 +210,7 @@ def test_a_proxy_starts_without_its_file_says_so_everywhere_and_takes_it_up_agai
         printed = say(capsys, "status", "--config", str(place.config))[1]
         return f"proxy {served.process.pid}, up" in printed and "has served without" not in printed
 
-    assert wait_until(is_told, 20)
+    assert wait_until(is_told)
     assert served.leave() == 0
     assert list(tmp_path.rglob("*.trouble")) == []
 
@@ -231,18 +230,15 @@ def test_a_write_lock_of_another_process_neither_stops_a_start_nor_delays_it(
     )
     assert locker.stdout is not None
     assert locker.stdout.readline() == b"locked\n"
-    began = time.monotonic()
     served = serve()
-    assert "up__up_echo" in served.list_tools()
-    took = time.monotonic() - began
+    assert "up__up_echo" in served.list_tools(), "while it is locked"
     call(served, 1, 2)
     assert told(served, "locked"), served.errors
     status, printed = say(capsys, "status", "--config", str(place.config))
     assert status == 1 and f"proxy {served.process.pid} has served without" in printed
     locker.communicate(b"")
-    assert wait_until(lambda: place.kept() == [1, 2], 20), served.errors
+    assert wait_until(lambda: place.kept() == [1, 2]), served.errors
     assert served.leave() == 0
-    assert took < 20.0  # the whole start of a process, on a busy machine
 
 
 # What goes wrong while it runs
@@ -306,7 +302,7 @@ def test_whatever_happens_to_the_file_of_a_running_proxy_it_serves_on_and_later_
     assert wait_until(lambda: any(said in line for line in served.errors)), served.errors
     call(served, 3)
     mend(place)
-    assert wait_until(lambda: place.kept() == expected, 20), (place.kept(), served.errors)
+    assert wait_until(lambda: place.kept() == expected), (place.kept(), served.errors)
     assert served.leave() == 0
     # What is known of servers is in the new file as well.
     with open_store(place.path) as store:
@@ -337,7 +333,7 @@ def test_over_http_a_proxy_serves_without_its_file_too(place: Place) -> None:
     place.config.write_text(json.dumps(written))
     served = Served(place.config, "--http", "127.0.0.1:0")
     try:
-        assert wait_until(lambda: any("serving on" in line for line in served.errors), 20), served.errors
+        assert wait_until(lambda: any("serving on" in line for line in served.errors)), served.errors
         address = next(line for line in served.errors if "serving on" in line).split()[-1]
         info = {"name": "t", "version": "1"}
         greeting: Json = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
@@ -345,7 +341,7 @@ def test_over_http_a_proxy_serves_without_its_file_too(place: Place) -> None:
         answer = httpx2.post(address, json=asked, headers={"Accept": "application/json, text/event-stream"})
         assert answer.status_code == 200
         start_afresh(place)
-        assert wait_until(lambda: any("is in use again" in line for line in served.errors), 20), served.errors
+        assert wait_until(lambda: any("is in use again" in line for line in served.errors)), served.errors
     finally:
         served.process.terminate()
         served.ended()

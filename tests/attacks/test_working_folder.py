@@ -96,7 +96,7 @@ def test_a_bare_serve_takes_the_users_own_file_and_says_so(machine: Machine, ser
 @requirement("trust:folder:config")
 @pytest.mark.parametrize("words", [("status",), ("tools",), ("misses",), ("search", "x"), ("doctor",), ("connect",)])
 def test_every_command_ignores_the_repositorys_file_and_says_so_once(machine: Machine, words: tuple[str, ...]) -> None:
-    machine.write_own()
+    machine.write_own(encoder="none")
     project = machine.write_project()
     done = machine.run(*words)
     assert (done.stdout + done.stderr).count(f"{project} is not read") == 1
@@ -217,7 +217,7 @@ def test_no_module_of_the_repository_is_imported_by_us_or_by_our_workers(
         finally:
             store.close()
 
-    assert wait_until(counted, 30)
+    assert wait_until(counted)
     assert served.leave() == 0
     for words in (("status",), ("learn",), ("hint",), ("connect",), ("search", "tell")):
         machine.run(*words, given='{"prompt": "x"}')

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -75,17 +74,15 @@ def test_on_sigterm_a_call_that_waits_is_answered_and_on_record(tmp_path: Path, 
 @requirement("replicas:drained")
 @pytest.mark.parametrize("signals", [(signal.SIGINT,), (signal.SIGTERM, signal.SIGTERM)], ids=["ctrl-c", "twice"])
 def test_who_is_in_a_hurry_waits_for_no_call(tmp_path: Path, signals: tuple[signal.Signals, ...]) -> None:
-    async def run() -> float:
-        replica = await begin(tmp_path, 60_000.0)
+    async def run() -> None:
+        replica = await begin(tmp_path, 600_000.0)
         async with called(replica, MODERN) as call:
             assert replica.process is not None
-            begun = time.monotonic()
             for each in signals:
                 replica.process.send_signal(each)
                 await asyncio.sleep(0.5)
             assert await replica.process.wait() == 0
             with pytest.raises((OSError, EOFError, Failed)):
                 await call
-        return time.monotonic() - begun
 
-    assert asyncio.run(run()) < 55, "it has waited for the call"
+    asyncio.run(run())

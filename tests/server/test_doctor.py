@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -191,9 +190,7 @@ def test_the_command_ends_with_status_1_when_something_is_wrong(tmp_path: Path) 
 def test_a_silent_upstream_is_given_up_at_its_deadline_and_ended(tmp_path: Path) -> None:
     marker = tmp_path / "pid"
     script = f"import os, sys; open({str(marker)!r}, 'w').write(str(os.getpid())); sys.stdin.read()"
-    started = time.monotonic()
     found = diagnosis(tmp_path, {"mute": {"command": sys.executable, "args": ["-c", script]}}, timeout_s=1.0)
-    assert time.monotonic() - started < 10
     (error,) = wrong(found)
     assert error.what == "mute: no answer to initialize within 1 s"
     assert "--timeout 120" in error.do

@@ -149,7 +149,7 @@ class Caller:
 
 @asynccontextmanager
 async def http_over(*upstreams: FakeUpstream, **settings: Any) -> AsyncIterator[tuple[Stage, httpx2.AsyncClient]]:
-    async with asyncio.timeout(PATIENCE_S), proxy_over(*upstreams, **settings) as stage:
+    async with proxy_over(*upstreams, **settings) as stage:
         server = HttpServer(stage.app.router, http_rules(profiles=list(stage.app.config.profiles)))
         serving = asyncio.create_task(server.serve())
         await server.ready.wait()

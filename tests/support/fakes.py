@@ -62,18 +62,29 @@ def text(*lines: str, **more: Any) -> Json:
 class SwiftLoop(asyncio.SelectorEventLoop):
     """A loop whose clock jumps to the next timer when nothing else is left to do, so that no test waits for one.
 
-    A test that waits for what never comes runs into its own `PATIENCE_S`, at once.
+    While a thread works for the loop the clock stands still: on a busy machine the thread takes long, and whoever waits
+    for it would run out of patience. A test that waits for what never comes runs into its own `PATIENCE_S`, at once.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._now = 1000.0
+        self._in_threads = 0
 
     def time(self) -> float:
         return self._now
 
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
+        future = super().run_in_executor(executor, func, *args)
+        self._in_threads += 1
+        future.add_done_callback(self._note_end)
+        return future
+
+    def _note_end(self, future: asyncio.Future[Any]) -> None:
+        self._in_threads -= 1
+
     def _run_once(self) -> None:
-        if not self._ready and not self._selector.select(0):
+        if not self._in_threads and not self._ready and not self._selector.select(0):
             due = [timer.when() for timer in self._scheduled if not timer.cancelled()]
             self._now = max(self._now, min(due, default=self._now))
         super()._run_once()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE_S = 30.0
-"""For one answer of a real process on a busy machine."""
+"""For one answer, or one deed, of a real process on a busy machine."""
 
 Json = dict[str, Any]
 
@@ -157,7 +157,7 @@ def is_alive(pid: int) -> bool:
         return not Path("/proc/self").exists()
 
 
-def wait_until(holds: Callable[[], bool], patience: float = 10.0) -> bool:
+def wait_until(holds: Callable[[], bool], patience: float = PATIENCE_S) -> bool:
     """Processes end without telling us: look again and again."""
     end = time.monotonic() + patience
     while not holds():

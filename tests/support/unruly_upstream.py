@@ -1,6 +1,6 @@
 """An MCP server on stdio, of the legacy era, that misbehaves on demand; for tests with real processes.
 
-python unruly_upstream.py [--pids FILE] [--stubborn] [--helper] [--sleep S] [--garbage N] [--flood S] [--exit]
+python unruly_upstream.py [--pids FILE] [--stubborn] [--helper] [--sleep S] [--garbage N] [--flood FILE] [--exit]
     [--bad-list]
 """
 
@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--helper", action="store_true", help="start a child through a shell, as npx does")
     parser.add_argument("--sleep", type=float, default=0, help="seconds before it reads anything")
     parser.add_argument("--garbage", type=int, default=0, help="lines of no protocol before each answer")
-    parser.add_argument("--flood", type=float, default=0, help="seconds for which a call of `flood` floods stdout")
+    parser.add_argument("--flood", type=Path, help="a call of `flood` floods stdout until this file is there")
     parser.add_argument("--exit", action="store_true", help="say why on stderr, and exit")
     parser.add_argument("--bad-list", action="store_true", help="answer tools/list with nonsense")
     options = parser.parse_args()
@@ -57,8 +57,7 @@ def answer(message: dict, options: argparse.Namespace) -> dict:
             schema = {"type": "object"}
             return {"tools": [{"name": name, "inputSchema": schema} for name in ("echo", "flood", "hang")]}
         case "tools/call" if message["params"]["name"] == "flood":
-            end = time.monotonic() + options.flood
-            while time.monotonic() < end:
+            while not options.flood.exists():
                 say("x" * 200 + "\n" + "y" * 200)
         case "tools/call" if message["params"]["name"] == "hang":
             time.sleep(1000)

@@ -52,7 +52,7 @@ def test_a_client_that_opens_links_gets_one_and_the_next_call_works(config: Path
         served.write({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}})
         (block,) = served.reply(asked)["result"]["content"]
         assert "call again now" in block["text"]
-        assert wait_until(lambda: served.call("guarded__read") == "read: read", 20)
+        assert wait_until(lambda: served.call("guarded__read") == "read: read")
     finally:
         served.leave()
 
@@ -76,7 +76,7 @@ def test_other_clients_are_told_what_to_do_and_no_token_is_written_anywhere(conf
         vault, server = a_vault(tmp_path), a_server(url)
         record = asyncio.run(sign_in(server, vault, agree))
         vault.save(server, record)
-        assert wait_until(lambda: "guarded__read" in served.list_tools(), 20)
+        assert wait_until(lambda: "guarded__read" in served.list_tools())
         assert served.call("guarded__read") == "read: read"
         assert "allow more" in served.call("guarded__write")
     finally:

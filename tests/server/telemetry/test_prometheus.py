@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from fakes import PATIENCE_S, FakeUpstream, Stage, proxy_over
+from fakes import FakeUpstream, Stage, proxy_over
 from http_callers import http_rules
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as classic
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 async def scraped(*upstreams: FakeUpstream, rules: Any = None) -> AsyncIterator[tuple[Stage, httpx2.AsyncClient]]:
     metrics = Metrics()
     parts = Parts(partial(ObservedRecorder, (metrics,)))
-    async with asyncio.timeout(PATIENCE_S), proxy_over(*upstreams, parts=parts) as stage:
+    async with proxy_over(*upstreams, parts=parts) as stage:
         metrics.attach(stage.app)
         server = HttpServer(stage.app.router, rules or http_rules(), metrics=metrics.write)
         serving = asyncio.create_task(server.serve())
@@ -113,7 +113,7 @@ async def test_the_rules_of_the_other_paths_hold() -> None:
 
 
 async def test_without_the_setting_nothing_is_there() -> None:
-    async with asyncio.timeout(PATIENCE_S), proxy_over(FakeUpstream("calc", ["add"])) as stage:
+    async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
         server = HttpServer(stage.app.router, http_rules())
         serving = asyncio.create_task(server.serve())
         await server.ready.wait()
