@@ -15,7 +15,9 @@ from foretool.server.commands.options import config_option, json_option
 @config_option
 @json_option
 def show(path: Path | None, as_json: bool, id: int, no_replay: bool) -> int:
-    """Show one miss in full: the conversation, the list, why the tool was not in it, and what would have shown it.
+    """Show one miss in full, and what would have shown its tool.
+
+    That is the conversation, the list, and why the tool was not in it.
 
     Each change that would have shown the tool is tried on the latest tasks on record, as foretool replay does: on as
     many of the latest 100 as a quarter of a second allows, at least 5. `foretool misses fix` tries it on all 100.

@@ -99,7 +99,7 @@ def install(path: Path | None, as_json: bool, dry_run: bool, agreed: bool, no_st
 @config_option
 @json_option
 def uninstall(path: Path | None, as_json: bool, dry_run: bool, agreed: bool, no_stop: bool) -> int:
-    """Stop the service, and put back what was in the place of its file."""
+    """Stop the service, and put back what its file replaced."""
     place = find_place(path, os.environ).path
     service = _service(place)
     if as_json:

@@ -74,6 +74,7 @@ def test_help_and_completion_import_no_command() -> None:
     ("arguments", "said"),
     [
         (["nope"], "foretool: No such command 'nope'. See foretool --help"),
+        (["lst"], "foretool: No such command 'lst'. Did you mean 'list'? See foretool --help"),
         (["status", "--nope"], "foretool: status: No such option '--nope'. See foretool status --help"),
         (["misses", "show", "x"], "foretool: misses show: Invalid value for 'ID': 'x' is not a valid integer."),
         (
@@ -179,3 +180,13 @@ def test_a_command_is_imported_when_it_is_asked_for() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.endswith("\nFalse\n")
+
+
+@pytest.mark.parametrize("name", ["misses", "token", "service", "graph"])
+def test_no_text_beside_a_subcommand_is_cut_at_80_columns(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run([name, "--help"]) == 0
+    listed = capsys.readouterr().out.partition("Commands:")[2]
+    assert listed and "..." not in listed
