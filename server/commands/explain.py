@@ -237,7 +237,8 @@ def _say_unknown(app: App, name: str) -> str:
     if any(name.startswith(f"{server}__") for server in unlisted):
         server = name.partition("__")[0]
         return f"the tools of server {server!r} are not known (offline); foretool doctor says why"
-    return f"no tool is called {name!r} (unknown){offline.suggest(app, name)}; foretool tools lists them"
+    meant = offline.suggest(app, name) or "; foretool tools lists them"
+    return f"no tool is called {name!r} (unknown){meant}"
 
 
 def _say_missed(missed: MissedBefore) -> str:

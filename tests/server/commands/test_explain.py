@@ -85,7 +85,7 @@ def test_a_tool_that_waits_for_approval_says_so(path: Path, capsys: pytest.Captu
 
 def test_an_unknown_tool_is_status_1_with_a_suggestion(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", TASK, "--tool", "sky__forcast", "--config", str(path)]) == 1
-    assert "no tool is called 'sky__forcast' (unknown); did you mean sky__forecast?" in capsys.readouterr().err
+    assert "no tool is called 'sky__forcast' (unknown); did you mean sky__forecast?\n" in capsys.readouterr().err
 
 
 def test_it_prints_places_reasons_and_what_to_do(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
