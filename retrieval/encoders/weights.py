@@ -150,15 +150,15 @@ MANIFEST = (
         english_only=True,
     ),
 )
-"""`auto` takes each of these that is installed."""
+"""The known encoders; `auto` is the first, if it is installed. Others rank where a setting names them."""
 
 BY_NAME = (*MANIFEST, _MINILM)
 """What a setting can name."""
 
 
 def find(setting: str, endpoint: Endpoint | None = None) -> tuple[Weights, ...]:
-    """Return the weights that a setting means: "auto" all that are installed, "none", names joined by `+`, a folder, or
-    a sentence-transformers id; with an endpoint, the name of a model there. Raises `EncoderError` for one that was
+    """Return the weights that a setting means: "auto" what comes with foretool, "none", names joined by `+`, a folder,
+    or a sentence-transformers id; with an endpoint, the name of a model there. Raises `EncoderError` for one that was
     named and is not there. Loads nothing."""
     if setting == "none" or (setting == "auto" and missing_libraries()):
         return ()
@@ -166,7 +166,7 @@ def find(setting: str, endpoint: Endpoint | None = None) -> tuple[Weights, ...]:
         title, licence = f"at {endpoint.url}", "licence of its provider"
         return (_installed(Weights(setting, title, licence, file=endpoint.url, kind="endpoint")),)
     if setting == "auto":
-        return tuple(weights for weights in MANIFEST if locate(weights) is not None)
+        return tuple(weights for weights in MANIFEST[:1] if locate(weights) is not None)
     known = {weights.name: weights for weights in BY_NAME}
     if set(setting.split("+")) <= known.keys():
         return tuple(_installed(known[name]) for name in dict.fromkeys(setting.split("+")))

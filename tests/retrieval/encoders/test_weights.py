@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from tiny_model import write_model
 
-from foretool.retrieval.encoders import EncoderError, Endpoint, Weights, find, locate, missing_libraries, weights
+from foretool.retrieval.encoders import EncoderError, Endpoint, Weights, find, weights
 
 
 @pytest.fixture
@@ -33,9 +33,16 @@ def test_none_means_none() -> None:
     assert find("none", Endpoint("http://127.0.0.1:1/v1")) == ()
 
 
-def test_auto_is_what_is_installed() -> None:
-    there = tuple(each for each in weights.MANIFEST if locate(each)) if not missing_libraries() else ()
-    assert find("auto") == there
+def test_auto_is_the_trained_encoder_alone_where_others_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "find_spec", lambda name: object())
+    monkeypatch.setattr(weights, "locate", lambda weights: Path(weights.file))
+    assert [each.name for each in find("auto")] == ["minilm-tools"]
+
+
+def test_auto_is_none_where_its_package_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "find_spec", lambda name: object())
+    monkeypatch.setattr(weights, "locate", lambda weights: None)
+    assert find("auto") == ()
 
 
 def test_auto_without_the_libraries_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
