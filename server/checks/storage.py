@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import disk_usage
 from typing import Final
 
 from foretool.server.config.codes import Code
@@ -18,6 +19,8 @@ from foretool.storage.stores import StorageError
 
 CHECK_S: Final = 5.0
 """How long the check of the storage file may take."""
+LEAST_FREE: Final = 1 << 20
+"""Bytes that a new storage file needs at least; an empty one takes a third of this."""
 _ELSEWHERE: Final = 'set another path: "storage" in the foretool block of the config'
 
 
@@ -110,4 +113,7 @@ def _check_place(path: Path) -> Finding:
     except OSError as error:
         what = f"{path}: cannot be created in {nearest} ({error.strerror})"
         return problem("storage", Code.STORAGE_UNUSABLE, what, _ELSEWHERE)
+    if disk_usage(nearest).free < LEAST_FREE:
+        what = f"{path}: cannot be created: the disk of {nearest} is full"
+        return problem("storage", Code.STORAGE_UNUSABLE, what, f"free some space, or {_ELSEWHERE}")
     return ok("storage", f"{path}: does not exist yet, and can be created")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from command_fakes import fill, write_config
@@ -23,6 +24,12 @@ def test_a_file_not_there_yet_is_fine_where_it_can_be_made(tmp_path: Path) -> No
     path = tmp_path / "deeper" / "foretool.sqlite3"
     assert storage(path) == [("ok", "does not exist yet, and can be created")]
     assert storage(Path(sys.executable) / "foretool.sqlite3")[0][0] == "error"
+
+
+def test_a_full_disk_takes_no_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foretool.server.checks.storage.disk_usage", lambda folder: SimpleNamespace(free=4096))
+    ((severity, what),) = storage(tmp_path / "foretool.sqlite3")
+    assert severity == "error" and what == f"cannot be created: the disk of {tmp_path} is full"
 
 
 def test_a_sound_file_is_checked(tmp_path: Path) -> None:
