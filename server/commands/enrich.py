@@ -211,10 +211,14 @@ def _is_here(url: str) -> bool:
 
 
 def _print_outcome(outcome: Asked) -> None:
-    output.say(
-        f"Asked about {output.plural(outcome.asked, 'tool')}: {outcome.kept:,} got wordings, {outcome.empty:,} none"
-        f" that can be used, {outcome.failed:,} no answer; {outcome.tokens:,} tokens. See `foretool enrich --show`."
-    )
+    came = [f"{outcome.kept:,} got wordings"]
+    if outcome.empty:
+        came.append(f"{outcome.empty:,} got none that can be used")
+    if outcome.failed:
+        came.append(f"{outcome.failed:,} got no answer")
+    see = " See `foretool enrich --show`." if outcome.kept else ""
+    asked = output.plural(outcome.asked, "tool")
+    output.say(f"Asked about {asked}: {', '.join(came)}; {outcome.tokens:,} tokens.{see}")
     if outcome.problem:
         output.warn(f"enrich: {outcome.problem}; run it again to go on")
 

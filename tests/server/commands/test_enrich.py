@@ -54,7 +54,8 @@ def test_wordings_are_kept_shown_as_those_of_the_model_and_deleted(
 ) -> None:
     path = configure(tmp_path, server)
     assert run(["enrich", "--yes", "--config", str(path)]) == 0
-    assert "got wordings" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "got wordings" in out and "got no answer" not in out and "enrich --show" in out
     assert run(["enrich", "--yes", "--config", str(path)]) == 0
     assert "Nothing to ask" in capsys.readouterr().out
     assert run(["enrich", "--show", "--config", str(path)]) == 0
@@ -102,8 +103,9 @@ def test_nobody_at_the_address_is_one_line_and_a_wrong_exit(tmp_path: Path, caps
     with chat_server(lambda text: "", *[(401, b"who are you")] * 9) as refusing:
         path = configure(tmp_path, refusing)
         assert run(["enrich", "--yes", "--config", str(path)]) == 1
-    error = capsys.readouterr().err
+    out, error = capsys.readouterr()
     assert "enrich.key" in error and "Traceback" not in error
+    assert "0 got wordings, " in out and " got no answer; " in out and "can be used" not in out and "--show" not in out
 
 
 def _heed_interrupts() -> None:
