@@ -15,7 +15,7 @@ from foretool.server.clients.exposure import View
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option, profile_option
-from foretool.server.commands.search import SearchResult, open_search, search
+from foretool.server.commands.search import SearchResult, open_search, say_without_encoders, search
 from foretool.server.config.loader import Profile
 from foretool.server.enrichment.run import find_wordings
 from foretool.server.ledger.miss_words import CAUSES
@@ -97,6 +97,7 @@ def command(path: Path | None, as_json: bool, profile: str, task: tuple[str, ...
     words = " ".join(task)
     with open_search(path, profile, may_be_empty=bool(name)) as (app, shown_to), output.waiting("searching"):
         found = search(app, words, shown_to, None)
+        say_without_encoders(app)
         asked: ToolExplanation | None = None
         if not name:
             missed = read_vain_searches(app.store, shown_to.name, words)

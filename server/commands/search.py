@@ -84,7 +84,14 @@ def command(
     """
     with open_search(path, profile) as (app, shown_to), output.waiting("searching"):
         found = search(app, " ".join(task), shown_to, limit)
+        say_without_encoders(app)
     return output.show(found, as_json, lambda found: output.say_lines(found.answer) if as_text else _print(found))
+
+
+def say_without_encoders(app: App) -> None:
+    """Say on stderr that words alone rank, where the user has not chosen that."""
+    if app.search.encoders is None and len(app.catalog) and app.config.settings.encoder != "none":
+        output.warn("words alone rank; `foretool status` says why")
 
 
 @contextmanager
