@@ -138,6 +138,8 @@ class Status(Struct, frozen=True):
     """Running proxies that cannot write the storage file, and why."""
     signed_in: dict[str, Known]
     """By server, the sign-ins that are kept here."""
+    unrecorded: tuple[int, ...]
+    """The processes of proxies that run and have no state in the storage: just started, or the disk is full."""
 
     @property
     def is_well(self) -> bool:
@@ -177,7 +179,10 @@ def read_status(config: Config) -> Status:
     except StorageError as error:
         opened, trouble = open_store(":memory:"), str(error)
     windows = _ask_windows(config)
+    without_storage = tuple(read_notes(config.storage))
     with opened as store:
+        states = store.serving.states()
+        recorded = {each.pid for each in states} | {each.pid for each in without_storage}
         last_call = max((call.at for call in store.calls.recent(1)), default=0.0)
         last_discovery = max((each.at for each in store.discoveries.recent(1)), default=0.0)
         return Status(
@@ -200,7 +205,7 @@ def read_status(config: Config) -> Status:
                     each.machine,
                     windows.get(each.pid, ()) if not each.machine else (),
                 )
-                for each in find_proxies(store.serving.states())
+                for each in find_proxies(states)
             ),
             broken=config.broken,
             disabled=config.disabled,
@@ -208,8 +213,9 @@ def read_status(config: Config) -> Status:
             findings=inspect_store(config, store).counts(),
             storage_trouble=trouble,
             held={name: text for name, (_, text) in say_waiting(store.approvals.held(), config.servers).items()},
-            without_storage=tuple(read_notes(config.storage)),
+            without_storage=without_storage,
             signed_in=_find_sign_ins(config),
+            unrecorded=tuple(windows.keys() - recorded),
         )
 
 
@@ -254,14 +260,7 @@ def _describe_encoders(config: Config, store: Store) -> Encoding:
 
 
 def _print(status: Status, verbose: bool) -> None:
-    for note in status.without_storage:
-        for_how_long = output.span(time.time() - note.since)
-        output.say(f"proxy {note.pid} has served without its storage for {for_how_long}:", "red")
-        output.say(f"  {note.trouble}")
-    if not status.proxies and not status.without_storage:
-        output.say("No proxy is running. Clients start one themselves; `foretool connect` shows how.")
-    for proxy in status.proxies:
-        _print_proxy(proxy, verbose)
+    _print_proxies(status, verbose)
     for name, problem in status.broken.items():
         output.say_fact("broken", f"{name}: {problem}", "red")
     if status.disabled:
@@ -294,6 +293,19 @@ def _print(status: Status, verbose: bool) -> None:
         output.say_fact("telemetry", f"{status.telemetry}: {SENT[status.telemetry]} go to a collector")
     if status.confidence.verdicts >= LEAST_RATED:
         output.say(f"Search quality {_say_quality(status.confidence, verbose)}")
+
+
+def _print_proxies(status: Status, verbose: bool) -> None:
+    for note in status.without_storage:
+        for_how_long = output.span(time.time() - note.since)
+        output.say(f"proxy {note.pid} has served without its storage for {for_how_long}:", "red")
+        output.say(f"  {note.trouble}")
+    for pid in status.unrecorded:
+        output.say(f"proxy {pid} runs, and has written no state of its servers into the storage.", "yellow")
+    if not (status.proxies or status.without_storage or status.unrecorded):
+        output.say("No proxy is running. Clients start one themselves; `foretool connect` shows how.")
+    for proxy in status.proxies:
+        _print_proxy(proxy, verbose)
 
 
 def _print_import(note: ImportNote | None) -> None:

@@ -6,9 +6,11 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ import pytest
 from requirements import requirement
 from served import is_alive, wait_until
 from windows import Desk
+
+from foretool.server.config.loader import load
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +58,24 @@ def test_status_shows_who_serves_and_which_windows_share_it(desk: Desk) -> None:
     assert proxy["pid"] == desk.proxy() and proxy["is_running"]
     shown = [(each["pid"], each["client"], each["folder"]) for each in proxy["windows"]]
     assert shown == [(each.process.pid, "test", os.path.realpath(desk.folder)) for each in windows]
+
+
+@requirement("windows:one-proxy")
+def test_status_also_knows_a_proxy_whose_state_is_not_in_the_storage(desk: Desk) -> None:
+    """As on a full disk, where neither the state nor a note beside the file can be written."""
+    desk.opened()
+    command = [sys.executable, "-m", "foretool", "status", "--config", str(desk.config)]
+    env = {**os.environ, "FORETOOL_SOCKETS": str(desk.sockets)}
+
+    def told() -> str:
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False).stdout
+
+    assert wait_until(lambda: f"proxy {desk.proxy()}, up" in told())
+    with closing(sqlite3.connect(load(desk.config).storage, timeout=60)) as database, database:
+        database.execute("DELETE FROM upstream_states")
+    said = " ".join(told().split())
+    assert f"proxy {desk.proxy()} runs, and has written no state of its servers into the storage." in said
+    assert "No proxy is running" not in said
 
 
 @requirement("windows:one-proxy")
