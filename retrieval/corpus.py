@@ -52,10 +52,10 @@ class Corpus:
         """By slot, the hash of the text that encoders read; empty where a tool was dropped."""
         self.version = 0
         """Goes up with every change."""
+        self._plain: list[bytes] = []
+        """By slot, the hash of the text that encoders read without its wordings; empty where a tool was dropped."""
         self._said: list[str] = []
         """By slot, the words of a tool's name and first sentence without those of its server's name."""
-        self._plain: list[bytes] = []
-        """By slot, the hash of that text without wordings."""
         self.translated: dict[ToolId, frozenset[str]] = {}
         """The terms that a tool has in the English of what it says in Chinese alone."""
         self._wordings: Mapping[bytes, tuple[str, ...]] = {}

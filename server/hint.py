@@ -281,7 +281,7 @@ def _read_kept(
     except (ValueError, IndexError, TypeError):
         return None
     stored = store.catalog.tools_named((own, upstream, reached[upstream]) for upstream, own in found)
-    # The proxy may have named them anew since they were listed.
+    # The proxy may have given them other names since they were listed.
     named = [replace(tool, id=found[tool.upstream, tool.name][1]) for tool in stored]
     tools = _as_served(config, reach, named)
     return TableCorpus(table, {found[tool.upstream, tool.name][0]: tool for tool in tools}), tools

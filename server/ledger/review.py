@@ -1,4 +1,4 @@
-"""What of a server waits for the user's decision, and the decision itself.
+"""Reads which texts of a server wait for the user's decision, and carries the decision out.
 
 `foretool review` and the page both show and decide with these functions.
 """

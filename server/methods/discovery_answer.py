@@ -6,7 +6,7 @@ How much is shown at which confidence is decided in `answer_shape`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -19,13 +19,14 @@ from foretool.server.catalog.names import CALL, CALL_WRITE
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.signatures import name_calls, signature
 from foretool.server.config.loader import LiveConfig
-from foretool.server.methods.answer_shape import Shape, enough, shape
+from foretool.server.methods.answer_shape import enough, shape
 from foretool.server.methods.discovery_arguments import MATCHES, Arguments
 from foretool.server.methods.match_groups import Known, WordBits, WordsOf, fold, group, read_words, thin
 from foretool.server.methods.schemas import Schemas
 from foretool.server.methods.server_map import Away, describe_absent, map_servers, matter
 from foretool.server.methods.tool_lines import CLAUSE, summarize
 from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust.policy import Reach
 from foretool.server.trust.text import one_line, quote
 from foretool.storage.records import Level, Match, Tool, ToolId
@@ -97,49 +98,33 @@ def answer(
     clauses = len(_clauses(arguments))
     is_paragraph = clauses > 0
     k = enough(k, clauses) if k else 0
-    known, like, folded, found = _choose(arguments, ranking, level, catalog, asked, k, reach, words_of)
-    ready, lined, has_map = (
-        len(asked) + found.ready,
-        len(asked) + found.ready + found.lined,
-        found.has_map and not asked,
-    )
+    chosen = _choose(arguments, ranking, level, catalog, asked, k, reach, words_of)
     down = {each.name for each in absent if each.state == "down"}
     cards = [
-        _card(tool, each, listed=visible(tool.id), down=tool.upstream in down, like=like.get(tool.id), ready=at < ready)
-        for at, (tool, each) in enumerate(known)
+        _card(tool, each, chosen, listed=visible(tool.id), down=tool.upstream in down, ready=at < chosen.ready)
+        for at, (tool, each) in enumerate(chosen.known)
     ]
-    for card in cards:
-        if others := folded.get(card["name"]):
-            card["same"] = [other.id for other, _ in others]
-    structured: dict[str, Any] = {"confidence": level, "matches": cards}
-    calling = _mark_bridges([tool for tool, _ in known], cards, reach)
+    calling = _mark_bridges([tool for tool, _ in chosen.known], cards, reach)
     ending: dict[str, Any] = {}
     if fragments:
         ending["instructions"] = [{"source": each.source, "text": each.text} for each in fragments]
-    if has_map:
+    if chosen.has_map:
         best = (tool.upstream for each in ranking.ranked if (tool := catalog.get(each.tool)) is not None)
         ending["servers"] = map_servers(catalog, reach, best, WIDE_MAP if cards else MAP_TOKENS)
-    if missing := matter(absent, catalog, arguments.lines, is_sure=not has_map):
+    if missing := matter(absent, catalog, arguments.lines, is_sure=not chosen.has_map):
         ending["absent"] = describe_absent(missing)
-    has_names = len(cards) > lined and not is_paragraph
+    has_names = len(cards) > chosen.lined and not is_paragraph
     ending["advice"] = _advice(level, unknown, unsearched, len(catalog), calling, has_names=has_names)
-    text = _Text({**structured, **ending}, lined, fragments, with_calls=is_paragraph)
+    structured: dict[str, Any] = {"confidence": level, "matches": cards}
+    text = _Text({**structured, **ending}, chosen.lined, fragments, with_calls=is_paragraph)
     # The lines without schemas come first: what they leave goes to the schemas.
-    schemas = Schemas(budget - estimate(text.with_schemas({})), cap)
-    whole = {each.tool for each in asked}
-    # A tool that is like one above it gets a schema last.
-    for (tool, _), card in sorted(zip(known[:ready], cards, strict=False), key=lambda pair: pair[0][0].id in like):
-        schemas.add(card, tool, whole=tool.id in whole)
-    shared = schemas.shared()
-    if shared:
+    left = budget - estimate(text.with_schemas({}))
+    if shared := _add_schemas(chosen, cards, {each.tool for each in asked}, Schemas(left, cap)):
         structured["$defs"] = shared
-    structured |= ending
     written = text.with_schemas(shared)
-    told = [*known, *(each for tool, _ in known for each in folded.get(tool.id, ()))]
-    matches = tuple(Match(each.tool, rank, each.score, each.parts) for rank, (_, each) in enumerate(told, 1))
-    told_whole = cards if is_paragraph else cards[:lined]
+    told_whole = cards if is_paragraph else cards[: chosen.lined]
     shown = tuple(card["name"] for card in told_whole if "call" in card or "inputSchema" in card)
-    return Answer(level, written, structured, matches, estimate(written), shown)
+    return Answer(level, written, structured | ending, chosen.matches(), estimate(written), shown)
 
 
 class AnswerWriter:
@@ -171,12 +156,34 @@ class AnswerWriter:
         return written, judged.among(len(written.matches))
 
 
+class _Chosen(Struct, frozen=True):
+    """The matches of an answer, and how they are shown."""
+
+    known: Sequence[Known]
+    """Those that are shown for themselves, best first."""
+    like: Mapping[ToolId, ToolId]
+    """By tool, one above it that it is like."""
+    folded: Mapping[ToolId, Sequence[Known]]
+    """By tool, those that are only named beside it, because they do the same."""
+    ready: int
+    """So many of the first ones get a schema while the budget lasts."""
+    lined: int
+    """So many of the first ones, those included, have a line each."""
+    has_map: bool
+    """Whether the servers are listed."""
+
+    def matches(self) -> tuple[Match, ...]:
+        """Return what is recorded: the matches that are shown, then those that are only named beside one."""
+        beside = (each for tool, _ in self.known for each in self.folded.get(tool.id, ()))
+        told = enumerate((*self.known, *beside), 1)
+        return tuple(Match(each.tool, rank, each.score, each.parts) for rank, (_, each) in told)
+
+
 def _choose(
     arguments: Arguments, ranking: Ranking, level: Level, catalog: Catalog, asked: Sequence[Ranked], k: int,
     reach: Reach, words_of: WordsOf,
-) -> tuple[list[Known], dict[ToolId, ToolId], dict[ToolId, list[Known]], Shape]:  # fmt: skip
-    """Return the matches that are shown, those that are like another one with that one, those that are only named
-    beside the one that does the same, and how the matches after those that were asked for by name are shown."""
+) -> _Chosen:  # fmt: skip
+    """Choose the matches that are shown, and how those after the tools that were asked for by name are shown."""
     named = {each.tool for each in asked}
     words = WordBits(words_of)
     # Who asks by name alone wants these tools and no others.
@@ -205,7 +212,9 @@ def _choose(
     known = known[: len(asked) + found.shown]
     shown = {tool.id for tool, _ in known}
     like = {one: other for one, other in like.items() if one in shown and other in shown}
-    return known, like, {tool: each for tool, each in folded.items() if tool in shown}, found
+    folded = {tool: each for tool, each in folded.items() if tool in shown}
+    ready = len(asked) + found.ready
+    return _Chosen(known, like, folded, ready, ready + found.lined, found.has_map and not asked)
 
 
 def _asked(names: Sequence[str], catalog: Catalog, reach: Reach) -> tuple[list[Ranked], list[str]]:
@@ -229,7 +238,8 @@ def close_names(name: str, catalog: Catalog, reach: Reach) -> list[ToolId]:
     return [one for one in near if (tool := catalog.get(one)) is not None and reach.finds(tool)]
 
 
-def _card(tool: Tool, ranked: Ranked, *, listed: bool, down: bool, like: ToolId | None, ready: bool) -> dict[str, Any]:
+def _card(tool: Tool, ranked: Ranked, chosen: _Chosen, *, listed: bool, down: bool, ready: bool) -> dict[str, Any]:
+    like = chosen.like.get(tool.id)
     said = f"as {like}" if like else summarize(tool.definition, 0 if ready else CLAUSE)
     card: dict[str, Any] = {"name": tool.id, "description": said, "why": "; ".join(ranked.reasons)}
     if not ready:
@@ -238,7 +248,20 @@ def _card(tool: Tool, ranked: Ranked, *, listed: bool, down: bool, like: ToolId 
         card["listed"] = True
     if down:
         card["down"] = True
+    if others := chosen.folded.get(tool.id):
+        card["same"] = [other.id for other, _ in others]
     return card
+
+
+def _add_schemas(
+    chosen: _Chosen, cards: Sequence[dict[str, Any]], asked: Collection[ToolId], schemas: Schemas
+) -> dict[str, Raw]:
+    """Put schemas into the cards of the first matches, whole ones into those of `asked`; return the definitions that
+    they share. A tool that is like one above it gets a schema last."""
+    first = zip(chosen.known[: chosen.ready], cards, strict=False)
+    for (tool, _), card in sorted(first, key=lambda pair: pair[0][0].id in chosen.like):
+        schemas.add(card, tool, whole=tool.id in asked)
+    return schemas.shared()
 
 
 def _mark_bridges(tools: Sequence[Tool], cards: Sequence[dict[str, Any]], reach: Reach) -> str:

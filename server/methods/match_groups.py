@@ -19,6 +19,9 @@ ALIKE_OF_ONE: Final = 4
 """So many tools of one server that say much the same stand before other servers' tools."""
 MUCH_ALIKE: Final = 0.5
 """Tools of one server that share this part of their words say much the same; figures in names do not count."""
+
+Known = tuple[Tool, Ranked]
+"""A match: a tool of the catalog, and its place in the ranking."""
 Bits = tuple[int, int]
 """Words as one number with a bit for each, and how many they are: an answer compares each tool with all before it."""
 WordsOf = Callable[[Tool], str | None]
@@ -62,12 +65,10 @@ class WordBits:
         return found, len(words)
 
 
-def thin(
-    known: Sequence[tuple[Tool, Ranked]], asked: int, wanted: int, words: WordBits | None = None
-) -> list[tuple[Tool, Ranked]]:
+def thin(known: Sequence[Known], asked: int, wanted: int, words: WordBits | None = None) -> list[Known]:
     """Return the first `wanted` tools, with what one server says too often behind everything else: its copies of a tool
     must not push the original out of the answer. The first `asked` tools stay."""
-    kept, surplus = list(known[:asked]), list[tuple[Tool, Ranked]]()
+    kept, surplus = list(known[:asked]), list[Known]()
     words = words or WordBits()
     said: dict[str, _Said] = {}
     for tool, ranked in known[asked:]:
@@ -111,9 +112,6 @@ class _Said:
         return 1
 
 
-Known = tuple[Tool, Ranked]
-
-
 def group(
     known: Sequence[Known], asked: int, count_older: Callable[[ToolId], int], pins: Collection[ToolId] = (),
     reads: Callable[[Tool], bool] = lambda tool: False, words: WordBits | None = None,
@@ -146,15 +144,15 @@ def group(
         is_own = other.upstream == tool.upstream
         is_older = reads(tool) > reads(other) if is_own else count_older(tool.id) < count_older(other.id)
         ours, theirs = chosen(tool, ranked), chosen(other, other_ranked)
-        if ours > theirs or (is_older and ours == theirs):
+        leads = ours > theirs or (is_older and ours == theirs)
+        if leads:
             order[first], order[place] = order[place], order[first]
             said[first], said[place] = said[place], said[first]
-        leader, older, newer = order[first][0], *((tool, other) if is_older else (other, tool))
         # What a newer server says never stands for what an older one does.
-        if is_own or leader is older:
-            newer = (other if leader is tool else tool) if is_own else newer
-            like = {one: leader.id if its == newer.id else its for one, its in like.items()}
-            like[newer.id] = leader.id
+        if is_own or leads == is_older:
+            leader, follower = (tool, other) if leads else (other, tool)
+            like = {one: leader.id if its == follower.id else its for one, its in like.items()}
+            like[follower.id] = leader.id
     return order, like
 
 

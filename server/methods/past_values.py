@@ -37,6 +37,9 @@ MOST_WORDS: Final = 3
 LEAST_RANDOM: Final = 12
 """Characters of the shortest run of letters and digits that may be a key, a token or a hash."""
 
+KINDS: Final = {str: "string", bool: "boolean", int: "number", float: "number", list: "array", dict: "object"}
+"""The type in JSON of a value; of all others it is "null"."""
+
 Shape = tuple[tuple[str, str], ...]
 """Names and JSON types of the arguments of a call, in order of the names."""
 
@@ -53,6 +56,9 @@ _PRIVATE: Final = frozenset({
     "telephone", "token", "user", "username",
 })  # fmt: skip
 """Words in the names of arguments whose values are never shown."""
+_TYPES: Final = frozenset({*KINDS.values(), "null"})
+_NOBODY: Final = Names()
+"""No tools, so that no name looks like one of them."""
 
 
 class Owner(NamedTuple):
@@ -219,8 +225,3 @@ def _kinds(value: Any) -> set[str]:
 def _write(value: Any) -> str:
     """Return a value as JSON."""
     return jsonrpc.encode(value).decode()
-
-
-KINDS: Final = {str: "string", bool: "boolean", int: "number", float: "number", list: "array", dict: "object"}
-_TYPES: Final = frozenset({*KINDS.values(), "null"})
-_NOBODY: Final = Names()

@@ -81,7 +81,7 @@ class Door:
         if key is None or not hmac.compare_digest(sent.encode(), key.encode()):
             return PlainTextResponse(f"{AGAIN}\n", 403)
         self._key = None
-        # A redirect would go on as a request of the site before us, without the cookie; a page of ours starts anew.
+        # A redirect would go on as a request of the site before us, without the cookie; our page begins a new one.
         home = f"{self.place}/"
         head = f'<meta charset="utf-8"><title>foretool</title><meta http-equiv="refresh" content="0;url={home}">'
         head += f'<link rel="icon" href="{home}static/icon.svg">'

@@ -18,7 +18,7 @@ from foretool.storage.places import ServerAddress, StorePlace
 LOOK_S: Final = 1.0
 """How often the files are looked at."""
 LEAST_S: Final = 5.0
-"""A page hears of changes at most this often: each makes it read anew."""
+"""A page hears of changes at most this often: at each it reads its content again."""
 PING_S: Final = 15.0
 MOST: Final = 16
 """Pages that are told at the same time."""

@@ -1,4 +1,4 @@
-"""What of servers waits for a decision, as the page shows it, and the decision that a form sends."""
+"""Shows on the page which texts of servers wait for a decision, and carries out the decision that a form sends."""
 
 from __future__ import annotations
 

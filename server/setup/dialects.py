@@ -42,7 +42,7 @@ _IDLE: Final = frozenset({
     "display_name", "gallery", "icon", "id", "metadata", "name", "note", "oauth", "remote_configure", "required",
     "source", "supports_parallel_tool_calls", "tools", "trust", "version",
 })  # fmt: skip
-"""Keys that say nothing of how a server is reached; approvals are given anew, in the client or with `allow`."""
+"""Keys that say nothing of how a server is reached; the user gives approvals again, in the client or with `allow`."""
 _TYPES: Final = {"local": "stdio", "remote": "http", "streamable_http": "http", "streamableHttp": "http",
                  "streamable-http": "http", "custom": "", "ws": "ws", "websocket": "ws"}  # fmt: skip
 _OF_PROXIES: Final = frozenset({"protocol", "working_dir", "bearerToken", "quarantined", "created", "updated", "tags"})

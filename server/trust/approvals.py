@@ -1,4 +1,4 @@
-"""What of a server's texts may be served: what was approved, compared with what it lists now.
+"""Says which texts of a server may be served: compares what was approved with what it lists now.
 
 Pure: values go in, values come out; `gatekeeper` reads and writes the store. A definition counts as approved if one of
 its approved versions is the same to a reader and to a model. Otherwise it is held, and its last approved version keeps

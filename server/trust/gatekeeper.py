@@ -1,4 +1,4 @@
-"""Decides with the store what of a server's texts is served: tools, prompts, and `instructions`.
+"""Decides with the store which texts of a server are served: tools, prompts, and `instructions`.
 
 The first sight of a server is approved, unless `approve_new` says otherwise; later changes are held until
 `foretool review`, unless `trust` is `auto`. Every list is compared with the approvals as the store has them now, so

@@ -13,11 +13,11 @@ import httpx2
 import pytest
 from fakes import FakeUpstream, Json, Stage, proxy_over
 from http_callers import http_rules
+from http_fakes import PATIENCE_S
 
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.transports.client.http import HttpServer
 
-PATIENCE_S = 10.0
 CHANGED = "notifications/tools/list_changed"
 on_the_real_clock = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 """For tests whose loop would else jump to the next timer while a socket is being written to."""

@@ -44,7 +44,7 @@ class Shared:
         self.revision = 0
         """What this replica knows of it; 0 while the database does not have it."""
         self.memo = b""
-        """What of it is kept there."""
+        """The part of it that is kept there."""
         self.reader = ""
         """The replica that sends what belongs to no request, "" for none."""
         self.feeds = 0

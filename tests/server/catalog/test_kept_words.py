@@ -1,4 +1,4 @@
-"""A proxy keeps the words of its tools for a prompt hook once they are indexed, and anew when they have changed."""
+"""A proxy keeps the words of its tools for a prompt hook once they are indexed, and again when they have changed."""
 
 from __future__ import annotations
 
