@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from foretool.retrieval.clauses import split_task
 from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.line import Line, searched_terms
 from foretool.retrieval.rankers.usage import habits
 from foretool.retrieval.ranking import Query, Ranked, Ranking, Reasons, needs
-from foretool.retrieval.scoring import Kept, Line, Request, searched_terms
+from foretool.retrieval.scoring import Kept, Request
 from foretool.storage.records import ToolId, Usage
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The scores of one request: what words, names, usage, encoders and learned models give to every tool, and the reasons.
+"""The scores of one request: what words, names, usage, encoders and learned models give to every tool.
 
 Each line of a task is a need of its own and is scored alone; several lines are then fused with all of them read as one
 text. A long task is scored as a whole, and each of its clauses adds to the tools that it asks for (`clauses`). Where
@@ -9,21 +9,18 @@ arrays over all slots (`score_sum`), which this module imports only then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from foretool.retrieval.clauses import SHARE, clauses, is_story, longest_whole
 from foretool.retrieval.corpus import Corpus
-from foretool.retrieval.glossary import Piece, translated
-from foretool.retrieval.near_words import near_terms
-from foretool.retrieval.rankers.bm25 import Impacts, Lexical, idf, weigh_terms
-from foretool.retrieval.rankers.names import EXACT
+from foretool.retrieval.line import ENTROPY_DEPTH, Line
 from foretool.retrieval.rankers.usage import usage_shares
-from foretool.retrieval.ranking import IN_USE, USED, Evidence, Query, needs, softmax_entropy
+from foretool.retrieval.ranking import Evidence, Query, needs
+from foretool.retrieval.reasons import ReasonFinder
 from foretool.retrieval.score_fusion import fuse_lines
-from foretool.retrieval.words import KINDRED_WORDS, spell_terms, terms
 from foretool.storage.records import ToolId, Usage
 
 if TYPE_CHECKING:
@@ -39,89 +36,10 @@ LEAST_WORDS = 0.01
 """Usage is a share of this where a tool was named and shares no word."""
 RAISING = 50
 """How many of the best tools may raise what they need."""
-ENTROPY_DEPTH = 50
-"""How many of the best scores the entropy of a line is taken over."""
-SAMPLED, LEAST_SAMPLED = 8, 800
-"""One in so many scores is sampled where so many tools have one."""
-MAX_REASON_TERMS = 8
-"""How many of the telling terms of a query are looked for in a tool."""
-MAX_REASON_WORDS = 5
 MOST_KEPT, LEAST_KEPT = 400_000, 50
 """Slots of all lines that a replay keeps, and the fewest lines."""
 LEAST_PART = 1e-5
 """A part of a score that is smaller is left out."""
-TELLING = 0.5
-"""The least score of a learned part that is a reason."""
-
-
-def searched_terms(texts: Sequence[str], *, widened: bool) -> Iterator[str]:
-    """Yield the terms that a request looks up for its lines and clauses; `widened` as for `Line`."""
-    for text in texts:
-        said, near = _read(text, widened)
-        yield from said
-        yield from near
-
-
-@lru_cache(maxsize=32)
-def _read(text: str, widened: bool) -> tuple[dict[str, float], dict[str, tuple[str, float]]]:
-    """Return the terms of a text with their weights, and those that mean nearly the same; nobody changes either. A
-    search reads its text when it is prepared and when it is ranked."""
-    said = weigh_terms(text)
-    return said, near_terms(said) if widened else {}
-
-
-class Line:
-    """One need of a task: its terms and what they score."""
-
-    def __init__(self, corpus: Corpus, text: str, *, widened: bool = False) -> None:
-        """`widened`: whether words that mean nearly the same take part; encoders know them already."""
-        self.text = text
-        said, near = _read(text, widened)
-        self._terms = len(said)
-        weights = {term: weight for term, (_, weight) in near.items()}
-        added = corpus.lexical.rare(weights) if near else ()
-        self.wanted = said | {term: weights[term] for term in added}
-        """The terms with their weights, and with less weight those that mean nearly the same."""
-        self.spelled = {term: near[term][0] for term in added}
-        """Those that mean nearly the same, as words."""
-        self.hits = corpus.lexical.search(self.wanted)
-        self.named = corpus.names.in_line(text)
-        self._lexical = corpus.lexical
-
-    @cached_property
-    def leaders(self) -> Sequence[tuple[int, float]]:
-        """The slots with the `ENTROPY_DEPTH` highest scores, any that score the same, and perhaps some more, in the
-        order of `hits`. Every score is looked at once, against one that a sample says is low enough."""
-        scores = list(self.hits.values())
-        if len(scores) >= LEAST_SAMPLED:
-            least = sorted(scores[::SAMPLED])[-(2 * ENTROPY_DEPTH // SAMPLED)]
-            found = [(slot, score) for slot, score in self.hits.items() if score >= least]
-            if len(found) >= ENTROPY_DEPTH:
-                return found
-        return list(self.hits.items())
-
-    @cached_property
-    def best(self) -> list[float]:
-        """The highest scores, best first."""
-        return sorted([score for _, score in self.leaders], reverse=True)[:ENTROPY_DEPTH]
-
-    @cached_property
-    def telling(self) -> float:
-        """How much the words decide beside encoders, 0 to 1."""
-        return self._lexical.telling_share(self.wanted, max(self.hits.values(), default=0.0))
-
-    def evidence(self, lexical: Lexical) -> Evidence:
-        """Return how well words and names met this line."""
-        if not self.best:
-            return Evidence(named=bool(self.named), terms=self._terms)
-        best_slot = next(slot for slot, score in self.leaders if score == self.best[0])
-        return Evidence(
-            named=bool(self.named),
-            strength=self.best[0] / idf(lexical.live, 1),
-            entropy=softmax_entropy(self.best),
-            coverage=lexical.coverage(self.wanted, best_slot),
-            terms=self._terms,
-        )
 
 
 class Kept:
@@ -234,90 +152,17 @@ class Request:
         return (*found, *(Evidence(named=bool(names.asked((name,)))) for name in self.query.names))
 
     def reasons(self, slot: int, tool: ToolId) -> Iterator[str]:
-        """Why a tool stands in the ranking, in words for people, the strongest kind of reason first."""
-        if slot in self.named:
-            yield "name" if self.named[slot] > EXACT - 1.0 else "similar name"
-        has = [term for term, found in self._telling_terms if found.has(slot)]
-        said, translated = self._words_in(has, tool)
-        if said:
-            yield "words: " + ", ".join(said)
-        if translated:
-            yield "words translated: " + ", ".join(translated)
-        if has and not (said or translated):
-            alike = [KINDRED_WORDS.get(term) or self._alike[term] for term in has[:MAX_REASON_WORDS]]
-            yield "words alike: " + ", ".join(alike)
-        elif self.sum is not None and self.dense is not None:
-            yield "meaning"
-        if self.learned is not None:
-            yield from self._learned_reasons(self.learned, self.sum.of(slot) if self.sum is not None else {}, tool)
-        if tool in self.usage:
-            yield USED
-        if any(slot in self.corpus.slots_of.get(server, ()) for server in self.query.servers_in_use):
-            yield IN_USE
-
-    def _words_in(self, has: Sequence[str], tool: ToolId) -> tuple[list[str], list[str]]:
-        """Return the words of the query among these terms of a tool: those that both have as they are written, and
-        those that one of them has in another language."""
-        in_english = self.corpus.translated.get(tool, frozenset())
-        written = [term for term in has if term in self._spelled]
-        said = [self._spelled[term] for term in written if term not in in_english][:MAX_REASON_WORDS]
-        put = [self._in_english[term] for term in has if term in self._in_english and term not in written]
-        translated = [
-            *(each for each, word in put if word not in said),
-            *(self._spelled[term] for term in written if term in in_english),
-        ]
-        return list(dict.fromkeys(said)), list(dict.fromkeys(translated))[:MAX_REASON_WORDS]
-
-    def _learned_reasons(self, learned: LearnedModels, parts: Mapping[str, float], tool: ToolId) -> Iterator[str]:
-        history = self.query.history
-        if parts.get("tasks", 0.0) >= TELLING:
-            yield "like an earlier task"
-        if parts.get("history", 0.0) >= TELLING:
-            yield f"usually follows {history[-1]}" if history else "often comes first"
-        if (lift := self.raised.get(tool)) is not None:
-            yield f"feeds {lift.edge.after}"
-        if learned.graph is not None:
-            givers = {edge.before for edge in learned.graph.producers(tool)}
-            if giver := next((each for each in reversed(history) if each in givers and each != tool), None):
-                yield f"takes what {giver} gives"
+        """Return why a tool stands in the ranking, in words for people, the strongest kind of reason first."""
+        return self._reasons.find(slot, tool)
 
     @cached_property
-    def _telling_terms(self) -> list[tuple[str, Impacts]]:
-        """The terms of the query that tell most, best first, with the tools that have them."""
-        impacts = self.corpus.lexical.impacts
-        worth: dict[str, float] = {}
-        having: dict[str, Impacts] = {}
-        for line in self.lines:
-            for term, weight in line.wanted.items():
-                if known := impacts(term):
-                    having[term] = known
-                    worth[term] = max(weight * known.idf, worth.get(term, 0.0))
-        return [(term, having[term]) for term in sorted(worth, key=worth.__getitem__, reverse=True)[:MAX_REASON_TERMS]]
-
-    @cached_property
-    def _alike(self) -> dict[str, str]:
-        """The terms that mean nearly the same as one of the query, as words."""
-        return {term: word for line in self.lines for term, word in line.spelled.items()}
-
-    @cached_property
-    def _spelled(self) -> dict[str, str]:
-        """The words of the query as they were written, by term."""
-        found = spell_terms(self._whole_text())
-        return found | {each: piece.text for piece in self._pieces for each in terms(piece.text)}
-
-    @cached_property
-    def _in_english(self) -> dict[str, tuple[str, str]]:
-        """The Chinese words of the query, by the terms of their English: with the English, and as they are written."""
-        return {
-            term: (f"{piece.text} ({piece.english})", piece.text)
-            for piece in self._pieces
-            for term in terms(piece.english or "")
-        }
-
-    @cached_property
-    def _pieces(self) -> list[Piece]:
-        """The Chinese words of the query that are known."""
-        return translated(self._whole_text())
+    def _reasons(self) -> ReasonFinder:
+        parts_of = self.sum.of if self.sum is not None else lambda slot: {}
+        by_meaning = self.sum is not None and self.dense is not None
+        return ReasonFinder(
+            self.corpus, self.query, self.lines, self.named, self.usage, self.learned, self.raised, parts_of,
+            by_meaning=by_meaning,
+        )  # fmt: skip
 
     def _whole_text(self) -> str:
         return "\n".join(line.text for line in self.lines)

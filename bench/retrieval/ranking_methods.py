@@ -25,8 +25,8 @@ from bench.retrieval.itr_ranking import published
 from bench.retrieval.pool import DEPTH, Pool, Search, bm25
 from foretool.retrieval import encoders
 from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.line import Line
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.scoring import Line
 from foretool.storage.records import ToolId
 
 

@@ -32,8 +32,8 @@ def open_encoder(
     weights: Weights, cache: Path | None = None, prepare: Prepare | None = None, in_bulk: bool = False
 ) -> Encoder:
     """Verify and load an encoder that runs in this process. `cache` is the folder of prepared models, which are made on
-    first use; `prepare` makes the model of a trained encoder elsewhere than here. `in_bulk`:
-    for a process that embeds thousands of texts, some at the same time, and ends. Raises `EncoderError`."""
+    first use; `prepare` makes the model of a trained encoder elsewhere than here. `in_bulk`: for a process that embeds
+    thousands of texts, some at the same time, and ends. Raises `EncoderError`."""
     if weights.adapter:
         from foretool.retrieval.encoders.adapted import open_shipped
 

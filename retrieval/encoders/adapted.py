@@ -1,8 +1,9 @@
-"""An encoder whose queries go through weights that were trained, and whose documents stay with those of the package.
+"""An installed encoder whose weights were trained: with the adapter that ships, or with one that was trained here.
 
-The adapter that ships was trained for queries and for tools (`Weights.reads_tools`). PORTS trains one of the queries
-alone (`retrieval.adapters`), so tools keep their vectors, and nothing is embedded again when a model is promoted or
-rolled back. A server only embeds queries and so holds one model in memory; another is opened for the first documents.
+The adapter that ships reads queries and tools (`Weights.reads_tools`). One that was trained here (PORTS, MassTool)
+reads queries alone, and tools keep the vectors of the one that ships, so nothing is embedded again when a model is
+promoted or rolled back. A server embeds queries alone and so holds one model in memory; where documents need another
+one, it is opened for the first of them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def open_trained(model: bytes, cache: Path | None, prepare: Prepare | None = None) -> AdaptedEncoder:
-    """Open the installed encoder that an adapter belongs to, with it, ready for queries. Raises `ModelError`."""
+    """Open the installed encoder with an adapter that was trained here, ready for queries. Raises `ModelError`."""
     base = adapters.loads(model).base
     weights = next((each.for_tools for each in MANIFEST if each.sha256 == base and locate(each) is not None), None)
     if weights is None:
@@ -51,7 +52,7 @@ def open_shipped(
     """Open an encoder with the adapter of this package, ready for queries. Where there is no room to prepare it, not
     even for a moment, the untrained encoder answers if it embeds the tools. Raises `EncoderError`."""
     try:
-        encoder = AdaptedEncoder(weights, _read(weights), cache, prepare, in_bulk)
+        encoder = AdaptedEncoder(weights, read_shipped(weights), cache, prepare, in_bulk)
     except (ModelError, OSError) as error:
         raise EncoderError(f"encoder {weights.name!r}: {error}") from error
     try:
@@ -64,7 +65,7 @@ def open_shipped(
     return encoder
 
 
-def _read(weights: Weights) -> bytes:
+def read_shipped(weights: Weights) -> bytes:
     """Read the adapter of this package. Raises `ModelError` if it is not the known one, and `OSError`."""
     model = Path(adapters.__file__).with_name(weights.adapter).read_bytes()
     if (found := sha256(model).hexdigest()) != weights.adapter_sha256:
@@ -107,13 +108,13 @@ def prepared_folder(weights: Weights, model: bytes, cache: Path) -> Path:
 
 
 class AdaptedEncoder:
-    """Embeds queries with the adapter, and documents with that of the package if it reads tools, else with none; opens
+    """Embeds queries with an adapter, and documents with the one that ships if that reads tools, else with none. Opens
     each model on first use."""
 
     def __init__(
         self, weights: Weights, model: bytes, cache: Path | None, prepare: Prepare | None = None, in_bulk: bool = False
     ) -> None:
-        """`model` is the adapter, `cache` the folder of prepared models, `in_bulk` as in
+        """`model` is the adapter of queries, `cache` the folder of prepared models, `in_bulk` as in
         `onnx.open_session`. Raises `ModelError` for other bytes."""
         adapters.check(adapters.loads(model), weights.sha256)
         self.weights, self.name = weights, weights.name
@@ -136,7 +137,7 @@ class AdaptedEncoder:
     def _documents(self) -> onnx.OnnxEncoder:
         if not self.weights.reads_tools:
             return onnx.open_onnx(self.weights, self._cache, self._in_bulk)
-        shipped = _read(self.weights)
+        shipped = read_shipped(self.weights)
         return self._queries if shipped == self._model else self._open(shipped)
 
     def _open(self, model: bytes) -> onnx.OnnxEncoder:

@@ -132,8 +132,8 @@ def open_session(
     in_bulk: bool = False,
 ) -> Any:
     """Open a model on the CPU with options that keep memory small and threads from spinning; `level` says how far it is
-    optimised, `written` where the result is kept, and `in_bulk` that calls
-    come side by side and by the thousand: each then takes one thread, and memory is kept from call to call."""
+    optimised, `written` where the result is kept, and `in_bulk` that calls come side by side and by the thousand: each
+    then takes one thread, and memory is kept from call to call."""
     onnxruntime = import_runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1 if in_bulk else 2

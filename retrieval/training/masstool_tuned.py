@@ -50,7 +50,7 @@ def tune(
     seed: int,
     progress: Callable[[float], None],
 ) -> dict[str, NDArray[Any]]:
-    """Fine-tunes the encoder on tasks, and fits a head on its vectors; repeatable for a seed.
+    """Fine-tune the encoder on tasks, and fit a head on its vectors; repeatable for a seed.
 
     `targets` maps rows of the tasks to the shares of the classes that each should have, (rows, classes), each row
     adding up to 1. Returns the adapter of MiniLM as `adapters.loads` reads it, and the head as arrays of the model:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.encoders.adapted import cache_folder
+from foretool.retrieval.encoders.adapted import cache_folder, read_shipped
 from foretool.retrieval.training import Material, Method, Progress, TooLittle
 from foretool.retrieval.training.continuation import ContinuationScorer, Question, ScoreFile, score_all, write_call
 from foretool.retrieval.training.ports_trainer import Example, Trainer, TrainingPlan, choose_candidates
@@ -225,11 +225,12 @@ def keep_called(examples: Sequence[Example]) -> tuple[list[int], list[Example]]:
 
 
 def shipped_adapter(rank: int) -> Adapter | None:
-    """Return the adapter that ships with the first encoder, to continue from; None if there is none of this rank."""
+    """Return the adapter that ships with the first encoder, to continue from; None if there is none of this rank.
+    Raises `ModelError` for another file, and `OSError`."""
     weights = encoders.MANIFEST[0]
     if not weights.adapter:
         return None
-    found = adapters.loads(Path(adapters.__file__).with_name(weights.adapter).read_bytes())
+    found = adapters.loads(read_shipped(weights))
     fits = found.base == weights.sha256 and all(left.shape[1] == rank for left, _ in found.changes.values())
     return found if fits else None
 

@@ -63,7 +63,7 @@ def test_a_chinese_name_is_no_english_one() -> None:
     found = Pipeline(Corpus([evil])).rank(Query((), ("send_mail",)))
     assert found.ranked == () and not found.evidence[0].named
     [ranked] = Pipeline(Corpus([evil])).rank(Query(("send mail",))).ranked
-    assert ranked.reasons == ("words translated: send, mail",) or ranked.reasons == ("words translated: send",)
+    assert ranked.reasons == ("words translated: send",), "its own English never counts as its words"
 
 
 async def test_no_client_is_shown_the_english_of_a_chinese_tool() -> None:

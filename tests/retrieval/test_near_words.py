@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from foretool.retrieval import near_words
 from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.line import Line
 from foretool.retrieval.near_words import FILE, LONGEST, MARKS, WEIGHT, near_terms
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.bm25 import MOST_NEAR, weigh_terms
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.scoring import Line
 from foretool.retrieval.words import STOP_WORDS, stem
 from tests.support.tools import tool
 

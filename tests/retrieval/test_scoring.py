@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
 from tools import catalog, ids, tool
 
 from foretool.retrieval.confidence import level
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query, Ranking
-from foretool.retrieval.scoring import ENTROPY_DEPTH, Line
 from foretool.storage.records import Tool, ToolId, Usage
 
 
@@ -59,44 +56,6 @@ def test_without_words_usage_is_all_there_is() -> None:
     ranking = pipeline().rank(query, used)
     assert set(first(ranking, 9)) == {"web__fetch", "domains__whois_domain", "domains__check_availability"}
     assert level(ranking) == "low"
-
-
-def test_a_task_in_words_finds_its_tool_and_says_why() -> None:
-    ranking = pipeline().rank(Query(("open an issue in my repository",)))
-    best = ranking.ranked[0]
-    assert best.tool == "github__create_issue"
-    assert best.reasons == ("words: open, issue, repository",)
-    assert best.parts == {"lexical": best.score}
-    assert ranking.total == len(ranking.ranked)
-
-
-def test_a_misspelt_name_is_first_and_says_so() -> None:
-    best = pipeline().rank(Query(("whois_domian for the domain availability check",))).ranked[0]
-    assert (best.tool, best.reasons[0]) == ("domains__whois_domain", "similar name")
-
-
-@given(st.lists(st.integers(0, 40), min_size=1, max_size=2000))
-def test_the_leaders_of_a_line_have_every_high_score_in_the_order_of_the_hits(scores: list[int]) -> None:
-    line = Line(Corpus(), "")
-    line.hits = {slot: score / 7 for slot, score in enumerate(scores)}
-    least = sorted(line.hits.values(), reverse=True)[:ENTROPY_DEPTH][-1]
-    high = [(slot, score) for slot, score in line.hits.items() if score >= least]
-    assert [each for each in line.leaders if each[1] >= least] == high
-    assert line.best == sorted(line.hits.values(), reverse=True)[:ENTROPY_DEPTH]
-
-
-def test_a_chinese_task_finds_english_tools_and_says_by_which_words() -> None:
-    best = pipeline().rank(Query(("用 github 创建一个 issue",))).ranked[0]
-    assert best.tool == "github__create_issue"
-    assert best.reasons == ("words: issue, github", "words translated: 创建 (create)")
-
-
-def test_chinese_words_of_a_chinese_tool_are_its_own_and_their_english_is_not() -> None:
-    rail = tool("rail", "tickets", "查询余票信息")
-    asked = {"余票": "words: 余票", "remaining": "words translated: remaining", "火车 tickets": "words: tickets"}
-    for task, reason in asked.items():
-        [best] = pipeline(rail).rank(Query((task,))).ranked
-        assert best.reasons == (reason,)
 
 
 def test_a_chinese_task_without_a_tool_has_the_level_none_by_words() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from bench.datasets import tool_of
 from bench.retrieval import chinese
-from foretool.retrieval import scoring
+from foretool.retrieval import line
 from foretool.retrieval.glossary import has_han
 
 CITY = {"type": "object", "properties": {"city": {"type": "string", "description": "要查询天气的城市的名称"}}}
@@ -56,7 +56,7 @@ def test_the_glossary_can_be_left_out(
         "talk": ["你好"],
     }
     (tmp_path / "tasks").write_text(json.dumps(tasks), "utf-8")
-    scoring._read.cache_clear()  # it keeps what it read in the other run
+    line._read.cache_clear()  # it keeps what it read in the other run
     monkeypatch.setattr(chinese, "FILE", tmp_path / "tasks")
     monkeypatch.setattr(chinese, "find_wordings", lambda read: ("is it cold",) if "weather" in read.name else ())
     for tool in TOOLS:

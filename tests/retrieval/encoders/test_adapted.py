@@ -59,7 +59,7 @@ def test_tools_keep_the_vectors_of_the_adapter_that_ships_while_queries_are_lear
     weights = replace(installed(tmp_path / "model"), adapter="any", reads_tools=True)
     shipped = Adapter(weights.sha256, {"table": (LEFT, RIGHT)}).dumps()
     learned = Adapter(weights.sha256, {"table": (-LEFT, RIGHT)}).dumps()
-    monkeypatch.setattr(adapted, "_read", lambda weights: shipped)
+    monkeypatch.setattr(adapted, "read_shipped", lambda weights: shipped)
     tables = []
     for model in (shipped, learned):
         left, right = adapters.loads(model).changes["table"]
@@ -75,7 +75,7 @@ def test_an_encoder_that_reads_tools_gives_way_to_words_where_it_cannot_be_prepa
 ) -> None:
     weights = installed(tmp_path / "model")
     model = Adapter(weights.sha256, {"table": (LEFT, RIGHT)}).dumps()
-    monkeypatch.setattr(adapted, "_read", lambda weights: model)
+    monkeypatch.setattr(adapted, "read_shipped", lambda weights: model)
     monkeypatch.setattr(adapted, "disk_usage", lambda folder: SimpleNamespace(free=0))
     trained = replace(weights, name="trained", adapter="any", base=weights.name, reads_tools=True)
     said = r"encoder 'trained' cannot be prepared: .*no room to prepare an encoder, \d+ MiB must be free"
@@ -126,7 +126,7 @@ def test_with_no_room_at_all_the_untrained_encoder_answers_and_it_is_said(
 ) -> None:
     weights = installed(tmp_path / "model")
     model = Adapter(weights.sha256, {"table": (LEFT, RIGHT)}).dumps()
-    monkeypatch.setattr(adapted, "_read", lambda weights: model)
+    monkeypatch.setattr(adapted, "read_shipped", lambda weights: model)
     monkeypatch.setattr(adapted, "disk_usage", lambda folder: SimpleNamespace(free=0))
     trained = replace(weights, name="trained", adapter="any", base=weights.name)
     monkeypatch.setattr(weights_module, "BY_NAME", (weights, trained))

@@ -1,0 +1,86 @@
+"""One line of a task, which is a need of its own: its terms, and what they score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache
+
+from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.near_words import near_terms
+from foretool.retrieval.rankers.bm25 import Lexical, idf, weigh_terms
+from foretool.retrieval.ranking import Evidence, softmax_entropy
+
+ENTROPY_DEPTH = 50
+"""How many of the best scores the entropy of a line is taken over."""
+SAMPLED, LEAST_SAMPLED = 8, 800
+"""One in so many scores is sampled where so many tools have one."""
+
+
+def searched_terms(texts: Sequence[str], *, widened: bool) -> Iterator[str]:
+    """Yield the terms that a request looks up for its lines and clauses; `widened` as for `Line`."""
+    for text in texts:
+        said, near = _read(text, widened)
+        yield from said
+        yield from near
+
+
+@lru_cache(maxsize=32)
+def _read(text: str, widened: bool) -> tuple[dict[str, float], dict[str, tuple[str, float]]]:
+    """Return the terms of a text with their weights, and those that mean nearly the same; nobody changes either. A
+    search reads its text when it is prepared and when it is ranked."""
+    said = weigh_terms(text)
+    return said, near_terms(said) if widened else {}
+
+
+class Line:
+    """One need of a task: its terms and what they score."""
+
+    def __init__(self, corpus: Corpus, text: str, *, widened: bool = False) -> None:
+        """`widened`: whether words that mean nearly the same take part; encoders know them already."""
+        self.text = text
+        said, near = _read(text, widened)
+        self._terms = len(said)
+        weights = {term: weight for term, (_, weight) in near.items()}
+        added = corpus.lexical.rare(weights) if near else ()
+        self.wanted = said | {term: weights[term] for term in added}
+        """The terms with their weights, and with less weight those that mean nearly the same."""
+        self.spelled = {term: near[term][0] for term in added}
+        """Those that mean nearly the same, as words."""
+        self.hits = corpus.lexical.search(self.wanted)
+        self.named = corpus.names.in_line(text)
+        self._lexical = corpus.lexical
+
+    @cached_property
+    def leaders(self) -> Sequence[tuple[int, float]]:
+        """The slots with the `ENTROPY_DEPTH` highest scores, any that score the same, and perhaps some more, in the
+        order of `hits`. Every score is looked at once, against one that a sample says is low enough."""
+        scores = list(self.hits.values())
+        if len(scores) >= LEAST_SAMPLED:
+            least = sorted(scores[::SAMPLED])[-(2 * ENTROPY_DEPTH // SAMPLED)]
+            found = [(slot, score) for slot, score in self.hits.items() if score >= least]
+            if len(found) >= ENTROPY_DEPTH:
+                return found
+        return list(self.hits.items())
+
+    @cached_property
+    def best(self) -> list[float]:
+        """The highest scores, best first."""
+        return sorted([score for _, score in self.leaders], reverse=True)[:ENTROPY_DEPTH]
+
+    @cached_property
+    def telling(self) -> float:
+        """How much the words decide beside encoders, 0 to 1."""
+        return self._lexical.telling_share(self.wanted, max(self.hits.values(), default=0.0))
+
+    def evidence(self, lexical: Lexical) -> Evidence:
+        """Return how well words and names met this line."""
+        if not self.best:
+            return Evidence(named=bool(self.named), terms=self._terms)
+        best_slot = next(slot for slot, score in self.leaders if score == self.best[0])
+        return Evidence(
+            named=bool(self.named),
+            strength=self.best[0] / idf(lexical.live, 1),
+            entropy=softmax_entropy(self.best),
+            coverage=lexical.coverage(self.wanted, best_slot),
+            terms=self._terms,
+        )
