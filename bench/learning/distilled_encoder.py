@@ -1,4 +1,4 @@
-"""Trains the queries of the shipped encoder towards what three encoders say together.
+"""Trains the queries of the shipped encoder towards what three encoders say together: tried, not shipped.
 
     python -m bench.learning.distilled_encoder train --data FOLDER --everyday SETS --head-to-head FILE
         --start FILE --out FILE --cache FOLDER

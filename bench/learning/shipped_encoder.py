@@ -1,17 +1,17 @@
-"""Trains the encoder that is shipped, on licensed public training parts, and reports it before and after.
+"""Trains the queries of the encoder that shipped before `taught_encoder`, which goes on from half of it.
 
     python -m bench.learning.shipped_encoder train --data FOLDER --out FILE --cache FOLDER
     python -m bench.learning.shipped_encoder continue --data FOLDER --everyday SETS --start FILE --out FILE ...
     python -m bench.learning.shipped_encoder report --data FOLDER --adapter FILE --cache FOLDER [--sets a,b] [--json]
 
-The training parts are those of toole_unseen (MIT; none of its unseen tools), Seal-Tools (Apache-2.0), UltraTool as
-filtered by GNN4TaskPlan (MIT), the torchhub part of APIBench (Apache-2.0) and Octopus (Apache-2.0; none of its unseen
-tools). Two to four tasks of one set are also strung together, because no other tasks are long and need many tools.
-Nothing of BFCL, LiveMCPBench, StableToolBench, API-Bank, MCP-Bench or MCPToolBench++ is trained on. Training is one
-pass in batches of 64 with the contrastive loss of PORTS' trainer over all tools of all sets; every tool of a task is
-right at once, and only queries are trained (`retrieval.training.ports_trainer`). The learned change is then scaled by
-`SCALE` (between the untrained weights and the trained ones, as in WiSE-FT: Wortsman et al. 2022). An interrupted run
-continues from FOLDER.
+The training parts are public and licensed: those of toole_unseen (MIT; none of its unseen tools), Seal-Tools
+(Apache-2.0), UltraTool as filtered by GNN4TaskPlan (MIT), the torchhub part of APIBench (Apache-2.0) and Octopus
+(Apache-2.0; none of its unseen tools). Two to four tasks of one set are also strung together, because no other tasks
+are long and need many tools. Nothing of BFCL, LiveMCPBench, StableToolBench, API-Bank, MCP-Bench or MCPToolBench++ is
+trained on. Training is one pass in batches of 64 with the contrastive loss of PORTS' trainer over all tools of all
+sets; every tool of a task is right at once, and only queries are trained (`retrieval.training.ports_trainer`). The
+learned change is then scaled by `SCALE` (between the untrained weights and the trained ones, as in WiSE-FT: Wortsman et
+al. 2022). An interrupted run continues from FOLDER.
 
 `continue` trains the result further on less of the same and on everyday wishes (`bench.learning.everyday_sets`), where
 a tool of another set that says nearly the same is no negative, and blends what it learned with what was there
