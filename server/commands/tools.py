@@ -208,8 +208,8 @@ def _print(inventory: Inventory, unused: bool) -> None:
     for listed in inventory.lists:
         whose = f"profile {listed.profile}" if listed.profile else "list"
         share = f", {listed.tokens / inventory.catalog_tokens:.0%} of the catalog" if inventory.catalog_tokens else ""
-        shown = f"{output.plural(listed.tools, 'tool')}, {listed.tokens:,} of {listed.budget:,} tokens{share}"
-        output.say(f"{whose}: {shown}, policy {listed.policy}")
+        shown = f"{output.plural(listed.tools, 'tool')}, {listed.tokens:,} tokens{share}"
+        output.say(f"{whose}: {shown} (budget {listed.budget:,}, policy {listed.policy})")
     if inventory.personal_servers:
         names = ", ".join(inventory.personal_servers)
         output.say(

@@ -331,7 +331,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When the tool list may change: `frozen` once a day, `growing` also after a discovery, `full` lists everything,
     `auto` chooses per client."""
     list_tokens: Tokens = 2000
-    """Budget of the tool list. Pinned tools are listed first, then the tools used recently and often."""
+    """Budget of the tool list. Pinned tools are listed first, then the tools used recently and often. Sizes are
+    estimated until they are counted in the background, so a first list may be a few percent larger."""
     list_whole: bool = True
     """Lists every tool where all of them fit `list_tokens`: nothing has to be discovered then."""
     list_fill: bool = True
