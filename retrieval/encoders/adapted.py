@@ -23,7 +23,16 @@ from foretool.retrieval import adapters
 from foretool.retrieval.encoders import onnx
 from foretool.retrieval.encoders.base import EncoderError
 from foretool.retrieval.encoders.silent_runtime import import_runtime
-from foretool.retrieval.encoders.weights import INSTALL, MANIFEST, PACKED, ROOM, Prepare, Weights, locate, verify
+from foretool.retrieval.encoders.weights import (
+    INSTALL,
+    MANIFEST,
+    Prepare,
+    Weights,
+    locate,
+    needed_room,
+    prepared_name,
+    verify,
+)
 from foretool.retrieval.model_format import ModelError
 
 if TYPE_CHECKING:
@@ -91,7 +100,7 @@ def prepare_model(weights: Weights, model: bytes, cache: Path) -> Path:
         raise EncoderError(f"encoder {weights.name!r}: {weights.package or weights.file} is not there")
 
     def write(made: Path) -> None:
-        if disk_usage(cache).free < (needed := ROOM * path.stat().st_size):
+        if disk_usage(cache).free < (needed := needed_room(path)):
             raise OSError(ENOSPC, f"no room to prepare an encoder, {needed >> 20} MiB must be free", str(cache))
         with TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as apart:
             whole = onnx.optimise(verify(path, weights), Path(apart), "ENABLE_BASIC")
@@ -102,9 +111,8 @@ def prepare_model(weights: Weights, model: bytes, cache: Path) -> Path:
 
 
 def prepared_folder(weights: Weights, model: bytes, cache: Path) -> Path:
-    """Return the folder of one prepared model; each adapter and each version of onnxruntime has its own."""
-    version = f"{import_runtime().__version__}{PACKED}"
-    return cache / f"{weights.sha256[:16]}-{sha256(model).hexdigest()[:16]}-{version}"
+    """Return the folder of one prepared model, given its adapter."""
+    return cache / prepared_name(weights, import_runtime().__version__, sha256(model).hexdigest())
 
 
 class AdaptedEncoder:

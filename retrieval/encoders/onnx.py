@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from foretool.retrieval.encoders.base import BATCH, BATCH_TOKENS, EncoderError, embed_readings, unit
 from foretool.retrieval.encoders.silent_runtime import import_runtime
-from foretool.retrieval.encoders.weights import INSTALL, PACKED, Weights, locate, verify
+from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, prepared_name, verify
 from foretool.retrieval.encoders.wordpiece import WordPiece
 from foretool.retrieval.glossary import put_into_english
 from foretool.retrieval.model_format import NUMBERS
@@ -46,7 +46,7 @@ def open_onnx(weights: Weights, cache: Path | None, in_bulk: bool = False) -> On
         raise EncoderError(f"encoder {weights.name!r}: {weights.package or weights.file} is not there; {INSTALL}")
     if cache is None:
         return OnnxEncoder(weights, verify(path, weights), in_bulk=in_bulk)
-    folder = cache / f"{weights.sha256[:16]}-{import_runtime().__version__}{PACKED}"
+    folder = cache / prepared_name(weights, import_runtime().__version__)
     return open_mapped(weights, fill_folder(folder, lambda made: optimise(verify(path, weights), made)), in_bulk)
 
 

@@ -201,6 +201,17 @@ def locate(weights: Weights) -> Path | None:
     return found if found.is_file() else None
 
 
+def prepared_name(weights: Weights, runtime: str, adapter_sha256: str = "") -> str:
+    """Return the name of the folder of a prepared model; each adapter and each version of onnxruntime (`runtime`) has
+    its own."""
+    return "-".join(part for part in (weights.sha256[:16], adapter_sha256[:16], runtime) if part) + PACKED
+
+
+def needed_room(model: Path) -> int:
+    """Return how many bytes must be free to prepare an installed model with an adapter."""
+    return ROOM * model.stat().st_size
+
+
 def explain_no_room(weights: Weights, cache: Path | None) -> str:
     """Say why a trained encoder that embeds tools cannot be prepared on this machine, or "" if it can be or is. `cache`
     is the folder of prepared models. Loads no library."""
@@ -210,13 +221,13 @@ def explain_no_room(weights: Weights, cache: Path | None) -> str:
     from importlib.metadata import version
     from tempfile import gettempdir
 
-    made = f"{weights.sha256[:16]}-{weights.adapter_sha256[:16]}-{version('onnxruntime')}{PACKED}"
+    made = prepared_name(weights, version("onnxruntime"), weights.adapter_sha256)
     if cache is not None and (cache / made / "model.onnx").is_file():
         return ""
     places = [cache] if cache is not None else []
     with suppress(OSError):  # no folder for temporary files can be written
         places.append(Path(gettempdir()))
-    needed = ROOM * path.stat().st_size
+    needed = needed_room(path)
     if any(_free(each) >= needed for each in places):
         return ""
     return f"no room to prepare {weights.name}: {needed >> 20} MiB must be free in {' or '.join(map(str, places))}"
