@@ -786,7 +786,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:limits:tools": Promise("SECURITY.md", "of a server's list the first max_tools are used, and it is said"),
     "trust:limits:changes": Promise("SECURITY.md", "a server that changes its list without end is asked now and then"),
     "trust:limits:housekeeping": Promise("SECURITY.md", "no slow job and no counter delays the time-outs of calls"),
-    "layout": Promise("docs/architecture.md", "every source file has its test file"),
+    "layout": Promise("docs/architecture.md", "every room has a folder of tests"),
     "requirements": Promise(
         "docs/architecture.md", "every promise has a test, every named promise stands in the manifest"
     ),

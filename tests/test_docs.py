@@ -10,7 +10,6 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = ("server", "retrieval", "storage", "bench", "demo", "docs", "tests")
-ROOMS = ["methods", "clients", "upstreams", "catalog", "recording", "learning", "transports", "protocol", "config"]
 OF_USERS = {"docs/style.md"}
 """Examples of files that a user has."""
 
@@ -35,19 +34,6 @@ def test_every_link_to_a_heading_leads_to_one(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text(encoding="utf-8"))
     wanted = {(page.parent / file if file else page, heading) for file, heading in links}
     assert sorted(heading for file, heading in wanted if heading not in _headings(file)) == []
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_the_map_names_every_file_of_a_room_and_no_other(room: str) -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    row = re.search(rf"(?m)^\| {room} \| (.+) \|$", text)
-    named = set(re.findall(r"`(\w+)`", row[1] if row else "")) - {"_meta"}
-    assert named == {file.stem for file in (ROOT / "server" / room).rglob("*.py")} - {"__init__"}
-
-
-def test_the_map_names_every_file_of_retrieval() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Retrieval")[2]
-    assert {file.stem for file in (ROOT / "retrieval").glob("*.py")} - {"__init__"} <= set(re.findall(r"`(\w+)`", text))
 
 
 def _headings(page: Path) -> set[str]:
