@@ -76,6 +76,10 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md",
         "what looks wrong in the text of a server is in `status`, `doctor` and `tools`, and blocks nothing",
     ),
+    "trust:links:icons": Promise(
+        "SECURITY.md",
+        "an icon that leaves us is a picture in itself or stands at a public https address, in every list",
+    ),
     "trust:text:invisible": Promise(
         "SECURITY.md",
         "no invisible character of a server's definitions, lists, questions or log lines reaches a client",
@@ -523,7 +527,17 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:http:rotation": Promise(
         "SECURITY.md", "tokens, hosts and origins apply at a reload; what a lost token began ends at once"
     ),
-    "trust:http:sessions-share": Promise("SECURITY.md", "one token cannot take the sessions of the others"),
+    "trust:http:sessions-share": Promise(
+        "SECURITY.md", "one token cannot take the sessions of the others, nor their sign-ins to the page"
+    ),
+    "trust:http:one-door": Promise(
+        "SECURITY.md", "`/ui` and `/metrics` keep the limits of `/mcp`: bodies, requests a minute, wrong tokens"
+    ),
+    "trust:http:guesses": Promise(
+        "SECURITY.md",
+        "after thirty different wrong tokens in a minute an address learns nothing from another one;"
+        " who was in stays in",
+    ),
     "trust:http:connections": Promise(
         "SECURITY.md", "connections are limited; who shows a token is never shut out by those who show none"
     ),
@@ -544,7 +558,8 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:http:slow-readers": Promise("SECURITY.md", "what clients do not read is bounded, over all of them"),
     "trust:http:bodies": Promise(
         "SECURITY.md",
-        "bodies are read behind a token alone, in bounded time and memory; large ones keep no small one out",
+        "bodies are read behind a token alone, but for 8 KiB of a sign-in to the page, in bounded time and memory;"
+        " large ones keep no small one out",
     ),
     "trust:http:in-flight": Promise("SECURITY.md", "the requests and streams of one session are limited"),
     "trust:http:unix-socket": Promise("SECURITY.md", "a Unix socket serves its own user alone"),

@@ -30,8 +30,9 @@ from foretool.server.protocol.headers import annotated_schema, schema_problem
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.output_schemas import is_wide, narrow, without_era
 from foretool.server.trust.approvals import hash_value
+from foretool.server.trust.links import clean_member
 from foretool.server.trust.policy import Reach
-from foretool.server.trust.text import clean, clean_json, is_clean
+from foretool.server.trust.text import clean, is_clean
 from foretool.storage.records import Era, Tool, ToolId, Usage
 from foretool.storage.steps import Steps, finish
 from foretool.storage.stores import StorageError
@@ -834,7 +835,7 @@ def _with_name(tool: Tool, name: ToolId) -> Tool:
 def _clean_tool(tool: Tool) -> Tool | None:
     """Return a stored tool without invisible characters, None where they stand in a name or a key."""
     try:
-        cleaned = clean_json(tool.definition)
+        cleaned = clean_member(tool.definition)
     except ValueError:
         return None
     if cleaned is tool.definition:
@@ -849,7 +850,7 @@ def _check_definition(definition: Raw, over_http: bool) -> tuple[str, bytes]:
     it."""
     name = names.check_name(jsonrpc.text(jsonrpc.fields(definition).get("name")))
     try:
-        members = jsonrpc.fields(clean_json(bytes(definition)))
+        members = jsonrpc.fields(clean_member(bytes(definition)))
     except ValueError as error:
         raise ValueError(f"{name!r}: {error}") from None
     schema = members.get("inputSchema")

@@ -21,7 +21,8 @@ from foretool.server.methods.held_notices import HeldNotices
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
 from foretool.server.transports.tasks import Precedence, Tasks, in_slices
-from foretool.server.trust.text import clean_json, is_clean, one_line, visible
+from foretool.server.trust.links import clean_member
+from foretool.server.trust.text import is_clean, one_line, visible
 from foretool.server.upstreams.connection import Lost, Reply, Request
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
@@ -243,7 +244,7 @@ def _take_page(pending: _Pending, upstream: str, reply: Reply) -> Raw | None:
 def _clean_item(item: Raw, identifier: str) -> Raw:
     """Return a listed item without invisible characters. Raises ValueError where they stand in a key or in what it is
     asked for by."""
-    cleaned = clean_json(bytes(item))
+    cleaned = clean_member(bytes(item))
     name = jsonrpc.member(item, identifier)
     if name is not None and not is_clean(name):
         raise ValueError(f"its {identifier} {one_line(visible(name))!r} has invisible characters")

@@ -7,15 +7,14 @@ that open every profile; `/ui/profile/NAME/` shows one profile (`default` is the
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hmac
 import secrets
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from html import escape
 from http.cookies import CookieError, SimpleCookie
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qs, quote, urlsplit
 
 from msgspec import Struct
@@ -25,9 +24,9 @@ from foretool.server.page.origin import is_from_here
 from foretool.server.page.page_rules import HEADERS, refusal_of
 from foretool.server.page.process import PageProcess, ProcessFailed
 from foretool.server.protocol.headers import Headers
-from foretool.server.transports.client.access import WITHOUT_TOKEN, Access, Identity
-from foretool.server.transports.client.http_request import CONNECTION, Receive, Send
-from foretool.server.transports.client.http_rules import HttpRules
+from foretool.server.transports.client.access import Access, Identity
+from foretool.server.transports.client.door import Door
+from foretool.server.transports.client.http_request import HttpRequest
 from foretool.server.transports.client.security import Refused
 
 ROOT: Final = "/ui"
@@ -35,12 +34,12 @@ COOKIE: Final = "foretool_ui"
 VISIT_S: Final = 12 * 3600.0
 """After this long a browser shows its token again."""
 MOST_VISITS: Final = 200
-LARGEST: Final = 256 * 1024
-"""Bytes of one form."""
-BODY_S: Final = 30.0
+"""Browsers that are let in at a time; where one more comes, the token with most of them loses its oldest."""
+LARGEST_FORM: Final = 256 * 1024
+"""Bytes of a form of the page."""
+LARGEST_SIGN_IN: Final = 8 * 1024
+"""Bytes of the form with a token, which everybody may send."""
 CLOSED: Final = "This page needs a token of foretool's config."
-
-Scope = dict[str, Any]
 
 
 class Visit(Struct, frozen=True):
@@ -61,44 +60,43 @@ class Answer(Exception):
 
 
 class Gate:
-    """The ASGI part of `/ui`. `rules` are those in force at each request."""
+    """The part of the HTTP server that answers below `/ui`."""
 
     def __init__(self, page: PageProcess) -> None:
         self._page = page
         self._visits: OrderedDict[str, Visit] = OrderedDict()
         self._secret = secrets.token_bytes(32)
 
-    async def __call__(self, rules: HttpRules, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, door: Door, request: HttpRequest) -> None:
         """Answer one request below `/ui`."""
         try:
-            await self._serve(rules, scope, receive, send)
+            await self._serve(door, request)
         except Refused as error:
-            await _say(send, Answer(error.status, f"{error}\n"))
+            await _say(request, Answer(error.status, f"{error}\n", error.headers))
         except Answer as answer:
-            await _say(send, answer)
+            await _say(request, answer)
         except ProcessFailed as error:
-            await _say(send, Answer(503, f"{error}\n"))
+            await _say(request, Answer(503, f"{error}\n"))
         except TimeoutError:
-            await _say(send, Answer(408))
+            await _say(request, Answer(408))
         except ConnectionError:
             pass  # the browser has gone, or the page's process ended within an answer
 
     async def close(self) -> None:
         await self._page.close()
 
-    async def _serve(self, rules: HttpRules, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope["headers"])
-        rules.guards.check(headers)
-        if (refused := refusal_of(scope["method"], headers)) is not None:
+    async def _serve(self, door: Door, request: HttpRequest) -> None:
+        method, path, headers = request.method, request.path, request.headers
+        door.rules.guards.check(headers)
+        if (refused := refusal_of(method, headers)) is not None:
             raise Answer(*refused)
-        method, path = scope["method"], scope["path"]
         if path == f"{ROOT}/open" and method == "POST":
-            raise await self._open(rules.access, headers, receive)
-        identity, form_key = await self._identify(rules.access, headers)
-        scope["extensions"][CONNECTION][CONNECTION].recognise(identity.principal)
+            raise await self._open(door, request)
+        identity, form_key = await self._identify(door, request)
+        access = door.rules.access
         if path in (ROOT, f"{ROOT}/"):
-            raise self._choose(rules.access, identity)
-        profile, inner = self._find(rules.access, identity, path)
+            raise self._choose(access, identity)
+        profile, inner = self._find(access, identity, path)
         viewer = {
             "form_key": form_key,
             "profile": profile,
@@ -106,44 +104,54 @@ class Gate:
             "principal": identity.principal,
             "name": identity.name,
         }
-        body = await _read(receive) if method == "POST" else b""
-        await self._page.forward(method, inner, scope["query_string"], headers, viewer, body, receive, send)
+        body = await request.body(LARGEST_FORM) if method == "POST" else b""
+        query = request.query.encode("latin-1")
+        await self._page.forward(method, inner, query, headers, viewer, body, request.receive, request.send)
 
     # Who it is
 
-    async def _identify(self, access: Access, headers: Headers) -> tuple[Identity, str]:
+    async def _identify(self, door: Door, request: HttpRequest) -> tuple[Identity, str]:
         """Return who sends a request and the key of its forms. Raises `Answer` with the form for a token."""
-        if authorization := headers.get("authorization"):
-            found = await access.identify(authorization)
-            return found, self._key_of(found.principal)
-        if access.is_open:
-            return await access.identify(""), self._key_of(WITHOUT_TOKEN)
-        visit = self._visits.get(_cookie_of(headers))
-        now = access.again(visit.identity) if visit is not None and visit.until >= time.monotonic() else None
-        if visit is None or now is None or not now.profiles:
+        authorization = request.headers.get("authorization") or ""
+        if authorization or door.rules.access.is_open:
+            identity = await door.identify(request, authorization)
+            return identity, self._key_of(identity.principal)
+        visit = self._visits.get(_cookie_of(request.headers))
+        is_over = visit is None or visit.until < time.monotonic()
+        identity_now = None if visit is None or is_over else door.rules.access.again(visit.identity)
+        if visit is None or identity_now is None or not identity_now.profiles:
             raise _form(401, CLOSED)
-        return now, visit.form_key
+        door.admit(request, identity_now)
+        return identity_now, visit.form_key
 
     def _key_of(self, principal: str) -> str:
         return hmac.digest(self._secret, principal.encode(), "sha256").hex()
 
-    async def _open(self, access: Access, headers: Headers, receive: Receive) -> Answer:
+    async def _open(self, door: Door, request: HttpRequest) -> Answer:
         """Trade a token for a cookie."""
-        if not is_from_here(headers):
+        if not is_from_here(request.headers):
             return Answer(403, "Only this page may send this form.\n")
-        sent = parse_qs((await _read(receive)).decode("latin-1"), keep_blank_values=True)
+        form = parse_qs((await request.body(LARGEST_SIGN_IN)).decode("latin-1"), keep_blank_values=True)
         try:
-            identity = await access.identify(f"Bearer {sent.get('token', [''])[0]}")
+            identity = await door.identify(request, f"Bearer {form.get('token', [''])[0]}")
         except Refused as error:
-            said = "The config has no such token." if access.issuer is None else f"{error}."
-            return _form(401, said[:1].upper() + said[1:])
+            if error.status == 429:
+                raise
+            reason = "The config has no such token." if door.rules.access.issuer is None else f"{error}."
+            return _form(401, reason[:1].upper() + reason[1:])
         name = secrets.token_urlsafe(32)
         self._visits[name] = Visit(identity, secrets.token_urlsafe(32), time.monotonic() + VISIT_S)
-        while len(self._visits) > MOST_VISITS:
-            self._visits.popitem(last=False)
-        secure = "; Secure" if urlsplit(headers.get("origin") or "").scheme == "https" else ""
+        if len(self._visits) > MOST_VISITS:
+            self._end_oldest_visit()
+        secure = "; Secure" if urlsplit(request.headers.get("origin") or "").scheme == "https" else ""
         cookie = f"{COOKIE}={name}; Path={ROOT}; HttpOnly; SameSite=Strict; Max-Age={int(VISIT_S)}{secure}"
         return Answer(303, "", {"location": ROOT, "set-cookie": cookie})
+
+    def _end_oldest_visit(self) -> None:
+        """End the oldest visit of the token that has most of them."""
+        visits_of = Counter(visit.identity.principal for visit in self._visits.values())
+        principal, _ = visits_of.most_common(1)[0]
+        del self._visits[next(name for name, visit in self._visits.items() if visit.identity.principal == principal)]
 
     # Where it goes
 
@@ -177,22 +185,6 @@ def _cookie_of(headers: Headers) -> str:
     return ""
 
 
-async def _read(receive: Receive) -> bytes:
-    """Read a body within limits. Raises `Answer`, `ConnectionError` and `TimeoutError`."""
-    parts, size = [], 0
-    async with asyncio.timeout(BODY_S):
-        while True:
-            event = await receive()
-            if event["type"] != "http.request":
-                raise ConnectionError
-            parts.append(event["body"])
-            size += len(event["body"])
-            if size > LARGEST:
-                raise Answer(413, "The form is too large.\n")
-            if not event["more_body"]:
-                return b"".join(parts)
-
-
 def _form(status: int, said: str) -> Answer:
     text = (
         f'<h1>foretool</h1><p role="status">{escape(said)}</p><form method="post" action="{ROOT}/open">'
@@ -212,9 +204,9 @@ def _html(status: int, body: str) -> Answer:
     return Answer(status, text, {"content-type": "text/html; charset=utf-8"})
 
 
-async def _say(send: Send, answer: Answer) -> None:
+async def _say(request: HttpRequest, answer: Answer) -> None:
     body = str(answer).encode()
     lines = {**HEADERS, **answer.headers, "content-length": str(len(body))}
     headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in lines.items()]
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+    await request.send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await request.send({"type": "http.response.body", "body": body, "more_body": False})

@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec import UNSET, Raw, UnsetType
 
 from foretool.server.protocol import jsonrpc
+from foretool.server.trust.links import link_place
 from foretool.server.trust.lookalikes import fold
 from foretool.server.trust.text import one_line
 
@@ -103,7 +104,10 @@ def attribute(server: str, text: str, what: str = "asks") -> str:
 def _elicitation(server: str, members: Mapping[str, Raw]) -> Raw:
     message = jsonrpc.text(members.get("message")) or ""
     if (jsonrpc.text(members.get("mode")) or "form") == "url":
-        place = _place(jsonrpc.text(members.get("url")) or "")
+        try:
+            place = link_place(jsonrpc.text(members.get("url")) or "")
+        except ValueError as error:
+            raise QuestionRefused(f"elicitation/create: {error}") from None
         return jsonrpc.raw({**members, "message": attribute(server, message, f"asks you to open {place}")})
     fields = list(_typed_fields(jsonrpc.plain(members["requestedSchema"]) if "requestedSchema" in members else None))
     for name, schema in fields:
@@ -116,20 +120,6 @@ def _elicitation(server: str, members: Mapping[str, Raw]) -> Raw:
     if fields and (re.search(_ALWAYS, words := _words(message)) or re.search(_MENTIONED, words)):
         said += f"\n\n{WARNING}"
     return jsonrpc.raw({**members, "message": said})
-
-
-def _place(url: str) -> str:
-    """Return scheme and host of an address, in ASCII, so that no letter passes for another one."""
-    from urllib.parse import urlsplit  # takes milliseconds to import, and few servers send users anywhere
-
-    try:
-        parts = urlsplit(url)
-        host, port = (parts.hostname or "").encode("idna").decode(), parts.port
-    except ValueError:  # also of a host that cannot be written in ASCII
-        host, port = "", None
-    if not url.lower().startswith(("https://", "http://")) or not host or re.search(r"[\s\\\x00-\x20]", url):
-        raise QuestionRefused("elicitation/create: expected a url that begins with https:// and names a host")
-    return f"{parts.scheme}://{host}" + (f":{port}" if port else "")
 
 
 def _typed_fields(schema: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:

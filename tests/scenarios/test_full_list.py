@@ -49,7 +49,7 @@ async def test_a_definition_keeps_every_member_its_upstream_wrote() -> None:
         title="Plot",
         annotations={"readOnlyHint": True},
         outputSchema={"type": "object"},
-        icons=[{"src": "data:,"}],
+        icons=[{"src": "data:image/png;base64,AAAA"}],
         execution={"taskSupport": "forbidden"},
         **{"x-unknown": [1, None], "_meta": {"vendor/key": {"a": 1}}},
     )

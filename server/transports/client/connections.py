@@ -112,6 +112,10 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
         if len(self.pipeline) >= MOST_PIPELINED:
             self._status = HTTPStatus.TOO_MANY_REQUESTS
             raise ValueError("too many requests behind each other")
+        if not self.url.startswith((b"/", b"*")):
+            # A whole address names a host of its own, beside the Host that the guards check.
+            self._status = HTTPStatus.MISDIRECTED_REQUEST
+            raise ValueError("the target is the address of a proxy's request")
         super().on_headers_complete()
         self.waiting_since = None
 

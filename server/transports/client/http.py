@@ -24,13 +24,13 @@ from foretool.server.transports.client import well_known
 from foretool.server.transports.client.access import Identity
 from foretool.server.transports.client.base import Fronts
 from foretool.server.transports.client.connections import Connections
+from foretool.server.transports.client.door import Door
 from foretool.server.transports.client.event_store import EventStore, Memory, Stream
 from foretool.server.transports.client.http_legacy import LegacyClients
 from foretool.server.transports.client.http_modern import InputSchema, ModernClients
 from foretool.server.transports.client.http_request import Bodies, HttpRequest, Receive, Send
 from foretool.server.transports.client.http_rules import HttpRules
 from foretool.server.transports.client.listener import BACKLOG, Listener
-from foretool.server.transports.client.rates import Rates
 from foretool.server.transports.client.security import Refused
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ Metrics = Callable[[str], Awaitable[tuple[bytes, str]]]
 """Writes the answer to `/metrics` and its Content-Type, for an Accept header."""
 ComeBack = Callable[[str], Awaitable[tuple[int, bytes] | None]]
 """Takes the query of a browser that comes back; returns the status and the page, None if it is not served."""
-Page = Callable[[HttpRules, dict[str, Any], Receive, Send], Awaitable[None]]
-"""Answers the requests of browsers below `/ui`, by the rules in force."""
+Page = Callable[[Door, HttpRequest], Awaitable[None]]
+"""Answers the requests of browsers below `/ui`; whom it serves, the door says."""
 
 
 class HttpServer:
@@ -89,7 +89,7 @@ class HttpServer:
         browser that comes back from the authorization server of a server."""
         self.address = address
         """Once `ready` is set, with the actual port."""
-        self.rules = rules
+        self.door = Door(rules)
         self.ready = asyncio.Event()
         """Set when clients can connect."""
         self.memory = Memory(self._make_room)
@@ -98,7 +98,6 @@ class HttpServer:
         self.modern = ModernClients(fronts, self._admit, input_schema, self.memory)
         self.connections = Connections(rules.limits, rules.access.shares)
         self._bodies = Bodies(rules.limits.max_bodies)
-        self._rates = Rates(rules.limits.requests_per_minute)
         self._streams: dict[HttpRequest, float] = {}
         """Streams that carry no answer, each with when the token ends that began it."""
         self._page = page
@@ -110,13 +109,17 @@ class HttpServer:
         self._is_stopping = self._is_draining = False
         self._stopped = asyncio.Event()
 
+    @property
+    def rules(self) -> HttpRules:
+        """The rules in force."""
+        return self.door.rules
+
     def follow(self, rules: HttpRules) -> None:
         """Put other rules in force: whoever they no longer let in loses sessions, streams and calls at once."""
-        self.rules = rules
+        self.door.follow(rules)
         self.legacy.set_limits(rules.limits, rules.access.shares)
         self.connections.set_limits(rules.limits, rules.access.shares)
         self._bodies.most = rules.limits.max_bodies
-        self._rates.most = rules.limits.requests_per_minute
         self.legacy.close_refused(rules.access.opens)
         self.modern.close_refused(rules.access.opens)
 
@@ -185,7 +188,7 @@ class HttpServer:
             now = time.monotonic()
             self.legacy.expire(now)
             self.modern.expire(now, limits.session_idle_s)
-            self._rates.forget(now)
+            self.door.forget(now)
             self._end_streams(time.time())
             self.memory.forget_read()
 
@@ -205,14 +208,14 @@ class HttpServer:
 
     async def app(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Serve one HTTP request; this is the ASGI application."""
-        if self._page is not None and (scope["path"] + "/").startswith(PAGE_ROOT):
-            await self._page(self.rules, scope, receive, send)
-            return
         send = _closing(send) if self._is_draining else send
         largest = self.rules.limits.max_body
         request = self._request_type(scope, receive, send, largest, self._bodies, self.connections.check_unread)
         try:
-            await self._route(request)
+            if self._page is not None and (request.path + "/").startswith(PAGE_ROOT):
+                await self._page(self.door, request)
+            else:
+                await self._route(request)
         except Refused as error:
             body = jsonrpc.failure(None, jsonrpc.error_object(jsonrpc.INVALID_REQUEST, str(error)))
             await request.reply(error.status, body, error.headers)
@@ -248,9 +251,7 @@ class HttpServer:
                 await request.reply(*answer, PAGE_HEADERS)
                 return
         # Nobody without a token learns which paths exist.
-        identity = await self.rules.access.identify(request.headers.get("authorization") or "")
-        request.connection.recognise(identity.principal)
-        self._rates.take(identity.principal, time.monotonic())
+        identity = await self.door.identify(request, request.headers.get("authorization") or "")
         if request.path == "/metrics" and self._metrics is not None:
             await self._tell_metrics(request, identity, self._metrics)
             return

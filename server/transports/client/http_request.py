@@ -48,6 +48,8 @@ class Connection(Protocol):
     """What a request knows of its connection."""
 
     transport: asyncio.Transport
+    source: str
+    """The address of the client; empty on a Unix socket."""
 
     def recognise(self, principal: str) -> None:
         """Take in who sends the request at hand."""
@@ -121,8 +123,8 @@ class HttpRequest:
         self.is_gone = False
         """The client has disconnected or was given up."""
         self.connection: Connection = scope["extensions"][CONNECTION][CONNECTION]
-        self._receive = receive
-        self._send = send
+        self.receive = receive
+        self.send = send
         self._max_body = max_body
         self._bodies = bodies
         self._taken = 0
@@ -147,35 +149,33 @@ class HttpRequest:
             raise Refused(415, f"Content-Type must be {JSON}")
         if not self.accepts(JSON_KIND, EVENTS_KIND):
             raise Refused(406, f"Accept must list both {JSON} and {EVENTS}")
-        message = jsonrpc.decode(await self._body())
+        message = jsonrpc.decode(await self.body(self._max_body))
         if message.params is not UNSET and bytes(memoryview(message.params)[:1]) not in (b"{", b"n"):
             reason = f"params must be an object in a request of {message.method}"
             raise BadMessage(jsonrpc.INVALID_REQUEST, reason, message.id if message.id is not UNSET else None)
         return message
 
-    async def _body(self) -> bytes:
+    async def body(self, largest: int) -> bytes:
+        """Read the whole body. Raises `Refused` for one of more than `largest` bytes, `TimeoutError` for one that does
+        not come, and `ConnectionError` when the client goes before it has sent everything."""
         length = self.headers.get("content-length") or ""
-        self._check_size(int(length[:19]) if length.isdecimal() else 0)
+        _check_size(int(length[:19]) if length.isdecimal() else 0, largest)
         parts, size = [], 0
         async with asyncio.timeout(BODY_S) as limit:
             end = limit.when() or 0.0
             while True:
-                event = await self._receive()
+                event = await self.receive()
                 if event["type"] != "http.request":
                     raise ConnectionError
                 parts.append(event["body"])
                 size += len(event["body"])
-                self._check_size(size)
+                _check_size(size, largest)
                 self._count(size)
                 if size > SMALL_BODY:
                     await (self._bodies.parts if event["more_body"] else self._bodies.messages).wait()
                 if not event["more_body"]:
                     return b"".join(parts)
                 limit.reschedule(end + size / BODY_RATE)
-
-    def _check_size(self, size: int) -> None:
-        if size > self._max_body:
-            raise Refused(413, f"the message is over {self._max_body} bytes")
 
     def _count(self, size: int) -> None:
         # Only what has come counts: a length costs its sender nothing.
@@ -189,7 +189,7 @@ class HttpRequest:
             self._watcher = asyncio.create_task(self._watch(wake))
 
     async def _watch(self, wake: Callable[[], None]) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
+        while (await self.receive())["type"] != "http.disconnect":
             pass
         self.is_gone = True
         wake()
@@ -202,14 +202,14 @@ class HttpRequest:
         if body and "content-type" not in (headers or {}):
             lines.append((b"content-type", JSON.encode()))
         lines += [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
-        await self._send({"type": "http.response.start", "status": status, "headers": lines})
+        await self.send({"type": "http.response.start", "status": status, "headers": lines})
         await self._write(body, more=False)
 
     async def send_events(self, reader: Reader, first: bytes = b"", session: str | None = None) -> None:
         """Answer with a stream of events, until the stream ends or the client goes. `first` goes out before them,
         `session` in a header."""
         lines = [*EVENT_HEADERS, *([(http_headers.SESSION.encode(), session.encode())] if session else [])]
-        await self._send({"type": "http.response.start", "status": 200, "headers": lines})
+        await self.send({"type": "http.response.start", "status": 200, "headers": lines})
         data = first
         while not self.is_gone:
             data += reader.take()
@@ -226,7 +226,7 @@ class HttpRequest:
     async def _write(self, data: bytes, *, more: bool) -> None:
         try:
             async with asyncio.timeout(STALL_S):
-                await self._send({"type": "http.response.body", "body": data, "more_body": more})
+                await self.send({"type": "http.response.body", "body": data, "more_body": more})
         except TimeoutError:
             self.abort()
         if len(data) > LARGE_ANSWER:
@@ -244,3 +244,8 @@ class HttpRequest:
             self._watcher.cancel()
             # The last frame of the task points back at us: without this, every call would leave garbage to collect.
             self._watcher = None
+
+
+def _check_size(size: int, largest: int) -> None:
+    if size > largest:
+        raise Refused(413, f"the message is over {largest} bytes")

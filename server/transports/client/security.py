@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from urllib.parse import urlsplit
 
 from foretool.server.config.addresses import is_loopback
 from foretool.server.protocol.headers import Headers
 
 ONCE = frozenset(
     {"authorization", "content-encoding", "content-length", "content-type", "host", "last-event-id", "mcp-session-id"}
-    | {"origin"}
+    | {"origin", "transfer-encoding"}
 )
 """Headers of which a second one could mean another thing to a proxy before us."""
+
+
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?P<host>[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?", re.IGNORECASE)
+"""An Origin as browsers write it: scheme, host and port, and nothing that two programs could read in two ways."""
 
 
 class Refused(Exception):
@@ -54,9 +58,6 @@ class Guards:
     def _check_origin(self, origin: str | None) -> None:
         if origin is None or origin.lower() in self._origins:
             return
-        try:
-            name = urlsplit(origin).hostname or ""
-        except ValueError:
-            name = ""
-        if not is_loopback(name):
+        written = ORIGIN.fullmatch(origin)
+        if written is None or not is_loopback(written["host"]):
             raise Refused(403, "pages of this Origin may not come here; add it to allowed_origins if they should")

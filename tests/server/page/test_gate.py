@@ -8,14 +8,16 @@ from typing import Any, cast
 
 import httpx2
 import pytest
+from requirements import requirement
 
 from foretool.server.config.settings import TokenEntry
 from foretool.server.config.tokens import digest
-from foretool.server.page.gate import COOKIE, Gate
+from foretool.server.page.gate import COOKIE, MOST_VISITS, Gate
 from foretool.server.page.process import PageProcess
 from foretool.server.transports.client.access import Access
-from foretool.server.transports.client.http_request import CONNECTION
-from foretool.server.transports.client.http_rules import HttpRules
+from foretool.server.transports.client.door import WRONG_TOKENS, Door
+from foretool.server.transports.client.http_request import CONNECTION, Bodies, HttpRequest
+from foretool.server.transports.client.http_rules import HttpLimits, HttpRules
 
 pytestmark = pytest.mark.anyio
 
@@ -53,14 +55,18 @@ class Stage:
     """The gate as a browser reaches it; `rules` may be changed at any time."""
 
     def __init__(self, rules: HttpRules) -> None:
-        self.rules = rules
+        self.door = Door(rules)
         self.page = Page()
         self.known: list[str] = []
+        self._bodies = Bodies(1 << 20)
         self._gate = Gate(cast("PageProcess", self.page))
 
     async def app(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        connection = SimpleNamespace(recognise=self.known.append)
-        await self._gate(self.rules, {**scope, "extensions": {CONNECTION: {CONNECTION: connection}}}, receive, send)
+        connection = SimpleNamespace(recognise=self.known.append, source="192.0.2.7")
+        extended = {**scope, "extensions": {CONNECTION: {CONNECTION: connection}}}
+        request = HttpRequest(extended, receive, send, 1 << 20, self._bodies, lambda: None)
+        await self._gate(self.door, request)
+        request.close()
 
     def browser(self) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=cast("Any", self.app)), base_url=HOME)
@@ -146,7 +152,7 @@ async def test_a_token_that_was_taken_back_opens_nothing_any_more() -> None:
     async with stage.browser() as client:
         await stage.sign_in(client, "clerk")
         assert (await client.get("/ui/profile/work/")).status_code == 200
-        stage.rules = make_rules(("owner",))
+        stage.door.follow(make_rules(("owner",)))
         assert (await client.get("/ui/profile/work/")).status_code == 401
 
 
@@ -160,7 +166,7 @@ async def test_other_hosts_and_other_sites_are_refused() -> None:
         assert (await client.get("/ui/all/", headers={"origin": "http://evil.example"})).status_code == 403
         for site in ("cross-site", "same-site"):
             assert (await client.get("/ui/all/", headers={"sec-fetch-site": site})).status_code == 403
-    stage.rules = make_rules()
+    stage.door.follow(make_rules())
     async with stage.browser() as client:
         for origin in ("http://127.0.0.1:1234", "null", "http://localhost:8399"):
             sent = await client.post("/ui/open", data={"token": "owner-token"}, headers={"origin": origin})
@@ -185,3 +191,49 @@ async def test_every_answer_has_the_headers_and_large_forms_are_refused() -> Non
             assert answer.headers["cache-control"] == "no-store"
         assert (await client.post("/ui/all/review/x", content=b"x" * 300_000)).status_code == 413
     assert stage.page.asked == []
+
+
+@requirement("trust:http:one-door", "trust:http:bodies")
+async def test_a_form_without_a_token_is_read_up_to_a_few_kilobytes() -> None:
+    stage = Stage(make_rules())
+    async with stage.browser() as client:
+        sent = await client.post("/ui/open", content=b"token=" + b"x" * 9_000, headers={"origin": HOME})
+    assert sent.status_code == 413
+
+
+@requirement("trust:http:one-door")
+async def test_requests_per_minute_hold_for_the_page() -> None:
+    rules = make_rules()
+    stage = Stage(HttpRules(rules.access, rules.guards, HttpLimits(requests_per_minute=5)))
+    async with stage.browser() as client:
+        await stage.sign_in(client, "owner")
+        statuses = [(await client.get("/ui/all/")).status_code for _ in range(6)]
+        assert statuses == [200, 200, 200, 200, 429, 429]
+        agent = {"authorization": "Bearer agent-token"}
+        answers = [await client.get("/ui/profile/work/", headers=agent) for _ in range(6)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 200, 429]
+    assert int(answers[-1].headers["retry-after"]) > 0
+
+
+@requirement("trust:http:guesses", "trust:http:one-door")
+async def test_after_many_wrong_tokens_a_guess_learns_nothing_and_who_was_in_stays_in() -> None:
+    stage = Stage(make_rules())
+    async with stage.browser() as client, stage.browser() as guesser:
+        await stage.sign_in(client, "owner")
+        guesses = [(await stage.sign_in(guesser, f"guess-{number}")).status_code for number in range(WRONG_TOKENS + 2)]
+        assert guesses == [401] * WRONG_TOKENS + [429] * 2
+        assert (await stage.sign_in(guesser, "clerk")).status_code == 429
+        assert (await guesser.get("/ui/", headers={"authorization": "Bearer clerk-token"})).status_code == 429
+        assert (await client.get("/ui/all/")).status_code == 200
+        assert (await stage.sign_in(client, "owner")).status_code == 303
+
+
+@requirement("trust:http:sessions-share")
+async def test_one_token_cannot_take_the_visits_of_the_others() -> None:
+    stage = Stage(make_rules())
+    async with stage.browser() as owner, stage.browser() as clerk:
+        await stage.sign_in(owner, "owner")
+        for _ in range(MOST_VISITS + 10):
+            await stage.sign_in(clerk, "clerk")
+        assert (await owner.get("/ui/all/")).status_code == 200
+        assert (await clerk.get("/ui/profile/work/")).status_code == 200

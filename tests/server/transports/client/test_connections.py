@@ -59,6 +59,12 @@ async def asked(line: Line, path: str = "/health", more: str = "") -> bytes:
     return head.splitlines()[0]
 
 
+@requirement("trust:http:smuggling")
+async def test_a_request_that_names_a_host_of_its_own_in_its_target_is_refused() -> None:
+    async with http_server(tokens={"a": ["*"]}) as caller, lines(caller, 1) as (line,):
+        assert b"421" in await asked(line, "http://evil.example/health")
+
+
 @requirement("trust:http:connections")
 async def test_the_oldest_that_has_shown_no_token_makes_room() -> None:
     async with http_server(tokens={"a": ["*"]}, max_connections=4) as caller, lines(caller, 4) as first:

@@ -141,7 +141,7 @@ NO_HTTP: dict[str, tuple[bytes, bytes]] = {
     "chunks that are none": (SLOW_LINES + b"transfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n", b"400"),
     "two hosts": (SLOW_LINES + b"host: evil.example\r\ncontent-length: 2\r\n\r\n{}", b"400"),
     "no host": (SLOW_LINES.replace(b"host: localhost\r\n", b"") + b"content-length: 2\r\n\r\n{}", b"421"),
-    "another server's address": (SLOW_LINES.replace(b"/mcp", b"http://evil.example/x") + b"\r\n", b"404"),
+    "another server's address": (SLOW_LINES.replace(b"/mcp", b"http://evil.example/x") + b"\r\n", b"421"),
     "half a request": (SLOW_LINES + b"content-length: 20\r\n\r\n{}", b""),
 }
 

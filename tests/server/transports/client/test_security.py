@@ -29,7 +29,7 @@ def test_a_port_is_told_from_an_address() -> None:
 
 
 def test_a_header_that_says_two_things_is_refused() -> None:
-    for name in (b"authorization", b"mcp-session-id", b"host", b"origin"):
+    for name in (b"authorization", b"mcp-session-id", b"host", b"origin", b"transfer-encoding"):
         lines = [(b"host", b"localhost"), (name, b"localhost"), (name, b"localhost")]
         with pytest.raises(Refused, match=f"{name.decode()} came more than once"):
             Guards().check(Headers(lines))
@@ -43,5 +43,8 @@ def test_hosts_and_origins_are_those_of_this_machine_or_named() -> None:
     assert check(guards, host="") == 421
     assert check(guards, origin="HTTPS://APP.example") == 0
     assert check(guards, origin="http://[::1]:5") == 0
-    for origin in ("null", "", "http://evil.example", "http://[", "https://app.example.evil.example"):
+    for origin in (
+        "null", "", "http://evil.example", "http://[", "https://app.example.evil.example",
+        "https://evil.example\\@localhost", "http://[::1].evil.example", "http://localhost@evil.example", "http://localhost/",
+    ):  # fmt: skip
         assert check(guards, origin=origin) == 403

@@ -1,0 +1,92 @@
+"""The one door of the HTTP server: `/mcp`, `/metrics` and `/ui` let requests in by the same rules.
+
+Who shows wrong tokens all the time is refused unread, by address. A token that was already right once at this address
+still passes, so nobody locks out the others behind the same proxy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from typing import Final
+
+from foretool.server.transports.client.access import Identity
+from foretool.server.transports.client.http_request import HttpRequest
+from foretool.server.transports.client.http_rules import HttpRules
+from foretool.server.transports.client.rates import Rates
+from foretool.server.transports.client.security import Refused
+
+WRONG_TOKENS: Final = 30
+"""Different wrong tokens of one address in a minute, before further unknown tokens are refused unread. A client that
+sends its old token again and again counts once."""
+REMEMBERED: Final = 4096
+"""Most pairs of an address and a token that are remembered as right, and as wrong."""
+
+
+class Pairs:
+    """Pairs of an address and a token or its owner; the oldest go when there are too many."""
+
+    def __init__(self) -> None:
+        self._pairs: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def add(self, address: str, name: str) -> bool:
+        """Add a pair. Returns whether it is new."""
+        is_new = (address, name) not in self._pairs
+        self._pairs[address, name] = None
+        self._pairs.move_to_end((address, name))
+        if len(self._pairs) > REMEMBERED:
+            self._pairs.popitem(last=False)
+        return is_new
+
+    def __contains__(self, pair: tuple[str, str]) -> bool:
+        return pair in self._pairs
+
+
+class Door:
+    """Lets requests in by the rules in force.
+
+    identity = await door.identify(request, "Bearer ...")  # raises Refused: 401, 403 or 429
+    """
+
+    def __init__(self, rules: HttpRules) -> None:
+        self.rules = rules
+        self._rates = Rates(rules.limits.requests_per_minute)
+        self._guesses = Rates(WRONG_TOKENS, "too many wrong tokens came from this address; come back in {wait} s")
+        self._right = Pairs()
+        self._wrong = Pairs()
+
+    def follow(self, rules: HttpRules) -> None:
+        """Put other rules in force."""
+        self.rules = rules
+        self._rates.most = rules.limits.requests_per_minute
+
+    async def identify(self, request: HttpRequest, authorization: str) -> Identity:
+        """Return who sends a request with this `Authorization`, and count the request. Raises `Refused`."""
+        address, now = request.connection.source, time.monotonic()
+        try:
+            identity = await self.rules.access.identify(authorization)
+        except Refused as error:
+            if error.status == 401 and authorization and self._wrong.add(address, _digest(authorization)):
+                self._guesses.take(address, now)
+            raise
+        if not self.rules.access.is_open and (address, identity.principal) not in self._right:
+            # Asked only now, so that a flood of guesses learns as little from a right token as from a wrong one.
+            self._guesses.check(address, now)
+            self._right.add(address, identity.principal)
+        self.admit(request, identity)
+        return identity
+
+    def admit(self, request: HttpRequest, identity: Identity) -> None:
+        """Count a request of somebody who is known already. Raises `Refused` for one too many in a minute."""
+        request.connection.recognise(identity.principal)
+        self._rates.take(identity.principal, time.monotonic())
+
+    def forget(self, now: float) -> None:
+        """Drop the counts of those who have been quiet long enough. `now`: monotonic seconds."""
+        self._rates.forget(now)
+        self._guesses.forget(now)
+
+
+def _digest(authorization: str) -> str:
+    return hashlib.sha256(authorization.encode("latin-1", "replace")).hexdigest()
