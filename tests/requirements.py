@@ -507,6 +507,10 @@ MANIFEST: Final[dict[str, Promise]] = {
     "http:timeouts": Promise("design: edges", "nobody is waited for who sends or takes nothing"),
     "http:slow-client": Promise("design: edges", "a client that does not read costs bounded memory and slows no other"),
     "http:goodbye": Promise(f"{LEGACY}: basic/transports", "a session at an upstream is ended with DELETE"),
+    "http:redirects": Promise(
+        "docs/protocol.md",
+        "a redirect within one origin is followed; of any other the target and the way out are named",
+    ),
     "limits:size": Promise(
         "docs/configuration.md", "a message over the limit is refused in words, the next one is read"
     ),

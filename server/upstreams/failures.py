@@ -98,6 +98,9 @@ def _remote_cause(server: Server, error: str) -> Cause:
         return Cause(code, what, f"run `foretool login {server.name}` in a terminal")
     if _UNLISTED.search(error):
         return _unlisted(error)
+    what, _, address = error.partition(": set url to ")
+    if address:
+        return Cause(Code.ADDRESS_WRONG, what, f"set its url to {address}")
     if code is not None:
         do = "check its url" if code is Code.ADDRESS_WRONG else "check its headers, or make a new token"
         return Cause(code, error, do)

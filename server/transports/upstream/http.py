@@ -197,9 +197,11 @@ class HttpLink(Link):
         kind = _kind(response)
         if kind == EVENTS:
             return await self._read(response, events, request, message)
-        if kind != JSON:
+        body = await self._body(response)
+        # Some servers name no type or a wrong one; a body that is a reply counts all the same.
+        if kind != JSON and not body.lstrip().startswith(b"{"):
             raise RequestFailed(f"answered HTTP {response.status_code} with {kind or 'no content type'} and no reply")
-        if not self._deliver(await self._body(response), request, message):
+        if not self._deliver(body, request, message):
             raise RequestFailed("answered with something that is not a reply to the request")
         return True
 
@@ -244,6 +246,9 @@ class HttpLink(Link):
                     pause = self._allowance.spend(time.perf_counter() - started, events.seen - seen, replies)
                     if pause:
                         await asyncio.sleep(pause)
+            if request is not None and not answered and _is_message(rest := events.rest()):
+                # Some servers end the stream without the empty line that ends an event.
+                answered = self._deliver(rest, request, message)
         except TimeoutError:
             pass  # the server keeps the stream open after its reply
         except httpx2.HTTPError:
@@ -285,7 +290,7 @@ class HttpLink(Link):
             unknown = jsonrpc.error_object(jsonrpc.METHOD_NOT_FOUND, f"HTTP {status} and no JSON-RPC error")
             self._receiver.on_message(Message(id=request, error=unknown), request)
             return
-        reason = http_client.describe_status(status, response.headers.get("location"))
+        reason = http_client.describe_status(status)
         if message.method != "initialize" or status not in _NOT_STREAMABLE or not self._fall_back:
             raise RequestFailed(reason)
         # If the server speaks the transport of 2024-11-05 at the same URL, the link keeps to it.
@@ -393,6 +398,14 @@ class HttpLink(Link):
 
 def _kind(response: httpx2.Response) -> str:
     return media_type(response.headers.get("content-type"))
+
+
+def _is_message(data: bytes) -> bool:
+    try:
+        jsonrpc.decode(data)
+    except BadMessage:
+        return False
+    return True
 
 
 def _visible(value: str | None) -> str | None:

@@ -38,6 +38,11 @@ INFLATED: Final = {"gzip": 31, "x-gzip": 31, "deflate": 47}
 SKIPPED: Final = 64 * 1024
 SKIP_S: Final = 1.0
 """How much of a body that nobody needs is read, and for how long."""
+REDIRECTS: Final = 5
+"""How many redirects in a row are followed; real servers need one or two."""
+SEE_OTHER: Final = 303
+"""The redirect that may come after a POST was carried out, so that a POST must not be sent again."""
+_GONE: Final = (404, 410)
 
 # At lower levels these libraries log URLs and header lines, which contain secrets.
 for _library in ("httpx2", "httpcore2"):
@@ -66,18 +71,20 @@ class RequestFailed(Exception):
 
 
 class Refused(RequestFailed):
-    """The server wants a sign-in, and has not carried out the request."""
+    """The server has not carried out the request: it wants a sign-in, or sends us elsewhere."""
 
 
 class Client:
     """The HTTP client of one link: it shows the token of an `Authorizer`, and sends a refused request once more if that
-    has another token by then."""
+    has another token by then. It follows redirects within the origin alone, since our headers hold credentials."""
 
     def __init__(
         self, url: str, headers: Mapping[str, str], authorizer: Authorizer | None = None, cert: Certificate = None
     ) -> None:
         self._http = new_client(url, headers, cert) if cert else new_client(url, headers)
         self._authorizer = authorizer
+        self._moved: dict[str, httpx2.URL] = {}
+        """Where redirects of an address have led; used until nothing is there any more."""
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -108,6 +115,23 @@ class Client:
 
     @contextlib.asynccontextmanager
     async def _open(self, method: str, url: str, **more: Any) -> AsyncIterator[httpx2.Response]:
+        """Send a request to where `url` leads. Raises `RequestFailed` for a redirect that is not followed."""
+        target = self._moved.get(url, httpx2.URL(url))
+        for _ in range(REDIRECTS + 1):
+            async with self._open_once(method, target, **more) as response:
+                if not response.has_redirect_location:
+                    if response.status_code in _GONE or response.status_code >= 500:
+                        self._moved.pop(url, None)
+                    elif target != url:
+                        self._moved[url] = target
+                    yield response
+                    return
+                target = follow(method, target, response.status_code, response.headers["location"])
+                await skip_body(response)
+        raise Refused(f"redirects more than {REDIRECTS} times in a row: set url to the address that answers")
+
+    @contextlib.asynccontextmanager
+    async def _open_once(self, method: str, url: httpx2.URL, **more: Any) -> AsyncIterator[httpx2.Response]:
         try:
             async with self._http.stream(method, url, **more) as response:
                 yield response
@@ -120,7 +144,7 @@ class Client:
 
 
 def new_client(url: str, headers: Mapping[str, str], cert: Certificate = None) -> httpx2.AsyncClient:
-    """Make a client that follows no redirects, which would carry credentials elsewhere, and that waits for streams."""
+    """Make a client that waits for streams and follows no redirect itself, which could carry credentials elsewhere."""
     return httpx2.AsyncClient(
         headers={"user-agent": f"foretool/{__version__}", "accept-encoding": "gzip, deflate", **headers},
         verify=_trust(url, cert),
@@ -202,11 +226,26 @@ def origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-def describe_status(status: int, location: str | None = None) -> str:
+def follow(method: str, here: httpx2.URL, status: int, location: str) -> httpx2.URL:
+    """Return where a redirect leads. Raises `RequestFailed` for one that is not followed: it leaves the origin, which
+    our credentials are for, or would send a POST again that may have been carried out."""
+    try:
+        there = here.join(location)
+    except httpx2.InvalidURL:
+        raise Refused(f"answered HTTP {status}, a redirect to an address that is none: check url") from None
+    if (there.scheme, there.host, there.port) != (here.scheme, here.host, here.port):
+        same_path = ", with the path that it has" if there.path == here.path else ""
+        raise Refused(
+            f"answered HTTP {status}, a redirect to {origin(str(there))}, which is not followed, since credentials must"
+            f" not leave their origin: set url to where it leads{same_path}"
+        )
+    if status == SEE_OTHER and method == "POST":
+        raise RequestFailed(f"answered HTTP {status}, a redirect that takes no POST: set url to where it leads")
+    return here.copy_with(raw_path=there.raw_path)
+
+
+def describe_status(status: int) -> str:
     """Say what a failed HTTP status means, with the way out."""
-    if 300 <= status < 400:
-        target = f" to {origin(location)}" if location and "//" in location else ""
-        return f"answered HTTP {status}, a redirect{target}, which is not followed: set url to where it leads"
     if status in _WAYS_OUT:
         return f"answered HTTP {status}: {_WAYS_OUT[status]}"
     if status >= 500:

@@ -90,6 +90,11 @@ class EventParser:
                 yield event
         self._keep(rest)
 
+    def rest(self) -> bytes:
+        """Return the data of the event that the stream broke off in, as far as it came; b"" if there is none."""
+        name, _, value = b"".join(self._line).partition(b":")
+        return b"\n".join([*self._data, value] if name == b"data" else self._data)
+
     def _keep(self, part: bytes) -> None:
         # The size of an event is the sum of its lines and of what they cost, so one limit covers all.
         self._size += len(part)
@@ -136,6 +141,7 @@ class SseLink(Link):
     ) -> None:  # fmt: skip
         self._client = Client(url, headers, authorizer, cert)
         self._url = url
+        """Where the stream is read; a redirect may lead there."""
         self._receiver = receiver
         self._events = EventParser(limit)
         self._tasks = Tasks(f"link to {http_client.origin(url)}")
@@ -173,8 +179,9 @@ class SseLink(Link):
         try:
             async with self._client.stream("GET", self._url, headers={"accept": EVENTS}) as response:
                 if response.status_code != 200:
-                    self._lost(http_client.describe_status(response.status_code, response.headers.get("location")))
+                    self._lost(http_client.describe_status(response.status_code))
                     return
+                self._url = str(response.url)
                 async for chunk in http_client.read_body(response):
                     started, seen, replies = time.perf_counter(), self._events.seen, 0
                     for event in self._events.feed(chunk):
@@ -225,7 +232,7 @@ class SseLink(Link):
             self._failed(message, http_client.describe_error(error), sent=not http_client.is_unsent(error))
         else:
             if not response.is_success:
-                reason = http_client.describe_status(response.status_code, response.headers.get("location"))
+                reason = http_client.describe_status(response.status_code)
                 self._failed(message, reason, sent=True)
 
     def _failed(self, message: Message, reason: str, *, sent: bool) -> None:

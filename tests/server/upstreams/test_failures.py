@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import httpx2
 import pytest
 from command_fakes import echo, write_config
 
@@ -15,6 +16,7 @@ from foretool.server.config import loader
 from foretool.server.config.codes import Code
 from foretool.server.config.servers import Server
 from foretool.server.transports.upstream.base import LinkError
+from foretool.server.transports.upstream.http_client import RequestFailed, follow
 from foretool.server.transports.upstream.stdio import Child, _spawn
 from foretool.server.upstreams.failures import explain_failure
 
@@ -111,3 +113,13 @@ def test_a_failed_start_is_said_with_its_advice_once(entry: dict[str, str], line
         _spawn(Child(one.command, (), {}, entry.get("cwd")), "mark")
     assert ";" not in str(failed.value)
     assert explain_failure(one, str(failed.value), ()).line == line
+
+
+def test_a_redirect_to_another_origin_is_a_wrong_address_with_one_way_out(tmp_path: Path) -> None:
+    remote = server(tmp_path, url="https://one.example/mcp")
+    with pytest.raises(RequestFailed) as refused:
+        follow("POST", httpx2.URL(remote.url), 308, "https://two.example/mcp")
+    assert explain_failure(remote, str(refused.value), ()).line == (
+        "answered HTTP 308, a redirect to https://two.example, which is not followed, since credentials must not leave"
+        " their origin [FT313]; set its url to where it leads, with the path that it has"
+    )

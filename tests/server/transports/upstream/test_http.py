@@ -309,6 +309,103 @@ async def test_abandoning_a_legacy_request_leaves_the_cancelling_to_a_notificati
         assert notes.told.empty()
 
 
+class Moved:
+    """Sends on whoever asks at a path of `leads`, which has status and target, and answers at any other path."""
+
+    def __init__(self, leads: dict[str, tuple[int, str]]) -> None:
+        self.leads = leads
+        self.seen: list[tuple[str, str]] = []
+
+    async def __call__(self, asked: Asked) -> None:
+        self.seen.append((asked.method, asked.path))
+        if asked.path in self.leads:
+            status, target = self.leads[asked.path]
+            await asked.answer(b"moved", status=status, kind="text/plain", location=target)
+        elif asked.method == "POST" and asked.body.get("method") == "initialize":
+            await asked.result({"protocolVersion": "2025-06-18", "capabilities": {}}, mcp_session_id="s-1")
+        elif asked.method == "POST" and "id" in asked.body:
+            await asked.result({"token": asked.headers.get("authorization")})
+        else:
+            await asked.answer(b"", status=202 if asked.method == "POST" else 405)
+
+
+@requirement("http:redirects")
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_within_the_origin_is_followed_once_for_all_that_is_sent(status: int) -> None:
+    server = Moved({"/mcp": (status, "/mcp/"), "/mcp/": (307, "deep")})
+    async with linked(server, headers={"authorization": "Bearer t0p"}) as (link, notes):
+        await handshake(link, notes)
+        link.send(request(2, "tools/call"))
+        assert await notes.message() == ({"jsonrpc": "2.0", "id": 2, "result": {"token": "Bearer t0p"}}, 2)
+    assert [path for _, path in server.seen if path != "/mcp/deep"] == ["/mcp", "/mcp/"]
+    assert {method for method, path in server.seen if path == "/mcp/deep"} == {"POST", "GET", "DELETE"}
+
+
+@requirement("http:redirects")
+async def test_an_address_that_a_redirect_led_to_is_left_once_it_fails() -> None:
+    server = Moved({"/mcp": (307, "/one")})
+    async with linked(server) as (link, notes):
+        link.send(request(1, "tools/call"))
+        await notes.message()
+        server.leads = {"/mcp": (307, "/two"), "/one": (410, "")}
+        link.send(request(2, "tools/call"))
+        assert (await notes.next())[:2] == ("failed", 2)
+        link.send(request(3, "tools/call"))
+        await notes.message()
+    assert [path for _, path in server.seen] == ["/mcp", "/one", "/one", "/mcp", "/two"]
+
+
+@requirement("http:redirects")
+@pytest.mark.parametrize(
+    ("status", "target", "reason", "sent"),
+    [
+        (
+            307,
+            "http://elsewhere.example/t0p",
+            "answered HTTP 307, a redirect to http://elsewhere.example, which is not followed, since credentials must"
+            " not leave their origin: set url to where it leads",
+            False,
+        ),
+        (
+            301,
+            "https://127.0.0.1/mcp?key=hidden",
+            "answered HTTP 301, a redirect to https://127.0.0.1, which is not followed, since credentials must"
+            " not leave their origin: set url to where it leads, with the path that it has",
+            False,
+        ),
+        (308, "/mcp", "redirects more than 5 times in a row: set url to the address that answers", False),
+        (303, "/mcp/", "answered HTTP 303, a redirect that takes no POST: set url to where it leads", True),
+        (302, "http://[::1", "answered HTTP 302, a redirect to an address that is none: check url", False),
+    ],
+)
+async def test_any_other_redirect_is_named_with_the_way_out(status: int, target: str, reason: str, sent: bool) -> None:
+    server = Moved({"/mcp": (status, target)})
+    async with linked(server, headers={"authorization": "Bearer t0p"}) as (link, notes):
+        link.send(request(1, "tools/call"))
+        assert await notes.next() == ("failed", 1, reason, sent)
+    assert {path for _, path in server.seen} == {"/mcp"}
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-unknown"])
+async def test_a_reply_counts_whatever_type_its_server_names(kind: str) -> None:
+    async def handler(asked: Asked) -> None:
+        await asked.answer({"jsonrpc": "2.0", "id": 1, "result": {}}, kind=kind)
+
+    async with linked(handler) as (link, notes):
+        link.send(request(1, "tools/list"))
+        assert await notes.message() == ({"jsonrpc": "2.0", "id": 1, "result": {}}, 1)
+
+
+async def test_a_reply_counts_at_the_end_of_a_stream_that_lacks_its_last_empty_line() -> None:
+    async def handler(asked: Asked) -> None:
+        await asked.stream()
+        await asked.write(b'data: {"jsonrpc":"2.0",\ndata: "id":1,"result":{}}', more=False)
+
+    async with linked(handler) as (link, notes):
+        link.send(request(1, "tools/list"))
+        assert await notes.message() == ({"jsonrpc": "2.0", "id": 1, "result": {}}, 1)
+
+
 REFUSALS = [
     (
         401,
@@ -316,10 +413,6 @@ REFUSALS = [
     ),
     (403, "answered HTTP 403: refused: its credentials in headers do not suffice"),
     (404, "answered HTTP 404: nothing is served there: check the path of url"),
-    (
-        302,
-        "answered HTTP 302, a redirect to http://elsewhere.example, which is not followed: set url to where it leads",
-    ),
     (503, "answered HTTP 503: it, or a gateway before it, is failing or restarting"),
     (418, "answered HTTP 418"),
 ]
@@ -331,7 +424,7 @@ async def test_a_refusal_says_the_status_and_the_way_out_and_no_secret(status: i
 
     async def handler(asked: Asked) -> None:
         asked_for.append(asked.path)
-        await asked.answer(b"<html>no</html>", status=status, location="http://elsewhere.example/mcp?token=t0p")
+        await asked.answer(b"<html>no</html>", status=status)
 
     async with linked(handler, headers={"authorization": "Bearer t0p"}) as (link, notes):
         link.send(request(1, "tools/list"))

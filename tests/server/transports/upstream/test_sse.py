@@ -8,11 +8,12 @@ from typing import Any
 
 import mcp_types as t
 import pytest
-from http_fakes import Asked, Notes, request, serving, soon, unused_port, upstream
+from http_fakes import PATIENCE_S, Asked, Notes, request, serving, soon, unused_port, upstream
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.server import Server
 from mcp.server.sse import SseServerTransport
+from requirements import requirement
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Mount, Route
@@ -88,6 +89,29 @@ async def test_credentials_are_not_taken_to_another_origin() -> None:
     async with serving(scripted(endpoint="http://elsewhere.example/messages")) as url:
         with pytest.raises(LinkError, match=r"named an endpoint at http://elsewhere.example, which is not where"):
             await open_sse(f"{url}/sse", {}, Notes(), LIMIT)
+
+
+@requirement("http:redirects")
+async def test_a_redirect_of_the_stream_is_followed_and_its_endpoint_is_read_from_there() -> None:
+    posted: asyncio.Queue[str] = asyncio.Queue()
+
+    async def handler(asked: Asked) -> None:
+        if asked.path == "/sse":
+            await asked.answer(b"", status=307, location="/deep/sse")
+        elif asked.method == "POST":
+            posted.put_nowait(asked.path)
+            await asked.answer(b"", status=202)
+        else:
+            await asked.stream()
+            await asked.write(b"event: endpoint\ndata: messages\n\n")
+            await soon(asked.gone)
+
+    async with serving(upstream(handler)) as url:
+        link = await open_sse(f"{url}/sse", {}, Notes(), LIMIT)
+        link.send(request(1, "tools/list"))
+        async with asyncio.timeout(PATIENCE_S):
+            assert await posted.get() == "/deep/messages"
+        await link.close()
 
 
 async def test_a_server_that_is_not_there_or_refuses_is_said_at_once() -> None:
