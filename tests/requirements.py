@@ -63,7 +63,11 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:pin:spelling": Promise("SECURITY.md", "another spelling of the same value is no change"),
     "trust:pin:instructions": Promise("SECURITY.md", "changed instructions are not quoted"),
     "trust:pin:prompts": Promise("SECURITY.md", "changed prompts are not listed, got or quoted"),
-    "trust:pin:launch": Promise("SECURITY.md", "a new command line approves no texts"),
+    "trust:pin:launch": Promise(
+        "SECURITY.md",
+        "an entry that the user edits approves what its server then lists first, and no other version of it, nothing"
+        " that was held, and nothing where a repository may have changed the file",
+    ),
     "trust:pin:two-proxies": Promise("SECURITY.md", "all proxies over one store agree on what was approved"),
     "trust:pin:store": Promise("SECURITY.md", "a store that cannot be read or written approves nothing"),
     "trust:pin:said": Promise("SECURITY.md", "what is held is said to clients, in status, doctor and the log, once"),

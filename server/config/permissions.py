@@ -1,4 +1,4 @@
-"""Tells which files another user of this machine could change or read."""
+"""Tells which files others could change or read: another user of this machine, or whoever writes a repository."""
 
 import os
 import stat
@@ -28,6 +28,20 @@ def is_own_and_writable_by_others(path: Path) -> bool:
     except OSError:
         return False
     return status.st_uid == os.geteuid() and bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+
+_REPOSITORIES = (".git", ".hg", ".jj", ".svn")
+
+
+def is_users_word(path: Path) -> bool:
+    """Tell whether only the user could have written a file: nobody else may write it, and it is in no repository, where
+    a pull would change it. A repository of the whole home folder is the user's own."""
+    real = Path(os.path.realpath(path))
+    home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 -- quicker
+    folders = (each for each in real.parents if str(each) != home)
+    if any((folder / name).exists() for folder in folders for name in _REPOSITORIES):
+        return False
+    return not find_other_writers(path)
 
 
 def _problems(path: Path) -> Iterator[str]:

@@ -1,9 +1,10 @@
 """Decides with the store which texts of a server are served: tools, prompts, and `instructions`.
 
-The first sight of a server is approved, unless `approve_new` says otherwise; later changes are held until
-`foretool review`, unless `trust` is `auto`. Every list is compared with the approvals as the store has them now, so
-that all proxies over one store agree. Where the store cannot be read, what was compared last counts: a known server
-keeps what is served of it, and a new one is compared as soon as the store can be read again.
+The first sight of a server is approved, unless `approve_new` says otherwise; so is the first sight after the user has
+edited its entry. Other changes are held until `foretool review`, unless `trust` is `auto`. Every list is compared with
+the approvals as the store has them now, so that all proxies over one store agree. Where the store cannot be read, what
+was compared last counts: a known server keeps what is served of it, and a new one is compared as soon as the store can
+be read again.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.server.config.loader import LiveConfig
+from foretool.server.config.permissions import is_users_word
 from foretool.server.config.servers import Server
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust import approvals
 from foretool.server.trust.approvals import definition_of, hash_value, is_same, prompt_fits, text_of
-from foretool.server.trust.launch import launch_of, of_launch
+from foretool.server.trust.launch import launch_of, of_launch, starts_same
 from foretool.server.trust.ledger import Ledger
 from foretool.storage.records import Approval, Definition, DefinitionKind, Tool, ToolId
 from foretool.storage.steps import Steps, T, finish
@@ -69,6 +71,8 @@ class Gatekeeper:
         self._clock = clock
         self._rests: dict[str, float] = {}
         """By server: until when its lists wait, because comparing the last one took long."""
+        self._edited: set[str] = set()
+        """Servers whose entry the user has edited, and whose prompts have not been listed since."""
         self._ledger = ledger = Ledger(store, lambda: config.now.servers, clock)
         self.look, self.due, self.waiting = ledger.look, ledger.due, ledger.waiting
         self.decisions = ledger.decisions
@@ -110,8 +114,8 @@ class Gatekeeper:
         if not (yield from self._see_first(server, launch, listing, before)):
             return before
         held: list[Definition] = []
-        is_strict = self._follow_launch(server, launch, held)
         said = text_of(server.name, "instructions", "", listing.text)
+        is_strict = yield from self._follow_launch(server, launch, listing, said, held)
         if server.entry.trust == "auto":
             return (yield from self._admit_all(server.name, listing, said, launch))
         approved, blocked = yield from self._ledger.known_in_steps(server.name, "tool")
@@ -128,6 +132,8 @@ class Gatekeeper:
             waiting.append(of_launch(each, launch))
         yield
         yield from self._ledger.hold_in_steps(server.name, LISTED, waiting)
+        if not held:
+            self._ledger.keep_version(launch)
         if held and took_s > COSTLY_S:
             self._rests[server.name] = self._clock() + REST_SHARE * took_s
         return Listing(judged.served, text, listing.version)
@@ -163,18 +169,40 @@ class Gatekeeper:
             first.append(replace(of_launch(text_of(server.name, "prompt_list", "", ""), launch), **kept))
         return (yield from self._ledger.add_first_in_steps(first))
 
-    def _follow_launch(self, server: Server, launch: Definition, held: list[Definition]) -> bool:
-        """Take in how the server is reached. The user has written that, so it needs no decision, except under
-        `approve_new`. Returns whether nothing of the server counts as approved until then."""
+    def _follow_launch(
+        self, server: Server, launch: Definition, listing: Listing, said: Definition, held: list[Definition]
+    ) -> Steps[bool]:
+        """Take in how the server is reached, and approve what it lists if the user has edited that. Returns whether
+        nothing of the server counts as approved until its command is, under `approve_new`."""
         approved, blocked = self._ledger.known(server.name, "launch")
         if launch.hash in approved.get("", ()):
             return False
         if server.entry.approve_new:
             held.append(replace(launch, effect="withheld" if approved else "new"))
             return bool(approved)
-        if launch.hash not in blocked.get("", ()):
-            finish(self._ledger.approve_all(server.name, [launch], launch))
+        if launch.hash in blocked.get("", ()):
+            return False
+        listed: list[Definition] = []
+        if self._is_edit(launch):
+            self._edited.add(server.name)
+            waiting = self._ledger.held(server.name, LISTED)
+            for each in (said, *map(definition_of, listing.tools)):
+                yield
+                if (each.kind, each.name, each.hash) not in waiting:
+                    listed.append(each)
+        # The launch comes last: without it the next list is again the first one of this command.
+        yield from self._ledger.approve_all(server.name, [*listed, launch], launch)
         return False
+
+    def _is_edit(self, launch: Definition) -> bool:
+        """Tell whether a new command is the user's own word. Another version of the same program is not: what that
+        lists otherwise does not come from the edit."""
+        config = self._config.now
+        if config.named_by == "project_config" or not is_users_word(config.path):
+            return False
+        known = [each for each in self._ledger.approved(launch.server, "launch", "") if starts_same(each, launch)]
+        versions = {each.version for each in known} - {""}
+        return not launch.version or not versions or launch.version in versions
 
     def _judge_text(self, said: Definition, text: str, held: list[Definition], *, is_strict: bool = False) -> str:
         """Return the text that may be served, and hold what nobody has decided about."""
@@ -218,8 +246,11 @@ class Gatekeeper:
             seen = {"state": "approved", "seen_at": time.time()}
             if not self._ledger.add_first([replace(of_launch(each, launch), **seen) for each in (marker, *first)]):
                 return []
-        if server.entry.trust == "auto":
-            finish(self._ledger.approve_all(server.name, list(listed.values()), launch))
+        if server.entry.trust == "auto" or (is_whole and server.name in self._edited):
+            waiting = self._ledger.held(server.name, ("prompt",)) if server.entry.trust != "auto" else ()
+            new = [each for each in listed.values() if (each.kind, each.name, each.hash) not in waiting]
+            finish(self._ledger.approve_all(server.name, new, launch))
+            self._edited.discard(server.name)
         approved, blocked = self._ledger.known(server.name, "prompt")
         served: list[Raw] = []
         held: list[Definition] = []

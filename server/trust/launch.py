@@ -33,6 +33,23 @@ def launch_of(server: Server) -> Definition:
     return Definition(server.name, "launch", "", fingerprint(server), text.encode(), fingerprint=fingerprint(server))
 
 
+def starts_same(one: Definition, other: Definition) -> bool:
+    """Tell whether two command lines start the same program, or two entries reach the same address; other options and
+    variables make no difference."""
+    return _program_of(one) == _program_of(other)
+
+
+def _program_of(launch: Definition) -> tuple[str, ...]:
+    """Return the address, or the program and its first argument that is no option: the package, module or script."""
+    try:
+        parts = msgspec.json.decode(launch.value)
+    except ValueError:  # what was hidden in it was part of its syntax
+        return (launch.value.decode(),)
+    words = str(parts.get("command", "")).split()
+    first = next((word for word in words[1:] if not word.startswith("-")), "")
+    return (str(parts.get("url", "")), *words[:1], first)
+
+
 def of_launch(definition: Definition, launch: Definition) -> Definition:
     """Return a definition with what was known of its server when it listed it."""
     return replace(definition, fingerprint=launch.fingerprint, version=launch.version)

@@ -122,6 +122,11 @@ class Ledger:
                 yield
         return approved, blocked
 
+    def held(self, server: str, kinds: Sequence[DefinitionKind]) -> set[tuple[DefinitionKind, str, str]]:
+        """Return kind, name and hash of each definition of these kinds that waits for a decision."""
+        heads = ((kind, head) for kind in kinds for head in self.read(server, kind))
+        return {(kind, head.name, head.hash) for kind, head in heads if head.state == "held"}
+
     def approved(self, server: str, kind: DefinitionKind, name: str) -> Sequence[Definition]:
         kept = (each for each in self.kept(server, kind) if each.name == name and each.state == "approved")
         return self.store.approved(server, kind, name) or list(kept)
@@ -170,6 +175,12 @@ class Ledger:
         except StorageError as error:
             log.warning("%s; what server %r lists now is approved again later", error, server)
             self.unjudged.add(server)
+
+    def keep_version(self, launch: Definition) -> None:
+        """Keep which version of a server nothing waits of. Raises `StorageError`."""
+        approved = (each for each in self.store.approved(launch.server, "launch", "") if each.hash == launch.hash)
+        if any(each.version != launch.version for each in approved):
+            self.store.approve_listed([replace(launch, state="approved", seen_at=time.time())])
 
     def hold(self, server: str, kinds: Sequence[DefinitionKind], held: Sequence[Definition], name: str = "") -> None:
         """Do what `hold_in_steps` does, in one go."""

@@ -415,7 +415,8 @@ async def test_with_approve_new_nothing_is_served_before_somebody_has_looked() -
 
 
 @requirement("trust:pin:launch")
-async def test_a_new_command_line_does_not_make_its_texts_approved(tmp_path: Path) -> None:
+async def test_a_command_line_that_a_repository_changes_does_not_make_its_texts_approved(tmp_path: Path) -> None:
+    """The config of these proxies lies in a working tree: a pull may have changed it."""
     with open_store(tmp_path / "store.sqlite3") as store:
         async with trusted(weather(), store=store) as stage:
             before = await listed(stage.client)
@@ -523,3 +524,77 @@ def test_a_real_server_changes_between_two_runs_and_a_person_approves_it(
             assert "id_rsa" in json.dumps(served.ask("tools/list"))
         finally:
             served.leave()
+
+
+class Edited:
+    """A real server, and a config of the user that starts it; each look is a new session."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tools = folder / "tools.json"
+        self.tools.write_text(json.dumps({"tools": [FORECAST]}))
+
+    def look(self, *options: str) -> str:
+        """Return what a session shows and holds after its servers have listed."""
+        entry = {"command": sys.executable, "args": [str(CHANGING), str(self.tools), *options]}
+        served = Served(write_config(self.folder, {"weather": entry}, policy="full"))
+        try:
+            served.initialize()
+            served.ask("tools/list")
+            served.call("weather__forecast", {"city": "Rome"})  # it has started and listed
+            return json.dumps(served.ask("tools/list")) + "".join(served.errors)
+        finally:
+            served.leave()
+
+
+@requirement("trust:pin:launch")
+def test_what_the_user_changes_in_an_entry_of_their_own_is_approved(tmp_path: Path) -> None:
+    edited = Edited(tmp_path)
+    edited.look()
+    shown = edited.look("--zone", "Europe/Berlin")
+    assert "weather in Europe/Berlin" in shown and "foretool review" not in shown
+
+
+@requirement("trust:pin:launch")
+@pytest.mark.parametrize("when", ["before the edit", "with the edit, as another version", "after the edit"])
+def test_a_server_that_changes_its_own_texts_is_held_in_spite_of_an_edit(when: str, tmp_path: Path) -> None:
+    edited = Edited(tmp_path)
+    edited.look()
+    evil = {"tools": [{**FORECAST, "description": EVIL}]}
+    if when == "before the edit":
+        edited.tools.write_text(json.dumps(evil))
+        assert "foretool review" in edited.look()
+        shown = edited.look("--zone=")
+    elif when == "after the edit":
+        edited.look("--zone=")
+        edited.tools.write_text(json.dumps(evil))
+        shown = edited.look("--zone=")
+    else:
+        edited.tools.write_text(json.dumps({**evil, "version": "2"}))
+        shown = edited.look("--zone=")
+    assert "id_rsa" not in shown and "foretool review weather" in shown
+
+
+@requirement("trust:pin:launch")
+@pytest.mark.parametrize("swap", ["its options", "its whole command"])
+def test_an_entry_that_a_pull_has_changed_approves_nothing(swap: str, tmp_path: Path) -> None:
+    """A cloned repository brings the config, and a later pull swaps the entry under the name of a trusted server."""
+    edited = Edited(tmp_path)
+    (tmp_path / ".git").mkdir()
+    edited.look()
+    edited.tools.write_text(json.dumps({"tools": [{**FORECAST, "description": EVIL}]}))
+    if swap == "its whole command":
+        copy = tmp_path / "other.py"
+        copy.write_text(CHANGING.read_text())
+        entry = {"command": sys.executable, "args": [str(copy), str(edited.tools)]}
+        served = Served(write_config(tmp_path, {"weather": entry}, policy="full"))
+        try:
+            assert "id_rsa" not in look_at(served)
+            served.call("weather__forecast", {"city": "Rome"})
+            assert wait_until(lambda: any("foretool review weather" in line for line in served.errors))
+            assert "id_rsa" not in json.dumps(served.ask("tools/list"))
+        finally:
+            served.leave()
+    else:
+        shown = edited.look("--zone=")
+        assert "id_rsa" not in shown and "foretool review weather" in shown

@@ -1,8 +1,9 @@
 """An MCP server of the legacy era that lists what a file says now: on stdio, or over HTTP with `--port-file`.
 
-python changing_upstream.py TOOLS_JSON [--port-file FILE]
+python changing_upstream.py TOOLS_JSON [--zone NAME] [--port-file FILE]
 
-The file holds `instructions` and `tools`. Only the standard library, so that it starts fast.
+The file holds `instructions`, `tools` and `version`. Descriptions end in the name of a zone, if one is given. Only the
+standard library, so that it starts fast.
 """
 
 import argparse
@@ -20,7 +21,7 @@ def answer(message: dict[str, Any], said: dict[str, Any]) -> dict[str, Any] | No
         "initialize": {
             "protocolVersion": "2025-11-25",
             "capabilities": {"tools": {}},
-            "serverInfo": {"name": "changing", "version": "1"},
+            "serverInfo": {"name": "changing", "version": said.get("version", "1")},
             "instructions": said.get("instructions", ""),
         },
         "tools/list": {"tools": said["tools"]},
@@ -33,11 +34,18 @@ def answer(message: dict[str, Any], said: dict[str, Any]) -> dict[str, Any] | No
     return {**head, "error": {"code": -32601, "message": "Method not found"}}
 
 
-def serve_http(tools: Path, port_file: Path) -> None:
+def read(options: argparse.Namespace) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(options.tools.read_text())
+    if options.zone:
+        said["tools"] = [{**tool, "description": f"{tool['description']} in {options.zone}"} for tool in said["tools"]]
+    return said
+
+
+def serve_http(options: argparse.Namespace) -> None:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            reply = answer(message, json.loads(tools.read_text()))
+            reply = answer(message, read(options))
             body = b"" if reply is None else json.dumps(reply).encode()
             self.send_response(202 if reply is None else 200)
             self.send_header("Content-Type", "application/json")
@@ -52,20 +60,21 @@ def serve_http(tools: Path, port_file: Path) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    port_file.write_text(str(server.server_address[1]))
+    options.port_file.write_text(str(server.server_address[1]))
     server.serve_forever()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("tools", type=Path)
+    parser.add_argument("--zone", default="")
     parser.add_argument("--port-file", type=Path)
     options = parser.parse_args()
     if options.port_file:
-        serve_http(options.tools, options.port_file)
+        serve_http(options)
         return
     for line in sys.stdin:
-        reply = answer(json.loads(line), json.loads(options.tools.read_text()))
+        reply = answer(json.loads(line), read(options))
         if reply is not None:
             print(json.dumps(reply), flush=True)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foretool.server.config.permissions import find_other_writers, is_readable_by_others
+from foretool.server.config.permissions import find_other_writers, is_readable_by_others, is_users_word
 
 
 @pytest.fixture
@@ -60,3 +60,19 @@ def test_a_mode_that_lets_others_read(file: Path) -> None:
         file.chmod(mode)
         assert is_readable_by_others(file)
     assert not is_readable_by_others(file.with_name("not-there"))
+
+
+def test_a_file_is_the_users_word_unless_others_or_a_repository_may_have_written_it(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert is_users_word(file)
+    file.chmod(0o602)
+    assert not is_users_word(file)
+    file.chmod(0o600)
+    (file.parents[1] / ".git").mkdir()
+    assert not is_users_word(file)
+    link = file.parents[1] / "link.json"
+    link.symlink_to(file)
+    assert not is_users_word(link)
+    monkeypatch.setenv("HOME", str(file.parents[1]))  # a repository of the home folder is the user's own
+    assert is_users_word(file)
