@@ -32,8 +32,7 @@ from foretool.server.config.servers import Server
 from foretool.server.identity.subjects import Subjects
 from foretool.server.learning.schedule import Schedule
 from foretool.server.methods.admission import Admission
-from foretool.server.methods.argument_check import ArgumentCheck, Checker
-from foretool.server.methods.call_tool import Bridge, ToolCalls
+from foretool.server.methods.call_tool import ToolCalls
 from foretool.server.methods.confirmation import Confirmation
 from foretool.server.methods.connecting import Connecting, UnconfirmedGrants
 from foretool.server.methods.discover_tools import DiscoverTools
@@ -105,9 +104,6 @@ UNWATCHED: Final = Parts()
 class App:
     """One proxy over one store: the parts, and what runs them."""
 
-    start_checker = staticmethod(Checker.start)
-    """Starts the process that checks arguments."""
-
     def __init__(
         self, config: Config, store: Store, clock: Callable[[], float] = time.time, parts: Parts = UNWATCHED
     ) -> None:
@@ -162,7 +158,6 @@ class App:
         forwarder = parts.forwarder(self.outbox, self.server_requests, live)
         self.links = SignInLinks(live, self.server_requests)
         results = LongResults(live, self.policy, kept)
-        self._arguments = ArgumentCheck(live, self.start_checker)
         self.predictor = Predictor(self.search, self.catalog, live, self.policy, self.recorder)
         self.notices = HeldNotices(self.clients, self.gatekeeper)
         self.greeting = Greeting(self.upstreams, self.catalog, self.clients, lambda: cuts_results(live.now))
@@ -206,7 +201,6 @@ class App:
                 self.reader,
             ),
             Admission(self.policy, self.catalog, self.recorder, Confirmation(live, self.server_requests)),
-            Bridge(self._arguments),
             ToolRunner(
                 self.upstreams,
                 forwarder,
@@ -402,7 +396,7 @@ class App:
             self.search, self.embedding, self.schedule, self.models, self.retention, self.costs, self.store_watch,
             self._unconfirmed,
         )  # fmt: skip
-        for part in (*work, self._arguments, self.links, self.reader):
+        for part in (*work, self.links, self.reader):
             await part.stop()
         await self.recalibrator.finish()
         self.refresher.stop()

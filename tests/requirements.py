@@ -346,7 +346,13 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "miss:budget": Promise("README: see the misses", "a tool that lost to the budget says so with its rank"),
     # The bridge
-    "bridge:arguments": Promise("design: the two tools", "arguments that do not fit come back with the schema"),
+    "bridge:arguments": Promise(
+        "docs/protocol.md", "arguments that no server accepts come back with the one thing to change and the schema"
+    ),
+    "bridge:repairs": Promise("docs/protocol.md", "arguments with one meaning are repaired, and nothing else of them"),
+    "bridge:forwards": Promise(
+        "docs/protocol.md", "what may not fit is sent, and told with the schema if the call fails"
+    ),
     "bridge:itself": Promise("design: the two tools", "call_tool refuses its own name"),
     "bridge:discover": Promise("design: the two tools", "call_tool passes discover_tools on"),
     "bridge:honest": Promise("SECURITY.md", "call_tool is annotated as read-only exactly where it runs nothing else"),
@@ -791,10 +797,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:folder:children": Promise(
         "SECURITY.md", "a server starts in the folder of its config, and runs no program of the working folder"
     ),
-    "trust:limits:validation": Promise(
-        "SECURITY.md",
-        "arguments are checked in bounded time, by a process that can be ended, or not at all",
-    ),
+    "trust:limits:validation": Promise("SECURITY.md", "arguments are checked in bounded time, whatever the schema"),
     "trust:limits:bodies": Promise(
         "SECURITY.md", "a body of a remote server takes no more memory than a message may have, however it is packed"
     ),

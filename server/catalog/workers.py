@@ -3,13 +3,11 @@
     python -m foretool.server.catalog.workers count
     python -m foretool.server.catalog.workers embed NAME CACHE
     python -m foretool.server.catalog.workers prepare NAME CACHE
-    python -m foretool.server.catalog.workers check
 
 `count` reads one JSON string a line and answers one number of tokens a line, in the same order. `embed` reads the same
 and answers with one line of JSON (`{"dimension": 384}`), then the vectors as raw float32 in the same order. `prepare`
 reads the adapter of a trained encoder and leaves the prepared model in CACHE, the folder of prepared models; for
-`embed`, CACHE may be empty. `check` says `[]` when it is ready, then reads a JSON list of a schema and a value a line
-and answers with a JSON list of what is wrong. The address and the key of an endpoint come in the environment,
+`embed`, CACHE may be empty. The address and the key of an endpoint come in the environment,
 `FORETOOL_ENCODER_URL` and `FORETOOL_ENCODER_KEY`, because everybody can read a command line.
 
 A worker that misses the tokenizer or the encoder says so on stderr, answers nothing and exits with status 3.
@@ -17,7 +15,6 @@ A worker that misses the tokenizer or the encoder says so on stderr, answers not
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -29,8 +26,6 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from foretool.server.system.processes import worker_command
 
 if TYPE_CHECKING:
-    from jsonschema_rs import ValidationError
-
     from foretool.retrieval.encoders import Encoder
 
 COMMAND: Final = worker_command("foretool.server.catalog.workers")
@@ -38,11 +33,6 @@ MISSING_STATUS: Final = 3
 URL, KEY = "FORETOOL_ENCODER_URL", "FORETOOL_ENCODER_KEY"
 COUNTED_AT_ONCE: Final = 256
 """How many texts are counted at once."""
-CHECK_BYTES: Final = 1024 * 1024 * 1024
-CHECK_S: Final = 60
-"""The most address space that `check` may have, and the most processor time for one line."""
-MOST_ERRORS, MOST_PATH, MOST_MESSAGE = 5, 120, 300
-"""How many errors are told, and the most characters of each: where it is, and what is wrong."""
 
 
 def count(stdin: BinaryIO) -> Iterator[bytes]:
@@ -82,58 +72,6 @@ def prepare(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:
     return iter(())
 
 
-def check(stdin: BinaryIO, *, limited: bool = True) -> Iterator[bytes]:
-    """Yield what is wrong with each value by its schema, a JSON list a line; [] if the schema cannot be used.
-
-    `limited`: let this process have only so much memory and time."""
-    import jsonschema_rs
-
-    if limited:
-        _limit_memory()
-    yield b"[]\n"
-    for line in iter(stdin.readline, b""):
-        if limited:
-            _limit_time()
-        try:
-            schema, value = json.loads(line)
-            errors = most_errors(jsonschema_rs.validator_for(schema, offline=True).iter_errors(value))
-        except (ValueError, RecursionError, jsonschema_rs.ValidationError):
-            errors = []
-        yield json.dumps(errors).encode() + b"\n"
-
-
-def _limit_memory() -> None:
-    import resource
-
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_AS, (CHECK_BYTES, CHECK_BYTES))
-
-
-def _limit_time() -> None:
-    """End this process if the next check takes too long: the proxy may have been killed meanwhile."""
-    import resource
-
-    with contextlib.suppress(OSError, ValueError):
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        most = int(used.ru_utime + used.ru_stime) + CHECK_S
-        resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
-
-
-def most_errors(errors: Iterable[ValidationError]) -> list[str]:
-    """Return the first errors of a validation, a short text each."""
-    return [_describe_error(error) for error in islice(errors, MOST_ERRORS)]
-
-
-def _describe_error(error: ValidationError) -> str:
-    path = ".".join(map(str, error.instance_path)) or "arguments"
-    return f"{_shorten(path, MOST_PATH)}: {_shorten(error.message, MOST_MESSAGE)}"
-
-
-def _shorten(text: str, most: int) -> str:
-    """Cut a text that quotes a value: the value may have megabytes."""
-    return text if len(text) <= most else f"{text[: most - 25]} ... {text[-20:]}"
-
-
 def _read_batches(lines: Iterable[bytes], size: int) -> Iterator[list[str]]:
     rest = iter(lines)
     while batch := [json.loads(line) for line in islice(rest, size)]:
@@ -145,9 +83,7 @@ if __name__ == "__main__":
     from foretool.retrieval.tokens import TokenizerMissing
 
     work, *options = sys.argv[1:]
-    works: dict[str, Callable[..., Iterator[bytes]]] = {
-        "count": count, "embed": embed, "prepare": prepare, "check": check,
-    }  # fmt: skip
+    works: dict[str, Callable[..., Iterator[bytes]]] = {"count": count, "embed": embed, "prepare": prepare}
     try:
         for answer in works[work](sys.stdin.buffer, *options):
             sys.stdout.buffer.write(answer)

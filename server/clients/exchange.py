@@ -113,6 +113,8 @@ class Exchange(Struct, eq=False):
     """Called when the request ends in any way."""
     rounds: int = 0
     """How often its upstream has asked for input."""
+    doubt: str = ""
+    """What of a call's arguments does not fit the schema of its tool, although they were sent."""
     done: bool = False
 
     @property

@@ -32,6 +32,7 @@ Milliseconds = Annotated[int, Meta(ge=0, le=60_000, extra={"unit": "ms"})]
 REMOVED: dict[str, str] = {
     "relist_window_s": "a client has 2 s to list its tools again",
     "reranker": "tools are ranked once",
+    "validate_s": "the arguments of a call are checked at once, in a bounded number of steps",
     "bridge_destructive": "a tool that is not read-only runs through `call_tool_write`, which your client asks about; "
     'write `"confirm": "destructive"` to be asked by foretool, or `"deny": ["@destructive"]` at a server to refuse',
 }
@@ -437,9 +438,6 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many tools of one server are used. A longer list is cut, and `status` and `doctor` say so."""
     max_tools_mib: Annotated[float, Meta(gt=0, le=1024, extra={"unit": "MiB"})] = 4
     """How large the definitions of one server's tools may be together."""
-    validate_s: Seconds = 0.25
-    """Longest check of arguments against a schema whose work has no bound. `call_tool` then passes the call on
-    unchecked."""
     max_sessions: Annotated[int, Meta(ge=1, le=1_000_000, extra={"unit": "sessions"})] = 1000
     """How many HTTP sessions may exist at once. Each token has an equal share of them."""
     session_idle_s: Seconds = 1800

@@ -9,6 +9,7 @@ import msgspec
 
 from foretool.retrieval.ranking import Query
 from foretool.server.catalog.own_tools import MOST
+from foretool.server.methods.schema_fit import read_json
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
 from foretool.storage.records import ToolId
@@ -68,6 +69,10 @@ def _decode(value: Raw | bytes) -> Arguments:
         given = {name: each for name, each in jsonrpc.fields(value).items() if bytes(each) != b"null"}
         if "task" not in given and "query" in given:  # what tools that find tools take elsewhere
             given["task"] = given["query"]
+        if jsonrpc.kind_of(given.get("task", Raw(b""))) == "array":  # one need per line
+            given["task"] = jsonrpc.raw("\n".join(map(str, jsonrpc.plain(given["task"]))))
+        if (name := jsonrpc.text(given.get("names"))) is not None:
+            given["names"] = read_json(name) or jsonrpc.raw([name])
         return _arguments.decode(jsonrpc.encode(given))
     except msgspec.ValidationError:
         raise

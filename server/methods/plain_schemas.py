@@ -37,8 +37,8 @@ _EMPTY: Final[dict[str, tuple[Any, ...]]] = {
     "deprecated": (False,),
     "default": (None,),
 }
-"""Values that say nothing. A call with properties that the tool does not have is checked before it is sent, so a ban
-of further ones says nothing either."""
+"""Values that say nothing. Few servers refuse properties that they do not have, and those say so, so a ban of further
+ones says nothing either."""
 _SCHEMAS: Final = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
 _LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
 _NAMED: Final = ("properties", "$defs", "definitions", "patternProperties")

@@ -159,14 +159,14 @@ class Predictor:
         }
 
 
-def with_text(result: Raw, hint: Hint) -> Raw:
-    """Return a result of a bridge with the hint as its last block, or unchanged if it has no list of blocks."""
+def with_text(result: Raw, text: str) -> Raw:
+    """Return a result of a bridge with a text as its last block, or unchanged if it has no list of blocks."""
     try:
         members: dict[str, Any] = jsonrpc.fields(result)
         blocks: list[Any] = jsonrpc.items(members["content"])
     except (KeyError, ValueError):
         return result
-    return jsonrpc.raw({**members, "content": [*blocks, {"type": "text", "text": hint.text}]})
+    return jsonrpc.raw({**members, "content": [*blocks, {"type": "text", "text": text}]})
 
 
 def with_meta(result: Raw, hint: Hint) -> Raw:

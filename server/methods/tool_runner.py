@@ -182,7 +182,9 @@ class ToolRunner:
             record = attempt.session.record
             self._flows.add_result((record.key, attempt.handle), attempt.tool.id, reply.result, record.profile)
             result = _fit(attempt, exchange, self._results.fit(exchange, attempt.tool, reply.result))
-            if attempt.hint is not None and not failed:
+            if failed and exchange.doubt:
+                result = with_text(result, exchange.doubt)
+            elif attempt.hint is not None and not failed:
                 result = self._tell(attempt, exchange, result, attempt.hint)
             if result is not reply.result:
                 reply = replace(reply, result=result)
@@ -202,7 +204,7 @@ class ToolRunner:
         are."""
         if attempt.via != "bridge":
             return with_meta(result, hint)
-        told = with_text(result, hint)
+        told = with_text(result, hint.text)
         if told is not result:
             chat = exchange.chat or attempt.session.conversation()
             self._predictor.note_shown(attempt.session, chat, hint)

@@ -207,6 +207,16 @@ def _after(source: str, at: int) -> int:
     return found.end() if found else at
 
 
+_KINDS: Final = {b'"': "string", b"{": "object", b"[": "array", b"t": "boolean", b"f": "boolean", b"n": "null"}
+_DIGITS: Final = frozenset(b"-0123456789")
+
+
+def kind_of(value: Raw) -> str:
+    """Return the JSON type of a value by how it begins; "" where it begins like none."""
+    first = bytes(memoryview(value)[:1]) or b" "
+    return _KINDS.get(first) or ("number" if first[0] in _DIGITS else "")
+
+
 def holds(value: Raw, word: bytes) -> bool:
     """Tell whether these bytes stand anywhere in a value, which is not copied as a whole."""
     whole = memoryview(value)

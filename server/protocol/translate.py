@@ -150,7 +150,4 @@ def argument_shape(arguments: Raw | None) -> str:
         members = jsonrpc.fields(arguments) if arguments is not None else {}
     except ValueError:
         return "{}"
-    return jsonrpc.encode({name: _KINDS.get(bytes(value)[:1], "number") for name, value in members.items()}).decode()
-
-
-_KINDS = {b'"': "string", b"{": "object", b"[": "array", b"t": "boolean", b"f": "boolean", b"n": "null"}
+    return jsonrpc.encode({name: jsonrpc.kind_of(value) for name, value in members.items()}).decode()

@@ -1,5 +1,5 @@
-"""The bridges `call_tool` and `call_tool_write`: each runs what its annotations say, checks arguments, and calls no
-tool of ours."""
+"""The bridges `call_tool` and `call_tool_write`: each runs what its annotations say, repairs arguments that have one
+meaning, and calls no tool of ours."""
 
 from __future__ import annotations
 
@@ -49,6 +49,77 @@ async def test_arguments_that_fit_are_passed_on_and_so_is_what_no_schema_can_che
         await stage.client.call_tool("call_tool_write", through("disk__add", {"a": 1, "more": None}))
         await stage.client.call_tool("call_tool_write", through("disk__odd", {"x": 1}))
     assert upstream.calls == [("add", {"a": 1, "more": None}), ("odd", {"x": 1})]
+
+
+SHOOT = tool(
+    "shoot", "Takes a picture", {"scale": {"enum": ["css", "device"], "default": "css"}, "area": {"type": "object"}}
+)
+SHOOT["inputSchema"] |= {"required": ["scale"], "additionalProperties": False}
+
+
+@requirement("bridge:repairs")
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ({"name": "disk__add", "arguments": '{"a": 1}'}, ("add", {"a": 1})),
+        ({"name": "disk__add", "arguments": {"a": "1"}}, ("add", {"a": 1})),
+        ({"name": "disk__add", "args": {"a": 1}}, ("add", {"a": 1})),
+        ({"name": "disk__add", "a": 1}, ("add", {"a": 1})),
+        ({"tool_name": "disk__add", "arguments": {"a": 1}}, ("add", {"a": 1})),
+        ({"name": "disk__plain", "arguments": None}, ("plain", {})),
+        ({"name": "disk__plain", "arguments": ""}, ("plain", {})),
+        ({"name": "disk__shoot", "arguments": {"area": '{"x": 1.50}'}}, ("shoot", {"area": {"x": 1.5}})),
+    ],
+)
+async def test_a_call_with_one_meaning_runs_however_it_is_written(written: Any, sent: Any) -> None:
+    upstream = FakeUpstream("disk", [ADD, SHOOT, "plain"])
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        result = await stage.client.call_tool("call_tool_write", written)
+    assert (result.get("isError", False), upstream.calls) == (False, [sent])
+
+
+@requirement("bridge:repairs")
+@pytest.mark.parametrize("written", ['{"names": ["disk__wipe"]}', {"names": "disk__wipe"}, {"names": '["disk__wipe"]'}])
+async def test_a_search_with_one_meaning_is_understood_however_it_is_written(written: Any) -> None:
+    async with proxy_over(disk()) as stage:
+        await stage.client.initialize()
+        for outer in ("discover_tools", "call_tool"):
+            asked = written if outer == "discover_tools" else through("discover_tools", written)
+            assert "1. disk__wipe" in said(await stage.client.call_tool(outer, asked))
+
+
+@requirement("call:arguments-verbatim")
+@pytest.mark.parametrize("written", [{"a": "1"}, {}, '{"a": 1}', None])
+async def test_a_tool_that_is_called_by_its_own_name_gets_what_was_written(written: Any) -> None:
+    upstream = disk()
+    async with proxy_over(upstream, pin=["disk__add"]) as stage:
+        await stage.client.initialize()
+        await stage.client.ask("tools/call", {"name": "disk__add", "arguments": written})
+    assert upstream.calls == [("add", written)]
+
+
+@requirement("bridge:forwards")
+async def test_a_server_judges_what_it_may_accept_and_is_helped_where_it_refuses() -> None:
+    refused = {"content": [{"type": "text", "text": "no"}], "isError": True}
+    upstream = FakeUpstream("disk", [ADD, SHOOT])
+    async with proxy_over(upstream) as stage:
+        client = stage.client
+        await client.initialize()
+        assert said(await client.call_tool("call_tool_write", through("disk__shoot", {}))) == "shoot"
+        assert said(await client.call_tool("call_tool_write", through("disk__shoot", {"scale": "x"}))) == "shoot"
+        upstream.results["shoot"] = refused
+        assert await client.call_tool("call_tool_write", through("disk__shoot", {"scale": "css"})) == refused
+        helped = await client.call_tool("call_tool_write", through("disk__shoot", {"scale": "x", "zoom": 2}))
+    assert [arguments for _, arguments in upstream.calls] == [
+        {}, {"scale": "x"}, {"scale": "css"}, {"scale": "x", "zoom": 2}
+    ]  # fmt: skip
+    assert [block["text"] for block in helped["content"]] == [
+        "no",
+        'the arguments of disk__shoot do not fit its schema: "scale": expected one of "css", "device", found "x"; '
+        '"zoom" is not one of its properties. inputSchema: {"type":"object","properties":{"scale":{"enum":["css",'
+        '"device"],"default":"css"},"area":{"type":"object"}},"required":["scale"]}',
+    ]
 
 
 @requirement("bridge:itself")

@@ -5,7 +5,6 @@ proxy between them. Nothing here starts a process or sleeps; whatever waits does
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import sqlite3
 import time
@@ -18,13 +17,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foretool.server.app import UNWATCHED, App, Parts
-from foretool.server.catalog import workers
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.config import loader
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.servers import Server
-from foretool.server.methods.argument_check import Checker
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import BadMessage, Message, Raw
 from foretool.server.transports.client.stdio import StdioServer
@@ -609,28 +606,9 @@ LIST_CHANGED = "notifications/tools/list_changed"
 # The proxy between them
 
 
-class InlineChecker(Checker):
-    """Checks arguments as the child process does, in this one: on a clock that jumps no process would be waited for."""
-
-    def __init__(self) -> None:
-        pass
-
-    @classmethod
-    async def start(cls) -> InlineChecker:
-        return cls()
-
-    async def check(self, line: bytes) -> list[str]:
-        _, answer = workers.check(io.BytesIO(line), limited=False)
-        return [str(each) for each in json.loads(answer)]
-
-    async def end(self) -> None:
-        pass
-
-
 class FakeApp(App):
-    """The real app; only its links lead to fakes, and no child process counts tokens or checks arguments."""
+    """The real app; only its links lead to fakes, and no child process counts tokens."""
 
-    start_checker = staticmethod(InlineChecker.start)
     fakes: dict[str, FakeUpstream]
     written: Json
     """What its config file says."""

@@ -26,6 +26,7 @@ def known(schema: Any, name: str = "s__x") -> Tool:
         ({"path": {"type": "string"}, "more": {"type": "integer"}}, ["path"], "s__x(path: string)"),
         ({"ids": {"type": "array", "items": {"type": "integer"}}}, ["ids"], "s__x(ids: integer[])"),
         ({"ids": {"type": "array"}}, ["ids"], "s__x(ids: array)"),
+        ({"path": {"type": "string"}, "scale": {"default": "css"}}, ["path", "scale"], "s__x(path: string)"),
         ({"q": {"type": ["string", "null"]}}, ["q"], "s__x(q: string or null)"),
         ({"kind": {"enum": ["a", "b"]}}, ["kind"], "s__x(kind: string)"),
         ({"any": True}, ["any", "gone"], "s__x(any: any, gone: any)"),

@@ -13,7 +13,7 @@ from foretool.server.protocol.jsonrpc import RpcError, raw
 from foretool.storage.records import ToolId
 
 
-@pytest.mark.parametrize("arguments", [5, [], {"names": "calc__add"}, {"task": []}, {"limit": "many"}])
+@pytest.mark.parametrize("arguments", [5, [], {"names": 5}, {"task": {}}, {"limit": "many"}])
 def test_wrong_arguments_say_what_is_wrong(arguments: Any) -> None:
     with pytest.raises(RpcError, match="discover_tools"):
         discovery_arguments.read_arguments(raw(arguments))

@@ -519,14 +519,14 @@ HINT = Hint((Successor(Tool(ToolId("s__x"), "s", "x", b"{}", ""), 0.756, "call_t
     ],
 )
 def test_a_block_is_appended(content: bytes, expected: Any) -> None:
-    told = with_text(Raw(b'{"content":' + content + b',"n":1.50}'), HINT)
+    told = with_text(Raw(b'{"content":' + content + b',"n":1.50}'), HINT.text)
     assert json.loads(bytes(told)) == {"content": expected, "n": 1.5}
     assert b"1.50" in bytes(told)
 
 
 def test_what_has_no_content_stays_as_it_is() -> None:
     for odd in (b"[1]", b'{"content":"text"}', b"{}"):
-        assert bytes(with_text(Raw(odd), HINT)) == odd
+        assert bytes(with_text(Raw(odd), HINT.text)) == odd
     assert bytes(with_meta(Raw(b"[1]"), HINT)) == b"[1]"
     told = json.loads(bytes(with_meta(Raw(b'{"_meta":{"a":1}}'), HINT)))
     assert told == {"_meta": {"a": 1, "foretool/next": {"name": "s__x", "probability": 0.76}}}

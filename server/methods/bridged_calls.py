@@ -1,0 +1,103 @@
+"""Reads what a model wrote for one of our own tools: an object of arguments, or a call of another tool.
+
+Models write arguments as a JSON text, leave them out, call them `args`, or put them beside the name. Each of these has
+one meaning, so it is understood and nobody has to write it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from foretool.server.methods.schema_fit import read_json
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw
+
+NAMES: Final = ("name", "tool", "tool_name", "toolName")
+"""Words for the tool that is to be called, ours first."""
+ARGUMENTS: Final = ("args", "parameters", "params", "input")
+"""Words for its arguments besides ours, which is `arguments`."""
+HANDLE: Final = "handle"
+MOST_QUOTES: Final = 2
+"""How often a value may be a JSON text of a JSON text."""
+
+
+class BridgedCall(Struct, frozen=True):
+    """A call of a tool as it was written for one of our bridges."""
+
+    name: str
+    """"" where none was given."""
+    handle: str
+    given: Raw | None
+    """What stands under `arguments`; None where nothing does."""
+    beside: dict[str, Raw]
+    """What else stands beside the name."""
+
+    def arguments(self, schema: Mapping[str, Any]) -> Raw:
+        """Return the arguments for a tool with this input schema. What is no object stays as it was written."""
+        properties = schema.get("properties")
+        known = properties if isinstance(properties, dict) else {}
+        beside, given = dict(self.beside), self.given
+        if given is None or bytes(given) == b"{}":
+            word = next((word for word in ARGUMENTS if _holds_arguments(beside.get(word), word, known)), None)
+            given = open_object(beside.pop(word)) if word is not None else given
+        if given is not None and jsonrpc.kind_of(given) != "object":
+            return given
+        members = jsonrpc.fields(given) if given is not None else {}
+        takes_any = "properties" not in schema or schema.get("additionalProperties") not in (None, False)
+        more = {
+            name: value for name, value in beside.items()
+            if name not in members and (name in known or (takes_any and not members))
+        }  # fmt: skip
+        return jsonrpc.raw({**more, **members}) if more else given or jsonrpc.EMPTY
+
+    @property
+    def own_arguments(self) -> Raw:
+        """The arguments for a tool of ours, which ignores what it does not know."""
+        if self.given is not None and jsonrpc.kind_of(self.given) != "object":
+            return self.given
+        handle = {HANDLE: self.handle} if self.handle else {}
+        return jsonrpc.raw({**self.beside, **handle, **jsonrpc.fields(self.given or jsonrpc.EMPTY)})
+
+
+def read_call(raw: Raw) -> BridgedCall:
+    """Read the arguments of a bridge. Raises ValueError when they are not an object."""
+    members = jsonrpc.fields(open_object(raw))
+    inner = members.get("arguments")
+    if not members.keys() & set(NAMES) and inner is not None:
+        # The whole call stands under `arguments` once more.
+        inner = open_object(inner)
+        if jsonrpc.kind_of(inner) == "object" and jsonrpc.fields(inner).keys() & set(NAMES):
+            members = {**members, "arguments": Raw(b"null"), **jsonrpc.fields(inner)}
+    word = next((word for word in NAMES if jsonrpc.text(members.get(word))), None)
+    name = jsonrpc.text(members.pop(word)) if word is not None else None
+    handle = jsonrpc.text(members.pop(HANDLE, None))
+    given = members.pop("arguments", None)
+    return BridgedCall(name or "", handle or "", open_object(given) if given is not None else None, members)
+
+
+def open_object(raw: Raw) -> Raw:
+    """Return the object that a value is or that its JSON text holds; {} for null and for what is empty. Another value
+    stays as it was written."""
+    opened: Raw | None = raw
+    for _ in range(MOST_QUOTES):
+        if opened is None or jsonrpc.kind_of(opened) != "string":
+            break
+        text = jsonrpc.text(opened) or ""
+        opened = read_json(text) if text.strip() else jsonrpc.EMPTY
+    if opened is None:
+        return raw
+    if bytes(memoryview(opened)[:5]) in (b"null", b"[]"):
+        return jsonrpc.EMPTY
+    return opened if jsonrpc.kind_of(opened) == "object" else raw
+
+
+def _holds_arguments(value: Raw | None, word: str, known: Mapping[str, Any]) -> bool:
+    """Tell whether a value under another word for arguments is that, and not an argument of this name."""
+    opened = open_object(value) if value is not None else None
+    if opened is None or jsonrpc.kind_of(opened) != "object":
+        return False
+    members = jsonrpc.fields(opened)
+    return word not in known or (bool(members) and members.keys() <= known.keys())

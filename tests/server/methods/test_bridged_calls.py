@@ -1,0 +1,69 @@
+"""What a model wrote for a bridge, and what is understood by it. Whole conversations: test_bridge.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from foretool.server.methods.bridged_calls import open_object, read_call
+from foretool.server.protocol.jsonrpc import Raw, plain, raw
+
+SCHEMA = {"type": "object", "properties": {"key": {"type": "string"}, "params": {"type": "object"}, "n": {}}}
+NONE: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+ANY = {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "written", "arguments"),
+    [
+        (SCHEMA, {"name": "t", "arguments": {"key": "A"}}, {"key": "A"}),
+        (SCHEMA, {"name": "t", "arguments": '{"key": "A"}'}, {"key": "A"}),
+        (SCHEMA, {"name": "t", "arguments": '"{\\"key\\": \\"A\\"}"'}, {"key": "A"}),
+        (SCHEMA, '{"name": "t", "arguments": {"key": "A"}}', {"key": "A"}),
+        (NONE, {"name": "t"}, {}),
+        (NONE, {"name": "t", "arguments": None}, {}),
+        (NONE, {"name": "t", "arguments": ""}, {}),
+        (NONE, {"name": "t", "arguments": []}, {}),
+        (NONE, {"name": "t", "reason": "why not"}, {}),
+        (SCHEMA, {"name": "t", "args": {"key": "A"}}, {"key": "A"}),
+        (SCHEMA, {"name": "t", "input": '{"key": "A"}', "arguments": {}}, {"key": "A"}),
+        (SCHEMA, {"name": "t", "params": {"key": "A"}}, {"key": "A"}),
+        (SCHEMA, {"name": "t", "params": {"page": 2}}, {"params": {"page": 2}}),
+        (SCHEMA, {"name": "t", "key": "A", "reason": "why not"}, {"key": "A"}),
+        (SCHEMA, {"name": "t", "n": 1, "arguments": {"key": "A", "n": 2}}, {"key": "A", "n": 2}),
+        (SCHEMA, {"name": "t", "n": 1, "arguments": {"key": "A"}}, {"n": 1, "key": "A"}),
+        (ANY, {"name": "t", "x": 1, "handle": "h"}, {"x": 1}),
+        (ANY, {"name": "t", "x": 1, "arguments": {"y": 2}}, {"y": 2}),
+        (SCHEMA, {"tool": "t", "arguments": {"key": "A"}}, {"key": "A"}),
+        (SCHEMA, {"tool_name": "t", "key": "A"}, {"key": "A"}),
+        (SCHEMA, {"arguments": {"name": "t", "arguments": {"key": "A"}}}, {"key": "A"}),
+        (SCHEMA, {"arguments": {"name": "t", "key": "A"}}, {"key": "A"}),
+        (SCHEMA, {"name": "t", "arguments": "text"}, "text"),
+        (SCHEMA, {"name": "t", "arguments": [1]}, [1]),
+    ],
+)
+def test_a_call_is_understood_as_it_is_meant(schema: Any, written: Any, arguments: Any) -> None:
+    call = read_call(raw(written))
+    assert call.name == "t"
+    assert plain(call.arguments(schema)) == arguments
+
+
+def test_a_call_without_a_name_has_none_and_numbers_keep_their_spelling() -> None:
+    assert read_call(raw({"arguments": {"key": "A"}})).name == ""
+    assert read_call(raw({"name": 5})).name == ""
+    spelled = Raw(b'{"name":"t","arguments":{"key" : 1.10, "n":1e400}}')
+    assert read_call(spelled).arguments(SCHEMA) == Raw(b'{"key" : 1.10, "n":1e400}')
+
+
+def test_a_tool_of_ours_gets_what_stands_beside_its_name_too() -> None:
+    call = read_call(raw({"name": "discover_tools", "task": "x", "arguments": {"limit": 3}, "handle": "h"}))
+    assert plain(call.own_arguments) == {"task": "x", "handle": "h", "limit": 3}
+
+
+@pytest.mark.parametrize(
+    ("written", "opened"),
+    [(None, {}), ("", {}), (" ", {}), ("null", {}), ("{}", {}), ("x", "x"), (5, 5), ("[1]", "[1]")],
+)
+def test_an_object_is_opened_and_another_value_stays(written: Any, opened: Any) -> None:
+    assert open_object(raw(written)) == raw(opened)
