@@ -159,6 +159,7 @@ MANIFEST: Final[dict[str, Promise]] = {
         "docs/configuration.md", "in the first week a session that shares its list with no other lists what was used"
     ),
     "list:failing": Promise("README: what a client sees", "a tool that fails at every call does not enter a list"),
+    "capabilities:answered": Promise("docs/protocol.md", "every capability that we declare is answered, in both eras"),
     "capabilities:experimental": Promise(
         "docs/protocol.md", "experimental capabilities of the client reach servers, those of servers reach no client"
     ),

@@ -80,7 +80,9 @@ class Forwarder:
             return
         try:
             if isinstance(reply.error, Raw):
-                exchange.raw_error(translate.error(prepare_sign_in(upstream.name, reply.error), exchange.era))
+                exchange.raw_error(
+                    translate.error(prepare_sign_in(upstream.name, reply.error), exchange.method, exchange.era)
+                )
                 return
             assert isinstance(reply.result, Raw)
             era = upstream.era_for(exchange.era)

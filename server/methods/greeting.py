@@ -94,8 +94,9 @@ class Greeting:
         exchange.result(jsonrpc.EMPTY)
 
     def capabilities(self, era: Era, profile: Profile) -> dict[str, Any]:
-        """Return our capabilities and those of the upstreams; every one while some upstreams are still unknown."""
-        declared, is_whole = self._upstreams.all_capabilities()
+        """Return our capabilities and those of the profile's upstreams, as far as we answer what they lead to. While
+        some upstreams are still unknown, that is every one."""
+        declared, is_whole = self._upstreams.all_capabilities(profile)
         union = {key for known in declared for key in known}
         # We log ourselves, whatever the upstreams do.
         capabilities: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}}
@@ -107,7 +108,7 @@ class Greeting:
             capabilities["completions"] = {}
         extensions = {}
         for known in declared:
-            extensions.update(translate.forwardable(known).get("extensions", {}))
+            extensions.update(translate.served_extensions(known))
         return {**capabilities, "extensions": extensions} if extensions else capabilities
 
     def _lists_all(self, exchange: Exchange) -> bool:

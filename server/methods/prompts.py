@@ -14,9 +14,10 @@ from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.lists import MergedLists
 from foretool.server.methods.resources import Resources
 from foretool.server.protocol import jsonrpc
-from foretool.server.protocol.jsonrpc import UNSET, Raw, RpcError
+from foretool.server.protocol.jsonrpc import UNSET, Message, Raw, RpcError
 from foretool.server.trust.gatekeeper import Gatekeeper
 from foretool.server.trust.held_words import why_held
+from foretool.server.upstreams.connection import Reply
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
@@ -31,6 +32,9 @@ _STEP_PROMPT: Final = {
         {"name": "budget", "description": "tokens; 2000 if left out"},
     ],
 }
+
+
+NOTHING_COMPLETES: Final[dict[str, Any]] = {"completion": {"values": []}}
 
 
 class Prompts:
@@ -89,7 +93,7 @@ class Prompts:
         if jsonrpc.text(reference.get("type")) == "ref/prompt":
             name = jsonrpc.text(reference.get("name")) or ""
             if self._is_own(name, profile):
-                exchange.own_result({"completion": {"values": []}})
+                exchange.own_result(NOTHING_COMPLETES)
                 return
             upstream, own = self._find(name, profile)
             reference["name"] = jsonrpc.raw(own)
@@ -97,7 +101,7 @@ class Prompts:
             uri = jsonrpc.text(reference.get("uri")) or ""
             self._resources.find_owner(exchange, uri, partial(self._complete_uri, exchange, uri))
             return
-        self._forwarder.pass_on(exchange, upstream, {**exchange.params, "ref": jsonrpc.raw(reference)})
+        self._complete_at(exchange, upstream, {**exchange.params, "ref": jsonrpc.raw(reference)})
 
     def _complete_uri(self, exchange: Exchange, uri: str, upstream: Upstream | None) -> None:
         """Send a request on a template or URI to its upstream, else to the only one that completes anything."""
@@ -105,7 +109,19 @@ class Prompts:
         upstream = upstream or (able[0] if len(able) == 1 else None)
         if upstream is None:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"completion/complete: nothing is known of {uri!r}")
-        self._forwarder.pass_on(exchange, upstream, exchange.params)
+        self._complete_at(exchange, upstream, exchange.params)
+
+    def _complete_at(self, exchange: Exchange, upstream: Upstream, params: dict[str, Raw]) -> None:
+        """Pass a request on. We declare completions for all servers, so one that has none completes nothing."""
+
+        def on_reply(at: Exchange, reply: Reply) -> None:
+            error = reply.error if isinstance(reply, Message) else UNSET
+            if isinstance(error, Raw) and jsonrpc.error_of(error)[0] == jsonrpc.METHOD_NOT_FOUND:
+                at.own_result(NOTHING_COMPLETES)
+            else:
+                self._forwarder.answer(at, upstream, reply)
+
+        self._forwarder.forward(exchange, upstream, params, on_reply)
 
     def _is_own(self, name: str, profile: Profile) -> bool:
         return name == STEP and offers_steps(profile)

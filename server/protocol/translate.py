@@ -18,16 +18,23 @@ CACHEABLE: Final = frozenset(
 )
 """Results that carry `ttlMs` and `cacheScope` in the modern era (specification: utilities, caching)."""
 
-TASKS: Final = "io.modelcontextprotocol/tasks"
-"""An extension that we do not serve: a task outlives its request, and we could not find its upstream again."""
+SERVED: Final = frozenset({versions.UI})
+"""Extensions that need no methods of their own. Of all others we serve no method, so neither side is told of them: a
+server that declares one would be answered with "method not found"."""
 
 
 def forwardable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the capabilities that one side declares, without those that we cannot forward."""
+    """Return the capabilities that one side declares, without those that we cannot forward. A task outlives its
+    request, and we could not find its upstream again."""
     kept = {key: value for key, value in capabilities.items() if key not in ("tasks", "extensions")}
-    declared = capabilities.get("extensions")
-    extensions = {key: value for key, value in declared.items() if key != TASKS} if isinstance(declared, dict) else {}
+    extensions = served_extensions(capabilities)
     return kept | ({"extensions": extensions} if extensions else {})
+
+
+def served_extensions(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the extensions of one side that we carry."""
+    declared = capabilities.get("extensions")
+    return {key: declared[key] for key in SERVED & declared.keys()} if isinstance(declared, dict) else {}
 
 
 def unite(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,11 +47,11 @@ def unite(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _declared(capabilities: Raw) -> Raw:
-    """Return a client's capabilities as the next hop may see them; unchanged unless they name the tasks extension."""
-    if TASKS.encode() not in bytes(capabilities):
+    """Return a client's capabilities as the next hop may see them; unchanged where it may see all."""
+    if not any(jsonrpc.holds(capabilities, key) for key in (b'"extensions"', b'"tasks"')):
         return capabilities
-    declared = jsonrpc.plain(capabilities)
-    return jsonrpc.raw(forwardable(declared)) if isinstance(declared, dict) else capabilities
+    declared = jsonrpc.plain_object(capabilities)
+    return jsonrpc.raw(forwardable(declared)) if declared is not None else capabilities
 
 
 def request_meta(
@@ -104,10 +111,13 @@ def own_result(value: Mapping[str, Any], method: str, front: Era) -> Raw:
     return result(jsonrpc.raw(value), method, front, "legacy")
 
 
-def error(value: Raw, front: Era) -> Raw:
+def error(value: Raw, method: str, front: Era) -> Raw:
     """Translate an error on its way to the client: the modern era has no code for a missing resource, and none for a
-    sign-in at an address, which the message names instead."""
+    sign-in at an address, which the message names instead. A method that one server lacks is one that we have."""
     code, reason = jsonrpc.error_of(value)
+    if code == jsonrpc.METHOD_NOT_FOUND and method != "tools/call":
+        said = f"{method}: the server that this belongs to does not serve it ({reason})"
+        return jsonrpc.merge(value, {"code": jsonrpc.INVALID_PARAMS, "message": said})
     if front == "modern" and code == jsonrpc.RESOURCE_NOT_FOUND:
         return jsonrpc.merge(value, {"code": jsonrpc.INVALID_PARAMS})
     if front == "modern" and code == jsonrpc.URL_ELICITATION_REQUIRED:

@@ -24,6 +24,9 @@ META_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 CONNECTION_META: Final = frozenset({META_VERSION, META_CLIENT_INFO, META_CAPABILITIES, META_LOG_LEVEL})
 """`_meta` keys that describe one hop and are not passed on."""
 
+UI: Final = "io.modelcontextprotocol/ui"
+"""The extension MCP Apps: servers have pages for some of their tools, and clients that declare it show them."""
+
 ALWAYS_LOAD: Final = "anthropic/alwaysLoad"
 """`_meta` key that keeps a tool out of a client's own deferred loading."""
 

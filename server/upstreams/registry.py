@@ -114,10 +114,11 @@ class UpstreamRegistry:
         """Return what an upstream has declared; None while nothing is known."""
         return self._capabilities.get(name)
 
-    def all_capabilities(self) -> tuple[list[Capabilities], bool]:
-        """Return what the upstreams have declared, and whether all of them have."""
-        known = all(name in self._capabilities for name in self._upstreams)
-        return list(self._capabilities.values()), known
+    def all_capabilities(self, profile: Profile) -> tuple[list[Capabilities], bool]:
+        """Return what the upstreams of a profile have declared, and whether all of them have."""
+        names = [upstream.name for upstream in self.admitted(profile) if not upstream.is_personal]
+        found = [self._capabilities[name] for name in names if name in self._capabilities]
+        return found, len(found) == len(names)
 
     def with_capability(self, capability: str, profile: Profile) -> list[Upstream]:
         """Return a profile's upstreams that declare a capability, or of which nothing is known yet."""

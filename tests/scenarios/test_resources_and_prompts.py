@@ -282,7 +282,7 @@ async def test_logs_reach_legacy_clients_at_the_level_they_set() -> None:
 @requirement("capabilities:union")
 async def test_what_we_declare_is_what_the_upstreams_can() -> None:
     plain, library = FakeUpstream("plain", ["add"]), Library("a")
-    library.capabilities["extensions"] = {"io.example/x": {}}
+    library.capabilities["extensions"] = {versions.UI: {}}
     async with proxy_over(plain) as stage:
         await stage.client.initialize()
         await stage.client.list_tools()
@@ -293,3 +293,69 @@ async def test_what_we_declare_is_what_the_upstreams_can() -> None:
         large = (await stage.connect().initialize())["capabilities"]
     assert small == {"tools": {"listChanged": True}, "prompts": {"listChanged": True}, "logging": {}}
     assert set(large) == {"tools", "resources", "prompts", "completions", "logging", "extensions"}
+
+
+@requirement("capabilities:union")
+async def test_a_client_is_not_told_what_a_server_outside_its_profile_can() -> None:
+    library = Library("a")
+    library.capabilities["extensions"] = {versions.UI: {}}
+    async with proxy_over(FakeUpstream("plain", ["add"]), library, profiles={"small": {"servers": ["plain"]}}) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        small = (await stage.connect("small").initialize())["capabilities"]
+    assert set(small) == {"tools", "prompts", "logging"}
+
+
+Capabilities = dict[str, Any]
+EVERYTHING: Capabilities = {
+    "tools": {"listChanged": True}, "resources": {"subscribe": True, "listChanged": True},
+    "prompts": {"listChanged": True}, "completions": {}, "logging": {}, "tasks": {"list": {}, "requests": {}},
+    "experimental": {"vendor/x": {}}, "more": {},
+    "extensions": {
+        versions.UI: {}, "io.modelcontextprotocol/skills": {}, "io.modelcontextprotocol/tasks": {}, "vendor/y": {}
+    },
+}  # fmt: skip
+"""What some server may declare."""
+
+
+def ways(declared: Capabilities, server: str, *, modern: bool) -> list[tuple[str, Json]]:
+    """Return the requests that a client may send because of what we declare."""
+    uri, reference = {"uri": f"{server}:///one"}, {"type": "ref/prompt", "name": f"{server}__greet"}
+    asked: dict[str, list[tuple[str, Json]]] = {
+        "tools": [("tools/list", {}), ("tools/call", {"name": "a__add", "arguments": {}})],
+        "resources": [("resources/list", {}), ("resources/templates/list", {}), ("resources/read", uri)],
+        "resources.subscribe": [("resources/subscribe", uri), ("resources/unsubscribe", uri)],
+        "prompts": [("prompts/list", {}), ("prompts/get", {"name": f"{server}__greet"})],
+        "completions": [("completion/complete", {"ref": reference, "argument": {"name": "x", "value": ""}})],
+        "logging": [("logging/setLevel", {"level": "error"})],
+        versions.UI: [("resources/read", uri)],
+    }
+    if modern:  # levels stand in each request, and `subscriptions/listen` is answered by what it brings
+        asked |= {"resources.subscribe": [], "logging": []}
+    subscribe = ["resources.subscribe"] if declared.get("resources", {}).get("subscribe") else []
+    keys = [*(declared.keys() - {"extensions"}), *declared.get("extensions", {}), *subscribe]
+    return [way for key in keys for way in asked[key]]
+
+
+@requirement("capabilities:answered")
+@pytest.mark.parametrize("modern", [False, True])
+@pytest.mark.parametrize("eras", [LEGACY, MODERN])
+async def test_everything_that_we_declare_is_answered(modern: bool, eras: tuple[Any, ...]) -> None:
+    able, plain = Library("a", ["add"], eras), Library("b", eras=eras)
+    able.capabilities, plain.capabilities = EVERYTHING, {"tools": {}, "resources": {}, "prompts": {}}
+    for method in ("resources/subscribe", "resources/unsubscribe"):
+        able.scripts[method] = lambda asked: asked.reply({})
+        plain.scripts[method] = lambda asked: asked.fail(jsonrpc.METHOD_NOT_FOUND, "Method not found")
+    plain.scripts["completion/complete"] = plain.scripts["resources/subscribe"]
+    refused: list[tuple[str, Json]] = []
+    async with proxy_over(able, plain) as stage:
+        await stage.connect().list_tools()
+        client = stage.connect()
+        greeting = await (client.modern().ask("server/discover") if modern else client.initialize())
+        for server in ("a", "b"):
+            for method, params in ways(greeting["capabilities"], server, modern=modern):
+                reply = await client.reply(client.post(method, params))
+                if "error" in reply and reply["error"]["code"] == jsonrpc.METHOD_NOT_FOUND:
+                    refused.append((method, params))
+    assert refused == []
+    assert set(greeting["capabilities"]["extensions"]) == {versions.UI}

@@ -59,18 +59,22 @@ def test_a_legacy_result_gets_what_modern_clients_want() -> None:
 
 def test_a_resource_that_is_missing_has_the_code_of_the_clients_era() -> None:
     missing = raw({"code": -32002, "message": "no", "data": {"uri": "x"}})
-    assert members(translate.error(missing, "modern")) == {"code": -32602, "message": "no", "data": {"uri": "x"}}
-    assert translate.error(missing, "legacy") == missing
+    assert members(translate.error(missing, "resources/read", "modern")) == {
+        "code": -32602,
+        "message": "no",
+        "data": {"uri": "x"},
+    }
+    assert translate.error(missing, "resources/read", "legacy") == missing
 
 
 @requirement("era:url-elicitation")
 def test_a_modern_client_reads_where_to_sign_in_instead_of_a_code_that_it_does_not_know() -> None:
     data = {"elicitations": [{"mode": "url", "url": "https://example.org/in", "message": "Sign in"}, 7]}
     asked = raw({"code": -32042, "message": "Sign in first", "data": data})
-    assert members(translate.error(asked, "modern")) == {
+    assert members(translate.error(asked, "tools/call", "modern")) == {
         "code": -32603, "message": "Sign in first: open https://example.org/in, then call again", "data": data,
     }  # fmt: skip
-    assert translate.error(asked, "legacy") == asked
+    assert translate.error(asked, "tools/call", "legacy") == asked
 
 
 @pytest.mark.parametrize(
