@@ -28,6 +28,9 @@ HANDSHAKE_S: Final = 60.0
 PROBE_S: Final = 20.0
 """Longest wait for the answer to `server/discover`; legacy servers may stay silent (specification: stdio)."""
 
+LEAVE_S: Final = 5.0
+"""Longest wait for replies when a session is lost: most requests in flight are refused at once, and sent again."""
+
 MOST_INSTRUCTIONS: Final = 64 * 1024
 """Characters of a server's instructions; the rest is cut off."""
 MOST_ABOUT_ITSELF: Final = 64 * 1024
@@ -102,7 +105,7 @@ class ConnectionEvents(Protocol):
         """The upstream refused a request unread; it is to be sent again on the next connection."""
 
     def on_lost(self, connection: Connection, reason: str) -> None:
-        """The connection is gone, and every request in flight with it."""
+        """The connection serves no more requests. `reason`: what is wrong; "" where a session has ended."""
 
 
 class HandshakeError(Exception):
@@ -138,6 +141,8 @@ class Connection:
         self._capabilities: dict[str, Any] = {}
         self._own_meta: dict[str, Raw] = {}
         self._gone = ""
+        self._is_leaving = False
+        """Its session is lost: replies to what was sent may still come, and nothing more is sent."""
         self._notices = NoticeLimit()
 
     # -- for the upstream
@@ -291,7 +296,11 @@ class Connection:
             request.reply(Lost(reason, sent=request.sent))
 
     async def close(self) -> None:
-        self.drop("the upstream was stopped")
+        now = asyncio.get_running_loop().time
+        end = now() + LEAVE_S
+        while self._is_leaving and self.in_flight and now() < end:
+            await asyncio.sleep(0.02)
+        self.drop("its session had expired" if self._is_leaving else "the upstream was stopped")
         if self.link is not None:
             await self.link.close()
 
@@ -323,16 +332,21 @@ class Connection:
             reason = f"its answer is larger than {limit / 2**20:g} MiB; raise max_message_mib to read it"
             asked.reply(Lost(reason, sent=True, is_too_large=True))
 
-    def on_expired(self, request: int) -> None:
+    def on_expired(self, request: int | None) -> None:
+        waiting = self._pending.pop(request, None) if request is not None else None
+        if not self._is_leaving and not self._gone:
+            self._is_leaving, self.ready = True, False
+            self._events.on_lost(self, "")
+        if waiting is None:
+            return
         # The upstream has not handled the request, so it may be sent again on the next connection.
-        if (waiting := self._pending.pop(request, None)) is not None:
-            waiting.sent = False
-            if waiting.resent:
-                waiting.reply(Lost("its session expired twice", sent=False))
-            else:
-                waiting.resent = True
-                self._events.on_unhandled(self, waiting)
-        self.on_closed("its session had expired")
+        waiting.sent = False
+        if waiting.resent:
+            reason = "does not know the session that it has just begun: do several servers answer at its address?"
+            waiting.reply(Lost(reason, sent=False))
+        else:
+            waiting.resent = True
+            self._events.on_unhandled(self, waiting)
 
     def on_poll(self, request: int, retry_ms: int) -> None:
         if (waiting := self._pending.get(request)) is not None and waiting.poll is not None:

@@ -413,9 +413,11 @@ class Upstream:
         if request.method in ("initialize", "server/discover"):
             request.reply(Lost("its session had expired", sent=False))
         else:
-            self._line_of(connection).put(request)
+            self.request(connection.era, request)
 
     def on_lost(self, connection: Connection, reason: str) -> None:
+        if not reason:
+            log.info("upstream %r: its session had expired; a new one begins", self.name)
         self.error = self._describe(reason)
         self._set(State.RETRYING)
         self._line_of(connection).lost.set()

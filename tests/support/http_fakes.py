@@ -158,7 +158,7 @@ class Notes:
     def on_poll(self, request: int, retry_ms: int) -> None:
         pass
 
-    def on_expired(self, request: int) -> None:
+    def on_expired(self, request: int | None) -> None:
         self.told.put_nowait(("expired", request))
 
     def on_closed(self, reason: str) -> None:

@@ -48,8 +48,9 @@ class Receiver(Protocol):
     def on_too_large(self, request: int | None, limit: int) -> None:
         """The reply to this request is larger than `limit` bytes and is not read; None where its id is not known."""
 
-    def on_expired(self, request: int) -> None:
-        """The upstream no longer knows our session and has not handled the request; it needs a new handshake."""
+    def on_expired(self, request: int | None) -> None:
+        """The upstream no longer knows our session and has not handled this request; it needs a new handshake. Replies
+        to other requests may still come, or this may be called for them too. None: a message without reply was sent."""
 
     def on_poll(self, request: int, retry_ms: int) -> None:
         """The upstream has ended the stream of a request so that we ask for the rest after this pause."""

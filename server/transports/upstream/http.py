@@ -20,7 +20,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 import httpx2
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from foretool.server.protocol import headers as http_headers
 from foretool.server.protocol import jsonrpc
@@ -30,7 +30,8 @@ from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
 from foretool.server.transports.upstream.allowance import Allowance
 from foretool.server.transports.upstream.base import Authorizer, Link, LinkError, Receiver
-from foretool.server.transports.upstream.http_client import Certificate, Client, Refused, RequestFailed
+from foretool.server.transports.upstream.http_client import Certificate, Client, Refused, RequestFailed, SessionLost
+from foretool.server.transports.upstream.lost_session import LOST, error_in, judge, names_lost_session
 from foretool.server.transports.upstream.sse import EventParser, SseLink, TooLarge, open_sse
 from foretool.storage.records import Era
 
@@ -56,10 +57,6 @@ _NOT_STREAMABLE: Final = frozenset({400, 404, 405})
 _NOT_A_PROBE_ANSWER: Final = frozenset({401, 403, 407, 408, 429})
 
 log = logging.getLogger(__name__)
-
-
-class _Expired(Exception):
-    """The server does not know our session."""
 
 
 class HttpLink(Link):
@@ -97,6 +94,8 @@ class HttpLink(Link):
         self._allowance = Allowance()
         self._held = 0
         """Bytes of messages that are not complete, over all streams."""
+        self._doubted: dict[int, Message] = {}
+        """By request: an error of its server that may mean that our session is lost."""
 
     # -- Link
 
@@ -111,11 +110,15 @@ class HttpLink(Link):
                 self._receiver.on_failed(request, self._gone or "the link is closed", sent=False)
             else:
                 self._requests[request] = task
-                task.add_done_callback(lambda _: self._requests.pop(request, None))
+                task.add_done_callback(lambda _: self._forget(request))
         elif self._era == "legacy" or message.method is not UNSET:
             if message.method == "notifications/initialized":
                 self._ready.clear()
             self._tasks.spawn(self._notify(message))
+
+    def _forget(self, request: int) -> None:
+        self._requests.pop(request, None)
+        self._doubted.pop(request, None)
 
     def abandon(self, request: int) -> bool:
         # In the legacy era the notification that follows is the cancellation, and nobody reads this stream any more.
@@ -146,13 +149,12 @@ class HttpLink(Link):
             if message.method != "initialize":
                 await self._ready.wait()
             await self._ask(request, message, extra)
+        except SessionLost:
+            self._lose_session(request)
         except RequestFailed as error:
             self._receiver.on_failed(request, str(error), sent=not isinstance(error, Refused))
         except TooLarge:
             self._receiver.on_too_large(request, self._limit)
-        except _Expired:
-            self._gone = "its session had expired"
-            self._receiver.on_expired(request)
         except httpx2.HTTPError as error:
             is_unsent, at = http_client.is_unsent(error), http_client.origin(self._url)
             reason = f"broke off at {at} before its reply ({http_client.describe_error(error)})"
@@ -167,6 +169,10 @@ class HttpLink(Link):
     def _note_unreachable(self, error: httpx2.HTTPError) -> None:
         if http_client.is_unsent(error) and not self._answering:
             self._lost(self._unreachable(error))
+
+    def _lose_session(self, request: int | None = None) -> None:
+        self._gone = self._gone or LOST
+        self._receiver.on_expired(request)
 
     def _lost(self, reason: str) -> None:
         if not self._gone:
@@ -184,6 +190,21 @@ class HttpLink(Link):
                 self._answering -= 1
         if not answered:
             await self._resume(request, message, events)
+        if (doubted := self._doubted.pop(request, None)) is not None:
+            await self._check_session()
+            self._receiver.on_message(doubted, request)
+
+    async def _check_session(self) -> None:
+        """Ask with a ping, which changes nothing, whether the server still knows our session. Raises `SessionLost`."""
+        ping = Message(id="foretool-session", method="ping")
+        try:
+            status, body = await http_client.post_notice(self._client, self._url, self._headers(ping), ping)
+        except SessionLost:
+            raise
+        except (RequestFailed, httpx2.HTTPError):
+            return  # this says nothing about the session
+        if status == 404 or names_lost_session(body):
+            raise SessionLost(LOST)
 
     async def _on_response(
         self, response: httpx2.Response, request: int, message: Message, events: EventParser
@@ -271,18 +292,27 @@ class HttpLink(Link):
             message.id = request
         else:
             is_reply = False
+        if is_reply and asked is not None and self._names_lost_session(message):
+            assert request is not None
+            self._doubted[request] = message
+            return True
         if is_reply and asked is not None and asked.method == "initialize":
             self._version = _visible(jsonrpc.member(message.result, "protocolVersion"))
         self._receiver.on_message(message, request)
         return is_reply
 
+    def _names_lost_session(self, reply: Message) -> bool:
+        return self._session is not None and isinstance(reply.error, Raw) and names_lost_session(bytes(reply.error))
+
     async def _on_refused(self, request: int, message: Message, response: httpx2.Response) -> None:
-        status = response.status_code
-        error: Message | None = None
+        status, body = response.status_code, bytearray()
         with contextlib.suppress(TooLarge):  # the status says enough
-            error = _error_in(await self._body(response, min(self._limit, ERROR_BYTES)))
-        if self._session is not None and _is_expiry(status, error):
-            raise _Expired
+            body += await self._body(response, min(self._limit, ERROR_BYTES))
+        error = error_in(body)
+        if self._session is not None and (verdict := judge(status, body, request)) != "kept":
+            if verdict == "lost":
+                raise SessionLost(LOST)
+            await self._check_session()
         if error is not None and status not in (401, 403):
             self._receiver.on_message(Message(id=request, error=error.error), request)
             return
@@ -309,15 +339,17 @@ class HttpLink(Link):
         try:
             if not first:
                 await self._ready.wait()
-            response = await http_client.post_notice(self._client, self._url, self._headers(message), message)
+            status, body = await http_client.post_notice(self._client, self._url, self._headers(message), message)
+        except SessionLost:
+            self._lose_session()
         except RequestFailed as error:
             log.debug("%s did not reach %s: %s", message.method or "a reply", http_client.origin(self._url), error)
         except httpx2.HTTPError as error:
             log.debug("%s did not reach %s", message.method or "a reply", http_client.origin(self._url))
             self._note_unreachable(error)
         else:
-            if self._session is not None and response.status_code == 404:
-                self._lost("its session had expired")
+            if self._session is not None and judge(status, body) == "lost":
+                self._lose_session()
         finally:
             if first:
                 # Before the first request, since its questions may come on the stream of what belongs to no request.
@@ -339,10 +371,15 @@ class HttpLink(Link):
                     if response.status_code == 200 and _kind(response) == EVENTS:
                         opened = True
                         await self._read(response, events, None, None)
-                    elif response.status_code < 500 and response.status_code != 429:
-                        if opened and response.status_code == 404 and self._session is not None:
-                            self._lost("its session had expired")
-                        return
+                    else:
+                        status, body = response.status_code, await http_client.skip_body(response)
+                        # A server that offers no such stream may say whatever it likes to the first request for it.
+                        if opened and self._session is not None and judge(status, body) == "lost":
+                            self._lose_session()
+                        if status < 500 and status != 429:
+                            return
+            except SessionLost:
+                self._lose_session()
             except TooLarge:
                 self._receiver.on_invalid_line(b"(an event over the size limit)")
             except RequestFailed as error:
@@ -417,23 +454,3 @@ def _pause(events: EventParser, attempts: int) -> float:
     asked = RETRY_S if events.retry_ms is None else events.retry_ms / 1000
     grown = 0.0 if attempts == 0 else RETRY_S * 2.0 ** (attempts - 1)
     return min(max(asked, grown, RETRY_LEAST_S), RETRY_MOST_S)
-
-
-def _error_in(body: bytes | bytearray) -> Message | None:
-    """Return the JSON-RPC error in the body of an HTTP error, None if there is none."""
-    try:
-        message = jsonrpc.decode(body)
-    except BadMessage:
-        return None
-    return message if message.is_reply and message.error is not UNSET else None
-
-
-def _is_expiry(status: int, error: Message | None) -> bool:
-    """Tell whether a refusal means that the session is over (specification: 404). A 404 with the request's own id is
-    about the method, and servers that follow the TypeScript SDK's examples send 400 and an error that names the
-    session."""
-    if status == 404:
-        return error is None or error.id is None
-    if status != 400 or error is None or error.id is not None or error.error is UNSET:
-        return False
-    return "session" in jsonrpc.error_of(error.error)[1].lower()

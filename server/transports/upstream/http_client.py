@@ -20,8 +20,10 @@ import httpx2
 
 from foretool._version import __version__
 from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.headers import SESSION
 from foretool.server.protocol.jsonrpc import Message
 from foretool.server.transports.upstream.base import Authorizer, LinkError
+from foretool.server.transports.upstream.lost_session import LOST, names_lost_session
 
 CONNECT_S: Final = 10.0
 WRITE_S: Final = 60.0
@@ -74,6 +76,10 @@ class Refused(RequestFailed):
     """The server has not carried out the request: it wants a sign-in, or sends us elsewhere."""
 
 
+class SessionLost(RequestFailed):
+    """The server does not know our session, and has not carried out the request."""
+
+
 class Client:
     """The HTTP client of one link: it shows the token of an `Authorizer`, and sends a refused request once more if that
     has another token by then. It follows redirects within the origin alone, since our headers hold credentials."""
@@ -90,7 +96,8 @@ class Client:
     async def stream(
         self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None = None, **more: Any
     ) -> AsyncIterator[httpx2.Response]:
-        """Send a request; the response is open as long as the block lasts. Raises `Refused`, `httpx2.HTTPError`."""
+        """Send a request; the response is open as long as the block lasts. Raises `RequestFailed` and
+        `httpx2.HTTPError`."""
         authorizer = self._authorizer
         if authorizer is None:
             async with self._open(method, url, headers=dict(headers), content=content, **more) as response:
@@ -105,11 +112,16 @@ class Client:
                     yield response
                     return
                 challenge = response.headers.get("www-authenticate")
+                # Without a challenge it may be the session that is refused, and no sign-in would help.
+                may_be_session = response.status_code == 401 and not challenge and SESSION in headers
+                if may_be_session and names_lost_session(await skip_body(response)):
+                    raise SessionLost(LOST)
                 verdict = await authorizer.on_refused(response.status_code, challenge, sent)
                 if verdict == "other":
                     yield response
                     return
-                await skip_body(response)
+                if not response.is_stream_consumed:
+                    await skip_body(response)
             if is_last or verdict == "refused":
                 raise Refused(authorizer.notice or "refused a token that was just renewed")
 
@@ -168,13 +180,13 @@ def _trust(url: str, cert: Certificate) -> ssl.SSLContext | bool:
     return context
 
 
-async def post_notice(client: Client, url: str, headers: Mapping[str, str], message: Message) -> httpx2.Response:
-    """POST a message that gets no reply in the response. Raises `httpx2.HTTPError`."""
+async def post_notice(client: Client, url: str, headers: Mapping[str, str], message: Message) -> tuple[int, bytes]:
+    """POST a message that gets no reply in the response; return the status and the start of the body. Raises
+    `RequestFailed`, `httpx2.HTTPError`."""
     timeout = httpx2.Timeout(NOTICE_S, connect=CONNECT_S, pool=None)
     content = jsonrpc.encode(message)
     async with client.stream("POST", url, headers=headers, content=content, timeout=timeout) as response:
-        await skip_body(response)
-        return response
+        return response.status_code, await skip_body(response)
 
 
 async def end_session(client: Client, url: str, headers: Mapping[str, str], patience_s: float) -> None:
@@ -183,15 +195,16 @@ async def end_session(client: Client, url: str, headers: Mapping[str, str], pati
         await skip_body(response)
 
 
-async def skip_body(response: httpx2.Response) -> None:
-    """Read the rest of a short body, so that the connection can be used again. A longer one is cut off."""
-    size = 0
-    with contextlib.suppress(TimeoutError):
+async def skip_body(response: httpx2.Response) -> bytes:
+    """Read a short body, so that the connection can be used again. A longer one is cut off. Returns what was read."""
+    body = b""
+    with contextlib.suppress(TimeoutError, RequestFailed):
         async with asyncio.timeout(SKIP_S):
-            async for chunk in response.aiter_raw():
-                size += len(chunk)
-                if size > SKIPPED:
-                    return
+            async for piece in read_body(response):
+                body += piece
+                if len(body) > SKIPPED:
+                    break
+    return body
 
 
 async def read_body(response: httpx2.Response) -> AsyncIterator[bytes]:

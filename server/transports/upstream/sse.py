@@ -23,6 +23,7 @@ from foretool.server.transports.upstream import http_client
 from foretool.server.transports.upstream.allowance import Allowance
 from foretool.server.transports.upstream.base import Authorizer, Link, LinkError, Receiver
 from foretool.server.transports.upstream.http_client import Certificate, Client, Refused, RequestFailed
+from foretool.server.transports.upstream.lost_session import names_lost_session
 
 ENDPOINT_S: Final = 20.0
 """Longest wait for the `endpoint` event."""
@@ -225,15 +226,17 @@ class SseLink(Link):
     async def _post(self, message: Message) -> None:
         endpoint = await self._endpoint
         try:
-            response = await http_client.post_notice(self._client, endpoint, {"content-type": JSON}, message)
+            status, body = await http_client.post_notice(self._client, endpoint, {"content-type": JSON}, message)
         except RequestFailed as error:
             self._failed(message, str(error), sent=not isinstance(error, Refused))
         except httpx2.HTTPError as error:
             self._failed(message, http_client.describe_error(error), sent=not http_client.is_unsent(error))
         else:
-            if not response.is_success:
-                reason = http_client.describe_status(response.status_code)
-                self._failed(message, reason, sent=True)
+            if status >= 400 and names_lost_session(body):
+                self._gone = True
+                self._receiver.on_expired(message.id if isinstance(message.id, int) else None)
+            elif not 200 <= status < 300:
+                self._failed(message, http_client.describe_status(status), sent=True)
 
     def _failed(self, message: Message, reason: str, *, sent: bool) -> None:
         if message.method is not UNSET and isinstance(message.id, int):

@@ -246,6 +246,23 @@ async def test_a_session_the_server_has_forgotten_is_reported_with_the_request()
     assert [asked.method for asked in server.seen if asked.method == "DELETE"] == []
 
 
+@requirement("session:expired")
+async def test_a_session_that_is_found_lost_by_its_stream_is_reported_without_a_request() -> None:
+    server = Legacy(get=True)
+    async with linked(server) as (link, notes):
+        await handshake(link, notes)
+        stream, stream_done = await server.next()
+        await stream.stream()
+        await stream.event(None, id="e1", retry=1)
+        stream_done.set()
+        again, again_done = await server.next()
+        await again.answer(b"unknown session", status=400, kind="text/plain")
+        again_done.set()
+        assert await notes.next() == ("expired", None)
+        link.send(request(2, "tools/list"))
+        assert await notes.next() == ("failed", 2, "its session had expired", False)
+
+
 async def test_a_method_that_is_not_found_is_no_lost_session() -> None:
     server = Legacy()
     async with linked(server) as (link, notes):

@@ -85,6 +85,24 @@ async def test_a_message_that_is_refused_fails_its_request() -> None:
         await link.close()
 
 
+@requirement("session:expired")
+async def test_a_server_that_no_longer_knows_the_session_of_its_stream_has_not_handled_the_request() -> None:
+    async def handler(asked: Asked) -> None:
+        if asked.method == "POST":
+            await asked.answer(b"No transport found for sessionId", status=400, kind="text/plain")
+        else:
+            await asked.stream()
+            await asked.write(b"event: endpoint\ndata: /messages?sessionId=1\n\n")
+            await soon(asked.gone)
+
+    async with serving(upstream(handler)) as url:
+        notes = Notes()
+        link = await open_sse(f"{url}/sse", {}, notes, LIMIT)
+        link.send(request(1, "tools/list"))
+        assert await notes.next() == ("expired", 1)
+        await link.close()
+
+
 async def test_credentials_are_not_taken_to_another_origin() -> None:
     async with serving(scripted(endpoint="http://elsewhere.example/messages")) as url:
         with pytest.raises(LinkError, match=r"named an endpoint at http://elsewhere.example, which is not where"):
