@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,16 @@ MEMORY: Final = ":memory:"
 _SHOWN: Final = ("host", "hostaddr", "port", "dbname", "user", "options")
 """Values of the query that tell databases apart and are no secrets."""
 _ESCAPED: Final = "in the user's name and the password write each of % @ : / ? # as %25 %40 %3A %2F %3F %23"
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for this user alone whatever the umask says. One that is
+    there stays as it is. Raises `OSError`."""
+    # `mkdir(mode=0o700, parents=True)` gives that mode to the last folder alone.
+    for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "it is no folder", str(folder))
 
 
 class ServerAddress(Struct, frozen=True, repr_omit_defaults=True):

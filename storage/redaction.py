@@ -59,6 +59,13 @@ _TOKENS: Final = {
 }  # fmt: skip
 """Tokens of well-known services, by the characters that every one of them contains."""
 
+_SENTENCE = (
+    r"-?(?:a|an|and|any|are|as|be|been|cannot|check|could|default|did|do|does|empty|environment|expected|expired|export"
+    r"|failed|field|for|found|from|give|has|have|header|in|incorrect|invalid|is|it|malformed|missing|must|my|needed|never"
+    r"|no|none|not|null|of|on|or|provide|rejected|required|see|set|should|that|the|this|to|undefined|unknown|unset|use"
+    r"|value|variable|was|were|when|with|wrong|you|your)(?=[.,;:!?)}\]\"']{0,4}(?:\s|\Z))"
+)
+"""Words that go on with a sentence about a secret: `token: not set`, `Authorization: variable X is not set`."""
 _PEM = r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY[A-Z ]{0,10}-----[^\"]*?(?:-----END [A-Z0-9 ]{0,40}-----|(?=\")|\Z)"
 _LOGIN = r"(://[^/\s:@\"]{0,100}:)[^@/\s\"]{1,300}(?=@)"
 _HEADER = r"\b((?:bearer|token)[\s:]{1,3})(?=[\w+/.~=-]{0,300}[\d=])[\w+/.~=-]{8,}"
@@ -66,11 +73,16 @@ _NAMED = (
     r"((?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api[_-]?key|(?:access|account|private|secret|auth)[_-]?key"
     r"|credential|authorization|cookie)"
     r"(?:[\\\"']{0,4}\s{0,3}(?:=>|[:=])\s{0,3}))"
+    rf"(?!{_SENTENCE})"
     # A record of argument names says the type of each value; a known secret is hidden already.
     r"(?![\\\"']{0,4}(?:(?:string|number|object|array|boolean|null|true|false)(?!\w)|\[[\w.-]{1,80}\]))"
     r"([\\\"']{0,4})(?:(?<=[\"'])(?:[^\"'\\]|\\[^\"'])+|[^\s\"'&,;\\}\]]{3,})"
 )
-_SAID = r"((?:password|passphrase|passcode|secret|token|api key) is\s{1,3})(?=\S{0,100}[\d!@#$%^*])\S{4,}"
+_SAID = (
+    r"((?:password|passphrase|passcode|secret|token|api key) is\s{1,3})"
+    rf"(?!{_SENTENCE})"
+    r"(?=\S{0,100}[\d!@#$%^*])\S{4,}"
+)
 _SURROUNDED: Final = (
     (("private key",), _PEM, HIDDEN),
     (("://",), _LOGIN, rf"\g<1>{HIDDEN}"),

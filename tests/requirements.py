@@ -925,6 +925,11 @@ MANIFEST: Final[dict[str, Promise]] = {
         "docs/security.md", "values of earlier calls are shown to whoever made these calls, and only plain ones"
     ),
     "trust:data:silent-libraries": Promise("SECURITY.md", "no library of ours tells its maker about the machine"),
+    "trust:files:odd": Promise(
+        "SECURITY.md",
+        "no pipe, device, endless file or bomb of aliases holds a command up; what is written is closed to others"
+        " whatever the umask",
+    ),
     "trust:data:private-files": Promise(
         "SECURITY.md", "the files of the store are closed to other users, or that they are not is said"
     ),

@@ -10,6 +10,7 @@ from typing import Final
 from foretool.server.config import jsonc
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import Coded, dotted, one_line
+from foretool.server.config.files import read_regular
 from foretool.server.config.loader import Config
 from foretool.server.config.risks import find_risks
 from foretool.server.config.servers import CLIENT_FOLDERS, Server, matches
@@ -104,7 +105,7 @@ def _check_twins(config: Config) -> Iterator[Finding]:
 def _check_names_written_twice(config: Config) -> Iterator[Finding]:
     """Report names that the file writes twice: JSON then keeps the last one and says nothing."""
     with suppress(OSError, UnicodeDecodeError, jsonc.JsonError):
-        text = config.path.read_text("utf-8-sig")
+        text = read_regular(config.path).decode("utf-8-sig")
         for path, offset in jsonc.repeated_keys(text):
             if path[:1] in (("mcpServers",), ("servers",), ("foretool",)):
                 line, column = jsonc.line_and_column(text, offset)

@@ -23,6 +23,7 @@ from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option
 from foretool.server.config.loader import load
 from foretool.server.setup.install_hints import install_command
+from foretool.server.system.printable import printable, printable_json
 from foretool.storage.episodes import each_episode
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import AuditEntry, Call, Episode, Exposure, Miss
@@ -33,9 +34,12 @@ Rows = Iterable[Mapping[str, Any]]
 
 ROW_GROUP: Final = 5000
 """Records that are in memory at once while Parquet is written."""
-_FORMULA: Final = re.compile(r"^\s*[=+\-@]|^[\t\r\n|%]")
+_FORMULA: Final = re.compile(r"^\s*[=+\-@]|^[\t|%]")
 """A cell that a spreadsheet would compute instead of showing it."""
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_FORMULA_WITHIN: Final = re.compile(r"(?<!')([;\t]\s*)(?=[=+\-@])")
+"""What becomes such a cell in a spreadsheet that takes semicolons or tabs for the ends of cells."""
+_NARROW: Final = str.maketrans("\uff1d\uff0b\uff0d\uff20", "=+-@")
+"""The wide forms of `=`, `+`, `-` and `@`, which spreadsheets of East Asia read as the narrow ones."""
 
 KINDS: Final[Mapping[str, tuple[type[Struct], Callable[[Store, Times], Iterator[Struct]]]]] = {
     "misses": (Miss, lambda store, times: store.exporting.misses(*times)),
@@ -110,7 +114,7 @@ def _opened(target: Path | None) -> Iterator[IO[bytes]]:
 def _write_lines(out: IO[bytes], _: type[Struct], records: Iterator[Struct]) -> None:
     encoder = msgspec.json.Encoder()
     for each in records:
-        out.write(encoder.encode(each) + b"\n")
+        out.write(printable_json(encoder.encode(each)) + b"\n")
 
 
 def _write_csv(out: IO[bytes], record: type[Struct], records: Iterator[Struct]) -> None:
@@ -129,13 +133,13 @@ def _write_csv(out: IO[bytes], record: type[Struct], records: Iterator[Struct]) 
 def safe_cell(value: object) -> object:
     """Return a value as a CSV cell: lists and objects as JSON, and no text that a spreadsheet would run as a formula.
 
-    Such a text gets an apostrophe before it (OWASP, "CSV Injection"). Control characters become spaces.
+    Such a text gets an apostrophe before it (OWASP, "CSV Injection"). Characters that are not printable become spaces.
     """
     if value is None or isinstance(value, bool | int | float):
         return value
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    text = _CONTROL.sub(" ", text)
-    return f"'{text}" if _FORMULA.match(text) else text
+    text = printable(text, keep="\t\n").translate(_NARROW)
+    return _FORMULA_WITHIN.sub(r"\1'", f"'{text}" if _FORMULA.match(text) else text)
 
 
 def _has_pyarrow() -> bool:

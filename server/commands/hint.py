@@ -71,7 +71,7 @@ def command(
         output.say(f"{file}: nothing to change")
     elif dry_run:
         output.say(f"{file} would change:")
-        click.echo("\n".join(changes.difference(changed)))
+        click.echo("\n".join(map(output.clean, changes.difference(changed))))
         output.say("Nothing was written.")
     elif wanted == "install":
         undo = "foretool hint --remove" if client == "claude-code" else f"foretool hint --remove --client {client}"

@@ -15,6 +15,7 @@ from click import ClickException, UsageError
 from foretool.server.commands import doctor, edits, hint, output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config import keyrings
+from foretool.server.config.files import read_regular
 from foretool.server.config.keyrings import KeyringError
 from foretool.server.config.loader import load
 from foretool.server.config.places import find_place
@@ -165,7 +166,7 @@ def _forget_values(before: str, after: str) -> None:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_text("utf-8", "replace")
+        return read_regular(path).decode("utf-8", "replace")
     except OSError:
         return ""
 
@@ -186,7 +187,7 @@ def _read_sources(sources: Sequence[Path]) -> list[FoundFile]:
     for path in sources:
         try:
             kind = KINDS.get(path.suffix, "json")
-            file = proxy_file(path.absolute(), open_document(path.read_text("utf-8-sig"), kind).data())
+            file = proxy_file(path.absolute(), open_document(read_regular(path).decode("utf-8-sig"), kind).data())
         except (OSError, UnicodeDecodeError, DocumentError) as error:
             raise ClickException(f"{path}: cannot be read: {error}") from None
         if file is None:

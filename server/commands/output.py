@@ -25,6 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from foretool.server.system.counts import plural as plural
+from foretool.server.system.printable import printable, printable_json
 from foretool.server.trust import text as trust_text
 
 T = TypeVar("T")
@@ -40,7 +41,8 @@ _STEPS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 def emit(value: Any) -> None:
     """Print a value as JSON: dataclasses and whatever msgspec encodes; anything else as its text."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode())
+    written = msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2)
+    click.echo(printable_json(written).decode())
 
 
 def show(value: T, as_json: bool, print_value: Callable[[T], object]) -> int:
@@ -238,8 +240,7 @@ def clean(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    text = trust_text.clean(text.replace("\x1b", " "))
-    return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
+    return printable(trust_text.clean(text.replace("\x1b", " ")))
 
 
 def ago(at: float) -> str:

@@ -31,6 +31,7 @@ from foretool.server.config.errors import (
     one_line,
     refuse_unknown,
 )
+from foretool.server.config.files import read_regular
 from foretool.server.config.per_user import find_unsealed, is_key
 from foretool.server.config.permissions import find_other_writers
 from foretool.server.config.places import (
@@ -223,7 +224,7 @@ def _read(place: Place, environ: Mapping[str, str]) -> Config:
     name = one_line(str(path))
     try:
         before = stamp(path)
-        data = path.read_bytes()
+        data = read_regular(path)
     except FileNotFoundError:
         example = '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
         problem = f"{name}: no such file; create it ({example}), or name your client's file with --config"

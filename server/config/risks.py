@@ -13,6 +13,7 @@ from foretool.server.config import jsonc
 from foretool.server.config.addresses import is_loopback, parse_address
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import one_line
+from foretool.server.config.files import read_regular
 from foretool.server.config.loader import Config
 from foretool.server.config.permissions import (
     find_other_writers,
@@ -133,7 +134,7 @@ def open_host(url: str) -> str:
 def find_written_secrets(path: Path) -> list[str]:
     """Return the places of a file where a secret stands in clear, and not as `${VAR}`."""
     try:
-        document = jsonc.loads(path.read_text("utf-8-sig", "replace"))
+        document = jsonc.loads(read_regular(path).decode("utf-8-sig", "replace"))
     except (OSError, jsonc.JsonError):
         return []
     if not isinstance(document, dict):

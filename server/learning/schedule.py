@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from foretool.server.config.files import read_regular
 from foretool.server.config.variables import names_in
 from foretool.server.system.processes import WORKER_FOLDER, worker_command, worker_environment
 from foretool.server.transports.tasks import BackgroundWork
@@ -91,7 +92,7 @@ class Schedule(BackgroundWork):
         written = place.written if isinstance(place, ServerAddress) else str(place)
         storage = {"FORETOOL_STORAGE": written} if written != MEMORY else {}
         return worker_environment(
-            ("FORETOOL_*", "PG*", *names_in(self._config.read_text("utf-8", "replace"))), **storage
+            ("FORETOOL_*", "PG*", *names_in(read_regular(self._config).decode("utf-8", "replace"))), **storage
         )
 
 

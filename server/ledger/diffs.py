@@ -14,6 +14,7 @@ import msgspec
 from rich.text import Text
 
 from foretool.server.protocol import jsonrpc
+from foretool.server.system.printable import printable
 from foretool.server.trust.text import visible
 
 CONTEXT: Final = 12
@@ -96,5 +97,4 @@ def _joined(words: list[str]) -> str:
 
 
 def _printable(text: str) -> str:
-    text = visible(text)
-    return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
+    return printable(visible(text))

@@ -17,6 +17,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from foretool.server.config.files import read_regular
+from foretool.storage.places import make_private_folder
+
 FOLDER: Final = "backups"
 """The folder beside our config that has the old files."""
 LIST: Final = "changes.json"
@@ -81,7 +84,7 @@ def apply(changes: Sequence[Change], backups: Path, protections: Sequence[Protec
         written: list[Change] = []
         for change, each in zip(changes, kept, strict=False):
             try:
-                change.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                make_private_folder(change.path.parent)
                 _write(change.path, change.after, each.mode)
             except OSError as error:
                 _put_back(written, kept)
@@ -114,7 +117,11 @@ def undo(backups: Path) -> tuple[list[Path], list[str]]:
         if each.new_mode:
             _reopen(path, each, restored, problems)
             continue
-        now = _bytes_of(path)
+        try:
+            now = _bytes_of(path)
+        except OSError as error:
+            problems.append(f"{path}: cannot be read ({error.strerror}), so it stays as it is")
+            continue
         if now is None or digest(now) != each.after:
             copy = f"; its old text is {folder / each.copy}" if each.copy else ""
             problems.append(f"{path}: it has changed since, so it stays as it is{copy}")
@@ -180,7 +187,8 @@ def _new_folder(backups: Path) -> Path:
     for number in range(1000):
         folder = backups / f"{stamp}-{number:03}"
         try:
-            folder.mkdir(mode=0o700, parents=True)
+            make_private_folder(backups)
+            folder.mkdir(mode=0o700)
         except FileExistsError:
             continue
         except OSError as error:
@@ -191,7 +199,7 @@ def _new_folder(backups: Path) -> Path:
 
 def _bytes_of(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except FileNotFoundError:
         return None
 

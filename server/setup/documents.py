@@ -19,6 +19,8 @@ Keys = tuple[str, ...]
 """The keys that lead from the top of a document to a value."""
 
 _BOM: Final = "\ufeff"
+LARGEST_YAML: Final = 200_000
+"""Most values of a YAML text with its aliases written out: ten aliases of ten aliases soon stand for billions."""
 
 
 class DocumentError(ValueError):
@@ -323,8 +325,13 @@ class _Yaml:
         self._bom = _BOM if text.startswith(_BOM) else ""
         try:
             self._data: Any = self._yaml.load(text.removeprefix(_BOM)) or {}
+            size = _values_written_out(self._data, {})
         except YAMLError as error:
             raise DocumentError(f"cannot be read as YAML ({' '.join(str(error).split())[:200]}); correct it") from None
+        except RecursionError:
+            raise DocumentError("cannot be read as YAML (it is nested too deeply); correct it") from None
+        if size > LARGEST_YAML:
+            raise DocumentError(f"its aliases (*name) stand for over {LARGEST_YAML:,} values; write fewer of them")
         self._text: str | None = text
 
     def data(self) -> Any:
@@ -371,6 +378,17 @@ class _Yaml:
         elif isinstance(table, Mapping) and keys[-1] in table:
             del table[keys[-1]]  # type: ignore[attr-defined]
             self._text = None
+
+
+def _values_written_out(value: Any, sizes: dict[int, int]) -> int:
+    """Count a value of a YAML document and all within it, with each alias written out. The reader has cut loops.
+    `sizes`: what is counted already, by identity."""
+    if not isinstance(value, (Mapping, list)):
+        return 1
+    if id(value) not in sizes:
+        inner = value.values() if isinstance(value, Mapping) else value
+        sizes[id(value)] = 1 + sum(_values_written_out(each, sizes) for each in inner)
+    return sizes[id(value)]
 
 
 def _named(items: list[Any], name: str) -> int | None:

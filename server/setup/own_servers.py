@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from foretool.server.config import jsonc
+from foretool.server.config.files import read_regular
 from foretool.server.config.loader import find_server_key
 from foretool.server.setup import changes
 from foretool.server.setup.changes import Change
@@ -137,6 +138,6 @@ def undo_edit(place: Path) -> tuple[list[Path], list[str]]:
 def read_own_servers(path: Path) -> OwnServers:
     """Read our file, which may be missing. Raises `OSError` and `DocumentError`."""
     try:
-        return OwnServers(path, path.read_bytes())
+        return OwnServers(path, read_regular(path))
     except FileNotFoundError:
         return OwnServers(path, None)

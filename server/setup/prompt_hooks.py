@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from foretool.server.config.files import read_regular
 from foretool.server.setup import hook_modules
 from foretool.server.setup.changes import Change
 from foretool.server.setup.documents import Document, DocumentError, open_document
@@ -103,7 +104,7 @@ def change(hook: PromptHook, file: Path, typed: str, planned: Change | None = No
     `planned` is what else is to change in this file. Raises `DocumentError` and `OSError`.
     """
     try:
-        before = planned.before if planned else file.read_bytes()
+        before = planned.before if planned else read_regular(file)
     except FileNotFoundError:
         before = None
     text = (planned.after if planned else before or b"").decode()

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct
 
+from foretool.server.config.files import read_regular
 from foretool.server.setup.clients import ClientFile
 from foretool.server.setup.dialects import DialectError, Entry
 from foretool.server.setup.documents import Document, DocumentError, Keys, open_document, value_at
 from foretool.server.setup.launches import starts_foretool
-
-LARGEST: Final = 32 * 1024 * 1024
-"""Bytes of a client's file that are read; Claude Code keeps conversations in its own."""
 
 
 class FoundServer(Struct, frozen=True):
@@ -53,18 +51,16 @@ def scan(files: Iterable[ClientFile]) -> list[FoundFile]:
 
 def _read(file: ClientFile) -> FoundFile:
     try:
-        if not file.path.is_file():
+        if not file.path.exists():
             return FoundFile(file, None)
-        if file.path.stat().st_size > LARGEST:
-            return FoundFile(file, None, (), f"larger than {LARGEST >> 20} MiB; move it away or make it smaller")
-        data = file.path.read_bytes()
+        data = read_regular(file.path)
         found = open_document(data.decode(), file.kind).data()
     except UnicodeDecodeError:
         return FoundFile(file, None, (), "expected UTF-8, found other bytes; save it as UTF-8")
     except DocumentError as error:
         return FoundFile(file, None, (), str(error))
     except OSError as error:
-        return FoundFile(file, None, (), f"cannot be read ({error.strerror}); check its permissions")
+        return FoundFile(file, None, (), f"cannot be read ({error.strerror}); move it away, or check its permissions")
     return FoundFile(file, data, tuple(_servers(file, found)))
 
 

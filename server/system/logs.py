@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
+from foretool.server.system.printable import printable
 from foretool.storage.redaction import hide_shapes
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class JsonLines(Redacting):
 def one_line(text: str) -> str:
     """Return the text as one line: ` | ` between its lines, a space for whatever else would control a terminal."""
     text = " | ".join(filter(None, map(str.strip, text.splitlines())))
-    return text if text.isprintable() else "".join(each if each.isprintable() else " " for each in text)
+    return printable(text)
 
 
 def start_logging(config: Config, stream: TextIO = sys.stderr) -> None:

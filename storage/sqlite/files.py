@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from foretool.storage.places import make_private_folder
 from foretool.storage.stores import StorageError
 
 OWN_FOLDER: Final = "foretool"
@@ -30,7 +31,7 @@ def require_regular(path: Path) -> None:
 
 def create_private(path: Path) -> None:
     """Create the folder (0700) and the file (0600) if they are missing, and close existing ones of ours to others."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     require_regular(path)
     # Only a new file is opened here: closing a descriptor drops the locks this process holds on it through SQLite.
     with suppress(FileExistsError):
@@ -38,8 +39,8 @@ def create_private(path: Path) -> None:
     for each, mode in _private_modes(path):
         with suppress(OSError):
             status = each.stat()
-            # A link in place of the log leads to somebody's file.
-            if status.st_mode & _OTHERS and status.st_uid == os.geteuid() and (each == path or not each.is_symlink()):
+            # A link leads to somebody's file, which was made for another purpose.
+            if status.st_mode & _OTHERS and status.st_uid == os.geteuid() and not each.is_symlink():
                 each.chmod(mode)
 
 
@@ -73,11 +74,11 @@ def _find_exposure(path: Path) -> Iterator[str]:
     for each, mode in _private_modes(path):
         with suppress(OSError):
             status = each.stat()
-            if status.st_mode & _OTHERS:
+            if status.st_uid not in (os.geteuid(), 0):
+                yield f"{each}: it belongs to another user (id {status.st_uid}); set another storage path"
+            elif status.st_mode & _OTHERS:
                 found = stat.S_IMODE(status.st_mode)
                 yield f"{each}: other users may reach it (mode {found:04o}); run: chmod {mode:o} {each}"
-            elif status.st_uid not in (os.geteuid(), 0):
-                yield f"{each}: it belongs to another user (id {status.st_uid}); set another storage path"
     with suppress(OSError):
         status = path.parent.stat()
         if status.st_mode & _WRITE and path.parent.name != OWN_FOLDER:

@@ -76,15 +76,35 @@ def test_no_text_of_a_server_or_a_client_makes_a_row_or_steers_the_terminal(
         assert not line.lstrip().startswith(("files__delete", "next", "end")), line
 
 
+JSON = [
+    ["misses"], ["misses", "show", "1"], ["tools"], ["status"], ["clients"], ["stats", "--since", "3000w"], ["audit"],
+    ["list"], ["doctor"], ["review"], ["search", "adds numbers"], ["explain", "adds numbers"], ["graph"],
+    ["confusions", "--since", "3000w"],
+]  # fmt: skip
+
+
 @requirement("trust:terminal:rows")
-@pytest.mark.parametrize("command", ["misses", "tools", "status", "clients"])
+@pytest.mark.parametrize("command", JSON, ids=" ".join)
 def test_json_keeps_the_exact_text_and_escapes_it(
-    command: str, config: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str], config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run([command, "--json", "--config", str(config)])
+    run([*command, "--json", "--config", str(config)])
     out = capsys.readouterr().out
-    assert json.loads(out)
-    assert "\x1b" not in out
+    assert json.loads(out) is not None
+    assert [ascii(line) for line in out.split("\n") if not line.isprintable()] == []
+
+
+@requirement("trust:terminal:rows")
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+@pytest.mark.parametrize("kind", ["misses", "episodes", "calls", "exposures", "audit"])
+def test_what_is_exported_steers_no_terminal(
+    kind: str, form: str, config: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert run(["export", kind, "--format", form, "--config", str(config)]) == 0
+    out = capsysbinary.readouterr().out.decode()
+    assert [ascii(line) for line in out.replace("\r\n", "\n").split("\n") if not line.isprintable()] == []
+    if form == "jsonl" and kind == "misses":
+        assert [json.loads(line)["query"] for line in out.splitlines()] == [EVIL]
 
 
 @requirement("trust:terminal:rows")
@@ -97,5 +117,6 @@ def test_an_error_is_one_line_without_escapes(capsys: pytest.CaptureFixture[str]
 @requirement("trust:terminal:rows")
 def test_a_log_record_is_one_line_whatever_a_server_said() -> None:
     record = logging.LogRecord("foretool", logging.WARNING, "", 0, "upstream said %s", (EVIL,), None)
-    (line,) = logs.Redacting(str).format(record).splitlines()
-    assert line.isprintable()
+    for formatter in (logs.Redacting(str), logs.JsonLines(str)):
+        (line,) = formatter.format(record).splitlines()
+        assert line.isprintable()

@@ -49,6 +49,10 @@ def test_a_secret_of_a_well_known_shape_leaves_text_json_and_names_of_arguments(
         ("postgres://user:s3cret@db/x", "postgres://user:[secret]@db/x"),
         ("curl -H 'X: Bearer abcdef-123456'", "curl -H 'X: Bearer [secret]'"),
         ("Basic dXNlcjpwYXNz", "[secret]"),
+        ("password: not-in-any-list9", "password: [secret]"),
+        ("token=use,me", "token=[secret],me"),
+        ("secret: hunter and more", "secret: [secret] and more"),
+        ('{"token": "not set"}', '{"token": "[secret]"}'),
     ],
 )
 def test_what_stands_where_a_secret_is_written_is_taken_for_one(text: str, cleaned: str) -> None:
@@ -68,6 +72,12 @@ def test_what_stands_where_a_secret_is_written_is_taken_for_one(text: str, clean
         "learn Basic internationalization",
         "token=[GITHUB_TOKEN]",
         "https://example.org/a/b?c=d#e",
+        "headers.Authorization: variable NOTION_TOKEN is not set; export it or write ${NOTION_TOKEN:-default}",
+        "GITHUB_TOKEN: not set.",
+        "token: must be given",
+        "Error: API_KEY = undefined",
+        "the password is required!",
+        "invalid credential: expected a string, found null",
     ],
 )
 def test_ordinary_text_stays_as_it_is(text: str) -> None:

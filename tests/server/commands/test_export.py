@@ -80,6 +80,10 @@ def test_no_cell_is_a_formula_or_steers_a_terminal(tmp_path: Path, capsysbinary:
     [
         ("=1+1", "'=1+1"), ("  -2", "'  -2"), ("\t=1", "'\t=1"), ("plain", "plain"), (-1.5, -1.5), (True, True),
         (None, None), ((ToolId("a"),), '["a"]'), ({"=x": 1}, '{"=x":1}'), ("\x00=1", "' =1"), ("|cmd", "'|cmd"),
+        ("\uff1d1+1", "'=1+1"), ("\uff0bx", "'+x"), ("\uff0d1", "'-1"), ("\uff20x", "'@x"), ("\u200b=1", "' =1"),
+        ("\ufeff=1", "' =1"), ("x;=1+1", "x;'=1+1"), (";=1", ";'=1"), ("x;\uff1d1", "x;'=1"), ("a\t @b", "a\t '@b"),
+        ("a; b", "a; b"),
+        ("\x9b31m", " 31m"), ("a\u202eb", "a b"),
     ],
 )  # fmt: skip
 def test_a_cell_is_what_it_says(value: object, cell: object) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from homes import FILES, NAMES, write_home
 
-from foretool.server.setup import scan as scanning
 from foretool.server.setup.clients import Machine, client_files
 from foretool.server.setup.scan import FoundFile, scan
 
@@ -48,10 +48,12 @@ def test_files_in_other_shapes_are_said_and_no_error(tmp_path: Path, monkeypatch
     assert [(each.name, bool(each.problem)) for each in files["copilot"].servers] == [("a", True), ("b", False)]
 
 
-def test_a_file_that_is_too_large_is_left_alone(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(scanning, "LARGEST", 10)
+def test_a_file_that_is_too_large_is_left_alone(tmp_path: Path) -> None:
     write_home(tmp_path)
-    assert all("larger than" in each.problem for each in found(tmp_path) if each.file.client == "cursor")
+    os.truncate(tmp_path / ".cursor" / "mcp.json", 33 << 20)
+    assert [each.problem for each in found(tmp_path) if each.file.client == "cursor"] == [
+        "cannot be read (it is larger than 32 MiB); move it away, or check its permissions"
+    ]
 
 
 def test_clients_that_are_not_installed_are_not_listed(tmp_path: Path) -> None:
