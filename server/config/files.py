@@ -19,9 +19,9 @@ def read_regular(path: Path, largest: int = LARGEST_CONFIG) -> bytes:
     # Opening a pipe would otherwise wait for whoever writes into it.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        data = file.read(largest + 1)
-    if len(data) > largest:
-        raise OSError(errno.EFBIG, f"it is larger than {largest // MIB} MiB", str(path))
-    return data
+        if status.st_size > largest:
+            raise OSError(errno.EFBIG, f"it is larger than {largest // MIB} MiB", str(path))
+        return file.read()

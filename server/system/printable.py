@@ -24,10 +24,9 @@ def printable_json(data: bytes) -> bytes:
 
     Line breaks and blanks between the values stay. A character that needs an escape can only stand within a string.
     """
-    text = data.decode("utf-8", "surrogatepass")
     if data.isascii() and b"\x7f" not in data:
         return data
-    return re.sub(r"[^\x00-\x7e]", lambda match: _escaped(match[0]), text).encode()
+    return re.sub(r"[^\x00-\x7e]", lambda match: _escaped(match[0]), data.decode("utf-8", "surrogatepass")).encode()
 
 
 def _escaped(char: str) -> str:
