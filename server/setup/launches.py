@@ -148,12 +148,12 @@ def _program_problem(command: str, environ: Mapping[str, str]) -> str:
     shown = one_line(command)
     if not os.access(full, os.X_OK) or not Path(full).is_file():
         return f"{shown} is not a program"
-    if (interpreter := _interpreter(full)) and not os.access(interpreter, os.X_OK):
+    if (interpreter := interpreter_of(full)) and not os.access(interpreter, os.X_OK):
         return f"{shown} needs {one_line(interpreter)}, which is gone"
     return ""
 
 
-def _interpreter(program: str) -> str:
+def interpreter_of(program: str) -> str:
     """Return the program that a script names in its first line, "" for another kind of file."""
     try:
         with Path(program).open("rb") as file:

@@ -52,6 +52,12 @@ def _pattern(code: Code, text: str, what: str, do: str, *, certain: bool = True)
 
 _WORD: Final = r"['\"`]?([@\w][\w@./:+=\[\]-]{0,100})"
 
+PYTHON_SDK: Final = re.compile(
+    r"'(?:Server|FastMCP)' object has no attribute '\w+'|No module named 'mcp\.[\w.]+'"
+    r"|cannot import name '\w+' from (?:partially initialized module )?'mcp[\w.]*'"
+)
+"""A server that was written for version 1 of the MCP SDK for Python and runs with version 2, or the other way round."""
+
 _PUT_INTO_ENV: Final = 'put the variable that its documentation names into "env" of its entry'
 
 # The first pattern that fits decides, so what is more exact stands first.
@@ -143,6 +149,12 @@ _PATTERNS: Final = (
         r"(?i)(?:requires[ -]python|does not satisfy python|python version)[^\n]{0,60}?((?:>=|>|==|~=)\s?3[\d.]*)",
         "it needs Python {0}",
         'with uvx, add "--python", "3.13" (or the version that it names) before the package in its args',
+    ),
+    _pattern(
+        Code.RUNTIME_WRONG,
+        PYTHON_SDK.pattern,
+        "it was written for another version of the MCP SDK for Python",
+        "give its Python mcp<2 (or mcp>=2 where it is newer than that)",
     ),
     _pattern(
         Code.PORT_IN_USE,

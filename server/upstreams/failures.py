@@ -15,6 +15,7 @@ from foretool.server.config.codes import Code
 from foretool.server.config.servers import Server
 from foretool.server.setup.install_hints import program_hint
 from foretool.server.upstreams.causes import Cause, find_cause, telling_line
+from foretool.server.upstreams.cures import find_cure
 from foretool.server.upstreams.missing_variables import advise_server, held_back
 
 _HTTP_STATUS: Final = (
@@ -37,9 +38,12 @@ def explain_failure(
 ) -> Cause:
     """Return why a server failed. `error`: what foretool saw of it. `stderr`: its lines, the oldest first.
     `skipped_lines`: lines on its stdout that were not MCP. `timeout_s`: how long it had for its start."""
-    if server.type != "stdio":
-        return _remote_cause(server, error)
-    cause = _local_cause(server, error, stderr, skipped_lines, timeout_s)
+    is_local = server.type == "stdio"
+    cause = _local_cause(server, error, stderr, skipped_lines, timeout_s) if is_local else _remote_cause(server, error)
+    if advice := find_cure(server, cause, "\n".join((*stderr, error))):
+        return Cause(cause.code, cause.what, advice, cause.certain)
+    if not is_local:
+        return cause
     # What a program says of its network is a guess; a package that does not exist has no other cause.
     is_open = cause.code in _OPEN_CAUSES and "of this machine" not in cause.what
     if is_open and (advice := advise_server(server, stderr, error)):

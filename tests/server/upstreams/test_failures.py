@@ -123,3 +123,100 @@ def test_a_redirect_to_another_origin_is_a_wrong_address_with_one_way_out(tmp_pa
         "answered HTTP 308, a redirect to https://two.example, which is not followed, since credentials must not leave"
         " their origin [FT313]; set its url to where it leads, with the path that it has"
     )
+
+
+SDK_1 = "AttributeError: 'Server' object has no attribute 'list_resources'"
+SDK_2 = "ModuleNotFoundError: No module named 'mcp.server.mcpserver'"
+FASTMCP = (
+    "ModuleNotFoundError: No module named 'mcp.server.fastmcp'. This is mcp 2.x, where FastMCP was renamed to MCPServer"
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "printed", "do"),
+    [
+        ("uvx", ["mcp-server-sqlite"], SDK_1, 'put "--with", "mcp<2" first in its args'),
+        ("uvx", ["mcp-server-sqlite"], FASTMCP, 'put "--with", "mcp<2" first in its args'),
+        ("uvx", ["new-server"], SDK_2, 'put "--with", "mcp>=2" first in its args'),
+        ("uv", ["run", "server.py"], SDK_1, 'put "--with", "mcp<2" behind "run" in its args'),
+        ("python3", ["-m", "sqlite"], SDK_1, "python3 -m pip install 'mcp<2'"),
+        ("docker", ["run", "sqlite"], SDK_1, "use another version of its image, or tell its author"),
+        ("~/uv/tools/sql/bin/sqlite", [], SDK_1, "uv tool install sql --with 'mcp<2'"),
+        ("~/pipx/venvs/sql/bin/sqlite", [], SDK_1, "pipx inject --force sql 'mcp<2'"),
+    ],
+)
+def test_a_server_for_another_sdk_gets_the_advice_that_fits_how_it_is_started(
+    command: str, args: list[str], printed: str, do: str, tmp_path: Path
+) -> None:
+    entry = {"command": command.replace("~", str(tmp_path)), "args": args}
+    found = explain_failure(server(tmp_path, **entry), "exited with code 1", ("Traceback", printed))
+    assert (found.code, found.what, found.do, found.certain) == (
+        Code.RUNTIME_WRONG, "it was written for another version of the MCP SDK for Python", do, True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("env", "printed", "do"),
+    [
+        ({"BRAVE_API_KEY": ""}, "Error: BRAVE_API_KEY environment variable is required",
+         "its env has BRAVE_API_KEY empty: fill it"),
+        ({"BRAVE_API_KEY": "${NEVER_SET_HERE:-}"}, "it needs a key", "its env has BRAVE_API_KEY empty: fill it"),
+        ({"GITHUB_TOKEN": "<YOUR_TOKEN>", "OTHER_KEY": " "}, "Error: bad credentials",
+         "its env has GITHUB_TOKEN with a placeholder and OTHER_KEY empty: fill them"),
+        ({"SLACK_TOKEN": "xoxb-your-bot-token"}, "exit", "its env has SLACK_TOKEN with a placeholder: fill it"),
+        ({"DEBUG": ""}, "exit", "start '/bin/a' with its args by hand to see why, or disable it"),
+        ({"API_KEY": ""}, "Cannot connect to the Docker daemon",
+         "start Docker (or Docker Desktop), then run foretool doctor again"),
+    ],
+)  # fmt: skip
+def test_a_variable_without_a_value_is_named(env: dict[str, str], printed: str, do: str, tmp_path: Path) -> None:
+    one = server(tmp_path, command="/bin/a", env=env)
+    assert explain_failure(one, "exited with code 1", (printed,)).do == do
+
+
+def test_a_header_without_a_token_is_named(tmp_path: Path) -> None:
+    one = server(tmp_path, url="https://h/mcp", headers={"Authorization": "Bearer "})
+    assert explain_failure(one, "answered HTTP 403", ()).do == "its headers have Authorization empty: fill it"
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod' imported from {}/node_modules/a/index.js",
+        "Error: Cannot find module '{}/node_modules/a/index.js'",
+        "npm error ENOTEMPTY: directory not empty, rename '{}/node_modules/a' -> '{}/node_modules/.a'",
+        "  url: 'file://{}/node_modules/a/index.js', code: 'ERR_MODULE_NOT_FOUND'",
+    ],
+)
+def test_a_download_of_npx_that_was_broken_off_is_cured_by_deleting_its_folder(printed: str, tmp_path: Path) -> None:
+    folder = tmp_path / "a home" / ".npm" / "_npx" / "15b07286cbcc3329"
+    folder.mkdir(parents=True)
+    one = server(tmp_path, command="npx", args=["-y", "a"])
+    found = explain_failure(one, "exited with code 1", (printed.replace("{}", str(folder)),))
+    command = f"rm -rf '{folder}'"
+    assert found.do == (
+        f"a download of npx was broken off there: delete that folder ({command}), then run foretool doctor again"
+    )
+    assert found.certain
+
+
+def test_no_folder_is_to_be_deleted_that_is_not_one_of_npx(tmp_path: Path) -> None:
+    one = server(tmp_path, command="npx", args=["-y", "a"])
+    for path in (tmp_path, tmp_path / "_npx", "/home/ada /_npx/0123456789ab"):
+        printed = f"Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod' imported from {path}/x.js"
+        assert "rm -rf" not in explain_failure(one, "exited with code 1", (printed,)).do
+
+
+@pytest.mark.parametrize(
+    ("command", "printed", "do"),
+    [
+        ("npx", "Error: Cannot find module 'zod'", "its package lacks something: choose another version"),
+        ("uvx", "No module named pkg_resources", 'put "--with" and the package that has this module before'),
+        ("node", "Error: Cannot find module 'zod'", "run npm install in its folder, or start it with npx"),
+    ],
+)
+def test_nobody_is_told_to_start_with_a_launcher_what_it_starts(
+    command: str, printed: str, do: str, tmp_path: Path
+) -> None:
+    found = explain_failure(server(tmp_path, command=command), "exited with code 1", (printed,))
+    assert (found.code, found.do[: len(do)]) == (Code.MODULE_MISSING, do)

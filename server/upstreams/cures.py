@@ -1,0 +1,111 @@
+"""Fits the advice about a server that failed to its entry: how it is started, and what its variables hold.
+
+What a stranger wrote to stderr chooses among pieces of advice, and no word of it is run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import Final
+
+from foretool.server.config.codes import Code
+from foretool.server.config.servers import Server
+from foretool.server.config.variables import CREDENTIAL
+from foretool.server.setup.launches import interpreter_of
+from foretool.server.upstreams.causes import PYTHON_SDK, Cause
+
+_NPX_FOLDER: Final = re.compile(r"(?<![\w@./-])(?:file://)?(/[^'\"\n]{0,300}?/_npx/[0-9a-f]{8,64})(?=[/'\"\s]|$)")
+_HALF_INSTALLED: Final = re.compile(
+    r"ERR_MODULE_NOT_FOUND|MODULE_NOT_FOUND|Cannot find (?:package|module)|ENOTEMPTY|ENOENT|Unexpected end of JSON"
+)
+_PLACEHOLDER: Final = re.compile(
+    r"(?i)<.*>|.*(?<![a-z])your[-_ ].*|.*[-_ ]here|.*x{4,}.*|change[-_ ]?me|placeholder|todo|\.{3,}"
+)
+"""What examples in documentation have where a token or key belongs."""
+_MAY_BE_CREDENTIAL: Final = (Code.CREDENTIAL_MISSING, Code.CREDENTIAL_REFUSED, Code.SERVER_FAILED)
+"""Causes behind which a credential may be missing that the error does not name."""
+
+
+def find_cure(server: Server, cause: Cause, text: str) -> str:
+    """Return what the entry of a server that failed needs, "" where its cause says enough. `text`: its stderr, and
+    what foretool saw."""
+    if advice := _fill_blanks(server, cause.code, text):
+        return advice
+    if server.type == "stdio" and (match := PYTHON_SDK.search(text)):
+        return _with_sdk(server, "mcp>=2" if "mcpserver" in match[0].lower() else "mcp<2")
+    if folder := _half_installed(text):
+        command = f"rm -rf {shlex.quote(folder)}"
+        return f"a download of npx was broken off there: delete that folder ({command}), then run foretool doctor again"
+    return _complete(server) if cause.code is Code.MODULE_MISSING else ""
+
+
+def _fill_blanks(server: Server, code: Code, text: str) -> str:
+    """Say which variables and headers of an entry hold nothing, or the placeholder of an example."""
+    kind, values = ("env", server.env) if server.type == "stdio" else ("headers", server.headers)
+    blank = {name: state for name, value in values.items() if (state := _state(value)) and _matters(name, code, text)}
+    if not blank:
+        return ""
+    parts = [f"{name} {state}" for name, state in blank.items()]
+    have = "its env has" if kind == "env" else "its headers have"
+    them = "it" if len(parts) == 1 else "them"
+    return f"{have} {' and '.join(parts)}: fill {them}"
+
+
+def _state(value: str) -> str:
+    bare = re.sub(r"(?i)^(?:bearer|basic|token)\b", "", value).strip()
+    if not bare:
+        return "empty"
+    return "with a placeholder" if _PLACEHOLDER.fullmatch(bare) else ""
+
+
+def _matters(name: str, code: Code, text: str) -> bool:
+    """Tell whether a failure may come from a variable without a value: the error names it, or it is a credential."""
+    if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text):
+        return True
+    return code in _MAY_BE_CREDENTIAL and bool(CREDENTIAL.search(name))
+
+
+def _with_sdk(server: Server, version: str) -> str:
+    """Say how a server gets another version of the MCP SDK for Python, as its entry starts it."""
+    program = Path(server.entry.command or server.command).name
+    quoted = shlex.quote(version)
+    if program == "uvx":
+        return f'put "--with", "{version}" first in its args'
+    if program == "uv":
+        return f'put "--with", "{version}" behind "run" in its args'
+    if program in ("docker", "podman"):
+        return "use another version of its image, or tell its author"
+    if program == "pipx":
+        return f'start it with uvx: "command": "uvx", and "--with", "{version}" first in its args'
+    if program.startswith("python"):
+        return f"{shlex.quote(server.entry.command or program)} -m pip install {quoted}"
+    found = shutil.which(server.command, path=os.environ.get("PATH")) or server.command
+    where = os.path.realpath(found)
+    if match := re.search(r"/uv/tools/([^/]+)/", where):
+        return f"uv tool install {shlex.quote(match[1])} --with {quoted}"
+    if match := re.search(r"/pipx/venvs/([^/]+)/", where):
+        return f"pipx inject --force {shlex.quote(match[1])} {quoted}"
+    python = interpreter_of(where) or "python"
+    return f"{shlex.quote(python)} -m pip install {quoted}, with the Python that has the server"
+
+
+def _complete(server: Server) -> str:
+    """Say what helps where a launcher brought a package along without something that it needs."""
+    program = Path(server.command).name
+    if program in ("npx", "bunx", "pnpm", "yarn"):
+        return "its package lacks something: choose another version (NAME@VERSION in its args), or tell its author"
+    if program in ("uvx", "uv", "pipx"):
+        return 'put "--with" and the package that has this module before the server in its args, or tell its author'
+    return ""
+
+
+def _half_installed(text: str) -> str:
+    """Return the folder of npx that a broken-off download has left unusable, "" for none."""
+    if not _HALF_INSTALLED.search(text):
+        return ""
+    folders = (match[1] for match in _NPX_FOLDER.finditer(text))
+    return next((folder for folder in folders if Path(folder).is_dir()), "")
