@@ -34,8 +34,8 @@ _ALWAYS: Final = (
     r"|(security|verification|2fa|mfa|backup) code)\b"
 )
 """What asks for a credential wherever it stands in a field's name, title or description, in plain small letters."""
-_AT_END: Final = r"\b(tokens?|secrets?|pin|pat|passwords?|key phrase)$"
-"""What asks for one at the end of a name."""
+_AT_END: Final = r"\b(tokens?|secrets?|pin|pat|passwords?|key phrase)$|^(pass|pw)$"
+"""What asks for one at the end of a name, or as the whole of it."""
 _MENTIONED: Final = r"\b(tokens?|secrets?|pins?)\b"
 """What in a message may mean one: the user is warned."""
 _HUMPS: Final = r"(?<=[a-z0-9])(?=[A-Z])|[^0-9A-Za-z\u0080-\U0010ffff]+"

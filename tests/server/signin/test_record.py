@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from requirements import requirement
 from sign_ins import a_record, a_server
 
 from foretool.server.signin.record import fits
@@ -31,6 +32,7 @@ def test_no_representation_shows_a_secret() -> None:
     assert set(secret.values()) == set(record.secrets) and not set(record.secrets) & set(public.values())
 
 
+@requirement("trust:sign-in:token")
 def test_a_sign_in_fits_its_address_client_and_grant_alone() -> None:
     record = a_record()
     assert fits(record, a_server())

@@ -125,6 +125,7 @@ def test_no_keyring_is_no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
         open_keyring()
 
 
+@requirement("trust:sign-in:token")
 def test_another_address_or_name_is_another_sign_in(tmp_path: Path) -> None:
     vault = a_vault(tmp_path)
     vault.save(a_server(), a_record())
