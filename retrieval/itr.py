@@ -1,11 +1,11 @@
 """ITR as published (Franko, "Dynamic System Instructions and Tool Exposure for Efficient Agentic LLMs"), part by part.
 
-    3.3  scores, eq. 3, the best M_A and M_B, re-ranked      `retrieval/papers/itr.py`
+    3.3  scores, eq. 3, the best M_A and M_B, re-ranked      `bench/papers/published/itr.py`
     3.4  selection under one budget, eq. 4, greedy            `select`
     3.6  assembly: overlay, instructions, tools, routing note `assemble`
     3.7  sufficiency below tau: expand or discover            `widen`; pins by domain: `Domains`
     3.8  cache by task signature                              `Signatures`
-    10   Algorithm 1, and the telemetry of section 12         `retrieval/papers/itr.py`
+    10   Algorithm 1, and the telemetry of section 12         `bench/papers/published/itr.py`
 
 Where the paper names no number (weights, M, B, tau, the factor of an expansion) `Parameters` has that of its authors'
 implementation (github.com/uriafranko/ITR), which also brings BM25 into the range of a cosine by its best score.

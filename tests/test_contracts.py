@@ -32,8 +32,8 @@ BREACHES = [
     ("pure-retrieval", "retrieval/itr.py", "import foretool.storage.opening"),
     ("sql", "server/clients/session.py", "import sqlite3"),
     ("sql", "server/app.py", "import foretool.storage.sqlite.database"),
-    ("papers", "server/methods/agent_step.py", "import foretool.retrieval.papers.itr"),
-    ("papers", "retrieval/training/dtdr.py", "import foretool.retrieval.papers.dtdr"),
+    ("papers", "server/methods/agent_step.py", "import bench.papers.published.itr"),
+    ("papers", "retrieval/training/dtdr.py", "import bench.papers.published.dtdr"),
     ("training", "server/catalog/models.py", "import foretool.retrieval.training.adam"),
 ]
 """Contract, a file, and the lines that break the contract there."""

@@ -20,8 +20,6 @@ from served import Served, wait_until, write_config
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 FOLDERS = ("server", "retrieval", "storage")
-PAPERS = "papers"
-"""The published forms of the papers: tested and benched here, not installed."""
 MADE_HERE = (".*", "build", "dist", "*.egg-info", "__pycache__", "node_modules")
 """Names in a checkout that no clone has; a `build/` left over from before would end up in the next wheel."""
 
@@ -31,9 +29,7 @@ pytestmark = pytest.mark.skipif(not (CHECKOUT / "pyproject.toml").is_file(), rea
 def modules(root: Path) -> set[str]:
     """Every module of ours and what they read, by its path in the package."""
     kinds = ("*.py", "*.txt", "*.tsv", "*.json", "*.adapter", "*.html", "*.css", "*.js", "*.sql", "*.svg", "*.LICENSE")
-    paths = (
-        path for each in FOLDERS for kind in kinds for path in (root / each).rglob(kind) if path.parent.name != PAPERS
-    )
+    paths = (path for each in FOLDERS for kind in kinds for path in (root / each).rglob(kind))
     found = {path.relative_to(root).as_posix() for path in paths}
     own = {f"foretool/{name}" for name in ("__init__.py", "__main__.py", "_version.py", "py.typed")}
     return own | {f"foretool/{one}" for one in found}
@@ -79,7 +75,7 @@ def installed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_folder_with_an_init_file_is_a_package_in_pyproject() -> None:
     inits = (path for each in FOLDERS for path in (CHECKOUT / each).rglob("__init__.py"))
-    folders = [path.parent for path in inits if path.parent.name != PAPERS]
+    folders = [path.parent for path in inits]
     expected = {".".join(("foretool", *folder.relative_to(CHECKOUT).parts)) for folder in folders}
     assert set(project()["tool"]["setuptools"]["packages"]) == {"foretool", *expected}
 

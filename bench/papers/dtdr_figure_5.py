@@ -34,8 +34,8 @@ from bench.papers.dtdr import (
     without_earlier,
     worlds,
 )
+from bench.papers.published.dtdr import DEMONSTRATIONS_A_CLUSTER, LAST, DtdrC, fit_c
 from bench.reports import Row, print_row
-from foretool.retrieval.papers.dtdr import DEMONSTRATIONS_A_CLUSTER, LAST, DtdrC, fit_c
 
 PARTS = ("a", "b", "c")
 DEMONSTRATIONS = (25, 50, 100, 200, 400, 800, 1600)

@@ -6,7 +6,7 @@ FILE, and everything is fitted on `train.jsonl`:
     toollens              the paper's rows; the ranking without a past; MassTool as served, that is in the ranking
                           that the proxy answers with, alone, and without an encoder; where torch is installed also
                           with the encoder fine-tuned on the past, and after all other sets as published (`Settings`
-                          of `retrieval/papers/masstool.py` with the settings that a row names) on frozen MiniLM;
+                          of `bench/papers/published/masstool.py` with the settings that a row names) on frozen MiniLM;
                           `bench.papers.masstool_parts` has it on fine-tuned MiniLM, and without one part each
     metatool_awareness    detection: the area under the curve (`AUC`) of telling tasks that need a tool from others;
                           the published tower is trained with three seeds
@@ -37,13 +37,13 @@ from numpy.typing import NDArray
 from bench import metrics
 from bench.datasets import Task, is_there, read_rows, read_tasks, read_tools
 from bench.kept_encoder import KeptEncoder, joined_queries, open_kept, open_vectors
+from bench.papers.published.masstool import Settings, train
+from bench.papers.published.masstool import TrainingSet as PublishedTask
 from bench.reports import Row, area_under_curve, difference, mean_rows
 from bench.retrieval.pool import Pool
 from foretool.retrieval import encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder
-from foretool.retrieval.papers.masstool import Settings, train
-from foretool.retrieval.papers.masstool import TrainingSet as PublishedTask
 from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.training import Material, masstool_tuned

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from statistics import fmean
 
 from bench.papers.ports_set import RECALLS, Bench, Recipe, World, hits, ranks, recalls, untrainable
+from bench.papers.published.ports import Loss
 from bench.reports import Row, difference
-from foretool.retrieval.papers.ports import Loss
 from foretool.retrieval.training.continuation import ContinuationScorer, ScoreFile, ScorerError
 from foretool.retrieval.training.ports import Answers, ask
 from foretool.server.learning.language_models import open_scorer

@@ -18,13 +18,13 @@ import numpy as np
 
 from bench.datasets import is_there, place_by_name, read_rows, read_tools
 from bench.kept_encoder import KeptEncoder, joined_queries, open_kept
+from bench.papers.published.ports import Loss, PublishedPlan, PublishedTrainer, embed_texts
 from bench.reports import Row, mean_row
 from bench.retrieval.pool import Pool
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import adapted
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.papers.ports import Loss, PublishedPlan, PublishedTrainer, embed_texts
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModel
 from foretool.retrieval.rankers.masstool import MassTool

@@ -24,15 +24,8 @@ import numpy as np
 from bench import metrics
 from bench.datasets import catalog_tools, read_rows, tool_from_row
 from bench.kept_encoder import KeptEncoder, open_kept, open_vectors
-from bench.reports import Row, mean_row
-from bench.retrieval.pool import Pool
-from foretool.retrieval import encoders
-from foretool.retrieval.document import Fields, document, embedded_text, fields
-from foretool.retrieval.encoders.onnx import OnnxEncoder
-from foretool.retrieval.graph import Graph, schema_edges
-from foretool.retrieval.model_format import Floats
-from foretool.retrieval.papers import tgr as published_form
-from foretool.retrieval.papers.tgr import (
+from bench.papers.published import tgr as published_form
+from bench.papers.published.tgr import (
     AFTER,
     BEFORE,
     NONE,
@@ -43,6 +36,13 @@ from foretool.retrieval.papers.tgr import (
     adjacency,
     convolve,
 )
+from bench.reports import Row, mean_row
+from bench.retrieval.pool import Pool
+from foretool.retrieval import encoders
+from foretool.retrieval.document import Fields, document, embedded_text, fields
+from foretool.retrieval.encoders.onnx import OnnxEncoder
+from foretool.retrieval.graph import Graph, schema_edges
+from foretool.retrieval.model_format import Floats
 from foretool.retrieval.rankers.tgr import Tgr
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import Tool, ToolId

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import exp
 
+from bench.papers.published.cross_encoder import CrossEncoder
+from bench.papers.published.itr import retrieve
 from bench.retrieval.pool import Pool
 from foretool.retrieval.encoders import EncoderError
 from foretool.retrieval.itr import PUBLISHED
-from foretool.retrieval.papers.cross_encoder import CrossEncoder
-from foretool.retrieval.papers.itr import retrieve
 from foretool.retrieval.textbook import bm25_scores
 from foretool.storage.records import ToolId
 

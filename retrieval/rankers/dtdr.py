@@ -1,7 +1,7 @@
 """DTDR (dynamic tool dependency retrieval) as it is served: which tool a task calls next.
 
 Like the paper, this reads the task and the calls so far. Where it differs from the published forms
-(`retrieval/papers/dtdr.py`), it measured better (`python -m bench.papers.dtdr` prints both):
+(`bench/papers/published/dtdr.py`), it measured better (`python -m bench.papers.dtdr` prints both):
 
 - The history enters as tool ids beside the task's vector, not as text behind it. [vector ; words ; counts ; last three]
   feed one hidden layer, and a softmax gives every tool that was ever called, and END, its probability. The task is

@@ -1,6 +1,6 @@
 """MassTool (arXiv 2507.00487) as it is served: which tools past tasks like this one took.
 
-It differs from the published form (`retrieval/papers/masstool.py`) where that measured better:
+It differs from the published form (`bench/papers/published/masstool.py`) where that measured better:
 
 - The golden sets ("scenes", 4.2.1) are classes of their own. A head gives each class its probability, and a tool gets
   the probabilities of its sets. Scoring tool by tool, and through the graph, finds less (docs/learning.md).

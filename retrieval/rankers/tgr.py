@@ -2,7 +2,7 @@
 
 The graph scores no tool by itself. `graph.Graph.raised` lifts what the tools that a ranking has found need, at query
 time: that changes no vector, takes in new tools at once, and measured better than the published convolution
-(`retrieval/papers/tgr.py`) at every cut (`docs/benchmarks.md`).
+(`bench/papers/published/tgr.py`) at every cut (`docs/benchmarks.md`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The loss is the contrastive one over every tool plus a share of the published one (eq. 3 and 5). With its temperature of
 .5 the published loss alone moves the encoder too little in the steps that a CPU affords. An example without scores of
 the language model takes part in all but eq. 3. The published losses alone, and training on both sides, are in
-`papers.ports`.
+`bench.papers.published.ports`.
 """
 
 from __future__ import annotations

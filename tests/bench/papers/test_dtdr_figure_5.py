@@ -13,8 +13,8 @@ import numpy as np
 from bench.datasets import tool_of
 from bench.papers.dtdr import World, text_of
 from bench.papers.dtdr_figure_5 import rows
+from bench.papers.published.dtdr import suffixes
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.papers.dtdr import suffixes
 from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
 
 LETTER, TRAIN = "answer a letter", "go by train"

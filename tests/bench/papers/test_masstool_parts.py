@@ -26,8 +26,8 @@ from bench.papers.masstool_parts import (
     rows,
     spread_row,
 )
+from bench.papers.published.masstool import Settings
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.papers.masstool import Settings
 
 TOOLS = [tool_of("", {"name": name, "description": name}) for name in ("dice", "news", "maps")]
 TASKS = [

@@ -11,9 +11,9 @@ import pytest
 from ports_training import train_small
 from requirements import requirement
 
+from bench.papers.published.ports import embed_texts
 from foretool.retrieval.encoders import adapted
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.papers.ports import embed_texts
 from foretool.retrieval.training import ports_trainer as ports
 from foretool.retrieval.training.ports_trainer import Example, choose_candidates
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ports_training import SMALL, train_small
 
-from foretool.retrieval.papers.ports import Loss, PublishedPlan, PublishedTrainer, choose_fresh
+from bench.papers.published.ports import Loss, PublishedPlan, PublishedTrainer, choose_fresh
 from foretool.retrieval.training.ports_trainer import Batch, Trainer
 
 

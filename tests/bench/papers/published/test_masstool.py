@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from requirements import requirement
 
-from foretool.retrieval.papers.masstool import (
+from bench.papers.published.masstool import (
     Published,
     Settings,
     TrainingSet,

@@ -7,10 +7,7 @@ import pytest
 from requirements import requirement
 from tools import DEPENDENT_TOOLS
 
-from foretool.retrieval.document import fields
-from foretool.retrieval.graph import Edge, Graph
-from foretool.retrieval.model_format import Floats
-from foretool.retrieval.papers.tgr import (
+from bench.papers.published.tgr import (
     AFTER,
     BEFORE,
     NONE,
@@ -21,6 +18,9 @@ from foretool.retrieval.papers.tgr import (
     convolve,
     pairs_of,
 )
+from foretool.retrieval.document import fields
+from foretool.retrieval.graph import Edge, Graph
+from foretool.retrieval.model_format import Floats
 from foretool.storage.records import ToolId
 
 LOGIN, DELETE, OTHER = (ToolId(each) for each in ("login", "delete", "other"))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from requirements import requirement
 
-from foretool.retrieval.papers.dtdr import (
+from bench.papers.published.dtdr import (
     GLOBAL_SHARE,
     DependencyGraph,
     DtdrC,

@@ -7,9 +7,9 @@ import pytest
 np = pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed")
 
+from bench.papers.published import cross_encoder  # noqa: E402
+from bench.papers.published.cross_encoder import WEIGHTS, CrossEncoder  # noqa: E402
 from foretool.retrieval.encoders import EncoderError, locate, missing_libraries  # noqa: E402
-from foretool.retrieval.papers import cross_encoder  # noqa: E402
-from foretool.retrieval.papers.cross_encoder import WEIGHTS, CrossEncoder  # noqa: E402
 
 
 def test_the_tool_that_answers_scores_highest_whatever_its_batch() -> None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 from requirements import requirement
 
+from bench.papers.published.itr import Corpora, Item, Itr, Reply, Scorer, Telemetry, hybrid, retrieve, unit
 from foretool.retrieval.fragments import Fragment
 from foretool.retrieval.itr import Parameters
-from foretool.retrieval.papers.itr import Corpora, Item, Itr, Reply, Scorer, Telemetry, hybrid, retrieve, unit
 
 pytestmark = pytest.mark.anyio
 
