@@ -1,6 +1,6 @@
 """Draws the graph of TGR from schemas and from values that flowed between calls.
 
-The paper draws it by a discriminator (`bench.papers.published.tgr`), which finds none of the dependencies of other servers.
+The paper draws it by a discriminator (`bench.papers.published.tgr`), which finds no dependency of other servers.
 """
 
 from __future__ import annotations
