@@ -451,6 +451,7 @@ class App:
         """Handle time-outs, parked requests, records that the store refused, and epochs."""
         # While pipes are not being read, the answer to a late request may already be in one.
         self.upstreams.tick(expire=not self.turn.is_held)
+        self.clients.expire()
         self.server_requests.expire()
         self.recorder.retry()
         if self.exposures.advance():

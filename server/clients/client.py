@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -21,6 +22,7 @@ from foretool.server.protocol import jsonrpc, translate, versions
 from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw, RpcError
 from foretool.server.system.people import own_person
 from foretool.server.transports.client.base import Channel
+from foretool.server.upstreams.question_clock import QUESTION_S
 from foretool.storage.records import Era
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -68,6 +70,16 @@ class _Memo(Struct, frozen=True):
     session: SessionMemo | None
 
 
+class _Question(Struct, frozen=True):
+    """A question to the client that is not answered yet."""
+
+    answer: Callable[[Message], None]
+    exchange: Exchange | None
+    """In whose course it was asked."""
+    until: float
+    """When it is given up, in monotonic seconds."""
+
+
 _decode_memo = Decoder(_Memo).decode
 
 
@@ -106,7 +118,7 @@ class Client:
         self._make_exchange = registry.make_exchange
         self._router = router
         self._sessions: dict[bytes, Session] = {}
-        self._questions: dict[Id, Callable[[Message], None]] = {}
+        self._questions: dict[Id, _Question] = {}
         self._progress: dict[Id, tuple[Raw, Callable[[Raw], None]]] = {}
         """By the id of a question: the token its upstream gave with it, and who takes what the client reports."""
         self._ids = itertools.count(1)
@@ -147,7 +159,7 @@ class Client:
         for exchange in list(self.exchanges.values()):
             exchange.drop("the client is gone")
         for question in list(self._questions.values()):
-            question(Message(id=0, error=jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, "the client is gone")))
+            question.answer(Message(id=0, error=jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, "the client is gone")))
         self._questions.clear()
         self._router.on_closed(self)
 
@@ -326,7 +338,7 @@ class Client:
         `progress`: takes what the client reports meanwhile, under the token that `params` came with.
         """
         ident = f"{self._question}-{next(self._ids)}"
-        self._questions[ident] = answer
+        self._questions[ident] = _Question(answer, exchange, time.monotonic() + QUESTION_S)
         params, token = translate.replace_token(params, ident if progress is not None else None)
         if token is not None and progress is not None:
             self._progress[ident] = (token, progress)
@@ -354,7 +366,14 @@ class Client:
             return
         self._progress.pop(message.id, None)
         if (question := self._questions.pop(message.id, None)) is not None:
-            question(message)
+            question.answer(message)
+
+    def expire(self, now: float) -> None:
+        """Give up the questions that nobody has answered in time, `now` in monotonic seconds."""
+        for ident, question in [item for item in self._questions.items() if item[1].until < now]:
+            reason = f"nobody answered within {QUESTION_S:g} s"
+            self.withdraw(ident, reason, question.exchange)
+            question.answer(Message(id=ident, error=jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, reason)))
 
     # -- notifications to the client
 

@@ -108,6 +108,12 @@ class ClientRegistry:
         client.tools.close()
         client.end_sessions()
 
+    def expire(self) -> None:
+        """Give up questions to clients that nobody has answered in time; called about once a second."""
+        now = time.monotonic()
+        for client in self._clients:
+            client.expire(now)
+
     def tool_list(self, client: Client) -> ToolList:
         return ToolList(client, self._exposures, self._config)
 

@@ -23,6 +23,7 @@ from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw
 from foretool.server.trust.questions import QuestionRefused, prepare_question, prepare_request
 from foretool.server.trust.text import clean_params
 from foretool.server.upstreams.connection import Request, answer_error
+from foretool.server.upstreams.question_clock import QUESTION_S, members
 from foretool.server.upstreams.upstream import Upstream
 
 CAPABILITY: Final = {
@@ -32,7 +33,7 @@ CAPABILITY: Final = {
 }
 """What a client must have declared to be asked."""
 
-PARKED_S: Final = 600.0
+PARKED_S: Final = QUESTION_S
 MOST_PARKED: Final = 1000
 ROUNDS: Final = 10
 """How often one request may ask for input before it is given up."""
@@ -85,8 +86,8 @@ class ServerRequests:
         self._own: dict[str, _Own] = {}
         self._asked: dict[tuple[str, Id], Callable[[str], None]] = {}
         """By upstream and its id: takes a question back from the legacy client it was put to."""
-        self._elsewhere: dict[str, tuple[str, Caller]] = {}
-        """By the id of an elicitation: the upstream that sent a client to a URL, and the client."""
+        self._elsewhere: dict[str, tuple[str, list[Caller]]] = {}
+        """By the id of an elicitation: the upstream that sent clients to a URL, and the clients."""
 
     def on_request(self, upstream: Upstream, message: Message, request: Request | None, answer: Answer) -> None:
         """Put a request of a legacy upstream to the client it is for. `request`: in whose course it came, if known."""
@@ -145,26 +146,17 @@ class ServerRequests:
 
         def answered(reply: Message) -> None:
             self._asked.pop(key, None)
-            if request is not None:
-                _resume_clock(request, upstream)
             answer(_readdress(reply, message))
 
         def progress(params: Raw) -> None:
             # What the client reports under the token it was given, under the one that the upstream gave.
             answer(Message(method="notifications/progress", params=params))
 
-        if request is not None:
-            _pause_clock(request)
         ident = client.ask(str(message.method), message.params, answered, exchange, progress)
 
-        def take_back(reason: str) -> None:
-            client.withdraw(ident, reason, exchange)
-            if request is not None:
-                _resume_clock(request, upstream)
-
-        self._asked[key] = take_back
+        self._asked[key] = lambda reason: client.withdraw(ident, reason, exchange)
         if (elicitation := _elicitation(message.params)) is not None:
-            self.remember(elicitation, upstream.key, client)
+            self._remember(elicitation, upstream.key, client)
 
     def _may_ask_unasked(self, upstream: Upstream, client: Caller) -> bool:
         """Tell whether an upstream may ask a client in the course of no request; a modern one is never asked so."""
@@ -184,20 +176,38 @@ class ServerRequests:
 
     # -- elicitations that end elsewhere (legacy era, by URL)
 
-    def remember(self, elicitation: str, upstream: str, client: Caller) -> None:
+    def remember_required(self, upstream: Upstream, client: Caller, error: Raw) -> None:
+        """Do that for the addresses that an error names as required (URL elicitation required)."""
+        if jsonrpc.error_of(error)[0] != jsonrpc.URL_ELICITATION_REQUIRED or client.era != "legacy":
+            return
+        having = client.declared().get("elicitation")
+        if not isinstance(having, dict) or "url" not in modes(having):
+            return
+        data = members(error).get("data")
+        asked = data.get("elicitations") if isinstance(data, dict) else None
+        for elicitation in asked if isinstance(asked, list) else ():
+            ident = elicitation.get("elicitationId") if isinstance(elicitation, dict) else None
+            if isinstance(ident, str):
+                self._remember(ident, upstream.key, client)
+
+    def _remember(self, elicitation: str, upstream: str, client: Caller) -> None:
         """Remember which client was sent to a URL, to tell it when the upstream says that it is through."""
-        self._elsewhere[elicitation] = (upstream, client)
+        sender, clients = self._elsewhere.setdefault(elicitation, (upstream, []))
+        if sender == upstream and client not in clients:
+            clients.append(client)
         if len(self._elsewhere) > MOST_PARKED:
-            del self._elsewhere[next(iter(self._elsewhere))]
+            # One upstream may name very many, and must not displace those of the others.
+            del self._elsewhere[next(each for each, (whose, _) in self._elsewhere.items() if whose == sender)]
 
     def complete(self, upstream: str, message: Message, elicitation: str) -> None:
-        """Tell the client that an upstream sent to a URL that it is through there."""
-        sender, client = self._elsewhere.get(elicitation, ("", None))
-        if client is None or sender != upstream:
+        """Tell the clients that an upstream sent to a URL that they are through there."""
+        sender, clients = self._elsewhere.get(elicitation, ("", []))
+        if sender != upstream:
             return
         del self._elsewhere[elicitation]
-        if client.era == "legacy":
-            client.notify_raw(message)
+        for client in clients:
+            if client.era == "legacy":
+                client.notify_raw(message)
 
     # -- legacy upstream, modern client
 
@@ -221,8 +231,6 @@ class ServerRequests:
             | ({} if message.params is UNSET else {"params": translate.replace_token(message.params, None)[0]})
             for key, (message, _) in parked.open.items()
         }
-        # The upstream's clock stands while the client is being asked.
-        parked.request.timeout, parked.request.deadline = 0.0, 0.0
         exchange.own_result({"resultType": "input_required", "inputRequests": requests, "requestState": parked.handle})
 
     def resume(self, exchange: Exchange) -> bool:
@@ -245,8 +253,6 @@ class ServerRequests:
         exchange.request, exchange.upstream = parked.request, parked.upstream
         exchange.on_drop = before.on_drop
         parked.request.exchange = exchange
-        parked.request.timeout = parked.upstream.timeout_s
-        parked.request.deadline = time.monotonic() + parked.request.timeout if parked.request.timeout else 0.0
         responses = jsonrpc.fields(exchange.params.get("inputResponses", UNSET))
         for key in [key for key in parked.open if key in responses]:
             message, answer = parked.open.pop(key)
@@ -388,19 +394,6 @@ def refusal(method: str, params: Any, declared: Mapping[str, Any]) -> tuple[int,
 def modes(elicitation: Mapping[str, Any]) -> set[str]:
     """Return how a client with this capability can be asked; without a mode by forms, the first mode there was."""
     return {"form", "url"} & elicitation.keys() or {"form"}
-
-
-def _pause_clock(request: Request) -> None:
-    """Stop the clock of an upstream's request while somebody is being asked, at most `PARKED_S`."""
-    request.questions += 1
-    if request.timeout:
-        request.deadline = time.monotonic() + PARKED_S
-
-
-def _resume_clock(request: Request, upstream: Upstream) -> None:
-    request.questions -= 1
-    if request.timeout and not request.questions:
-        request.deadline = time.monotonic() + upstream.timeout_s
 
 
 def _id(message: Message) -> Any:

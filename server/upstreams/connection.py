@@ -20,6 +20,7 @@ from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw, UnsetType
 from foretool.server.transports.upstream.base import Link, LinkError
 from foretool.server.trust.text import clean
 from foretool.server.upstreams.notice_limit import NoticeLimit
+from foretool.server.upstreams.question_clock import QUESTION_S, QuestionClock
 from foretool.storage.records import Era
 
 HANDSHAKE_S: Final = 60.0
@@ -84,6 +85,13 @@ class Request(Struct, eq=False):
     deadline: float = 0.0
     """Monotonic seconds; set when the request is sent or begins to wait. 0 means none."""
 
+    @property
+    def lateness(self) -> str:
+        """Why it was given up, once its deadline has passed."""
+        if self.questions:
+            return f"its user did not do what it asked for within {QUESTION_S:g} s"
+        return f"no answer within {self.timeout:g} s"
+
     def drop_callbacks(self) -> None:
         """Break the reference cycles through the callbacks, which would be garbage to collect."""
         self.reply, self.notice, self.poll, self.build_meta = _ignore, None, None, None
@@ -144,6 +152,7 @@ class Connection:
         self._is_leaving = False
         """Its session is lost: replies to what was sent may still come, and nothing more is sent."""
         self._notices = NoticeLimit()
+        self._question_clock = QuestionClock()
 
     # -- for the upstream
 
@@ -372,6 +381,8 @@ class Connection:
         elif message.method == "notifications/cancelled":
             self._on_cancelled(message)
             return
+        elif message.method == "notifications/elicitation/complete":
+            self._question_clock.complete(_member(message.params, "elicitationId"))
         elif message.method == "notifications/message" and request is None:
             asker = self._only_asker()
             request = asker.id if asker is not None else None
@@ -403,6 +414,8 @@ class Connection:
         """The upstream ends a subscription of ours (modern era), or takes back a question (legacy era)."""
         target = _member(message.params, "requestId")
         if self.era == "legacy" and target is not None:
+            if isinstance(target, jsonrpc.IDS):
+                self._question_clock.go_on(target)
             self._events.on_notification(self, message)
             return
         waiting = self._pending.get(target) if isinstance(target, int) else None
@@ -414,7 +427,15 @@ class Connection:
             self._send_now(Message(id=message.id, result=jsonrpc.EMPTY))
             return
         waiting = self._pending.get(request) if request is not None else self._only_asker()
-        self._events.on_request(message, waiting, self._send_now)
+        # Where a transport cannot tell, any of them may be the one that waits.
+        self._question_clock.stop(message, self.askers() if request is None else [waiting] if waiting else [])
+
+        def answer(reply: Message) -> None:
+            if reply.method is UNSET:
+                self._question_clock.go_on(message.id, reply)
+            self._send_now(reply)
+
+        self._events.on_request(message, waiting, answer)
 
     def _only_asker(self) -> Request | None:
         """Return the request to which an unattributed message belongs, if all askers have one owner."""

@@ -88,4 +88,4 @@ class Line:
         for request in unsent:
             self._waiting.remove(request)
         for request in late + unsent:
-            request.reply(Lost(f"no answer within {request.timeout:g} s", request.sent))
+            request.reply(Lost(request.lateness, request.sent))

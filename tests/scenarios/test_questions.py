@@ -480,3 +480,92 @@ async def test_a_call_does_not_time_out_while_its_client_is_being_asked(monkeypa
         now += 700.0
         stage.app.tick()
         assert (await client.result(request))["isError"] is True
+
+
+@requirement("question:patience")
+async def test_a_call_does_not_time_out_while_its_user_is_at_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    upstream = FakeUpstream("calc", ["sign"], entry={"timeout_s": 5})
+    params = {"mode": "url", "url": "https://example.org", "elicitationId": "e1", "message": "Sign in"}
+    answered: list[asyncio.Task[Json]] = []
+    upstream.scripts["sign"] = lambda asked: answered.append(
+        asyncio.ensure_future(asked.ask("elicitation/create", params))
+    )
+    async with proxy_over(upstream) as stage:
+        client = stage.client
+        client.answers["elicitation/create"] = {"action": "accept"}
+        await client.initialize(capabilities={"elicitation": {"url": {}}})
+        request = client.post("tools/call", {"name": "calc__sign"})
+        asked = await upstream.called("sign")
+        await answered[0]
+        now += 300.0
+        stage.app.tick()
+        upstream.link.say("notifications/elicitation/complete", {"elicitationId": "e1"})
+        await client.heard("notifications/elicitation/complete")
+        now += 4.0
+        stage.app.tick()
+        asked.reply({"content": [{"type": "text", "text": "signed in"}]})
+        assert said(await client.result(request)) == "signed in"
+        # Whoever never comes back from there does not keep the call for ever.
+        request = client.post("tools/call", {"name": "calc__sign"})
+        await upstream.called("sign", 2)
+        await answered[1]
+        now += 606.0
+        stage.app.tick()
+        result = await client.result(request)
+    assert "its user did not do what it asked for within 600 s" in said(result)
+
+
+@requirement("question:patience")
+async def test_of_several_calls_none_times_out_while_it_cannot_be_told_which_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    upstream = Curious("calc", entry={"timeout_s": 5})
+    upstream.hold("plain")
+    async with proxy_over(upstream) as stage:
+        client = stage.client
+        await client.initialize(capabilities=CAN)
+        asking = client.post("tools/call", call("elicitation/create"))
+        question = await client.asked("elicitation/create")
+        plain = client.post("tools/call", {"name": "calc__plain"})
+        held = await upstream.called("plain")
+        second = client.post("tools/call", call("sampling/createMessage"))
+        other = await client.asked("sampling/createMessage")
+        now += 300.0
+        stage.app.tick()
+        client.respond(other, ANSWERS["sampling/createMessage"])
+        assert said(await client.result(second)) == "thanks"
+        now += 4.0
+        stage.app.tick()
+        client.respond(question, ANSWERS["elicitation/create"])
+        assert said(await client.result(asking)) == "thanks"
+        held.reply({"content": [{"type": "text", "text": "done"}]})
+        assert said(await client.result(plain)) == "done"
+
+
+@requirement("question:patience")
+@pytest.mark.parametrize("eras", [LEGACY, MODERN])
+async def test_a_question_that_nobody_answers_is_taken_back_and_the_call_told(
+    eras: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    upstream = Curious("calc", eras=eras, entry={"timeout_s": 5})
+    async with proxy_over(upstream) as stage:
+        client = stage.client
+        await client.initialize(capabilities=CAN)
+        request = client.post("tools/call", call("elicitation/create"))
+        question = await client.asked("elicitation/create")
+        now += 601.0
+        stage.app.tick()
+        reply = await client.reply(request)
+        taken = await client.heard("notifications/cancelled")
+    assert taken == {"requestId": question["id"], "reason": "nobody answered within 600 s"}
+    if eras == MODERN:
+        assert reply["error"]["message"] == "the client did not answer: nobody answered within 600 s"
+    else:
+        assert said(reply["result"]) == "thanks"
+        assert upstream.told[0]["error"]["message"] == "nobody answered within 600 s"

@@ -9,7 +9,7 @@ import pytest
 from fakes import BOTH, LEGACY, LIST_CHANGED, MODERN, Asked, FakeUpstream, Json, proxy_over, tool
 from requirements import requirement
 
-from foretool.server.protocol import versions
+from foretool.server.protocol import jsonrpc, versions
 
 pytestmark = pytest.mark.anyio
 
@@ -87,6 +87,36 @@ async def test_the_end_of_an_elicitation_by_url_is_told_to_the_client_that_was_s
         upstream.link.say(ended, {"elicitationId": "e1"})
         assert await one.heard(ended) == {"elicitationId": "e1"}
     assert other.count(ended) == 0
+
+
+@requirement("question:elsewhere")
+@pytest.mark.parametrize("name", ["calc__sign", "call_tool_write"])
+async def test_the_end_of_what_an_error_sent_clients_to_is_told_to_each_for_its_own_id(name: str) -> None:
+    upstream = FakeUpstream("calc", ["sign"])
+    ended = "notifications/elicitation/complete"
+
+    def refuse(asked: Asked) -> None:
+        asked_for = {"mode": "url", "url": "https://example.org", "message": "?"}
+        ids = asked.params["arguments"]["ids"]
+        data = {"elicitations": [{**asked_for, "elicitationId": ident} for ident in ids]}
+        asked.fail(jsonrpc.URL_ELICITATION_REQUIRED, "sign in", data)
+
+    upstream.scripts["sign"] = refuse
+    async with proxy_over(upstream) as stage:
+        clients = (stage.client, stage.connect(), stage.connect())
+        for client, ids in zip(clients, (["a", "both"], ["b", "both"], ["c"]), strict=True):
+            await client.initialize(capabilities={} if ids == ["c"] else CAN)
+            arguments: Json = {"ids": ids}
+            if name == "call_tool_write":
+                arguments = {"name": "calc__sign", "arguments": arguments}
+            reply = await client.reply(client.post("tools/call", {"name": name, "arguments": arguments}))
+            assert [each["elicitationId"] for each in reply["error"]["data"]["elicitations"]] == ids
+        for ident in ("b", "a", "c", "both", "a", "never named"):
+            upstream.link.say(ended, {"elicitationId": ident})
+        for client in clients:
+            await client.call_tool("discover_tools", {"task": "sign"})
+    told = [[params["elicitationId"] for method, params in client.notices if method == ended] for client in clients]
+    assert told == [["a", "both"], ["b", "both"], []]
 
 
 @requirement("listen:graceful")
