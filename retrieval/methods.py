@@ -24,13 +24,13 @@ class TrainedMethod(Struct, frozen=True):
 
 
 METHODS: Final[Mapping[str, TrainedMethod]] = {
-    "dtdr": TrainedMethod("foretool.retrieval.rankers.dtdr:Dtdr", "foretool.retrieval.training.dtdr:METHOD", "history"),
-    "tgr": TrainedMethod("foretool.retrieval.rankers.tgr:Tgr", "foretool.retrieval.training.tgr:METHOD", "graph"),
+    "dtdr": TrainedMethod("foretool.learning.rankers.dtdr:Dtdr", "foretool.learning.training.dtdr:METHOD", "history"),
+    "tgr": TrainedMethod("foretool.learning.rankers.tgr:Tgr", "foretool.learning.training.tgr:METHOD", "graph"),
     "masstool": TrainedMethod(
-        "foretool.retrieval.rankers.masstool:MassTool", "foretool.retrieval.training.masstool:METHOD", "tasks"
+        "foretool.learning.rankers.masstool:MassTool", "foretool.learning.training.masstool:METHOD", "tasks"
     ),
     "ports": TrainedMethod(
-        "foretool.retrieval.rankers.ports:Ports", "foretool.retrieval.training.ports:METHOD", "trained"
+        "foretool.learning.rankers.ports:Ports", "foretool.learning.training.ports:METHOD", "trained"
     ),
 }
 """By the method's name, as the CLI, the store and the docs spell it."""

@@ -30,7 +30,7 @@ from foretool.server.clients.registry import Announcements, ClientRegistry
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.servers import Server
 from foretool.server.identity.subjects import Subjects
-from foretool.server.learning.schedule import Schedule
+from foretool.server.learning_schedule import Schedule
 from foretool.server.methods.admission import Admission
 from foretool.server.methods.call_tool import ToolCalls
 from foretool.server.methods.confirmation import Confirmation

@@ -24,8 +24,8 @@ from bench.metrics import quantile
 from bench.options import add_foretool, add_json, make_parser
 from bench.processes import installed, load_average
 from bench.reports import Row, print_row
-from foretool.retrieval.training import Material
-from foretool.retrieval.training.masstool import METHOD
+from foretool.learning.training import Material
+from foretool.learning.training.masstool import METHOD
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Tool
 from foretool.storage.stores import Store

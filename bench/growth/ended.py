@@ -29,9 +29,9 @@ from bench.datasets import Json
 from bench.growth import tables
 from bench.growth.learning import fill, read_set, repeat
 from bench.options import add_json, make_parser
+from foretool.learning.run import RUN
 from foretool.server.config import loader as configs
-from foretool.server.learning.run import RUN
-from foretool.server.learning.schedule import LEARNING
+from foretool.server.learning_schedule import LEARNING
 from foretool.storage.opening import open_store
 
 SEED: Final = 11

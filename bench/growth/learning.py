@@ -33,15 +33,15 @@ from msgspec import Struct
 from bench.datasets import Json, read_rows, read_tools
 from bench.growth import tables
 from bench.options import add_json, make_parser
+from foretool.learning.encoded_texts import EncodedTexts
+from foretool.learning.training.replay import StepRanks, rank_steps
 from foretool.retrieval.evaluation import interval, paired_difference
 from foretool.retrieval.pipeline import Pipeline
-from foretool.retrieval.training.replay import StepRanks, rank_steps
 from foretool.server import offline
 from foretool.server.catalog import models
 from foretool.server.catalog.search import Index
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
-from foretool.server.learning.encoded_texts import EncodedTexts
 from foretool.server.methods.query_vectors import texts_of_search
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Episode, SessionRecord, Tool, ToolId, UpstreamRecord

@@ -37,9 +37,9 @@ from bench.metrics import quantile
 from bench.options import add_foretool, make_parser, split_names
 from bench.proxy.windows import processes as processes_of
 from bench.servers.echo import made_up
-from foretool.retrieval.linear_maps import PLACES, Lsa, NextText
-from foretool.retrieval.rankers.dtdr_model import PARTS, Calls, Model, Network, rows_of
-from foretool.retrieval.training.linear_maps import MOST_TERMS
+from foretool.learning.linear_maps import PLACES, Lsa, NextText
+from foretool.learning.rankers.dtdr_model import PARTS, Calls, Model, Network, rows_of
+from foretool.learning.training.linear_maps import MOST_TERMS
 from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from foretool.retrieval.training import Material, Method, Progress, dtdr, masstool, replay
+from foretool.learning.training import Material, Method, Progress, dtdr, masstool, replay
 from foretool.server import cli
 
 RECIPE: Final = dtdr.Recipe(networks=5, trial_networks=5, steps=2_600, steps_with_vectors=2_600)

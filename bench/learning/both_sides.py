@@ -25,9 +25,9 @@ from msgspec import Struct
 from bench.kept_encoder import open_kept, open_vectors
 from bench.learning.shipped_encoder import ALIKE, base, read_trained, scaled
 from bench.options import make_parser
+from foretool.learning.training.thin_encoder import ThinEncoder, as_floats, draw_batches, rate_at
 from foretool.retrieval import adapters
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.training.thin_encoder import ThinEncoder, as_floats, draw_batches, rate_at
 
 RECIPE = (("toole_unseen", 2500), ("sealtools", 700), ("ultratool", 3027), ("apibench", 600), ("octopus_unseen", 160))
 """Training parts, and how many tasks of each at most."""

@@ -48,10 +48,10 @@ from bench.learning.wished_encoder import (
 )
 from bench.papers.larger_encoder import find_larger
 from bench.reports import print_row
+from foretool.learning.training.ports_trainer import Batch, Example
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.training.ports_trainer import Batch, Example
 from foretool.storage.records import Tool, ToolId
 
 RECIPE = (

@@ -15,10 +15,10 @@ from bench.datasets import Task, read_tasks, read_tools
 from bench.options import add_json, make_parser
 from bench.reports import Row, print_row
 from bench.retrieval.pool import Pool
-from foretool.retrieval.rankers.masstool import MassTool
-from foretool.retrieval.training import Material
-from foretool.retrieval.training.masstool import METHOD
-from foretool.retrieval.training.replay import StepRanks, compare, rank_steps
+from foretool.learning.rankers.masstool import MassTool
+from foretool.learning.training import Material
+from foretool.learning.training.masstool import METHOD
+from foretool.learning.training.replay import StepRanks, compare, rank_steps
 from foretool.storage.records import Episode, MissedNeed, Tool, ToolId
 
 SEED, LATER = 7, 500

@@ -22,14 +22,14 @@ from typing import Any, Final
 from bench.growth.learning import Task, fill, learn, read_set, repeat
 from bench.options import add_json, make_parser
 from bench.reports import Row, print_row
+from foretool.learning.encoded_texts import EncodedTexts
+from foretool.learning.training.replay import rank_steps
 from foretool.retrieval.evaluation import paired_difference
 from foretool.retrieval.pipeline import Pipeline
-from foretool.retrieval.training.replay import rank_steps
 from foretool.server import offline
 from foretool.server.catalog import models
 from foretool.server.catalog.search import Index
 from foretool.server.config import loader as configs
-from foretool.server.learning.encoded_texts import EncodedTexts
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, ToolId, Usage
 

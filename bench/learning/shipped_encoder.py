@@ -43,12 +43,12 @@ from bench.options import add_json, make_parser
 from bench.reports import Row, difference, print_row, rounded
 from bench.retrieval.pool import Pool
 from bench.retrieval.ranking_methods import build_method
+from foretool.learning.training.ports_trainer import Batch, Example, Trainer, TrainingPlan
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder, Weights, adapted
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.training.ports_trainer import Batch, Example, Trainer, TrainingPlan
 from foretool.storage.records import Tool
 
 RECIPE = (("toole_unseen", 5000), ("sealtools", 700), ("ultratool", 1400), ("apibench", 600), ("octopus_unseen", 160))

@@ -62,11 +62,11 @@ from bench.learning.wished_encoder import (
 )
 from bench.papers.larger_encoder import find_larger
 from bench.reports import print_row
+from foretool.learning.training.ports_trainer import Batch, Example
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import adapted, onnx
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.training.ports_trainer import Batch, Example
 
 TEACHER = replace(PLAN, batch=64, epochs=1, rate=4e-4, tokens=(48, 64))
 TEACHER_STEPS = 320

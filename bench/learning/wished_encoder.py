@@ -51,11 +51,11 @@ from bench.options import add_json, make_parser
 from bench.reports import Row, difference, print_row, rounded
 from bench.retrieval.pool import Pool
 from bench.retrieval.ranking_methods import build_method
+from foretool.learning.training.ports_trainer import Example
 from foretool.retrieval import adapters
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import adapted
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.training.ports_trainer import Example
 from foretool.retrieval.words import in_words
 from foretool.storage.records import Tool
 

@@ -4,7 +4,7 @@ Gold history: one prediction before each call and one for END, walking the plan 
 the calls whose dependencies are done, and END once all are. `mrr`: mean reciprocal rank of the first acceptable class;
 `f1`: at as many classes as are acceptable (section 5). Intervals are 95 % bootstraps over tasks, not steps, for the
 steps of one task go together. Everything is fitted on `train.jsonl`; the settings are those of
-`retrieval/training/dtdr.py` and `bench/papers/published/dtdr.py`, the seed is 7 unless a row names others.
+`learning/training/dtdr.py` and `bench/papers/published/dtdr.py`, the seed is 7 unless a row names others.
 
 What is served comes first, as published last. "Installed after training": a fifth of the tools, and every task that
 took one of them, are kept from training; the model then ranks all tools. Of new tools: `likely` is the share of steps
@@ -30,12 +30,9 @@ from bench.datasets import place_by_name, read_rows, read_tools
 from bench.kept_encoder import KeptEncoder, joined_queries, open_kept, open_vectors
 from bench.papers.published.dtdr import fit_c, fit_l, history_text, spread_targets
 from bench.reports import Row, rounded, times_row
-from foretool.retrieval import encoders
-from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.model_format import Floats
-from foretool.retrieval.rankers.dtdr import Dtdr
-from foretool.retrieval.training import Embed, Material
-from foretool.retrieval.training.demonstrations import (
+from foretool.learning.rankers.dtdr import Dtdr
+from foretool.learning.training import Embed, Material
+from foretool.learning.training.demonstrations import (
     Demonstration,
     Step,
     ToolVectors,
@@ -43,7 +40,10 @@ from foretool.retrieval.training.demonstrations import (
     dependencies,
     task_vectors,
 )
-from foretool.retrieval.training.dtdr import METHOD, Recipe, Trainer
+from foretool.learning.training.dtdr import METHOD, Recipe, Trainer
+from foretool.retrieval import encoders
+from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.model_format import Floats
 from foretool.storage.records import Episode, Tool, ToolId
 
 SETS = ("ultratool", "taskbench_multimedia", "bfcl_multi_turn", "sealtools")

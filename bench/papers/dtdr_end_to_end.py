@@ -41,9 +41,9 @@ from bench.options import make_parser
 from bench.papers.dtdr import Predict, World, aligned, read, served_by, without_earlier
 from bench.reports import Row, difference, mean_row
 from bench.retrieval.pool import Pool, bm25
+from foretool.learning.training.demonstrations import Demonstration, Step
+from foretool.learning.training.dtdr import METHOD
 from foretool.retrieval import encoders
-from foretool.retrieval.training.demonstrations import Demonstration, Step
-from foretool.retrieval.training.dtdr import METHOD
 from foretool.storage.records import Tool
 
 SETS: Final = ("taskbench_multimedia", "bfcl_multi_turn")

@@ -36,9 +36,9 @@ from bench.papers.__main__ import with_cost
 from bench.papers.dtdr import SEED, Predict, World, published_c, published_l, without_earlier, worlds
 from bench.papers.dtdr_end_to_end import signature
 from bench.reports import Row, mean_row, print_row
+from foretool.learning.training.demonstrations import Demonstration, Step
 from foretool.retrieval import tokens
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.training.demonstrations import Demonstration, Step
 
 GUIDELINES = (
     "You carry out tasks by calling tools, one call at a time. Answer with the name of the next tool alone, or with"

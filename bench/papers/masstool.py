@@ -14,7 +14,7 @@ FILE, and everything is fitted on `train.jsonl`:
     bfcl_ports            the same with its own thin log; a key that ends in `_over` is the mean difference to the
                           ranking without a past, with its 95 % interval
 
-Settings are the constants of `retrieval/training/masstool.py`, seed 7. Intervals are 95 % bootstraps over queries.
+Settings are the constants of `learning/training/masstool.py`, seed 7. Intervals are 95 % bootstraps over queries.
 ToolLens and ToolDet name no licence, so the repository contains nothing of them.
 """
 
@@ -41,13 +41,13 @@ from bench.papers.published.masstool import Settings, train
 from bench.papers.published.masstool import TrainingSet as PublishedTask
 from bench.reports import Row, area_under_curve, difference, mean_rows
 from bench.retrieval.pool import Pool
+from foretool.learning.rankers.masstool import MassTool
+from foretool.learning.training import Material, masstool_tuned
+from foretool.learning.training.masstool import METHOD
 from foretool.retrieval import encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder
-from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.training import Material, masstool_tuned
-from foretool.retrieval.training.masstool import METHOD
 from foretool.storage.records import Episode, Tool, ToolId
 
 SETS = ("toollens", "metatool_awareness", "stabletoolbench", "livemcpbench", "bfcl_ports")

@@ -58,12 +58,12 @@ from bench.papers.ports_set import InTorch
 from bench.papers.published.masstool import Settings, nearest
 from bench.papers.published.ports import PublishedPlan, PublishedTrainer
 from bench.reports import Row, difference, mean_rows, print_row
+from foretool.learning.training.ports_trainer import Example
 from foretool.retrieval import encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder
 from foretool.retrieval.encoders.base import unit
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.training.ports_trainer import Example
 from foretool.storage.stores import VectorStore
 
 FORMS: Mapping[str, Mapping[str, Any]] = {

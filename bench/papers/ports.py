@@ -30,8 +30,8 @@ from bench.papers.larger_encoder import NoLarger, find_larger
 from bench.papers.ports_losses import compared
 from bench.papers.ports_set import MATERIAL_SEED, Bench, read_world, untrainable
 from bench.reports import Row
+from foretool.learning.rankers.ports import Ports
 from foretool.retrieval import encoders
-from foretool.retrieval.rankers.ports import Ports
 
 SETS = ("octopus", "octopus_unseen", "apibank", "apibench", "toole_unseen", "bfcl_ports", "toole", "sealtools")
 PAPER = {

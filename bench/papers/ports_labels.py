@@ -38,11 +38,10 @@ from bench.papers.__main__ import with_cost
 from bench.papers.ports_losses import differences
 from bench.papers.ports_set import RECALLS, Bench, World, gains, hits, ranks, read_world, recalls
 from bench.reports import Row, print_row
-from foretool.retrieval.encoders.base import unit
-from foretool.retrieval.model_format import Floats
-from foretool.retrieval.training.continuation import Question, ScoreFile, ScorerError, score_all
-from foretool.retrieval.training.ports import docstring
-from foretool.retrieval.training.ports_trainer import (
+from foretool.learning.language_models import open_scorer
+from foretool.learning.training.continuation import Question, ScoreFile, ScorerError, score_all
+from foretool.learning.training.ports import docstring
+from foretool.learning.training.ports_trainer import (
     Example,
     TrainingPlan,
     contrastive,
@@ -51,7 +50,8 @@ from foretool.retrieval.training.ports_trainer import (
     preference,
     replug,
 )
-from foretool.server.learning.language_models import open_scorer
+from foretool.retrieval.encoders.base import unit
+from foretool.retrieval.model_format import Floats
 
 Asked = Literal["near", "twins", "masked", "nameless"]
 KINDS: Sequence[Asked] = ("near", "twins", "masked", "nameless")

@@ -19,9 +19,9 @@ from statistics import fmean
 from bench.papers.ports_set import RECALLS, Bench, Recipe, World, hits, ranks, recalls, untrainable
 from bench.papers.published.ports import Loss
 from bench.reports import Row, difference
-from foretool.retrieval.training.continuation import ContinuationScorer, ScoreFile, ScorerError
-from foretool.retrieval.training.ports import Answers, ask
-from foretool.server.learning.language_models import open_scorer
+from foretool.learning.language_models import open_scorer
+from foretool.learning.training.continuation import ContinuationScorer, ScoreFile, ScorerError
+from foretool.learning.training.ports import Answers, ask
 
 FEW, BATCH, NEGATIVES = 200, 16, 3
 LOSSES: tuple[Loss, ...] = ("contrastive", "replug", "ports", "full")

@@ -21,19 +21,19 @@ from bench.kept_encoder import KeptEncoder, joined_queries, open_kept
 from bench.papers.published.ports import Loss, PublishedPlan, PublishedTrainer, embed_texts
 from bench.reports import Row, mean_row
 from bench.retrieval.pool import Pool
+from foretool.learning.rankers.masstool import MassTool
+from foretool.learning.training import Material
+from foretool.learning.training.continuation import write_call
+from foretool.learning.training.masstool import METHOD as PAST
+from foretool.learning.training.ports import Answers, keep_called, shipped_adapter
+from foretool.learning.training.ports_trainer import Example, Trainer
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import adapted
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModel
-from foretool.retrieval.rankers.masstool import MassTool
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.training import Material
-from foretool.retrieval.training.continuation import write_call
-from foretool.retrieval.training.masstool import METHOD as PAST
-from foretool.retrieval.training.ports import Answers, keep_called, shipped_adapter
-from foretool.retrieval.training.ports_trainer import Example, Trainer
 from foretool.storage.records import Episode, Tool
 from foretool.storage.stores import VectorStore
 

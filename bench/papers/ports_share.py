@@ -24,9 +24,9 @@ from bench.papers.__main__ import with_cost
 from bench.papers.ports_losses import BATCH, SEEDS, Found, answers, differences, mean, right
 from bench.papers.ports_set import Bench, Recipe, World, gains, hits, ranks, read_world, recalls
 from bench.reports import Row, print_row
+from foretool.learning.language_models import open_scorer
+from foretool.learning.training.ports import Answers
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.training.ports import Answers
-from foretool.server.learning.language_models import open_scorer
 
 NEGATIVES = 2
 EPOCHS = (1, 4)

@@ -38,12 +38,12 @@ from bench.papers.published.tgr import (
 )
 from bench.reports import Row, mean_row
 from bench.retrieval.pool import Pool
+from foretool.learning.rankers.tgr import Tgr
 from foretool.retrieval import encoders
 from foretool.retrieval.document import Fields, document, embedded_text, fields
 from foretool.retrieval.encoders.onnx import OnnxEncoder
 from foretool.retrieval.graph import Graph, schema_edges
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.rankers.tgr import Tgr
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import Tool, ToolId
 

@@ -24,10 +24,10 @@ from bench.datasets import read_catalogs, tool_of
 from bench.options import add_json, make_parser
 from bench.proxy.many_tools import is_servable, varied
 from bench.reports import Row, print_row
+from foretool.learning.rankers.tgr import Tgr, dumps
 from foretool.retrieval.document import fields
 from foretool.retrieval.graph import schema_edges
 from foretool.retrieval.rankers.learned import LearnedModels
-from foretool.retrieval.rankers.tgr import Tgr, dumps
 from foretool.storage.records import Tool
 
 FOUND = 200

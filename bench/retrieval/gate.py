@@ -36,6 +36,7 @@ from bench.kept_encoder import KeptEncoder, joined_queries, open_kept
 from bench.options import make_parser
 from bench.reports import Row, area_under_curve
 from bench.retrieval.pool import Pool
+from foretool.learning.training import Material, TooLittle
 from foretool.retrieval import confidence, encoders, list_rules, methods
 from foretool.retrieval.calibration import calibration_error, conformal_k, coverage, platt, reliability
 from foretool.retrieval.confidence import Gate, Logistic, Weights
@@ -45,7 +46,6 @@ from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.retrieval.tokens import estimate
-from foretool.retrieval.training import Material, TooLittle
 from foretool.server.catalog.signatures import signature
 from foretool.server.methods.answer_shape import shape
 from foretool.server.methods.tool_lines import CLAUSE, summarize

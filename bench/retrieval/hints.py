@@ -21,13 +21,13 @@ from msgspec.structs import replace
 from bench.datasets import Task, read_rows, read_tasks, read_tools
 from bench.options import add_json, make_parser
 from bench.reports import Row, print_row
+from foretool.learning.rankers.dtdr import Dtdr
+from foretool.learning.training import Material
+from foretool.learning.training.dtdr import METHOD
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.pipeline import Pipeline
-from foretool.retrieval.rankers.dtdr import Dtdr
 from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.training import Material
-from foretool.retrieval.training.dtdr import METHOD
 from foretool.server.catalog.hint_text import Mark, write_hint
 from foretool.server.methods.prompt_answer import RANKED
 from foretool.storage.records import Episode, Tool, ToolId

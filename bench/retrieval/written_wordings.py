@@ -21,12 +21,12 @@ from typing import Any
 from bench import options
 from bench.datasets import read_server_texts, read_tools
 from bench.reports import print_row
+from foretool.learning.enrichment.answer import AnswerError, OtherNames, read_answer
+from foretool.learning.enrichment.endpoint import EndpointError, RefusedError
+from foretool.learning.enrichment.local_model import LocalModel
+from foretool.learning.enrichment.run import LanguageModel, name_tools
 from foretool.retrieval.document import document, embedded_text
 from foretool.server.config.settings import EnrichEntry
-from foretool.server.enrichment.answer import AnswerError, OtherNames, read_answer
-from foretool.server.enrichment.endpoint import EndpointError, RefusedError
-from foretool.server.enrichment.local_model import LocalModel
-from foretool.server.enrichment.run import LanguageModel, name_tools
 from foretool.server.trust.text import clean
 from foretool.storage.records import Tool
 

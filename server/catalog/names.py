@@ -13,11 +13,11 @@ import itertools
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from foretool.server.trust.text import is_clean, one_line, visible
-from foretool.storage.records import ToolId
+from foretool.storage.records import Tool, ToolId
 from foretool.storage.steps import Steps
 from foretool.storage.stores import CatalogStore, StorageError
 
@@ -287,3 +287,12 @@ class NameKeeper:
 def fold(name: str) -> str:
     """Return a name without what people confuse: case and punctuation."""
     return _between.sub("", name.lower())
+
+
+def names_for_demonstrations(tools: Sequence[Tool]) -> dict[str, ToolId]:
+    """Return every name by which a demonstration may call a tool: as exposed, `server/tool`, or its own if no other has
+    it."""
+    own = Counter(tool.name for tool in tools)
+    found = {tool.name: tool.id for tool in tools if own[tool.name] == 1}
+    found |= {f"{tool.upstream}/{tool.name}": tool.id for tool in tools}
+    return found | {str(tool.id): tool.id for tool in tools}

@@ -11,13 +11,13 @@ from msgspec import Struct
 from foretool.retrieval.ranking import Query, Ranked
 from foretool.server import offline
 from foretool.server.app import App
+from foretool.server.catalog.wordings import find_wordings
 from foretool.server.clients.exposure import View
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option, profile_option
 from foretool.server.commands.search import SearchResult, open_search, say_without_encoders, search
 from foretool.server.config.loader import Profile
-from foretool.server.enrichment.run import find_wordings
 from foretool.server.ledger.miss_words import CAUSES
 from foretool.storage.records import Cause, Exposure, Miss, MissFilter, Tool
 from foretool.storage.stores import Store

@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 from foretool._version import __version__
 from foretool.server.commands.exit import INTERRUPTED, WRONG, complain
 from foretool.server.config.errors import ConfigError
+from foretool.server.packs import COMMANDS_OF_PACKS
 from foretool.storage.stores import StorageError
 
 _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -78,7 +79,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"foretool.server.commands.{cmd_name.replace('-', '_')}").command
+        room = COMMANDS_OF_PACKS.get(cmd_name, "foretool.server.commands")
+        command = import_module(f"{room}.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 

@@ -22,10 +22,10 @@ def learned_graph(app: App) -> Graph | None:
     for _, model in app.store.artifacts.load_intact("tgr"):
         # These import numpy, which only a model needs.
         from foretool.retrieval.model_format import ModelError
-        from foretool.retrieval.rankers.tgr import Tgr
+        from foretool.server.catalog.models import open_model
 
         try:
-            return Tgr.loads(model).graph
+            return open_model("tgr", model).graph
         except ModelError:
             continue
     return None

@@ -13,8 +13,8 @@ from rich.text import Text
 from foretool.retrieval.graph import Edge, Graph
 from foretool.server import offline
 from foretool.server.app import App
+from foretool.server.catalog.wordings import ReadWordings, find_wordings
 from foretool.server.config.loader import Config
-from foretool.server.enrichment.run import ReadWordings, find_wordings
 from foretool.server.ledger.dependencies import draw_graph
 from foretool.server.ledger.diffs import diff_definitions
 from foretool.server.page.charts import Drawing, draw_neighbours

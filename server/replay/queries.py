@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from foretool.server.learning.timeline import names_of
+from foretool.server.catalog.names import names_for_demonstrations
 from foretool.server.replay.tasks import read_tasks
 from foretool.storage.episodes import MOST_CALLS
 from foretool.storage.records import Tool, ToolId, Usage
@@ -48,7 +48,7 @@ class QuerySet(Struct, frozen=True):
 
 def read_log(store: Store, tools: Sequence[Tool], since: float, now: float, most: int) -> QuerySet:
     """Return the latest `most` tasks since a time that called one of `tools`. Raises `StorageError`."""
-    names = names_of(tools)
+    names = names_for_demonstrations(tools)
     usage: dict[ToolId, Usage] = {}
     found: list[NeededTools] = []
     wordless = unknown = 0
@@ -81,7 +81,7 @@ _row = msgspec.json.Decoder(_Row)
 def read_file(path: Path, tools: Sequence[Tool], usage: Sequence[Usage], now: float) -> QuerySet:
     """Return the queries of a file with an object a line, as if they were asked now. Raises `ValueError` with the line
     that is wrong, and `OSError`."""
-    names = names_of(tools)
+    names = names_for_demonstrations(tools)
     known = {each.tool: each for each in usage}
     found: list[NeededTools] = []
     wordless = unknown = 0

@@ -18,5 +18,5 @@ def test_intervals_hold_the_mean_and_shrink_with_more_values() -> None:
 
 
 def test_what_fills_lists_is_learned_without_numpy() -> None:
-    code = "import sys; import foretool.server.learning.run; raise SystemExit('numpy' in sys.modules)"
+    code = "import sys; import foretool.learning.run; raise SystemExit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

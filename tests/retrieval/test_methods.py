@@ -13,7 +13,7 @@ def test_both_halves_of_a_method_carry_its_name(name: str) -> None:
     pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
     method = METHODS[name]
     assert load(method.served).name == name
-    assert method.training == f"foretool.retrieval.training.{name}:METHOD" and callable(load(method.training).train)
+    assert method.training == f"foretool.learning.training.{name}:METHOD" and callable(load(method.training).train)
 
 
 def test_parts_are_told_apart_and_what_is_missing_is_an_import_error() -> None:

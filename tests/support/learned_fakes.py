@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foretool.learning.training import Material, Progress, TooLittle
 from foretool.retrieval.graph import Edge, Graph
 from foretool.retrieval.model_format import Floats, pack, unpack
 from foretool.retrieval.rankers.learned import LearnedModel
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.training import Material, Progress, TooLittle
 from foretool.storage.records import ToolId
 
 START = ""

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from learned_fakes import CountedMethod
 
+from foretool.learning.run import Busy, learn
 from foretool.retrieval import methods
 from foretool.retrieval.methods import TrainedMethod
 from foretool.server import offline
 from foretool.server.config import loader as configs
-from foretool.server.learning.run import Busy, learn
-from foretool.server.learning.schedule import LEARNING
+from foretool.server.learning_schedule import LEARNING
 from foretool.storage.opening import open_store
 from foretool.storage.sqlite.leads import FileLead as Lead
 

@@ -10,14 +10,14 @@ import pytest
 from command_fakes import definition, remember, write_config
 from learned_fakes import Counted, CountedMethod
 
+from foretool.learning import run as learning
+from foretool.learning.results import MethodResult, Say
+from foretool.learning.run import Run, learn
 from foretool.retrieval import methods
 from foretool.retrieval.methods import TrainedMethod
 from foretool.server import offline
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
-from foretool.server.learning import run as learning
-from foretool.server.learning.results import MethodResult, Say
-from foretool.server.learning.run import Run, learn
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Tool, ToolId
 

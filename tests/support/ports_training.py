@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from foretool.learning.training.ports import Answers
+from foretool.learning.training.ports_trainer import Example, Trainer, TrainingPlan
 from foretool.retrieval import encoders
-from foretool.retrieval.training.ports import Answers
-from foretool.retrieval.training.ports_trainer import Example, Trainer, TrainingPlan
 
 SMALL: dict[str, Any] = {"batch": 3, "epochs": 3, "half": False, "rank": 4, "rate": 0.01}
 

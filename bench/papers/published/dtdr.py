@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from foretool.learning.training.demonstrations import Demonstration
+from foretool.learning.training.optimizers import Adam
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.score_sum import softmax
-from foretool.retrieval.training.demonstrations import Demonstration
-from foretool.retrieval.training.optimizers import Adam
 
 LAST = 3
 """l: calls of the history that are read; more gain little (section 6, figure 5b)."""

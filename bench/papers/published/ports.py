@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from foretool.learning.training.ports_trainer import Batch, Trainer, TrainingPlan
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.training.ports_trainer import Batch, Trainer, TrainingPlan
 
 Loss = Literal["ports", "replug", "contrastive", "full"]
 """`ports`: eq. 3 plus lambda times eq. 5, as published; `replug`: eq. 3 alone; `contrastive`: multiple negatives

@@ -24,11 +24,11 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from foretool.learning.training.optimizers import Adam
 from foretool.retrieval.document import GIVING, Fields, identifies
 from foretool.retrieval.graph import Edge, Graph, schema_edges
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.score_sum import softmax
-from foretool.retrieval.training.optimizers import Adam
 from foretool.storage.records import ToolId
 
 RANK: Final = 16

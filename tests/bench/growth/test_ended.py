@@ -13,7 +13,7 @@ pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foreto
 from bench.growth.ended import finished, has_begun, rows
 from bench.growth.learning import Task, fill
 from foretool.server.config import loader as configs
-from foretool.server.learning.schedule import LEARNING
+from foretool.server.learning_schedule import LEARNING
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId
 

@@ -13,10 +13,10 @@ pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foreto
 
 from bench.growth import learning
 from bench.growth.learning import UNBOUNDED, Task, fill, rank, read_set, repeat
+from foretool.learning.sampling import read_sample
 from foretool.server.config import loader as configs
 from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId
-from foretool.storage.sampling import read_sample
 
 
 @pytest.fixture
@@ -80,16 +80,16 @@ def test_the_full_fit_is_learned_by_a_process_of_its_own_that_has_no_bounds() ->
     assert told.returncode == 0 and "learn" in told.stdout
     code = (
         "from foretool.retrieval import methods\n"
-        "from foretool.retrieval.training import Material, dtdr, masstool, replay\n"
+        "from foretool.learning.training import Material, dtdr, masstool, replay\n"
         "from bench.growth import unbounded\n"
         "seen = []\n"
         "masstool.METHOD = masstool.METHOD._replace(train=lambda material, progress: seen.append(material) or b'')\n"
         "bounded = dtdr.METHOD\n"
         "unbounded.loosen()\n"
-        "assert methods.load('foretool.retrieval.training.dtdr:METHOD') is not bounded\n"
+        "assert methods.load('foretool.learning.training.dtdr:METHOD') is not bounded\n"
         "assert replay.LONGEST == replay.MOST_TOOLS == dtdr.MANY == unbounded.ALL\n"
         "material = Material((), (), earlier=b'x', is_trial=True)\n"
-        "methods.load('foretool.retrieval.training.masstool:METHOD').train(material, print)\n"
+        "methods.load('foretool.learning.training.masstool:METHOD').train(material, print)\n"
         "assert not seen[0].earlier and not seen[0].is_trial\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=UNBOUNDED.parents[2], capture_output=True, check=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from bench.growth.prediction import CALLED, TASK, draw_tools, make_model
-from foretool.retrieval.rankers.dtdr import Dtdr
+from foretool.learning.rankers.dtdr import Dtdr
 from foretool.storage.records import ToolId
 
 

@@ -19,7 +19,7 @@ from bench.learning.distilled_encoder import (  # noqa: E402
 )
 from bench.learning.invented_apis import part_of  # noqa: E402
 from bench.learning.shipped_encoder import Material  # noqa: E402
-from foretool.retrieval.training.ports_trainer import Batch, Example  # noqa: E402
+from foretool.learning.training.ports_trainer import Batch, Example  # noqa: E402
 
 
 def test_of_the_invented_apis_no_task_of_the_dev_half_is_read() -> None:

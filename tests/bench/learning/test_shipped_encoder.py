@@ -10,8 +10,8 @@ import pytest
 np = pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 
 from bench.learning.shipped_encoder import SetsApart, SeveralRight, blended, scaled, strung  # noqa: E402
+from foretool.learning.training.ports_trainer import Batch, Example  # noqa: E402
 from foretool.retrieval.adapters import Adapter  # noqa: E402
-from foretool.retrieval.training.ports_trainer import Batch, Example  # noqa: E402
 
 
 def test_strung_tasks_are_of_one_set_and_need_all_tools_of_their_parts() -> None:

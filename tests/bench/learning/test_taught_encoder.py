@@ -11,7 +11,7 @@ np = pytest.importorskip("numpy", reason="the encoders' libraries are not instal
 
 from bench.learning.taught_encoder import CONTRAST, READ, RIGHT, Taught  # noqa: E402
 from bench.learning.web_searches import FRAMES, TOPICS, web_searches  # noqa: E402
-from foretool.retrieval.training.ports_trainer import Batch, Example  # noqa: E402
+from foretool.learning.training.ports_trainer import Batch, Example  # noqa: E402
 
 
 def trainer(documents: int, tasks: int) -> Any:

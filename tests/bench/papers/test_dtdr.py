@@ -13,10 +13,10 @@ import numpy as np
 
 from bench.papers import dtdr
 from bench.papers.dtdr import NewToolWatch, demonstration, figures, judged, read, rows
-from foretool.retrieval.training import Method
-from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
-from foretool.retrieval.training.dtdr import METHOD, Recipe, Trainer
-from foretool.retrieval.training.perceptron import NetworkPlan
+from foretool.learning.training import Method
+from foretool.learning.training.demonstrations import Demonstration, Step, dependencies
+from foretool.learning.training.dtdr import METHOD, Recipe, Trainer
+from foretool.learning.training.perceptron import NetworkPlan
 
 SMALL = Recipe(networks=1, plan=NetworkPlan(hidden=16, batch=16, rate=1e-2, decay=0.0), steps=60)
 NAMES = ("rail_search", "rail_book", "inn_search", "inn_book", "mail_list", "mail_read")

@@ -10,7 +10,7 @@ pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foreto
 
 from bench.papers.dtdr import World
 from bench.papers.dtdr_end_to_end import Answer, Asked, judged, over, prompt, steps
-from foretool.retrieval.training.demonstrations import Demonstration, Step
+from foretool.learning.training.demonstrations import Demonstration, Step
 from foretool.storage.records import Tool, ToolId
 
 

@@ -14,8 +14,8 @@ from bench.datasets import tool_of
 from bench.papers.dtdr import World, text_of
 from bench.papers.dtdr_figure_5 import rows
 from bench.papers.published.dtdr import suffixes
+from foretool.learning.training.demonstrations import Demonstration, Step, dependencies
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
 
 LETTER, TRAIN = "answer a letter", "go by train"
 ASKED = ([0, 1, 2], LETTER), ([0, 1, 3], TRAIN)

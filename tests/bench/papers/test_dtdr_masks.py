@@ -13,9 +13,9 @@ import numpy as np
 from bench.datasets import tool_of
 from bench.papers.dtdr import World
 from bench.papers.dtdr_masks import FORMS, Masks, expected_at, holding, rows
+from foretool.learning.training.demonstrations import Demonstration, Step, dependencies
 from foretool.retrieval import tokens
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.training.demonstrations import Demonstration, Step, dependencies
 
 LETTER, TRAIN = "answer a letter", "go by train"
 ASKED = ([0, 1, 2], LETTER), ([0, 1, 3], TRAIN)

@@ -20,7 +20,7 @@ from bench.papers.ports_labels import (
     train_map,
 )
 from bench.papers.ports_set import World
-from foretool.retrieval.training.ports_trainer import Example
+from foretool.learning.training.ports_trainer import Example
 
 TOOLS = np.eye(4, dtype=np.float32)
 TOOLS[3] = np.asarray((0.9, 0.1, 0.0, 0.42), np.float32)

@@ -6,7 +6,7 @@ import pytest
 
 from bench.papers.ports_losses import differences, drawn, mean, right
 from bench.papers.ports_set import World
-from foretool.retrieval.training.ports import Answers
+from foretool.learning.training.ports import Answers
 
 
 def test_the_seeds_are_averaged_query_by_query_and_compared_on_the_same_queries() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench.papers.ports_set import World, examples_of_row, gains, hits, ranks, read_world, recalls
-from foretool.retrieval.training.ports_trainer import Example
+from foretool.learning.training.ports_trainer import Example
 
 
 def written(folder: Path) -> Path:

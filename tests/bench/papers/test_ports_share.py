@@ -11,8 +11,8 @@ import pytest
 from bench.papers import ports_share
 from bench.papers.ports_set import Recipe, World
 from bench.papers.ports_share import best, compared, forms, kept_back
-from foretool.retrieval.training.ports import Answers
-from foretool.retrieval.training.ports_trainer import Example
+from foretool.learning.training.ports import Answers
+from foretool.learning.training.ports_trainer import Example
 
 
 def bench(examples: list[Example]) -> Any:

@@ -10,7 +10,7 @@ from chat_fakes import wishes
 
 from bench.datasets import read_tools
 from bench.retrieval import ranking, written_wordings
-from foretool.server.enrichment.endpoint import EndpointError, Reply
+from foretool.learning.enrichment.endpoint import EndpointError, Reply
 
 
 class Model:

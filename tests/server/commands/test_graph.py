@@ -9,8 +9,8 @@ import pytest
 from command_fakes import write_config
 from requirements import requirement
 
+from foretool.learning.rankers.tgr import dumps
 from foretool.retrieval.graph import Edge
-from foretool.retrieval.rankers.tgr import dumps
 from foretool.server.commands.group import run
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint

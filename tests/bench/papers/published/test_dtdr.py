@@ -17,7 +17,7 @@ from bench.papers.published.dtdr import (
     k_means,
     suffixes,
 )
-from foretool.retrieval.training.demonstrations import Demonstration
+from foretool.learning.training.demonstrations import Demonstration
 
 CORNERS = np.asarray([[0, 0], [0, 9], [9, 0]], np.float32)
 POINTS = np.concatenate([CORNERS + np.float32(shift) for shift in (0.0, 0.1, 0.2)])

@@ -9,7 +9,7 @@ import pytest
 from ports_training import SMALL, train_small
 
 from bench.papers.published.ports import Loss, PublishedPlan, PublishedTrainer, choose_fresh
-from foretool.retrieval.training.ports_trainer import Batch, Trainer
+from foretool.learning.training.ports_trainer import Batch, Trainer
 
 
 def train_published(folder: Path, checkpoint: Path | None = None, loss: Loss = "ports", sides: str = "both") -> Trainer:

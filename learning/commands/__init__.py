@@ -1,0 +1,1 @@
+"""What a person types to learn, to ask a model for wordings, and to move what was learned."""

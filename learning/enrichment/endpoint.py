@@ -1,0 +1,146 @@
+"""Sends questions to an OpenAI-compatible `/chat/completions`: Ollama, llama.cpp, LM Studio, vLLM or a provider.
+
+The key goes into one header and nowhere else. No redirect is followed, so nothing is sent to an address that the config
+does not name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from foretool.learning.enrichment.question import write_request
+from foretool.server.config.settings import EnrichEntry
+from foretool.server.trust.text import one_line
+
+TRIES: Final = 4
+PAUSE_S: Final = 1.0
+"""The pause before the second try; doubled each time."""
+MOST_BYTES: Final = 1024 * 1024
+"""Bytes of an answer that are read."""
+MOST_TOKENS: Final = 1_000_000
+"""A larger count is not believed."""
+
+
+class EndpointError(Exception):
+    """A question had no answer, in one line."""
+
+
+class RefusedError(EndpointError):
+    """The endpoint refuses all questions: the key, the model or the address is wrong."""
+
+
+class Reply(Struct, frozen=True):
+    """What the model wrote, and the tokens that were read and written as far as the endpoint says."""
+
+    content: str
+    tokens: int
+
+
+class _Message(Struct, frozen=True):
+    content: str | None = None
+
+
+class _Choice(Struct, frozen=True):
+    message: _Message
+
+
+class _Usage(Struct, frozen=True):
+    total_tokens: int = 0
+
+
+class _Completion(Struct, frozen=True):
+    choices: list[_Choice]
+    usage: _Usage | None = None
+
+
+class Endpoint:
+    """Asks one model."""
+
+    def __init__(self, entry: EnrichEntry, pause_s: float = PAUSE_S) -> None:
+        import httpx2  # 0.1 s
+
+        self._entry = entry
+        self._pause_s = pause_s
+        self._is_plain = False
+        """Whether the server refuses the members that not all servers know."""
+        self._address = f"{entry.url.rstrip('/')}/chat/completions"
+        headers = {"Authorization": f"Bearer {entry.key}"} if entry.key else {}
+        self._client = httpx2.AsyncClient(headers=headers, timeout=entry.timeout_s or None, follow_redirects=False)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+    async def ask(self, text: str) -> Reply:
+        """Ask about one tool; try again where the endpoint is busy. Raises `EndpointError`."""
+        pause = self._pause_s
+        for _ in range(TRIES - 1):
+            try:
+                return await self._ask(text)
+            except _BusyError:
+                await asyncio.sleep(pause)
+                pause *= 2
+        return await self._ask(text)
+
+    async def _ask(self, text: str) -> Reply:
+        is_plain = self._is_plain
+        status, body = await self._post(write_request(self._entry.model, text, plain=is_plain))
+        if status in (400, 422) and not is_plain:
+            # Some servers know no `response_format`, some models no `temperature`.
+            status, body = await self._post(write_request(self._entry.model, text, plain=True))
+            self._is_plain |= status == 200
+        if status != 200:
+            raise self._refusal(status, body)
+        try:
+            read = msgspec.json.decode(body, type=_Completion)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            raise EndpointError(self._say(f"sent no completion: {_quote(body)}")) from None
+        content = read.choices[0].message.content if read.choices else None
+        if not content:
+            raise EndpointError(self._say("sent an empty answer; is the limit of its context too small?"))
+        tokens = read.usage.total_tokens if read.usage else 0
+        return Reply(content, tokens if 0 <= tokens <= MOST_TOKENS else 0)
+
+    async def _post(self, asked: dict[str, Any]) -> tuple[int, bytes]:
+        import httpx2
+
+        try:
+            async with self._client.stream("POST", self._address, json=asked) as answer:
+                body = bytearray()
+                async for part in answer.aiter_bytes():
+                    body += part
+                    if len(body) > MOST_BYTES:
+                        raise EndpointError(self._say(f"sent more than {MOST_BYTES:,} bytes"))
+                return answer.status_code, bytes(body)
+        except httpx2.HTTPError as error:
+            raise _BusyError(self._say(f"{type(error).__name__}: {one_line(str(error), 120)}")) from None
+        except (httpx2.InvalidURL, ValueError) as error:
+            raise RefusedError(self._say(one_line(str(error), 120))) from None
+
+    def _refusal(self, status: int, body: bytes) -> EndpointError:
+        said = f"answered {status}: {_quote(body)}"
+        if status == 429 or status >= 500:
+            return _BusyError(self._say(said))
+        if 300 <= status < 400:
+            return RefusedError(self._say(f"answered {status}, and redirects are not followed; correct enrich.url"))
+        if status in (401, 403):
+            return RefusedError(self._say(f"{said}; correct enrich.key"))
+        if status == 404:
+            return RefusedError(self._say(f"{said}; correct enrich.url, which ends before /chat/completions, or model"))
+        return EndpointError(self._say(said))
+
+    def _say(self, what: str) -> str:
+        said = f"{self._address}: {what}"
+        return said.replace(self._entry.key, "[key]") if self._entry.key else said
+
+
+class _BusyError(EndpointError):
+    """The endpoint is busy or unreachable, which may pass."""
+
+
+def _quote(body: bytes) -> str:
+    return one_line(body[:2_000].decode("utf-8", "replace"), 120) or "nothing"

@@ -1,0 +1,87 @@
+"""Learns how much of a frozen list goes to names: which split of its tokens would have saved most discovery turns?
+
+A definition takes five to ten times the tokens of a name with its required arguments, so a list can name far more tools
+than it can define. A named tool is called through a bridge without a discovery (`server.catalog.signatures`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Final
+
+import msgspec
+
+from foretool.learning.list_fill import ListSize
+from foretool.learning.list_prior import Calls, ListPrior
+from foretool.learning.results import MethodResult, Results, Say
+from foretool.learning.timeline import LEAST_REPLAYED, MOST_REPLAYED, Timeline
+from foretool.retrieval.evaluation import paired_difference
+from foretool.retrieval.list_rules import NAME_SHARES, NameCost, Names, split_list, turn_costs
+from foretool.server.catalog import models
+from foretool.storage.records import Artifact, ToolId
+
+LEAST_EARLIER: Final = 20
+"""Tasks that fit the first share; a share fitted to fewer says little."""
+BLOCK: Final = 10
+"""Tasks that are judged with one list."""
+
+
+@dataclass(frozen=True)
+class ListNames:
+    """Fits the share of names, and compares it with the one in use on later tasks."""
+
+    timeline: Timeline
+    prior: ListPrior
+    size: ListSize
+    name_cost: Callable[[ToolId], NameCost]
+    results: Results
+
+    def learn(self, say: Say) -> MethodResult:
+        """Replay later tasks with the share in use and with a fitted one; promote the one that takes fewer turns."""
+        trial, old = self.results.begin(models.NAMES), self.results.artifacts.active(models.NAMES)
+        parts = self._parts(old)
+        if not parts:
+            return trial.skip(self.timeline.describe_too_few(models.NAMES, old))
+        say(models.NAMES, "replaying lists", 0.0)
+        served = models.read_named_share(self.results.artifacts)
+        before: list[float] = []
+        after: list[float] = []
+        for first, last in parts:
+            earlier, later = self.timeline.calls(0, first), self.timeline.calls(first, last)
+            before += self._costs(served, earlier, later)
+            after += self._costs(self.fit(earlier), earlier, later)
+        fitted = self.fit(self.timeline.calls(0, len(self.timeline)))
+        saved = paired_difference(before, after)
+        means = [round(fmean(each or [0.0]), 4) for each in (before, after)]
+        report = {
+            "replayed": len(before), "old": {"share": served, "turns": means[0]},
+            "new": {"share": fitted, "turns": means[1]}, "difference": list(saved),
+        }  # fmt: skip
+        figures = (
+            f"{means[0]:.2f} -> {means[1]:.2f} discovery turns a task with {fitted:.0%} of a frozen list for names,"
+            f" over {len(before)} later tasks"
+        )
+        if saved[0] <= 0.0:
+            return trial.keep(f"not better outside the error: {figures}", report)
+        return trial.promote(msgspec.json.encode(Names(fitted)), figures, report)
+
+    def fit(self, earlier: Calls) -> float:
+        """Return the share that would have taken the fewest turns in the later half of some tasks."""
+        split = len(earlier) // 2
+        return min(NAME_SHARES, key=lambda share: fmean(self._costs(share, earlier[:split], earlier[split:]) or [0.0]))
+
+    def _parts(self, old: Artifact | None) -> list[tuple[int, int]]:
+        """Return the tasks to replay, block by block, each judged with lists made of everything before it. A list needs
+        no training, so far more tasks can be replayed than for a method."""
+        end = len(self.timeline)
+        first = max(self.timeline.place_after(old) if old is not None else LEAST_EARLIER, end - MOST_REPLAYED)
+        if end - first < LEAST_REPLAYED:
+            return []
+        return [(place, min(place + BLOCK, end)) for place in range(first, end, BLOCK)]
+
+    def _costs(self, share: float, earlier: Calls, later: Sequence[tuple[ToolId, ...]]) -> list[float]:
+        order = self.prior.order(earlier)
+        listed = split_list(order, self.size.budget, share, self.size.tokens, self.name_cost)
+        return turn_costs(*listed, later)

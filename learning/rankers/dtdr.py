@@ -1,0 +1,478 @@
+"""DTDR (dynamic tool dependency retrieval) as it is served: which tool a task calls next.
+
+Like the paper, this reads the task and the calls so far. Where it differs from the published forms
+(`bench/papers/published/dtdr.py`), it measured better (`python -m bench.papers.dtdr` prints both):
+
+- The history enters as tool ids beside the task's vector, not as text behind it. [vector ; words ; counts ; last three]
+  feed one hidden layer, and a softmax gives every tool that was ever called, and END, its probability. The task is
+  encoded once, not at every step. Without a task, the history decides.
+- Beside the network stand the nearest past tasks whose calls match the history (instead of clusters), and one
+  dependency graph on the last three calls with back-off.
+- A listwise layer, one softmax over the parts of each tool, sums these with what is known of any tool: how near its
+  text is to the task, to the last tool and to the text expected next (`retrieval.linear_maps`), which words of its name
+  the task has, and whether it was called already. So a tool that came after training is ranked at once, and every
+  number can be explained. How much falls to tools that were never called depends on how sure the network is of the
+  others.
+
+This module needs numpy alone and trains nothing (`training.dtdr`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from math import log
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretool.learning.linear_maps import Texts
+from foretool.learning.rankers.dtdr_model import (
+    AT,
+    LAST,
+    METHOD,
+    PARTS,
+    PLACES,
+    UNKNOWN,
+    Model,
+    history_rows,
+    read_model,
+)
+from foretool.retrieval.encoders.base import unit
+from foretool.retrieval.encoders.weights import Prepare
+from foretool.retrieval.model_format import Floats
+from foretool.retrieval.rankers.learned import LearnedModel
+from foretool.retrieval.ranking import Query
+from foretool.retrieval.score_sum import softmax, z_scores
+from foretool.retrieval.words import terms
+from foretool.storage.records import ToolId
+
+NEIGHBOURS = 60
+NEARNESS = 0.1
+"""The temperature of the softmax over cosines of past tasks."""
+SAME_CALLS, SAME_LAST = 3.0, 2.0
+"""What a matching history counts beside the task, as exponents: Jaccard overlap of the calls, and the same last one."""
+READ = 2_000
+"""Suffixes of histories whose counts are kept as they are used."""
+SUFFIX_MASS = 2.0
+"""How many calls the shorter suffix counts beside what followed the longer one."""
+TRACE = 1e-3
+"""The least probability that a part gives a tool, so that its logarithm means "never" and not "impossible"."""
+
+TASKS = 16
+"""Tasks that are remembered; each takes 20 bytes for each tool, and 35 kilobytes for its nearest past tasks."""
+NEAR = 2.5
+"""How many standard deviations of nearness to the task count at most for tools that were called before: that a task is
+about a tool says little about when it is called (`docs/benchmarks.md`)."""
+
+_TRACE = np.float32(TRACE)
+
+
+class CallGraph:
+    """The tool dependency graph over suffixes of the history, up to three calls, with back-off to shorter ones.
+
+    p(f | suffix) = (n(suffix, f) + m p(f | shorter suffix)) / (n(suffix) + m), m = `SUFFIX_MASS`; the shortest is how
+    often each tool is called at all. A history begins with a start mark, which is part of its suffix.
+    """
+
+    def __init__(self, walks: Iterable[Sequence[int]], classes: int) -> None:
+        """`walks`: classes in order, with `classes` (END) as the last where the end was seen."""
+        self._ends = classes + 1
+        total = np.full(classes + 1, 0.5)
+        found = [array("q") for _ in range(LAST)]  # lists of numbers would take five times as much memory
+        for walk in walks:
+            for place, called in enumerate(walk):
+                total[called] += 1
+                for code, seen in zip(self._codes(walk[:place]), found, strict=False):
+                    seen.append(code * self._ends + called)
+        self.prior = (total / total.sum()).astype(np.float32)
+        self._follows = [_Counts.of(np.frombuffer(seen, np.int64), self._ends) for seen in found]
+        """What followed the suffixes of each length, the shortest first: a dictionary would take forty times as much
+        memory."""
+        self._read: dict[tuple[int, int], tuple[np.float32, NDArray[np.int64], Floats]] = {}
+        """By length and code of a suffix: what the shorter one counts beside it, and what followed it, with the shares;
+        read when wanted."""
+
+    def after(self, history: Sequence[int]) -> Floats:
+        """Return an array (classes and END,)."""
+        chance: Floats = self.prior.copy()
+        for place, code in enumerate(self._codes(history)):
+            if (read := self._read.get((place, code))) is None:
+                if (read := self._read_counts(place, code)) is None:
+                    break
+                while len(self._read) >= READ:
+                    del self._read[next(iter(self._read))]
+                self._read[place, code] = read
+            shorter, classes, shares = read
+            chance *= shorter
+            chance[classes] += shares
+        return chance
+
+    def _read_counts(self, place: int, code: int) -> tuple[np.float32, NDArray[np.int64], Floats] | None:
+        follows = self._follows[place]
+        codes = follows.codes
+        if not len(codes) or code > codes[-1]:
+            return None
+        # Of another type it would be compared with a copy of all codes.
+        wanted = codes.dtype.type(code)
+        first, last = codes.searchsorted(wanted), codes.searchsorted(wanted, "right")
+        if first == last:
+            return None
+        counts = follows.counts[first:last].astype(np.float32)
+        mass = np.float32(counts.sum() + SUFFIX_MASS)
+        return (
+            np.float32(SUFFIX_MASS) / mass,
+            follows.classes[first:last].astype(np.int64),
+            counts / mass,
+        )
+
+    def _codes(self, history: Sequence[int]) -> list[int]:
+        """Return a number for each suffix, the shortest first; none from an unknown call on."""
+        marked = (-1, *history[-LAST:]) if len(history) < LAST else tuple(history[-LAST:])
+        codes, code, unit_of = [], 0, 1
+        for call in reversed(marked):
+            if call == UNKNOWN:
+                break
+            code += (call + 1) * unit_of
+            unit_of *= self._ends + 1
+            codes.append(code)
+        return codes
+
+
+class _Counts(NamedTuple):
+    """How often each class followed each suffix of one length; one row for each pair, ordered by suffix."""
+
+    codes: NDArray[np.integer[Any]]
+    classes: NDArray[np.integer[Any]]
+    counts: NDArray[np.integer[Any]]
+
+    @classmethod
+    def of(cls, pairs: NDArray[np.int64], ends: int) -> Self:
+        """`pairs` are code * `ends` + class."""
+        known, counts = np.unique(pairs, return_counts=True)
+        return cls(_shrunk(known // ends), _shrunk(known % ends), _shrunk(counts))
+
+
+def _shrunk(numbers: NDArray[np.int64]) -> NDArray[np.integer[Any]]:
+    """Return the same numbers, none of them negative, in the smallest type that holds them."""
+    return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
+
+
+class Near(NamedTuple):
+    """The nearest past tasks as their comparison with a history reads them; (tasks, places and the end) each."""
+
+    weights: Floats
+    """(tasks, 1): what each counts; they add up to 1."""
+    firsts: NDArray[np.int64]
+    """(tasks, places): the class where a task calls it for the first time, else -1."""
+    before: NDArray[np.int64]
+    """The class before each place; -2 at the start, -1 beyond the end."""
+    known: Floats
+    """How many different classes were called before each place."""
+    next: NDArray[np.int64]
+    """What came at each place, flat: a class, END, or one beyond END."""
+
+
+class Task(NamedTuple):
+    """What the words and the vector of a task give before any call, computed once for all its steps."""
+
+    hidden: Floats
+    near: Near
+    meaning: Floats
+    """(slots,)."""
+    name: Floats
+    """(slots,)."""
+    aim: Floats | None
+    """(slots,): how near each text is to what the task expects (`Texts`); None where nothing is expected."""
+    asked: bool
+    weights: Floats
+    """The weights of the listwise layer for it, by `PARTS`."""
+    base: Floats
+    """(slots and END,): the sum of all parts that no call changes; minus infinity for slots without a tool."""
+    called: Floats
+    """(slots,): what a tool gains by having been called."""
+
+
+class Dtdr(LearnedModel):
+    """Predicts the next call from the task and the calls so far."""
+
+    name = METHOD
+    reads_all_encoders = True
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.classes = len(model.tools)
+        self._class_of = {tool: number for number, tool in enumerate(model.tools)}
+        calls, unknown = model.calls, self.classes + 1
+        # What came next at each place of each past episode: a call, END, or nothing that was seen (one beyond END).
+        known = np.where(calls.classes >= 0, calls.classes, calls.classes.dtype.type(unknown))
+        self._next = np.pad(known, ((0, 0), (0, 1)), constant_values=unknown)
+        rows = np.flatnonzero(calls.ended)
+        self._next[rows, calls.lengths[rows]] = self.classes
+        self._firsts = np.where(_first_calls(calls.classes) > 0, calls.classes, -1)
+        self.call_graph = CallGraph((row[row < unknown].tolist() for row in self._next), self.classes)
+        self._said = np.flatnonzero(model.tasks.any(1))
+        self.align((), None)
+
+    @classmethod
+    def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
+        """Raises `ModelError`."""
+        return cls(read_model(model))
+
+    def align(self, tools: Sequence[ToolId | None], vectors: Floats | None) -> None:
+        """Follow a corpus, as `LearnedModel.align` says."""
+        self.live = np.asarray([tool is not None for tool in tools], np.bool_)
+        self._classes = np.asarray([self._class_of.get(tool, -1) if tool else -1 for tool in tools], np.int64)
+        trained = {None, *self.model.tools, *self.model.idle}
+        self._arrived = np.asarray([tool not in trained for tool in tools], np.bool_)
+        self.slots = {tool: slot for slot, tool in enumerate(tools) if tool}
+        aim, task = self.model.next_text, self.model.dimension
+        # Texts are read by the first encoder, whose part of a task's vector comes first.
+        fits = vectors is not None and 0 < vectors.shape[1] <= task and aim.dimension in (0, vectors.shape[1])
+        self._vectors = vectors if fits else None
+        self._texts = Texts(self._vectors, aim) if self._vectors is not None else None
+        self._names = _Names(tools)
+        self._unseen = (self._classes < 0).astype(np.float32)
+        self._unseen_slots = np.flatnonzero(self._unseen)
+        # Not `np.unique`, which imports numpy.ma: two megabytes.
+        self._present = np.asarray(sorted(set(self._classes.tolist())), np.int64)
+        self._all_present = len(self._present) - bool(len(self._unseen_slots)) == self.classes
+        self._tasks: dict[tuple[bytes, tuple[str, ...]], Task] = {}
+        self._latest: tuple[object, Floats] | None = None
+        """What was asked last, and the answer of `_chances`."""
+
+    def score(self, query: Query, vector: Floats | None) -> Floats:
+        """Return (slots,): how many times likelier than chance a tool is to come next, as log(1 + times)."""
+        chance, _ = self.after(query.history, vector, query.lines)
+        times: Floats = np.log1p(chance * np.float32(max(int(self.live.sum()), 1)))
+        return times
+
+    def after(
+        self, history: Sequence[ToolId], vector: Floats | None = None, lines: Sequence[str] = ()
+    ) -> tuple[Floats, float]:
+        """Return the probability of each tool to be called next (slots,), and that the task is done; `history` begins
+        with the oldest call."""
+        if not len(self.live):
+            return np.zeros(0, np.float32), 1.0
+        chance = self._chances(history, vector, tuple(lines))
+        return chance[:-1], float(chance[-1])
+
+    def _chances(self, history: Sequence[ToolId], vector: Floats | None, lines: tuple[str, ...]) -> Floats:
+        """Return (slots and END,). The last answer is remembered: a search scores by it, and its answer then names what
+        is likely next."""
+        asked = None if vector is None else vector.tobytes(), lines, tuple(history)
+        if self._latest is None or self._latest[0] != asked:
+            chance = softmax(self._logits(history, self.of_task(vector, lines)))
+            chance.flags.writeable = False
+            self._latest = asked, chance
+        return self._latest[1]
+
+    def _logits(self, history: Sequence[ToolId], task: Task) -> Floats:
+        """Return (slots and END,): what the parts of `parts` sum up to. A call waits for it, so it adds to `Task.base`
+        only what the calls change, and sums over classes before it spreads the sum over slots."""
+        known = [self._class_of.get(tool, UNKNOWN) for tool in history]
+        weights, slots = task.weights, len(self.live)
+        # The last column is for tools without a class.
+        chances = np.empty((3, self.classes + 2), np.float32)
+        chances[:, -1] = 0
+        chances[0, :-1] = self._network(known, task)
+        chances[1, :-1] = self._neighbours(known, task.near)
+        chances[2, :-1] = self.call_graph.after(known)
+        chances += _TRACE
+        np.log(chances, out=chances)
+        summed = weights[:3] @ chances
+        logits: Floats = task.base.copy()
+        logits[:slots] += summed.take(self._classes)
+        place = np.float32(min(len(history), PLACES) / PLACES)
+        logits[slots] += summed[self.classes] + weights[AT["end_place"]] * place
+        calls = [slot for tool in history if (slot := self.slots.get(tool)) is not None]
+        for slot in set(calls):
+            logits[slot] += task.called[slot]
+        if len(self._unseen_slots):
+            network = chances[0, :-1] if self._all_present else chances[0].take(self._present)
+            surest = max(np.maximum.reduce(network), chances[0, self.classes])
+            logits[self._unseen_slots] += weights[AT["unseen_sure"]] * surest
+        if self._texts is not None:
+            last = self.slots.get(history[-1]) if history else None
+            kin, aim = self._texts.after(calls, last, len(history), task.aim)
+            if kin is not None:
+                logits[:slots] += weights[AT["kin"]] * kin
+            if aim is not None:
+                logits[:slots] += weights[AT["aim"]] * aim
+                logits[self._unseen_slots] += weights[AT["unseen_aim"]] * aim[self._unseen_slots]
+        return logits
+
+    def _sum_fixed(self, meaning: Floats, name: Floats, weights: Floats) -> Floats:
+        """Return `Task.base` for what the words of a task give."""
+        slots, unseen = len(self.live), self._unseen
+        prior = np.log(np.append(self.call_graph.prior, np.float32(0)) + np.float32(TRACE))
+        base = np.empty(slots + 1, np.float32)
+        base[:slots] = weights[AT["prior"]] * prior[self._classes] + weights[AT["arrived"]] * self._arrived
+        base[:slots] += weights[AT["meaning"]] * np.minimum(meaning, NEAR) + weights[AT["name"]] * name
+        by_text = weights[AT["unseen_meaning"]] * meaning + weights[AT["unseen_name"]] * name
+        base[:slots] += unseen * (weights[AT["unseen"]] + by_text)
+        base[:slots][~self.live] = -np.inf
+        base[slots] = weights[AT["prior"]] * prior[self.classes] + weights[AT["end"]]
+        return base
+
+    def parts(self, history: Sequence[ToolId], task: Task) -> Floats:
+        """Return (`PARTS`, slots and END): what the listwise layer weighs."""
+        known = [self._class_of.get(tool, UNKNOWN) for tool in history]
+        slots = len(self.live)
+        found = np.zeros((len(PARTS), slots + 1), np.float32)
+        graph = self.call_graph
+        chances = (self._network(known, task), self._neighbours(known, task.near), graph.after(known), graph.prior)
+        # The column behind END, -1, is for tools without a class.
+        of_class = np.log(np.pad(chances, ((0, 0), (0, 1))) + np.float32(TRACE))
+        found[:4, :slots], found[:4, slots] = of_class[:, self._classes], of_class[:, self.classes]
+        found[AT["meaning"], :slots], found[AT["name"], :slots] = np.minimum(task.meaning, NEAR), task.name
+        called = [slot for tool in history if (slot := self.slots.get(tool)) is not None]
+        found[AT["called"], called] = 1
+        if self._texts is not None:
+            last = self.slots.get(history[-1]) if history else None
+            kin, aim = self._texts.after(called, last, len(history), task.aim)
+            for name, each in (("kin", kin), ("aim", aim)):
+                if each is not None:
+                    found[AT[name], :slots] = each
+        found[AT["end"], slots] = 1
+        found[AT["end_place"], slots] = min(len(history), PLACES) / PLACES
+        unseen = self._classes < 0
+        found[AT["unseen"], :slots] = unseen
+        found[AT["unseen_meaning"], :slots] = unseen * task.meaning
+        for name in ("name", "called", "aim"):
+            found[AT[f"unseen_{name}"], :slots] = unseen * found[AT[name], :slots]
+        found[AT["unseen_sure"], :slots] = unseen * found[AT["network"]].max()
+        found[AT["arrived"], :slots] = self._arrived
+        return found
+
+    def _read_task(self, vector: Floats | None, lines: Sequence[str]) -> Task:
+        model, network, slots = self.model, self.model.network, len(self.live)
+        if vector is not None:
+            vector = unit(vector) if vector.shape == (model.dimension,) else None  # of other encoders
+        said = np.zeros(network.query.shape[0], np.float32)
+        if vector is not None:
+            said[: model.dimension] = vector
+        if lines and model.lsa.dimension:
+            said[model.dimension :] = model.lsa.vector("\n".join(lines))
+        texts = 0 if self._vectors is None else self._vectors.shape[1]
+        # A network that was trained with vectors never saw words without one.
+        asked = vector is not None or (not model.dimension and bool(said.any()))
+        scales = np.asarray(model.scales, np.float32)
+        scaled: Floats = said * np.repeat(scales, (model.dimension, model.lsa.dimension))
+        meaning = np.zeros(slots, np.float32)
+        if vector is not None and self._vectors is not None:
+            meaning = z_scores(self._vectors @ vector[:texts])
+        name = self._names.met(lines)
+        weights = np.asarray(model.asked if asked else model.unasked, np.float32)
+        return Task(
+            hidden=network.bias + (scaled @ network.query if asked else network.unasked),
+            near=self._nearest(said),
+            meaning=meaning,
+            name=name,
+            aim=self._texts.towards(vector) if self._texts is not None and vector is not None else None,
+            asked=asked,
+            weights=weights,
+            base=self._sum_fixed(meaning, name, weights),
+            called=weights[AT["called"]] + weights[AT["unseen_called"]] * self._unseen,
+        )
+
+    def of_task(self, vector: Floats | None, lines: tuple[str, ...]) -> Task:
+        """Return what a task gives before any call; the last ones are remembered, because every step of each session
+        asks for its own again."""
+        key = (b"" if vector is None else vector.tobytes(), lines)
+        if (task := self._tasks.get(key)) is None:
+            while len(self._tasks) >= TASKS:
+                del self._tasks[next(iter(self._tasks))]
+            task = self._tasks[key] = self._read_task(vector, lines)
+        return task
+
+    def _network(self, history: Sequence[int], task: Task) -> Floats:
+        """Return an array (classes and END,)."""
+        network = self.model.network
+        rows = network.history.take(history_rows(history, self.classes), 0)  # in half precision
+        hidden: Floats = np.add.reduce(rows, 0, np.float32)
+        hidden += task.hidden
+        np.maximum(hidden, 0, out=hidden)
+        logits: Floats = hidden @ network.out
+        logits += network.out_bias
+        return softmax(logits)
+
+    def _nearest(self, said: Floats) -> Near:
+        near = self._said
+        if not len(near) or not said.any():
+            return self._compare_with(near[:0], np.zeros(0, np.float32))
+        cosines = self.model.tasks @ (said @ self.model.lens)
+        if len(near) > NEIGHBOURS:
+            near = near[np.argpartition(-cosines[near], NEIGHBOURS - 1)[:NEIGHBOURS]]
+        weights: Floats = np.exp((cosines[near] - cosines[near].max()) / np.float32(NEARNESS))
+        weights /= weights.sum()
+        return self._compare_with(near, weights)
+
+    def _compare_with(self, tasks: NDArray[np.int64], weights: Floats) -> Near:
+        """Return past tasks with what each counts for (tasks,), as `_neighbours` reads them."""
+        firsts = self._firsts[tasks].astype(np.int64)
+        return Near(
+            weights=weights[:, None],
+            firsts=firsts,
+            before=np.pad(self.model.calls.classes[tasks], ((0, 0), (1, 0)), constant_values=-2),
+            known=np.pad(np.cumsum(firsts >= 0, 1, np.float32), ((0, 0), (1, 0))),
+            next=self._next[tasks].ravel().astype(np.int64),
+        )
+
+    def _neighbours(self, history: Sequence[int], near: Near) -> Floats:
+        """Return (classes and END,): what came next in the nearest past tasks whose calls were like ours."""
+        if not len(near.weights):
+            return np.zeros(self.classes + 1, np.float32)
+        weights = np.exp(self._likeness(history, near))
+        weights *= near.weights
+        chance = np.bincount(near.next, weights.ravel(), minlength=self.classes + 2)[:-1].astype(np.float32)
+        chance /= max(float(np.add.reduce(chance)), 1e-12)
+        return chance
+
+    def _likeness(self, history: Sequence[int], near: Near) -> Floats:
+        """Return (tasks, places and the end): how like ours the calls before each place are, as an exponent."""
+        likeness: Floats
+        if history:
+            ours = np.zeros(self.classes + 1, np.float32)
+            ours[[call for call in history if call != UNKNOWN]] = 1
+            # Jaccard compares sets: a call that a task repeats counts once, as it does in our history.
+            shared = np.zeros_like(near.known)
+            np.cumsum(ours.take(near.firsts), 1, out=shared[:, 1:])
+            union = near.known - shared
+            union += np.float32(len(set(history)))
+            likeness = np.divide(shared, union, out=shared)
+        else:
+            likeness = (near.known == 0).astype(np.float32)
+        likeness *= np.float32(SAME_CALLS)
+        likeness += np.float32(SAME_LAST) * (near.before == (history[-1] if history else -2))
+        return likeness
+
+
+def _first_calls(classes: NDArray[np.int32]) -> Floats:
+    """Return (episodes, places): 1 where an episode calls a class for the first time, else 0."""
+    firsts = np.ones(classes.shape, np.float32)
+    for place in range(1, classes.shape[1]):
+        firsts[:, place] = (classes[:, :place] != classes[:, place, None]).all(axis=1)
+    return firsts
+
+
+class _Names:
+    """Measures which words of a tool's name a task has, by the share of their idf."""
+
+    def __init__(self, tools: Sequence[ToolId | None]) -> None:
+        words = [set(terms(tool)) if tool else set() for tool in tools]
+        self._slots: dict[str, list[int]] = {}
+        for slot, each in enumerate(words):
+            for word in each:
+                self._slots.setdefault(word, []).append(slot)
+        self._idf = {word: log(1 + len(tools) / len(slots)) for word, slots in self._slots.items()}
+        self._mass = np.asarray([max(sum(self._idf[word] for word in each), 1e-6) for each in words], np.float32)
+
+    def met(self, lines: Sequence[str]) -> Floats:
+        """Return (slots,), 0 to 1."""
+        found = np.zeros(len(self._mass), np.float32)
+        for word in {word for line in lines for word in terms(line)}:
+            if slots := self._slots.get(word):
+                found[slots] += np.float32(self._idf[word])
+        return found / self._mass

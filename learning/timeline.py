@@ -1,0 +1,200 @@
+"""Reads what learning learns from: tools with texts that can be trusted, and episodes in the order of time.
+
+It decides which episodes train a method, and which later ones judge it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from foretool.storage.episodes import drop_calls
+from foretool.storage.records import Artifact, Episode, MissedNeed, Tool, ToolId, Usage
+from foretool.storage.stores import Store
+
+if TYPE_CHECKING:
+    from foretool.retrieval.rankers.learned import LearnedModel
+
+LEAST_REPLAYED: Final = 10
+"""Fewer tasks say nothing about a model."""
+MOST_REPLAYED: Final = 300
+"""Only the latest tasks are replayed; more would only take longer."""
+MOST_STEPS: Final = 500
+"""Calls of the replayed tasks, as long as there are `LEAST_OF_PART` tasks."""
+LONGEST_REPLAYED: Final = 20
+"""Calls of one task that are replayed (`retrieval.training.replay.LONGEST`, which needs numpy to import)."""
+MUCH_KNOWN: Final = 200
+"""After so many tasks the replayed ones are one part: a second training tells little more and costs as much again."""
+SHARE_REPLAYED: Final = 0.4
+"""Share of all tasks that is replayed when a method is trained for the first time."""
+PARTS: Final = 2
+"""The replayed tasks are split into so many parts; each is judged with a model trained on everything before it."""
+LEAST_OF_PART: Final = 40
+"""Tasks of a part; fewer are replayed in one part, which saves a training."""
+
+
+class Timeline:
+    """The imported demonstrations, then the episodes of the log, each oldest first, without calls of removed tools.
+
+    A place is an index into `episodes`. A model that was trained up to a place has seen the episodes before it.
+    """
+
+    def __init__(
+        self,
+        demonstrations: Sequence[Episode],
+        logged: Sequence[Episode],
+        tools: Mapping[ToolId, object],
+        imports: int | None = None,
+    ) -> None:
+        """`imports`: how many demonstrations the store has, if these are only some of them."""
+        self.imported = len(demonstrations)
+        self.imports = self.imported if imports is None else imports
+        self.episodes = drop_calls([*demonstrations, *logged], tools)
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    def calls(self, first: int, last: int) -> list[tuple[ToolId, ...]]:
+        """Return the calls of each episode from one place to another."""
+        return [each.calls for each in self.episodes[first:last]]
+
+    def usage_before(self, place: int) -> dict[ToolId, Usage]:
+        """Return the usage of tools as the episodes before a place would have left it."""
+        return usage_of(self.calls(0, place))
+
+    def missed_before(self, place: int, missed: Sequence[MissedNeed]) -> list[MissedNeed]:
+        """Return the needs that were known before the episode at a place began."""
+        begins = self.episodes[place].at if place < len(self) else math.inf
+        return [each for each in missed if each.at < begins]
+
+    def earlier(self, others: Sequence[Episode], place: int) -> list[Episode]:
+        """Return those of other episodes that ended before the episode at a place began. Demonstrations have no time:
+        they come before what is in the log, and none of them before another one."""
+        if place >= len(self):
+            return list(others)
+        begins = self.episodes[place].at if place >= self.imported else 0.0
+        return [each for each in others if each.at < begins]
+
+    def place_after(self, model: Artifact | None) -> int:
+        """Return the place from which the episodes are new to a model; with no model, the first that is to be
+        replayed."""
+        if model is None:
+            share = max(int(SHARE_REPLAYED * len(self)), LEAST_REPLAYED)
+            return max(len(self) - share, 0)
+        until = model.report.get("until", 0.0)
+        # The latest demonstrations are the last ones, also where some of them are left out.
+        new = max(self.imports - model.report.get("imports", model.report.get("imported", 0)), 0)
+        imports = max(self.imported - new, 0)
+        seen = [
+            place
+            for place, each in enumerate(self.episodes)
+            if (place < imports if each.source == "import" else each.at <= until)
+        ]
+        return seen[-1] + 1 if seen else 0
+
+    def parts_to_replay(self, model: Artifact | None, earliest: int = 0) -> list[tuple[int, int]]:
+        """Return the parts to replay before this model is replaced, each from one place to another, from the place
+        `earliest` on; [] if too few episodes are new to it."""
+        first, last = max(self.place_after(model), earliest), len(self)
+        if last - first < LEAST_REPLAYED:
+            return []
+        count = PARTS if last - first >= PARTS * LEAST_OF_PART else 1
+        if model is not None:
+            # A new model has to have seen something that the old one has not.
+            first = min(first + (last - first) // (count + 1), last - LEAST_REPLAYED)
+        first = max(first, last - MOST_REPLAYED, self._place_of_steps(last))
+        if first >= MUCH_KNOWN:
+            count = 1
+        bounds = [first + (last - first) * number // count for number in range(count + 1)]
+        return list(itertools.pairwise(bounds))
+
+    def _place_of_steps(self, last: int) -> int:
+        """Return the place from which the episodes have `MOST_STEPS` steps, but no more than `LEAST_OF_PART` episodes
+        before the last one."""
+        steps, place = 0, last
+        while place and (steps < MOST_STEPS or last - place < LEAST_OF_PART):
+            place -= 1
+            steps += min(len(self.episodes[place].calls), LONGEST_REPLAYED)
+        return place
+
+    def describe_too_few(self, kind: str, model: Artifact | None) -> str:
+        """Say why `parts_to_replay` is empty."""
+        since = f"since {kind} {model.number}" if model else "on record"
+        new = len(self) - self.place_after(model)
+        return f"{new} tasks {since}; it takes {LEAST_REPLAYED} to tell whether it is better"
+
+    def stamp(self) -> dict[str, Any]:
+        """Say in a model's report which episodes it has seen."""
+        return {
+            "episodes": len(self),
+            "imported": self.imported,
+            "imports": self.imports,
+            "until": max((each.at for each in self.episodes), default=0.0),
+        }
+
+
+class KnownModels:
+    """The models that are to serve, by kind, each with the place in the timeline up to which it has seen episodes."""
+
+    def __init__(self) -> None:
+        self._versions: dict[str, list[tuple[int, LearnedModel]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    def add(self, kind: str, place: int, model: LearnedModel) -> None:
+        """Add a later version of a model, trained on the episodes before `place`."""
+        self._versions.setdefault(kind, []).append((place, model))
+
+    def before(self, place: int) -> dict[str, LearnedModel]:
+        """Return the latest version of each model that has seen no episode from this place on."""
+        return {kind: held[-1] for kind, each in self._versions.items() if (held := [m for p, m in each if p <= place])}
+
+    def versions(self) -> Iterator[tuple[str, int, LearnedModel]]:
+        """Yield every version of every model, with its kind and its place, in the order in which they were added."""
+        for kind, held in self._versions.items():
+            yield from ((kind, place, model) for place, model in held)
+
+    def first_place(self, kind: str) -> int:
+        """Return the first place at which a version of a model is known; 0 if none of this kind serves."""
+        return min((place for place, _ in self._versions.get(kind, ())), default=0)
+
+    def places(self) -> list[int]:
+        """Return the places up to which some model has seen episodes, in rising order."""
+        return sorted({place for held in self._versions.values() for place, _ in held})
+
+
+def usage_of(calls: Sequence[tuple[ToolId, ...]]) -> dict[ToolId, Usage]:
+    """Return the usage of tools as these calls, one tuple an episode, would have left it."""
+    counts = Counter(tool for each in calls for tool in each)
+    return {tool: Usage(tool, count, 0, 0.0) for tool, count in counts.items()}
+
+
+def trusted_tools(
+    store: Store, tools: Sequence[Tool], override: Callable[[Tool], Tool] = lambda tool: tool
+) -> list[Tool]:
+    """Return the tools with the text that each had at first: a text that changed later may not enter training.
+    `override` puts the user's words in place of the server's, which may always enter."""
+    changed = store.catalog.changed_tools()
+    found = []
+    for tool in tools:
+        if (tool.upstream, tool.name) in changed:
+            first = store.catalog.versions(tool.upstream, tool.name)[0]
+            tool = replace(tool, definition=first.definition, schema_hash=first.schema_hash, tokens=first.tokens)
+            tool = override(tool)
+        found.append(tool)
+    return found
+
+
+def rename_calls(episodes: Iterable[Episode], find: Callable[[str], Tool | None]) -> list[Episode]:
+    """Return the episodes with the present names of their tools: the user may have given a tool another name since."""
+
+    def rename(calls: tuple[ToolId, ...]) -> tuple[ToolId, ...]:
+        return tuple(tool.id if (tool := find(each)) is not None else each for each in calls)
+
+    return [replace(each, calls=rename(each.calls), failed=rename(each.failed)) for each in episodes]

@@ -1,0 +1,110 @@
+"""Learning reads the latest tasks and a few older ones of rare tools, however long the log is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from requirements import requirement
+
+from foretool.learning.sampling import Limits, choose_tasks, read_sample
+from foretool.storage.opening import open_store
+from foretool.storage.records import Call, Discovery, Episode, ToolId
+from foretool.storage.stores import Store
+
+OFTEN, RARE, GONE = ToolId("a__often"), ToolId("a__rare"), ToolId("a__gone")
+TOOLS = dict.fromkeys((OFTEN, RARE))
+LIMITS = Limits(tasks=20, calls=1000, rare=6, of_tool=3, read=50)
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with open_store(":memory:") as store:
+        yield store
+
+
+def do(store: Store, number: int, *tools: ToolId, task: str = "") -> None:
+    """One task: a session that asks for something and calls tools for it."""
+    at = 10_000.0 * number
+    session = f"s{number}"
+    if task:
+        store.discoveries.add(Discovery(session, at, task, (), None, "high", (), 80, 1.0))
+    store.calls.record(
+        [
+            Call(session, at + 1 + place, tool, "a", "name", True, "ok", 1.0, True, "")
+            for place, tool in enumerate(tools)
+        ]
+    )
+
+
+@requirement("learn:bounded")
+def test_the_latest_tasks_are_read_and_older_ones_of_a_rare_tool(store: Store) -> None:
+    for number in range(1, 401):
+        rare = number in (5, 9, 60, 130, 200)
+        do(store, number, *((OFTEN, RARE) if rare else (OFTEN,)), task=f"task {number}")
+    imported, logged = read_sample(store, 1e9, TOOLS, LIMITS)
+    assert imported == []
+    latest = [each for each in logged if RARE not in each.calls]
+    assert [each.tasks for each in latest] == [(f"task {number}",) for number in range(381, 401)]
+    # The latest three of five, with what their sessions did and asked.
+    found = [(each.tasks, each.calls) for each in logged if RARE in each.calls]
+    assert found == [((f"task {number}",), (OFTEN, RARE)) for number in (60, 130, 200)]
+    assert logged == sorted(logged, key=lambda each: each.at)
+
+
+@requirement("learn:bounded")
+def test_a_tool_that_is_gone_is_not_looked_for(store: Store) -> None:
+    do(store, 1, GONE)
+    for number in range(2, 200):
+        do(store, number, OFTEN)
+    _, logged = read_sample(store, 1e9, TOOLS, LIMITS)
+    assert {tool for each in logged for tool in each.calls} == {OFTEN}
+
+
+@requirement("learn:bounded")
+def test_a_short_log_is_read_whole(store: Store) -> None:
+    for number in range(1, 16):
+        do(store, number, OFTEN, RARE)
+    assert len(read_sample(store, 1e9, TOOLS, LIMITS)[1]) == 15
+
+
+@requirement("learn:bounded")
+def test_demonstrations_fill_what_the_log_leaves(store: Store) -> None:
+    told = [Episode((OFTEN if number else RARE,), (f"told {number}",), source="import") for number in range(300)]
+    store.artifacts.add_demonstrations(told)
+    do(store, 1, OFTEN, task="mine")
+    imported, logged = read_sample(store, 1e9, TOOLS, LIMITS)
+    assert [each.tasks for each in logged] == [("mine",)]
+    assert [each.tasks[0] for each in imported] == ["told 0", *(f"told {number}" for number in range(281, 300))]
+    assert store.artifacts.count_demonstrations() == 300
+
+
+@requirement("learn:bounded")
+def test_what_is_chosen_stays_bounded_and_keeps_every_tool() -> None:
+    tools = [ToolId(f"t{number}") for number in range(100)]
+    whole = [Episode((tools[min(number % 1000, 99)],), at=float(-number)) for number in range(50_000)]
+    limits = Limits(tasks=500, calls=10_000, rare=400, of_tool=4)
+    chosen = choose_tasks(iter(whole), limits)
+    assert len(chosen) <= limits.tasks + limits.rare
+    counts = Counter(tool for each in chosen for tool in each.calls)
+    assert all(counts[tool] >= limits.of_tool for tool in tools)
+    assert chosen[:500] == whole[:500]
+
+
+@requirement("learn:bounded")
+def test_long_tasks_count_by_their_calls() -> None:
+    whole = [Episode((OFTEN,) * 50, at=float(-number)) for number in range(100)]
+    assert len(choose_tasks(whole, Limits(tasks=100, calls=500, rare=0))) == 10
+    assert len(choose_tasks(whole, Limits(tasks=100, calls=1, rare=0))) == 1  # one is always there
+
+
+def test_calls_of_rare_tools_are_found_across_slices(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foretool.storage.sql.calls._AT_ONCE", 7)
+    for number in range(1, 101):
+        do(store, number, RARE if number % 10 == 0 else OFTEN)
+    assert store.calls.latest_of([RARE], 3, 95, 1000) == [90, 80, 70]
+    assert store.calls.latest_of([RARE], 3, 95, 12) == [90]
+    assert store.calls.latest_of([], 3, 95, 1000) == []
+    assert store.calls.first_of_latest(10) == 91
+    assert [each.session for each in store.calls.events_between(3, 5)] == ["s3", "s4", "s5"]
