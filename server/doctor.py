@@ -23,7 +23,7 @@ from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config
 from foretool.server.diagnosis import Diagnosis, Finding, Summary, UpstreamCheck
 from foretool.server.inspection import inspect, report
-from foretool.server.probing import OnProbed, Probe, is_foretool, probe_servers
+from foretool.server.probing import OnProgress, Probe, ignore, is_foretool, probe_servers
 from foretool.storage.opening import examine_store, open_existing_store, open_store, store_exists
 from foretool.storage.records import ToolId
 from foretool.storage.stores import StorageError
@@ -32,24 +32,19 @@ TIMEOUT_S: Final = 30.0
 """How long one upstream may take to start and list its tools."""
 
 
-def _ignore(name: str) -> None:
-    pass
-
-
 def diagnose(
     config: Config,
     timeout_s: float = TIMEOUT_S,
-    on_probed: OnProbed = _ignore,
-    on_retry: OnProbed = _ignore,
+    on_progress: OnProgress = ignore,
     *,
     registered: Sequence[Registered] = (),
 ) -> Diagnosis:
     """Run every check. `registered`: the entries of clients that start foretool with this config. One upstream takes at
-    most twice `timeout_s`, and a few start at a time."""
+    most twice `timeout_s` and the time of its first download, and a few start at a time."""
     servers = [server for server in config.servers.values() if not is_foretool(server)]
     storage = list(check_storage(config.storage))
     is_usable = all(each.severity != "error" for each in storage)
-    probes = probe_servers(config, servers, timeout_s, on_probed, on_retry, keeps=is_usable)
+    probes = probe_servers(config, servers, timeout_s, on_progress, keeps=is_usable)
     catalog = Catalog(list(config.servers.values()), _given_names(config), prefixes=config.prefixes)
     for probe in probes:
         if probe.definitions is not None:

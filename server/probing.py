@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from foretool.server.app import App
 from foretool.server.config.loader import Config, Profile
@@ -19,6 +19,7 @@ from foretool.server.config.servers import Server
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.setup.launches import starts_foretool
+from foretool.server.transports.upstream.loading import LOADING_S, LOOK_S, is_launcher
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.upstreams.causes import Cause, find_cause
 from foretool.server.upstreams.connection import Request, answer_error
@@ -33,11 +34,15 @@ STOP_S: Final = 15.0
 
 AT_ONCE: Final = max(2, min(4, os.cpu_count() or 1))
 """Servers that start at a time: 14 at once on two cores made half of the failures that were not true."""
-DOWNLOADERS: Final = ("npx", "npm", "pnpm", "yarn", "bunx", "uvx", "uv", "pipx", "docker", "podman", "deno")
-"""Programs that may download a server before they start it."""
+Stage = Literal["started", "loading", "again", "ended"]
+"""What happens to one server: it was started, its launcher loads for longer than a start may take, it is started once
+more, alone, or its probe has ended."""
+OnProgress = Callable[[str, Stage], None]
+"""Receives the name of a server and what happens to it."""
 
-OnProbed = Callable[[str], None]
-"""Receives the name of each upstream as soon as its probe has ended."""
+
+def ignore(name: str, stage: Stage) -> None:
+    """Take progress that nobody watches."""
 
 
 class Probe:
@@ -67,21 +72,24 @@ class Probe:
     @property
     def may_be_retried(self) -> bool:
         """Whether another start may end better: a program that is missing is not found at the second try."""
-        if not self.error or self.server.type != "stdio" or "was not found" in self.error:
+        final = ("was not found", "still downloading")
+        if not self.error or self.server.type != "stdio" or any(words in self.error for words in final):
             return False
         return (cause := self.cause) is None or not cause.certain
 
-    async def run(self, timeout_s: float) -> None:
-        """Start the upstream, wait for its tools, and end it."""
+    async def run(self, timeout_s: float, on_progress: OnProgress = ignore, *, may_load: bool = True) -> None:
+        """Start the upstream, wait for its tools, and end it. The time in which a launcher downloads it does not count,
+        if it `may_load`."""
         self._started = time.perf_counter()
+        on_progress(self.server.name, "started")
         running = asyncio.create_task(self.upstream.run())
         self.upstream.start("legacy")
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._settled.wait()
-        except TimeoutError:
-            asked = "tools/list" if self.ready_s else "initialize"
-            self.error = f"no answer to {asked} within {timeout_s:g} s"
+            is_settled = await self._settles_within(timeout_s)
+            if not is_settled and may_load:
+                is_settled = await self._outlasts_download(timeout_s, on_progress)
+            if not is_settled:
+                self.error = self._say_late(timeout_s)
         finally:
             self._settled.set()  # what it says while it is being ended is not a finding
             with suppress(TimeoutError):
@@ -90,16 +98,43 @@ class Probe:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
+    @property
+    def _took_s(self) -> float:
+        return time.perf_counter() - self._started
+
+    async def _settles_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._settled.wait()
+        return self._settled.is_set()
+
+    async def _outlasts_download(self, timeout_s: float, on_progress: OnProgress) -> bool:
+        """Wait while a launcher loads, and then for as long as a start may take."""
+        was_loading = False
+        while self.upstream.is_loading:
+            was_loading = True
+            on_progress(self.server.name, "loading")
+            if await self._settles_within(LOOK_S):
+                return True
+        on_progress(self.server.name, "started")
+        return was_loading and self._took_s < LOADING_S and await self._settles_within(timeout_s)
+
+    def _say_late(self, timeout_s: float) -> str:
+        if self.upstream.is_loading or self._took_s > LOADING_S:
+            return f"{Path(self.server.command).name} was still downloading it after {self._took_s:.0f} s"
+        asked = "tools/list" if self.ready_s else "initialize"
+        return f"no answer to {asked} within {timeout_s:g} s"
+
     async def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
         if not self._settled.is_set():
-            self.definitions, self.listed_s = tools, time.perf_counter() - self._started
+            self.definitions, self.listed_s = tools, self._took_s
             self._settled.set()
 
     def on_state(self, upstream: Upstream) -> None:
         if self._settled.is_set():
             return
         if upstream.state is State.READY and not self.ready_s:
-            self.ready_s = time.perf_counter() - self._started
+            self.ready_s = self._took_s
         if upstream.error:
             self.error = upstream.error
             self._settled.set()
@@ -118,13 +153,14 @@ async def probe_all(
     servers: Sequence[Server],
     limit: int,
     timeout_s: float,
-    on_probed: OnProbed,
     config: Path,
-    on_retry: OnProbed = lambda name: None,
+    on_progress: OnProgress = ignore,
+    *,
+    may_load: bool = True,
 ) -> list[Probe]:
     """Start servers, a few at a time, for at most `timeout_s` each; all have ended on return. Those that failed beside
     others are started once more, alone: a crowd makes servers slow and takes ports. `limit`: bytes of a message.
-    `config`: the file that names the servers."""
+    `config`: the file that names the servers. `may_load`: the time of a download does not count."""
     watcher = ChildWatcher()
     places = asyncio.Semaphore(AT_ONCE)
     crowd = len(servers) > 1
@@ -133,9 +169,9 @@ async def probe_all(
         probe = Probe(server, limit, watcher, config)
         # A server elsewhere takes nothing of this machine.
         async with nullcontext() if server.type != "stdio" else places:
-            await probe.run(timeout_s)
+            await probe.run(timeout_s, on_progress, may_load=may_load)
         if not (crowd and probe.may_be_retried):
-            on_probed(server.name)
+            on_progress(server.name, "ended")
         return probe
 
     try:
@@ -144,11 +180,11 @@ async def probe_all(
         probes = [tasks[server.name].result() for server in servers]
         for place, failed in enumerate(probes):
             if crowd and failed.may_be_retried:
-                on_retry(failed.server.name)
+                on_progress(failed.server.name, "again")
                 probes[place] = again = Probe(failed.server, limit, watcher, config)
-                await again.run(timeout_s)
+                await again.run(timeout_s, may_load=may_load)
                 again.starts = 2
-                on_probed(failed.server.name)
+                on_progress(failed.server.name, "ended")
     finally:
         watcher.close()
     return probes
@@ -156,24 +192,24 @@ async def probe_all(
 
 def _is_quick(server: Server) -> bool:
     """Tell whether a start takes no download; the others begin first, because they take longest."""
-    return Path(server.command).name not in DOWNLOADERS
+    return not is_launcher(server.command, server.args)
 
 
 def probe_servers(
     config: Config,
     servers: Sequence[Server],
     timeout_s: float,
-    on_probed: OnProbed,
-    on_retry: OnProbed = lambda name: None,
+    on_progress: OnProgress = ignore,
     *,
     keeps: bool = True,
+    may_load: bool = True,
 ) -> list[Probe]:
     """Start servers of a config, for at most `timeout_s` each, and once more alone where they failed. With `keeps`,
     keep what they list in the storage file, which is made if it is missing; a file that cannot be used is left
-    alone."""
+    alone. `may_load`: the time of a download does not count."""
 
     async def run() -> list[Probe]:
-        probes = await probe_all(servers, message_limit(config), timeout_s, on_probed, config.path, on_retry)
+        probes = await probe_all(servers, message_limit(config), timeout_s, config.path, on_progress, may_load=may_load)
         if keeps:
             with suppress(StorageError):
                 keep_listed(config, probes)
@@ -194,7 +230,7 @@ def list_unknown(
     if not servers:
         return []
     on_start([server.name for server in servers])
-    probes = probe_servers(config, servers, timeout_s, lambda name: None)
+    probes = probe_servers(config, servers, timeout_s, may_load=False)
     return [probe.server.name for probe in probes if probe.definitions is None]
 
 

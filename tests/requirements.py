@@ -298,6 +298,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "start:cold-deadline": Promise("design: upstreams", "the first list waits for cold upstreams until the deadline"),
     "start:search-waits": Promise("docs/configuration.md", "a search waits for starting servers, up to cold_search_s"),
     "start:kept": Promise("docs/cli.md", "what doctor and search list is known to the next proxy, as far as approved"),
+    "start:download": Promise("docs/errors.md", "a launcher that downloads gets time to do so, and to end unharmed"),
     "start:absent": Promise("design: upstreams", "servers of a profile that are starting or down are known by name"),
     "start:greeting-at-once": Promise("design: upstreams", "the greeting waits for nobody"),
     "start:call-waits": Promise("design: upstreams", "a call to a starting upstream waits for it"),

@@ -23,9 +23,11 @@ from foretool.server.config.loader import Config, load
 from foretool.server.config.places import find_place
 from foretool.server.diagnosis import Diagnosis, Finding, Severity, Summary, UpstreamCheck
 from foretool.server.doctor import TIMEOUT_S
-from foretool.server.probing import OnProbed
+from foretool.server.probing import OnProgress, Stage
 from foretool.server.system.logs import mute_logging
 
+SHOWN: Final = 3
+"""How many servers the progress bar names at a time."""
 _STYLES: Final[Mapping[Severity, str]] = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
 _GROUPS: Final[Sequence[tuple[Severity, str]]] = (("error", "problem"), ("warning", "warning"), ("note", "note"))
 
@@ -120,28 +122,39 @@ def _environment(registered: Sequence[Registered], client: str | None) -> Iterat
 def examine(config: Config, timeout_s: float = TIMEOUT_S, registered: Sequence[Registered] | None = None) -> Diagnosis:
     """Run every check, with a progress bar."""
     entries = find_registered(config.path) if registered is None else registered
-    with mute_logging(), _progress_bar(config) as (on_probed, on_retry):
-        return doctor.diagnose(config, timeout_s, on_probed, on_retry, registered=entries)
+    with mute_logging(), _progress_bar(config) as on_progress:
+        return doctor.diagnose(config, timeout_s, on_progress, registered=entries)
 
 
 @contextmanager
-def _progress_bar(config: Config) -> Iterator[tuple[OnProbed, OnProbed]]:
-    """Show on stderr which upstreams are still starting, if stderr is a terminal."""
+def _progress_bar(config: Config) -> Iterator[OnProgress]:
+    """Show on stderr which upstreams are starting, and which are still being downloaded, if stderr is a terminal."""
     is_hidden = not sys.stderr.isatty() or not config.servers
-    waiting = dict.fromkeys(config.servers)
+    running: dict[str, Stage] = {}
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=output.console(error=True), transient=True, disable=is_hidden) as progress:
-        task = progress.add_task("starting servers", total=len(waiting))
+        task = progress.add_task("starting servers", total=len(config.servers))
 
-        def on_probed(name: str) -> None:
-            waiting.pop(name, None)
-            slowest = output.clean(", ".join(list(waiting)[:3]))
-            progress.update(task, advance=1, description=f"waiting for {slowest}" if waiting else "done")
+        def on_progress(name: str, stage: Stage) -> None:
+            running[name] = stage
+            if stage == "ended":
+                del running[name]
+            progress.update(task, advance=stage == "ended", description=output.clean(_say_running(running)))
 
-        def on_retry(name: str) -> None:
-            progress.update(task, description=f"trying {output.clean(name)} once more, alone")
+        yield on_progress
 
-        yield on_probed, on_retry
+
+def _say_running(running: Mapping[str, Stage]) -> str:
+    """Say which servers the bar waits for, those first that may take minutes."""
+    said = []
+    for stage, what in (
+        ("loading", "downloading {}"),
+        ("again", "trying {} once more, alone"),
+        ("started", "waiting for {}"),
+    ):
+        if names := [name for name, now in running.items() if now == stage]:
+            said.append(what.format(", ".join(names[:SHOWN])))
+    return "; ".join(said) or "done"
 
 
 def show_diagnosis(diagnosis: Diagnosis) -> None:

@@ -61,7 +61,7 @@ def _start(path: Path, names: list[str]) -> list[FirstStart]:
     if not servers:
         return unusable
     with mute_logging():
-        probes = probe_servers(config, servers, TIMEOUT_S, lambda name: None)
+        probes = probe_servers(config, servers, TIMEOUT_S)
     return [*unusable, *(_describe(probe) for probe in probes)]
 
 

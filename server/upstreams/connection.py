@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw, UnsetType
 from foretool.server.transports.upstream.base import Link, LinkError
+from foretool.server.transports.upstream.loading import LOOK_S
 from foretool.server.trust.text import clean
 from foretool.server.upstreams.notice_limit import NoticeLimit
 from foretool.server.upstreams.question_clock import QUESTION_S, QuestionClock
@@ -223,7 +224,7 @@ class Connection:
 
     async def ask_raw(self, method: str, params: dict[str, Any], patience: float) -> Raw:
         """Send a request of our own and wait for its result. Raises `HandshakeError` for an error reply or `patience`
-        seconds of silence, `LinkError` when the link is lost."""
+        seconds of silence, `LinkError` when the link is lost. Time in which a launcher loads does not count."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
         def settle(reply: Reply) -> None:
@@ -231,13 +232,14 @@ class Connection:
                 future.set_result(reply)
 
         request = self.tell(method, params, settle)
-        try:
-            # Not `wait_for`: on Python 3.11 it swallows a cancellation that comes together with the reply.
-            async with asyncio.timeout(patience):
-                reply = await future
-        except TimeoutError:
+        # Not `wait_for`: on Python 3.11 it swallows a cancellation that comes together with the reply.
+        await asyncio.wait((future,), timeout=patience)
+        while not future.done() and self.link is not None and self.link.is_loading:
+            await asyncio.wait((future,), timeout=LOOK_S)
+        if not future.done():
             self.cancel(request, "no answer in time")
-            raise HandshakeError(f"did not answer {method} within {patience:g} s") from None
+            raise HandshakeError(f"did not answer {method} within {patience:g} s")
+        reply = future.result()
         if isinstance(reply, Lost):
             raise LinkError(reply.reason)
         if reply.error is not UNSET:

@@ -30,6 +30,7 @@ _OPEN_CAUSES: Final = (
 _NOT_FOUND: Final = re.compile(r"command '(?P<command>[^']*)' was not found")
 _CERTIFICATE: Final = re.compile(r"a certificate of its clients|^client_cert ")
 _UNLISTED: Final = re.compile(r"could not be listed|answered tools/list with")
+_DOWNLOADING: Final = re.compile(r"was still downloading it after")
 _NO_FOLDER: Final = re.compile(r"cwd .* is not a folder")
 
 
@@ -58,12 +59,15 @@ def _local_cause(server: Server, error: str, stderr: Sequence[str], skipped_line
     found = find_cause(stderr, said)
     if found is None and _UNLISTED.search(said):
         return _unlisted(said)
+    if _DOWNLOADING.search(said):
+        do = "run its command once in a terminal until the download has ended: it is large, or the network is slow"
+        return Cause(Code.SERVER_SLOW, said, do)
     if "within" in said and found is None:
         seconds = max(120, 4 * timeout_s)
         if skipped_lines:
             do = "it writes something else than MCP to stdout: check its command and args"
             return Cause(Code.NOT_MCP, f"{said}, and {skipped_lines} lines that are not MCP", do)
-        do = f"its first start may download packages: foretool doctor --timeout {seconds:g}"
+        do = f"give it more time: foretool doctor --timeout {seconds:g}; or start it by hand to see what it waits for"
         return Cause(Code.SERVER_SLOW, said, do)
     if found is not None:
         return found

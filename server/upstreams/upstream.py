@@ -160,6 +160,11 @@ class Upstream:
         return self.state in (State.READY, State.UNLISTED)
 
     @property
+    def is_loading(self) -> bool:
+        """Whether a launcher is still downloading the server."""
+        return any(link.is_loading for link in self._links())
+
+    @property
     def needs_sign_in(self) -> bool:
         """Whether the server refuses us until a person signs in."""
         return self.bearer is not None and self.bearer.needs_sign_in

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,3 +120,16 @@ def test_a_large_file_of_the_filesystem_server_is_read_in_parts(
 
 def _repository() -> str:
     return str(demo_servers().REPOSITORY)
+
+
+@requirement("start:download")
+@pytest.mark.skipif(shutil.which("npx") is None, reason="npx is not installed")
+def test_npx_finishes_its_first_download_although_a_start_may_take_a_second(tmp_path: Path) -> None:
+    package = "@modelcontextprotocol/server-memory"
+    config = write_config(tmp_path, {"memory": {"command": "npx", "args": ["-y", package]}})
+    environ = {**os.environ, "HOME": str(tmp_path)}
+    examined = [sys.executable, "-m", "foretool", "doctor", "--timeout", "1", "--config", str(config), "--json"]
+    found = subprocess.run(examined, env=environ, stdout=subprocess.PIPE, check=False)
+    assert [each["is_well"] for each in json.loads(found.stdout)["upstreams"]] == [True], found.stdout
+    by_hand = subprocess.run(["npx", "-y", package], env=environ, stdin=subprocess.DEVNULL, check=False)
+    assert by_hand.returncode == 0

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from command_fakes import write_config
 from requirements import requirement
+from slow_launcher import write_npx
 
 from foretool.server import doctor
 from foretool.server.config import loader
@@ -80,3 +81,15 @@ def test_a_storage_file_that_is_not_ours_is_left_alone(tmp_path: Path, content: 
     assert [each.tools for each in found.upstreams] == [1]
     if content:
         assert config.storage.read_bytes() == content
+
+
+@requirement("start:download")
+def test_the_time_of_a_download_does_not_count_and_is_shown(tmp_path: Path) -> None:
+    echo = Path(__file__).parents[1] / "support/echo_upstream.py"
+    npx = write_npx(tmp_path, 4, sys.executable, str(echo))
+    config = loader.load(write_config(tmp_path, {"one": {"command": npx, "args": ["-y", "some-server"]}}))
+    stages: list[str] = []
+    found = doctor.diagnose(config, 1.0, lambda name, stage: stages.append(f"{name} {stage}"))
+    assert found.is_well, found.findings
+    assert (tmp_path / "whole").exists()
+    assert list(dict.fromkeys(stages)) == ["one started", "one loading", "one ended"]

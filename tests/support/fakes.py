@@ -127,6 +127,8 @@ Script = Callable[[Asked], None]
 class FakeLink:
     """One connection to a fake: what `foretool.server.transports.upstream.base.Link` asks for."""
 
+    is_loading = False
+
     def __init__(self, upstream: FakeUpstream, receiver: Receiver, era: Era, pid: int | None) -> None:
         self.upstream = upstream
         self.receiver = receiver

@@ -65,6 +65,11 @@ class Link(Protocol):
     pid: int | None = None
     """Process id of a child process, else None."""
 
+    @property
+    def is_loading(self) -> bool:
+        """Whether a launcher is still downloading the server that it is to start."""
+        return False
+
     def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
         """Hand a message to the transport; never blocks. `headers`: extra HTTP headers, ignored elsewhere."""
 

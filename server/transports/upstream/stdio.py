@@ -2,7 +2,8 @@
 
 Each child leads a process group of its own, and has a mark in its environment that whatever it starts inherits. A small
 `sh` in a session of its own knows the groups and our marks, and ends these processes if we die without having done so
-(SIGKILL). So no upstream outlives the proxy; `system/strays` says what is not found.
+(SIGKILL). So no upstream outlives the proxy; `system/strays` says what is not found. A launcher that is still loading
+is asked to end and has time for that, which the `sh` waits for, so that nobody else has to.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from foretool.server.system.strays import MARK, end_strays, find_descendants
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
 from foretool.server.transports.upstream.allowance import Allowance
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
+from foretool.server.transports.upstream.loading import Loading, is_launcher
 
 STDERR_LINES: Final = 20
 STDERR_WIDTH: Final = 400
@@ -32,6 +34,9 @@ MOST_WAITING: Final = 8 * 1024 * 1024
 """When more bytes than this wait for a child that does not read its input, further requests fail, unsent."""
 GRACE_S: Final = 2.0
 """Time for a child to exit after its stdin is closed, and again after SIGTERM (specification: stdio, shutdown)."""
+
+GENTLE_S: Final = 120.0
+"""Time for a launcher to end that was loading: npm finishes unpacking before it takes back what it has unpacked."""
 
 SPAWNS: Final = 4 * (os.cpu_count() or 1)
 """Most children that start at a time: hundreds at once would leave no time for us or for each other."""
@@ -44,31 +49,53 @@ YIELDS_S: Final = 0.5
 _WATCHER_SCRIPT: Final = """
 trap '' INT TERM HUP
 read -r mark
+# Prints the processes with mark $1 in their environment, without those that have one of the marks in $spared.
 strays() {
   if [ -r /proc/self/environ ]; then
-    for file in $(grep -lsF -e "$mark" /proc/[0-9]*/environ); do file=${file%/environ}; echo "${file#/proc/}"; done
+    for file in $(grep -lsF -e "$1" /proc/[0-9]*/environ); do
+      for m in $spared; do grep -qsF -e "$m" "$file" && continue 2; done
+      file=${file%/environ}; echo "${file#/proc/}"
+    done
   else
-    ps -AEww -o pid= -o command= | while read -r pid rest; do case $rest in *"$mark"*) echo "$pid" ;; esac; done
+    ps -AEww -o pid= -o command= | while read -r pid rest; do
+      case $rest in *"$1"*) ;; *) continue ;; esac
+      for m in $spared; do case $rest in *"$m"*) continue 2 ;; esac; done
+      echo "$pid"
+    done
   fi
 }
-groups=
-while read -r sign group; do
+# Asks the group $1 with mark $2 to end, once: npm takes back what it has unpacked, and a second signal cuts that off.
+end_gently() {
+  kill -s TERM -- "-$1" 2>/dev/null
+  n=0
+  while [ $n -lt @GENTLE_S@ ] && kill -s 0 -- "-$1" 2>/dev/null; do sleep 1; n=$((n + 1)); done
+  kill -s KILL -- "-$1" 2>/dev/null
+  spared=
+  for p in $(strays "$2" 2>/dev/null); do kill -s KILL "$p" 2>/dev/null; done
+}
+groups= loading= ending=
+while read -r sign group own; do
+  kept=; for g in $groups; do [ "$g" = "$group" ] || kept="$kept $g"; done; groups=$kept
+  kept=; for g in $loading; do [ "${g%%/*}" = "$group" ] || kept="$kept $g"; done; loading=$kept
   case $sign in
     +) groups="$groups $group" ;;
-    -) kept=; for g in $groups; do [ "$g" = "$group" ] || kept="$kept $g"; done; groups=$kept ;;
+    l) loading="$loading $group/$own" ;;
+    e) end_gently "$group" "$own" & ending="$ending $own" ;;
   esac
 done
-left=$(strays 2>/dev/null)
+for g in $loading; do end_gently "${g%%/*}" "${g#*/}" & ending="$ending ${g#*/}"; done
+spared=$ending
+left=$(strays "$mark" 2>/dev/null)
 for g in $groups; do kill -s TERM -- "-$g" 2>/dev/null; done
 for p in $left; do kill -s TERM "$p" 2>/dev/null; done
 [ -z "$groups$left" ] || sleep 1
 for g in $groups; do kill -s KILL -- "-$g" 2>/dev/null; done
 for round in 1 2 3 4 5 6 7 8 9 10; do
-  left=$(strays 2>/dev/null)
+  left=$(strays "$mark" 2>/dev/null)
   [ -n "$left" ] || break
   for p in $left; do kill -s KILL "$p" 2>/dev/null; done
 done
-"""
+""".replace("@GENTLE_S@", f"{GENTLE_S:g}")
 
 
 class ChildWatcher:
@@ -81,6 +108,8 @@ class ChildWatcher:
         self._turn = asyncio.Lock()
         self._id = os.urandom(12).hex()
         self._marks = 0
+        self._ending: list[subprocess.Popen[bytes]] = []
+        """Launchers that were asked to end, for as long as they run: somebody has to collect their exit status."""
         self._sh: subprocess.Popen[bytes] | None = None
 
     def make_mark(self) -> str:
@@ -88,7 +117,9 @@ class ChildWatcher:
         self._marks += 1
         return f"{self._id}.{self._marks};"
 
-    def watch(self, group: int) -> None:
+    def watch(self, group: int, loading: str = "") -> None:
+        """End this group when we are gone. `loading`: its mark, if it is a launcher that may be loading; watch it again
+        without once it has loaded."""
         if self._sh is None:
             self._sh = subprocess.Popen(
                 ["/bin/sh", "-c", _WATCHER_SCRIPT],
@@ -100,7 +131,7 @@ class ChildWatcher:
                 env={"PATH": "/usr/bin:/bin:/usr/local/bin"},
             )
             self._write(f"{MARK}={self._id}\n")
-        self._write(f"+ {group}\n")
+        self._write(f"l {group} {loading}\n" if loading else f"+ {group}\n")
 
     async def wait_for_turn(self) -> None:
         """Wait until the next child may be spawned, which stops this process for a moment: one child per round of the
@@ -114,7 +145,15 @@ class ChildWatcher:
     def forget(self, group: int) -> None:
         self._write(f"- {group}\n")
 
+    def end_gently(self, process: subprocess.Popen[bytes], mark: str) -> None:
+        """Ask a launcher that loads to end, and let it take its time; nobody has to wait for it."""
+        self._write(f"e {process.pid} {mark}\n")
+        self._ending = [each for each in (*self._ending, process) if each.poll() is None]
+
     def close(self) -> None:
+        for process in self._ending:
+            if process.poll() is None:
+                process.returncode = 0  # the small sh looks after it: it may outlive us
         if self._sh is not None and self._sh.stdin is not None:
             self._sh.stdin.close()
             self._sh.wait()
@@ -150,7 +189,9 @@ class StdioLink(Link):
         watcher: ChildWatcher,
         limit: int,
         turn: Turn,
+        loading: Loading | None = None,
     ) -> None:
+        """`loading`: watches the child if it is a launcher."""
         self.pid = process.pid
         self._process = process
         self._mark = mark
@@ -165,6 +206,8 @@ class StdioLink(Link):
         self._stdin: PipeWriter | None = None
         self._outputs: list[PipeReader] = []
         self._closing = False
+        self._loading = loading
+        self._watching: asyncio.Task[None] | None = None
         self._starting: asyncio.TimerHandle | None = None
 
     def _release_slot(self) -> None:
@@ -172,6 +215,16 @@ class StdioLink(Link):
             self._starting.cancel()
             self._starting = None
             self._watcher.slots.release()
+
+    @property
+    def is_loading(self) -> bool:
+        return self._loading is not None and self._loading.goes_on and self._process.poll() is None
+
+    def _stop_loading(self) -> None:
+        self._loading = None
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
 
     async def connect(self) -> None:
         process = self._process
@@ -184,6 +237,8 @@ class StdioLink(Link):
         self._turn.add(self._outputs[0])
         # The child counts as starting until its first output, but not for long.
         self._starting = self._loop.call_later(BEGINS_S, self._release_slot)
+        if self._loading is not None:
+            self._watching = asyncio.create_task(self._loading.watch())
 
     def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
         if self._stdin is None or self._stdin.is_closing():
@@ -227,6 +282,9 @@ class StdioLink(Link):
         except BadMessage:
             self._receiver.on_invalid_line(bytes(line[:STDERR_WIDTH]))
             return False
+        if self._loading is not None:
+            self._stop_loading()
+            self._watcher.watch(self._process.pid)
         self._receiver.on_message(message, None)
         return message.is_reply
 
@@ -268,8 +326,16 @@ class StdioLink(Link):
         self._receiver.on_closed(why + last)
 
     async def close(self) -> None:
-        """Close stdin, then send SIGTERM and SIGKILL to the group, each after `GRACE_S` (specification: stdio)."""
+        """Close stdin, then send SIGTERM and SIGKILL to the group, each after `GRACE_S` (specification: stdio). A
+        launcher whose server has not spoken may be loading, and gets more time, for which nobody waits here."""
         self._closing = True
+        may_load = self._loading is not None
+        self._stop_loading()
+        if may_load and self._process.poll() is None:
+            self._watcher.end_gently(self._process, self._mark)
+            await self._has_exited(GRACE_S)
+            self._close_pipes()
+            return
         # While it runs, it is known as the parent of what it started.
         is_running = self._process.poll() is None
         family = await asyncio.to_thread(find_descendants, self._process.pid) if is_running else []
@@ -283,6 +349,11 @@ class StdioLink(Link):
         # A launcher may leave helpers behind in the group (npx starts node in a shell).
         self._kill_group()
         await asyncio.to_thread(end_strays, self._mark, family)
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        if self._stdin is not None:
+            self._stdin.close()
         for output in self._outputs:
             self._turn.remove(output)
             output.close()
@@ -290,6 +361,7 @@ class StdioLink(Link):
     def abort(self) -> None:
         """End the child at once: it could not be connected."""
         self._closing = True
+        self._stop_loading()
         self._kill_group()
 
     def _kill_group(self) -> None:
@@ -349,8 +421,9 @@ async def open_stdio(
         await watcher.wait_for_turn()
         mark = watcher.make_mark()
         process = _spawn(child, mark)
-        watcher.watch(process.pid)
-        link = StdioLink(process, mark, receiver, watcher, limit, turn or Turn())
+        loading = Loading(process.pid) if is_launcher(child.command, child.args) else None
+        watcher.watch(process.pid, mark if loading is not None else "")
+        link = StdioLink(process, mark, receiver, watcher, limit, turn or Turn(), loading)
         try:
             await link.connect()
         except BaseException:

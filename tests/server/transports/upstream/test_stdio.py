@@ -1,15 +1,19 @@
 """Child processes: none outlives the proxy, however either of them ends."""
 
 import asyncio
+import json
 import os
 import select
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from http_fakes import Notes, notification, request
 from requirements import requirement
+from served import is_alive, wait_until
+from slow_launcher import write_npx
 
 from foretool.server.transports.upstream import stdio
 from foretool.server.transports.upstream.base import LinkError
@@ -114,3 +118,62 @@ async def test_no_child_starts_while_a_client_is_being_told_something_but_that_d
     watcher.has_unread_output = lambda: True
     async with asyncio.timeout(20):
         await watcher.wait_for_turn()
+
+
+@pytest.mark.anyio
+@requirement("start:download")
+async def test_a_launcher_that_loads_is_asked_to_end_and_nobody_waits_until_it_has(tmp_path: Path) -> None:
+    notes, watcher = Notes(), ChildWatcher()
+    npx = write_npx(tmp_path, 60, "/bin/cat")
+    link = await open_stdio(Child(npx, ["-y", "some-server"], {}, None), notes, watcher, 1000)
+    assert await asyncio.to_thread(wait_until, (tmp_path / "half").exists)
+    assert link.is_loading
+    await link.close()
+    assert not link.is_loading
+    assert await asyncio.to_thread(wait_until, lambda: not (tmp_path / "half").exists())
+    assert await asyncio.to_thread(wait_until, lambda: not is_alive(link.pid))
+    watcher.close()
+    assert not (tmp_path / "whole").exists()
+
+
+LAUNCHING = """
+import asyncio, sys
+from http_fakes import Notes
+from foretool.server.transports.upstream.stdio import Child, ChildWatcher, open_stdio
+
+async def main():
+    link = await open_stdio(Child(sys.argv[1], [], {}, None), Notes(), ChildWatcher(), 1000)
+    print(link.pid, flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+@requirement("start:download")
+def test_a_launcher_that_loads_takes_back_what_it_has_after_kill_9_of_the_proxy(tmp_path: Path) -> None:
+    npx = write_npx(tmp_path, 60, "/bin/cat")
+    support = str(Path(write_npx.__code__.co_filename).parent)
+    command = [sys.executable, "-c", LAUNCHING, npx]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": support}) as proxy:
+        assert proxy.stdout
+        launcher = int(proxy.stdout.readline())
+        assert wait_until((tmp_path / "half").exists)
+        proxy.kill()
+    assert wait_until(lambda: not is_alive(launcher))
+    assert not (tmp_path / "half").exists()
+
+
+@pytest.mark.anyio
+async def test_a_launcher_whose_server_has_spoken_is_ended_like_any_other(tmp_path: Path) -> None:
+    notes, watcher = Notes(), ChildWatcher()
+    speaks = f"print('{json.dumps({'jsonrpc': '2.0', 'method': 'hi'})}', flush=True); {STUBBORN}"
+    link = await open_stdio(
+        Child(write_npx(tmp_path, 0, sys.executable, "-c", speaks), [], {}, None), notes, watcher, 1000
+    )
+    async with asyncio.timeout(20):
+        await notes.told.get()
+    assert not link.is_loading
+    await link.close()
+    assert not is_alive(link.pid)
+    watcher.close()
