@@ -111,7 +111,9 @@ class App:
         self.live = live = LiveConfig(config)
         self.store = store
         store.hide(lambda: live.now.secrets)
-        self.policy = TrustPolicy(live, lambda person, tool: self.personal_tools.sees(person, tool))
+        self.policy = TrustPolicy(
+            live, lambda person, tool: self.personal_tools.sees(person, tool), lambda: self.catalog.page_servers()
+        )
         self.subjects = Subjects()
         self.turn = Turn()
         self._connect = parts.connection

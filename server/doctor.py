@@ -14,7 +14,7 @@ from typing import Final
 from foretool.server.app import App
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.checks.clients import Registered, check_clients
-from foretool.server.checks.names import check_names, check_patterns
+from foretool.server.checks.names import check_names, check_pages, check_patterns
 from foretool.server.checks.programs import check_programs
 from foretool.server.checks.settings import check_config
 from foretool.server.checks.storage import CHECK_S, check_storage
@@ -60,6 +60,7 @@ def diagnose(
         *check_upstreams(upstreams, config, timeout_s),
         *check_held(config),
         *check_names(catalog, config),
+        *check_pages(catalog, config),
         *check_patterns(catalog, config, complete=all(each.is_well for each in upstreams)),
         *(
             Finding("text", severity, what, do, Code.TEXT_SUSPICIOUS if severity != "ok" else None)

@@ -25,7 +25,7 @@ Noticed = Literal["call", "bridge", "discovery", "nothing_found", "unknown_name"
 """What revealed a miss: a call of a hidden tool by its name (`call`) or through `call_tool` (`bridge`), a call of a
 tool that a discovery had found, a discovery without a match, or a name that no upstream has."""
 
-Cause = Literal["rank", "budget", "stale", "gate", "policy", "offline", "denied", "failing", "unknown"]
+Cause = Literal["rank", "budget", "stale", "gate", "policy", "offline", "denied", "failing", "app", "unknown"]
 Approval = Literal["approved", "held", "blocked"]
 """`held`: waits for the user's decision; `blocked`: the user has refused it. Only what is approved is served."""
 

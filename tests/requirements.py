@@ -46,6 +46,13 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md", "what is kept of long results is bounded, and who holds most makes room first"
     ),
     # Trust
+    "trust:apps:alone": Promise(
+        "SECURITY.md", "what a server offers to its page alone is neither found nor run by a model"
+    ),
+    "trust:apps:calls": Promise(
+        "SECURITY.md", "a page can call no tool of another server and none of ours; with several servers, none at all"
+    ),
+    "trust:apps:pages": Promise("SECURITY.md", "no tool is shown with the page of another server"),
     "trust:text:quoted": Promise(
         "SECURITY.md", "no line of a server's text can pose as another server's, as the user's or as ours"
     ),
@@ -503,7 +510,10 @@ MANIFEST: Final[dict[str, Promise]] = {
     "log:level": Promise(f"{MODERN}: server/utilities/logging", "entries below the level asked for are not sent"),
     "tasks:declined": Promise("design: proxy", "tasks are declared to nobody"),
     "meta:trace": Promise(f"{MODERN}: basic", "trace context goes up, and results keep their meta"),
-    "apps:resources": Promise("MCP Apps extension", "the resource that a tool names is reached"),
+    "apps:resources": Promise("MCP Apps extension", "the page that a tool or a result names is reached"),
+    "apps:listed": Promise(
+        "docs/protocol.md", "clients that show pages get tools with pages in their list, and a miss of one says so"
+    ),
     "http:dynamic": Promise("design: exposure", "the policies hold over HTTP as on stdio"),
     "backpressure:client": Promise("design: edges", "a client that does not read costs bounded memory, and no answer"),
     "backpressure:upstream": Promise("design: links", "an upstream that does not read slows no other"),

@@ -25,7 +25,7 @@ from foretool.server.catalog.overrides import Overrides
 from foretool.server.catalog.unread import ServerSummary, Source, Summary, Unread, digest_stored
 from foretool.server.config.servers import Server, is_exact, matches
 from foretool.server.config.variables import Secrets
-from foretool.server.protocol import jsonrpc
+from foretool.server.protocol import apps, jsonrpc
 from foretool.server.protocol.headers import annotated_schema, schema_problem
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.output_schemas import is_wide, narrow, without_era
@@ -84,6 +84,17 @@ class _Prepared(Struct):
     """The names in use when that was found out."""
 
 
+class _App(Struct, frozen=True):
+    """What the tools of one upstream say of its pages (MCP Apps)."""
+
+    tools: list[Tool]
+    """The tools that it was read of."""
+    pages: frozenset[str]
+    """The URIs of the pages that they name."""
+    has_pages: bool
+    """They name a page, or some of them are for pages alone."""
+
+
 class Catalog:
     """Knows which tools exist, what they are called, and which upstreams' tools have changed since a version."""
 
@@ -136,6 +147,8 @@ class Catalog:
         self._shown: dict[str, list[Tool]] = {}
         """By upstream whose tools the user describes himself, its tools as clients see them."""
         self._digests: dict[str, tuple[list[Tool], bytes]] = {}
+        self._apps: dict[str, _App] = {}
+        """By upstream: what its tools say of pages."""
         self._ordered: dict[str, tuple[list[Tool], list[Tool]]] = {}
         """By upstream: its tools, and what was made of them."""
         self._changed_at: dict[str, int] = {}
@@ -196,7 +209,8 @@ class Catalog:
         for name in upstreams:
             yield
             listed = self.listed(name)
-            said[name] = ServerSummary(len(listed), self.digest(name), digest_stored(listed))
+            digest, has_pages = digest_stored(listed), self._app(name).has_pages
+            said[name] = ServerSummary(len(listed), self.digest(name), digest, has_pages)
         yield
         return Summary(said, tuple(self.pins()), dict(self.problems), dict(self._read_problems))
 
@@ -325,10 +339,33 @@ class Catalog:
     def count_tools(self, reach: Reach) -> dict[str, int]:
         """Return the upstreams of a profile in config order, each with the number of tools that may be found there."""
         return {
-            name: sum(map(reach.finds, self.of(name))) if reach.denies_some(name) else count
+            name: sum(map(reach.finds, self.of(name))) if reach.hides_some(name) else count
             for name, count in self.upstreams().items()
             if reach.admits(name)
         }
+
+    def page_servers(self) -> frozenset[str]:
+        """Return the upstreams that have pages (MCP Apps)."""
+        unread = self._unread.servers if self._unread is not None else {}
+        return frozenset(
+            name for name in self.upstreams() if (unread[name] if name in unread else self._app(name)).has_pages
+        )
+
+    def naming(self, page: str) -> list[str]:
+        """Return the upstreams whose tools name a page, in config order."""
+        unread = self._unread.servers if self._unread is not None else {}
+        able = [name for name in self.upstreams() if name not in unread or unread[name].has_pages]
+        return [name for name in able if page in self._app(name).pages]
+
+    def _app(self, upstream: str) -> _App:
+        """Return what the tools of one upstream say of pages; found once while none of them changes."""
+        tools = self.listed(upstream)
+        known = self._apps.get(upstream)
+        if known is None or known.tools is not tools:
+            pages = frozenset(page for tool in tools for page in apps.pages_of(tool.definition))
+            has_pages = bool(pages) or not all(apps.is_for_model(tool.definition) for tool in tools)
+            known = self._apps[upstream] = _App(tools, pages, has_pages)
+        return known
 
     def of(self, upstream: str) -> list[Tool]:
         """Return the tools of one upstream as clients see them, in its own order."""
@@ -446,6 +483,7 @@ class Catalog:
             self._read_problems.pop(name, None)
             self._excluded.pop(name, None)
             self._digests.pop(name, None)
+            self._apps.pop(name, None)
             self._ordered.pop(name, None)
         for name, tools in self._by_upstream.items():
             self._by_upstream[name], _ = self._lawful_tools(name, tools)
@@ -638,11 +676,12 @@ class Catalog:
 
     def definition(self, tool: Tool, extra_meta: Mapping[str, Any] | None = None, era: Era = "legacy") -> Raw:
         """Return the tool as a client of an era sees it: under its exposed name, and otherwise as the upstream or the
-        user wrote it."""
+        user wrote it. `extra_meta`: members of its `_meta`, None for one that goes."""
         members: dict[str, Any] = jsonrpc.fields(tool.definition if era == "modern" else narrow(tool.definition))
         members["name"] = tool.id
         if extra_meta:
-            members["_meta"] = {**jsonrpc.fields(members.get("_meta", jsonrpc.UNSET)), **extra_meta}
+            meta = {**jsonrpc.fields(members.get("_meta", jsonrpc.UNSET)), **extra_meta}
+            members["_meta"] = {key: value for key, value in meta.items() if value is not None}
         return jsonrpc.raw(members)
 
     def follow_names(self, given: Mapping[ToolId, Key], prefixes: Mapping[str, str] | None = None) -> None:

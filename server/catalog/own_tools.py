@@ -7,12 +7,13 @@ tool. So `call_tool` claims to be read-only exactly where it runs nothing else.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from foretool.server.catalog.names import CALL, CALL_WRITE, DISCOVER
 from foretool.server.catalog.signatures import name_calls
 from foretool.server.config.settings import Bridges
 from foretool.server.protocol import jsonrpc, versions
+from foretool.server.protocol.apps import FOR_MODELS
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import ToolId
 
@@ -23,20 +24,22 @@ SUMMARY_CHARS: Final = 200
 
 NAMED: Final = "Often needed"
 
-_META = {versions.ALWAYS_LOAD: True}
+_META: Final[dict[str, Any]] = {versions.ALWAYS_LOAD: True}
 
 _READS: Final = {"readOnlyHint": True}
 _WRITES: Final = {"readOnlyHint": False, "destructiveHint": True}
 
 
-def _bridge(name: ToolId, description: str, annotations: Mapping[str, bool]) -> tuple[ToolId, Raw]:
+def _bridge(
+    name: ToolId, description: str, annotations: Mapping[str, bool], meta: Mapping[str, Any]
+) -> tuple[ToolId, Raw]:
     schema = {
         "type": "object",
         "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}, "handle": {"type": "string"}},
         "required": ["name"],
     }
     members = {"name": name, "description": description, "inputSchema": schema, "annotations": annotations}
-    return name, jsonrpc.raw({**members, "_meta": _META})
+    return name, jsonrpc.raw({**members, "_meta": meta})
 
 
 _DISCOVER: Final = {
@@ -61,7 +64,6 @@ _DISCOVER: Final = {
         },
     },
     "annotations": {"readOnlyHint": True},
-    "_meta": _META,
 }
 
 
@@ -72,20 +74,22 @@ def definitions(
     trusts_some: bool = False,
     unlisted: int = 0,
     is_whole: bool = False,
+    for_models: bool = False,
 ) -> list[tuple[ToolId, Raw]]:
     """Return the definitions of our own tools. `counts`: tools by upstream; the description names the upstreams.
     `trusts_some`: a rule may let `call_tool` run what is not read-only. `unlisted`: how many upstreams have not listed
-    their tools yet; `is_whole`: all tools stand in the list."""
+    their tools yet; `is_whole`: all tools stand in the list; `for_models`: they say that no page may call them."""
+    meta = _META | (FOR_MODELS if for_models else {})
     description = _description(counts, unlisted, is_whole=is_whole)
-    discover = (DISCOVER, jsonrpc.raw({**_DISCOVER, "description": description}))
+    discover = (DISCOVER, jsonrpc.raw({**_DISCOVER, "description": description, "_meta": meta}))
     found = "by name with its arguments, listed or found by discover_tools."
     if bridges == "one":
-        return [_bridge(CALL, f"Calls any tool {found}", _WRITES), discover]
+        return [_bridge(CALL, f"Calls any tool {found}", _WRITES, meta), discover]
     if trusts_some:
-        call = _bridge(CALL, f"Calls a read-only or trusted tool {found}", _WRITES)
+        call = _bridge(CALL, f"Calls a read-only or trusted tool {found}", _WRITES, meta)
     else:
-        call = _bridge(CALL, f"Calls a read-only tool {found}", _READS)
-    return [call, _bridge(CALL_WRITE, "As call_tool, for every other tool.", _WRITES), discover]
+        call = _bridge(CALL, f"Calls a read-only tool {found}", _READS, meta)
+    return [call, _bridge(CALL_WRITE, "As call_tool, for every other tool.", _WRITES, meta), discover]
 
 
 def name_tools(definition: Raw, calls: Sequence[str]) -> Raw:

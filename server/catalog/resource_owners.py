@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from foretool.server.catalog.uri_templates import MOST_CHARACTERS, UriTemplate, parse_template
+from foretool.server.protocol.apps import is_page, named_in
 
 MOST_URIS: Final = 10_000
 MOST_TEMPLATES: Final = 200
@@ -29,7 +30,7 @@ class ResourceOwners:
         self._listed: dict[str, dict[str, None]] = {}
         self._templates: dict[str, tuple[UriTemplate, ...]] = {}
         self._linked: dict[str, dict[str, None]] = {}
-        """By server: URIs that the results and definitions of its tools name."""
+        """By server: URIs that the results of its tools name."""
         self._roots: dict[str, frozenset[str]] = {}
         """By server: the beginnings of URIs that are its own, from what it lists."""
         self._held: dict[str, dict[str, str]] = {}
@@ -100,18 +101,36 @@ class ResourceOwners:
         held = self._held.get(profile, {}).get(uri)
         return held in servers and uri in self._listed.get(held or "", ())
 
-    def lists(self, uri: str, profile: str, servers: Sequence[str]) -> str | None:
-        """Return which of these servers, in config order, owns a URI because it lists it."""
+    def lists(self, uri: str, profile: str, servers: Sequence[str], naming: Sequence[str] = ()) -> str | None:
+        """Return which of these servers, in config order, owns a URI because it lists it, or because it is a page that
+        its tools name (`naming`)."""
         listing = [server for server in servers if uri in self._listed.get(server, ())]
+        if naming and is_page(uri):
+            return self._claims(uri, servers, naming, listing)
         held = self._held.get(profile, {}).get(uri)
         return held if held in listing else next(iter(listing), None)
 
-    def owner(self, uri: str, profile: str, servers: Sequence[str], linking: Sequence[str] = ()) -> str | None:
-        """Return which of these servers, in config order, a URI belongs to. `linking`: those whose tools name it."""
-        if (listing := self.lists(uri, profile, servers)) is not None:
+    def _claims(self, uri: str, servers: Sequence[str], naming: Sequence[str], listing: Sequence[str]) -> str | None:
+        """Return whose a page is. If one server names it and only others list it, it is nobody's: one of them wants to
+        be shown in place of the other."""
+        claiming = [server for server in servers if server in naming or server in listing]
+        if (named := named_in(uri, claiming)) is not None:
+            return named
+        if listing and not set(listing) & set(naming):
+            return None
+        return next((server for server in servers if server in naming), None)
+
+    def links(self, server: str, uri: str) -> bool:
+        """Tell whether a result of a server has named a URI."""
+        return uri in self._linked.get(server, ())
+
+    def owner(self, uri: str, profile: str, servers: Sequence[str], naming: Sequence[str] = ()) -> str | None:
+        """Return which of these servers, in config order, a URI belongs to. `naming`: those whose tools have it as a
+        page."""
+        if (listing := self.lists(uri, profile, servers, naming)) is not None or (naming and is_page(uri)):
             return listing
         fitting = {server: fit for server in servers if (fit := self._fit(server, uri)) is not None}
-        links = [each for each in servers if each in linking or uri in self._linked.get(each, ())]
+        links = [each for each in servers if each in naming or self.links(each, uri)]
         root = _root(uri)
         of_root = next((server for server in servers if root and root in self._roots.get(server, ())), None)
         if of_root is not None:

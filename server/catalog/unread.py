@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # a prompt hook imports this file, and no event loop
 
 LEAST: Final = 2000
 """Catalogs of fewer tools have no summary: reading all of them takes less than a tenth of a second."""
+FORMAT: Final = 2
+"""Goes up when a summary says something else, so that older ones do not hold."""
 PAGE: Final = 200
 """Tools that one step reads, in some 3 ms."""
 
@@ -42,6 +44,8 @@ class ServerSummary(Struct, frozen=True, array_like=True):
     """The digest of its tools as clients see them (`Catalog.digest`)."""
     stored: bytes
     """The digest of its tools as the store has them (`digest_stored`)."""
+    has_pages: bool
+    """It has pages (MCP Apps)."""
 
 
 class Summary(Struct, frozen=True, array_like=True):
@@ -114,7 +118,7 @@ def digest_stored(tools: Iterable[Tool]) -> bytes:
 
 def digest_inputs(entries: Sequence[Server], prefixes: Mapping[str, str], fingerprints: Mapping[str, str]) -> str:
     """Return a digest of everything but the store that tools, their names and what is said of them follow from."""
-    digest = hashlib.sha256(f"{__version__} {list(prefixes.items())}".encode(errors="replace"))
+    digest = hashlib.sha256(f"{FORMAT} {__version__} {list(prefixes.items())}".encode(errors="replace"))
     for each in entries:
         entry = each.entry
         read = (fingerprints[each.name], each.prefix, entry.include, entry.exclude, entry.pin, entry.tools)

@@ -8,10 +8,11 @@ from foretool.server.catalog import names
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.namespaces import OTHER_PREFIX
 from foretool.server.config.codes import Code
-from foretool.server.config.loader import Config
+from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.servers import matches
 from foretool.server.config.settings import CLASSES
 from foretool.server.diagnosis import Finding, note, warning
+from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import ToolId
 
 
@@ -40,6 +41,17 @@ def check_names(catalog: Catalog, config: Config) -> Iterator[Finding]:
         else:
             why = "its earlier name" if prefix else f"another server has, or had, a tool {tool.name!r}"
             yield note("names", Code.NAME_CHANGED, f"{where} is shown as {tool.id}: {why}", server=tool.upstream)
+
+
+def check_pages(catalog: Catalog, config: Config) -> Iterator[Finding]:
+    """Report profiles in which several servers have pages (MCP Apps), which can call nothing then."""
+    policy = TrustPolicy(LiveConfig(config), pages=catalog.page_servers)
+    for profile in config.profiles.values():
+        paged = policy.reach(profile).page_servers
+        if len(servers := [name for name in config.servers if name in paged]) > 1:
+            where = f"profile {profile.name!r}" if profile.name else "the list of all servers"
+            what = f"{where}: {', '.join(servers)} have pages (MCP Apps), which can call no tools beside each other"
+            yield note("names", Code.PAGES_TOGETHER, what, "if a page does not work, give its server its own profile")
 
 
 def check_patterns(catalog: Catalog, config: Config, *, complete: bool) -> Iterator[Finding]:

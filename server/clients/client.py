@@ -19,6 +19,7 @@ from foretool.server.clients.session import Session, SessionMemo
 from foretool.server.clients.tool_list import ToolList
 from foretool.server.config.loader import Profile
 from foretool.server.protocol import jsonrpc, translate, versions
+from foretool.server.protocol.apps import shows_pages
 from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw, RpcError
 from foretool.server.system.people import own_person
 from foretool.server.transports.client.base import Channel
@@ -204,7 +205,7 @@ class Client:
     def introduce(self, info: dict[str, Any], capabilities: dict[str, Any], era: Era) -> None:
         """Take in who sends the request at hand: its session begins or goes on."""
         self.info, self.capabilities = info, capabilities
-        key = jsonrpc.encode([era, info])
+        key = jsonrpc.encode([era, info, shows_pages(capabilities)])
         if (session := self._sessions.pop(key, None)) is None:
             session = self._registry.begin_session(self, era)
         self._sessions[key] = self.session = session  # the latest last

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -34,12 +34,12 @@ from foretool.server.clients.named_tools import NamedTools
 from foretool.server.clients.policy_choice import can_be_tried, choose_policy, is_worth_a_try
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.servers import is_exact
-from foretool.server.protocol import versions
+from foretool.server.protocol import apps, jsonrpc, versions
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.output_schemas import is_wide
 from foretool.server.protocol.versions import ERAS
 from foretool.server.recording.recorder import Recorder
-from foretool.server.trust.policy import TrustPolicy
+from foretool.server.trust.policy import Reach, TrustPolicy
 from foretool.storage.records import (
     Cause,
     ClientRecord,
@@ -61,8 +61,11 @@ all tools takes milliseconds."""
 
 AGAIN: Final = 2
 """How often a list is prepared at most, because tools may change meanwhile."""
+PAGES_SHARE: Final = 0.5
+"""The part of a list in which tools with pages come first: a server with hundreds of them must not fill it alone."""
 MOST_WHOLE: Final = 100
-"""Tools that a list of all may have where it is over `list_tokens`; some clients refuse lists of more than 128."""
+"""Tools that a list of all may have where it is over `list_tokens`, and that a list may have for pages; some clients
+refuse lists of more than 128."""
 
 
 class Why(Struct, frozen=True):
@@ -105,6 +108,10 @@ class View(Struct, frozen=True):
     """The array for legacy clients; read only if there are such tools."""
     named: tuple[ToolId, ...] = ()
     """Tools that the list lacks and that the definitions of our bridges name."""
+    for_pages: frozenset[ToolId] = frozenset()
+    """Tools that the list has for the page of their server alone; no model sees them."""
+    shows_page: Callable[[ToolId], bool] = lambda tool: False
+    """Tells whether a tool has a page that the client would show if the list had the tool."""
 
     def array_for(self, era: Era) -> bytes:
         """Return the JSON array of definitions for clients of an era."""
@@ -120,6 +127,9 @@ class View(Struct, frozen=True):
         if self.would_list(tool):
             change = "none: the list was made before the tool was used or came, and the next one has it"
             return Why("stale", rank, len(ranked), change)
+        if self.shows_page(tool):
+            change = f"pin {tool}, or raise list_tokens over {self.budget}: its page is shown if the list has it"
+            return Why("app", rank, len(ranked), change)
         if (tokens := self.kept_back(tool)) > 0:
             change = f'pin {tool}, or set "policy": "frozen": this list keeps {tokens:,} tokens for what it gains'
             return Why("policy", rank, len(ranked), change)
@@ -229,7 +239,7 @@ class Exposures:
         reach = self._policy.reach(profile)
         for name in self._catalog.upstreams():
             yield
-            if reach.denies_some(name):
+            if reach.hides_some(name):
                 yield from self._catalog.read(name)
             self._catalog.digest(name)
         if self._catalog.is_unread:
@@ -317,11 +327,15 @@ class Exposures:
     def grown(self, view: View, tools: Sequence[ToolId], profile: Profile, era: Era = "legacy") -> bytes:
         """Return the array of a list that grew: the old array, byte for byte, then the new tools."""
         found = (tool for one in tools if one not in view.shown and (tool := self._catalog.get(one)) is not None)
-        new = list(filter(self._policy.reach(profile).finds, found))
+        reach, array = self._policy.reach(profile), view.array_for(era)
+        new = list(filter(reach.finds, found))
         if not new:
-            return view.array_for(era)
-        more = (bytes(self._catalog.definition(tool, era=era)) for tool in new)
-        return b",".join([view.array_for(era)[:-1], *more]) + b"]"
+            return array
+        if twice := view.for_pages & {tool.id for tool in new}:
+            old = [one for one in jsonrpc.items(array) if jsonrpc.member(one, "name") not in twice]
+            array = bytes(jsonrpc.raw(old))
+        more = (bytes(self._catalog.definition(tool, self._page_meta(reach, tool), era)) for tool in new)
+        return b",".join([array[:-1], *more]) + b"]"
 
     def fitting(self, view: View, grown: Sequence[ToolId], tools: Iterable[ToolId]) -> list[ToolId]:
         """Return the tools that fit in the budget of a list beside those that have grown on it."""
@@ -389,9 +403,14 @@ class Exposures:
     ) -> tuple[ToolId, ...]:
         """Return the tools in the order in which they would compete now. What is listed for its relevance comes after
         what was used: searching again before the first list would cost more than it gains."""
-        found = dict.fromkeys([*self._expected(profile, usages), *listed])
         left_out, finds = {*pinned, *self._read_failing()}, self._policy.reach(profile).finds
-        return tuple(id for id in found if (tool := self._catalog.get(id)) and id not in left_out and finds(tool))
+
+        def competes(tool: Tool) -> bool:
+            return tool.id not in left_out and finds(tool)
+
+        found = dict.fromkeys([*self._expected(profile, usages), *listed])
+        ranked = tuple(id for id in found if (tool := self._catalog.get(id)) and competes(tool))
+        return self._pages_first(profile, ranked, competes)
 
     def _restore(self, profile: Profile, policy: Policy) -> View | None:
         """Return the stored list, or None if its epoch is over or anything it was made of has changed."""
@@ -411,8 +430,9 @@ class Exposures:
             # Only a miss needs the order, so a restored list is ranked again only then.
             return ranked if ranked is not None else () if policy == "full" else self._ranked(profile)
 
-        found = (self._catalog.get(one) for one in stored.tools)
-        wide = frozenset(tool.id for tool in found if tool is not None and is_wide(tool.definition))
+        for_pages = [tool for tool in self._for_pages(profile) if tool.id not in stored.tools]
+        found = [*filter(None, map(self._catalog.get, stored.tools)), *for_pages]
+        wide = frozenset(tool.id for tool in found if is_wide(tool.definition))
         arrays = dict.fromkeys(ERAS, stored.listing)
         for era in ERAS if wide else ():
             arrays[era] = self._write(profile, policy, stored.tools, stored.named, era)
@@ -425,7 +445,13 @@ class Exposures:
             partial(self._keeps_back, profile, policy, self._fits(profile, "frozen", stored.tools), order), wide,
             arrays["legacy"],
             stored.named,
+            frozenset(tool.id for tool in for_pages),
+            *([self._has_page] if profile.shows_pages else []),
         )  # fmt: skip
+
+    def _has_page(self, tool: ToolId) -> bool:
+        found = self._catalog.get(tool)
+        return found is not None and bool(apps.pages_of(found.definition))
 
     def _fits(
         self, profile: Profile, policy: Policy, listed: tuple[ToolId, ...], *, is_own: bool = False
@@ -486,6 +512,10 @@ class Exposures:
         for _, definition in self._own(profile):
             digest.update(bytes(definition))
         digest.update(self._digest_tools(profile))
+        if pages := self._policy.reach(profile).page_servers:
+            digest.update("\n".join(sorted(pages)).encode())
+            for tool in self._for_pages(profile):
+                digest.update(f"\n{tool.id} {tool.schema_hash}".encode())
         return digest.hexdigest()
 
     def _digest_tools(self, profile: Profile) -> bytes:
@@ -515,7 +545,7 @@ class Exposures:
         unlisted = sum(map(reach.admits, self._unlisted()))
         return own_tools.definitions(
             self._catalog.count_tools(reach), reach.bridges, trusts_some=reach.trusts_some, unlisted=unlisted,
-            is_whole=is_whole,
+            is_whole=is_whole, for_models=profile.shows_pages or bool(reach.page_servers),
         )  # fmt: skip
 
     def _ranked(self, profile: Profile) -> tuple[ToolId, ...]:
@@ -532,7 +562,26 @@ class Exposures:
         relevant = self._rank(lines, profile.name) if lines else ()
         fills = self._config.settings.list_fill and self._prior(profile).fill
         first = self._first.order(competes, profile.list_tokens, key) if fills else ()
-        return tuple(dict.fromkeys((*filter(is_there, (*expected, *relevant)), *first)))
+        ranked = tuple(dict.fromkeys((*filter(is_there, (*expected, *relevant)), *first)))
+        return self._pages_first(profile, ranked, competes)
+
+    def _pages_first(
+        self, profile: Profile, ranked: tuple[ToolId, ...], competes: Callable[[Tool], bool]
+    ) -> tuple[ToolId, ...]:
+        """Put tools with pages first where the client shows pages, for it shows those of listed tools alone. They come
+        first for a part of the list; a server may have any number of them."""
+        if not profile.shows_pages:
+            return ranked
+        places = {tool: place for place, tool in enumerate(ranked)}
+        servers = [name for name in self._catalog.upstreams() if name in self._policy.reach(profile).page_servers]
+        paged = [
+            tool.id
+            for name in servers for tool in self._catalog.in_order(name)
+            if apps.pages_of(tool.definition) and competes(tool)
+        ]  # fmt: skip
+        paged.sort(key=lambda tool: places.get(tool, len(places)))
+        first = fill_budget(paged, self._catalog.tokens, int(PAGES_SHARE * profile.list_tokens))
+        return tuple(dict.fromkeys((*first, *ranked, *paged)))
 
     def _competing(self, profile: Profile) -> tuple[Callable[[Tool], bool], Hashable]:
         """Return what tells whether a tool competes for the budget of a list, and what that depends on besides the
@@ -631,12 +680,51 @@ class Exposures:
         name the tools that are `named`."""
         definitions = dict(self._own(profile, is_whole=self.shows_all(profile, policy)))
         self._named.write(definitions, named, self._policy.reach(profile))
-        pinned = set(self._pinned(profile))
+        pinned, reach = set(self._pinned(profile)), self._policy.reach(profile)
         for one in tools:
             if (tool := self._catalog.get(one)) is not None:
-                mark = {versions.ALWAYS_LOAD: True} if one in pinned else None
-                definitions[one] = self._catalog.definition(tool, mark, era)
-        return b"[" + b",".join(bytes(definitions[one]) for one in tools if one in definitions) + b"]"
+                mark = {versions.ALWAYS_LOAD: True} if one in pinned else {}
+                definitions[one] = self._catalog.definition(tool, mark | self._page_meta(reach, tool), era)
+        more = [tool for tool in self._for_pages(profile) if tool.id not in tools]
+        for tool in more:
+            definitions[tool.id] = self._catalog.definition(tool, apps.write_meta(tool.definition, "app"), era)
+        written = (*tools, *(tool.id for tool in more))
+        return b"[" + b",".join(bytes(definitions[one]) for one in written if one in definitions) + b"]"
+
+    def _page_meta(self, reach: Reach, tool: Tool) -> dict[str, Any]:
+        """Return what the list says of pages in the `_meta` of a tool, where that is not what its server says.
+
+        A page may call each tool of the same connection whose visibility holds `app`, as it does where nothing is said.
+        Behind us all servers are one connection, so the tools of servers without pages are for models alone. Where
+        several have pages, all are: nobody can tell whose page calls. A client that does not show pages gets what
+        servers with pages say of their own tools.
+        """
+        shows_pages, servers = reach.profile.shows_pages, reach.page_servers
+        is_only = servers == {tool.upstream}
+        if tool.upstream not in servers:
+            return apps.write_meta(tool.definition, "model") if servers or shows_pages else {}
+        if not shows_pages:
+            return {} if is_only else apps.close_widget(tool.definition)
+        naming = [filter(reach.admits, self._catalog.naming(page)) for page in apps.pages_of(tool.definition)]
+        pages = zip(apps.pages_of(tool.definition), map(list, naming), strict=True)
+        is_own = all(apps.owner_of(page, each) == tool.upstream for page, each in pages)
+        if is_own and is_only:
+            return {}
+        return apps.write_meta(tool.definition, *(() if is_only else ("model",)), keeps_page=is_own)
+
+    def _for_pages(self, profile: Profile) -> list[Tool]:
+        """Return the tools that the list has for the page of their server, whether or not models see them: hosts look
+        up in the list what a page may call. What is for pages alone comes first; for what a search finds as well there
+        are as many tokens as for the list."""
+        reach = self._policy.reach(profile)
+        if not profile.shows_pages or len(reach.page_servers) != 1:
+            return []
+        (server,) = reach.page_servers
+        found = list(filter(reach.lets_pages_call, self._catalog.in_order(server)))
+        alone = [tool for tool in found if not apps.is_for_model(tool.definition)]
+        others = {tool.id: tool for tool in found if apps.is_for_model(tool.definition)}
+        fitting = fill_budget(others, self._catalog.tokens, profile.list_tokens)
+        return [*alone, *map(others.__getitem__, fitting)][:MOST_WHOLE]
 
     def _make(
         self, profile: Profile, policy: Policy, ranked: tuple[ToolId, ...] | None = None

@@ -16,6 +16,7 @@ from foretool.server.clients.session import Session, SessionMemo
 from foretool.server.clients.tool_list import ToolList
 from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol import translate
+from foretool.server.protocol.apps import shows_pages
 from foretool.server.recording.data_flow import FlowWatch
 from foretool.server.recording.recorder import Recorder
 from foretool.server.transports.client.base import Channel
@@ -127,18 +128,20 @@ class ClientRegistry:
             profile=client.profile.name,
             started_at=self._recorder.now(),
         )
-        others = [each for each in self._clients if each.profile.key == client.profile.key and each.sessions()]
+        session = Session(record, shows_pages=shows_pages(client.capabilities))
+        listed = client.tools.profile(session).key
+        others = [one for each in self._clients for one in each.sessions() if each.tools.profile(one).key == listed]
         if not others and client.transport != "library":
-            self._exposures.begin_session(client.profile.key)
+            self._exposures.begin_session(listed)
         self._recorder.begin_session(record, client.person)
         self._upstreams.wake_unlisted(era, client.profile)
-        return Session(record)
+        return session
 
     def resume_session(self, client: Client, memo: SessionMemo) -> Session:
         """Go on with a session that another replica has begun, and recorded."""
         self._recorder.know_session(memo.record, client.person)
         self._upstreams.wake_unlisted(memo.record.era, client.profile)
-        return Session(memo.record)
+        return Session(memo.record, shows_pages=shows_pages(client.capabilities))
 
     def end_session(self, session: Session, *, goes_on: bool = False) -> None:
         """Forget a session; `goes_on`: at another replica, so it has not ended."""

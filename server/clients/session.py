@@ -178,8 +178,10 @@ class Conversation:
 class Session:
     """Decides what the calls and discoveries of one client mean, and which of them are misses."""
 
-    def __init__(self, record: SessionRecord) -> None:
+    def __init__(self, record: SessionRecord, *, shows_pages: bool = False) -> None:
         self.record = record
+        self.shows_pages = shows_pages
+        """Whether its client shows the pages of servers (MCP Apps)."""
         self.view: View | None = None
         """The list the client was given last."""
         self.exposure = 0
@@ -285,6 +287,8 @@ class Session:
     def call(self, tool: Tool, via: Via, at: float, chat: Conversation | None = None) -> tuple[list[Miss], Forward]:
         """Decide what a call means. It always goes through. A hidden tool is a miss, once per list; so is a tool that
         the list gained only because a discovery found it. One that a hint had named before is not."""
+        if via == "name" and self.view is not None and tool.id in self.view.for_pages:
+            return [], Forward(tool, hidden=False, discovery=0)  # a page calls it, and no model learns of that
         chat = chat or self._whole
         found = chat.found.get(tool.id)
         hidden = not self.sees(tool.id)

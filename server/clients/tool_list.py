@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from msgspec.structs import replace
+
 from foretool.server.clients.exposure import Exposures, View
 from foretool.server.clients.policy_choice import is_scheduled
 from foretool.server.clients.session import Session
@@ -62,10 +64,15 @@ class ToolList:
 
     # -- what the client sees
 
+    def profile(self, session: Session) -> Profile:
+        """Return the profile whose list the session gets."""
+        profile = self._client.profile
+        return replace(profile, shows_pages=True) if session.shows_pages else profile
+
     def policy(self, session: Session) -> Policy:
         """Return the session's policy. It is chosen when first asked, and again after the ledger has changed."""
         if session.policy is None:
-            session.policy = self._exposures.choose_policy(self._client.profile, session.record)
+            session.policy = self._exposures.choose_policy(self.profile(session), session.record)
         return session.policy
 
     def view(self, session: Session) -> View:
@@ -74,29 +81,29 @@ class ToolList:
         What was measured in the session decides whether the list grows from then on, but takes no tool off it.
         """
         policy = session.list_policy = session.list_policy or self.policy(session)
-        return self._exposures.view(self._client.profile, policy)
+        return self._exposures.view(self.profile(session), policy)
 
     def is_at_hand(self, session: Session) -> bool:
         """Tell whether `view` has the list already."""
         policy = session.list_policy or self.policy(session)
-        return self._exposures.is_at_hand(self._client.profile, policy)
+        return self._exposures.is_at_hand(self.profile(session), policy)
 
     def prepare(self, session: Session) -> Steps[None]:
         """Do in steps what `view` needs."""
         policy = session.list_policy or self.policy(session)
-        return self._exposures.prepare(self._client.profile, policy)
+        return self._exposures.prepare(self.profile(session), policy)
 
     def array(self, session: Session) -> bytes:
         """Return the definitions of the session's list as a JSON array, which the client gets now."""
         session.delivered = len(session.grown)
-        return self._exposures.grown(self.view(session), session.grown, self._client.profile, session.record.era)
+        return self._exposures.grown(self.view(session), session.grown, self.profile(session), session.record.era)
 
     def record(self, session: Session, reason: ListReason) -> None:
         """Record what the client was given. A list that was given before is not recorded again."""
         view = self.view(session)
         if session.view is view and reason == "list":
             return
-        profile = self._client.profile.key
+        profile = self.profile(session).key
         session.set_list(view, self._exposures.record(session.record.key, view, session.grown, reason, profile))
 
     def resume(self, session: Session, exposure: int) -> None:
@@ -116,7 +123,7 @@ class ToolList:
     def shows_all(self) -> bool:
         """Tell whether the list of the latest session holds every known tool of its profile."""
         session = self._client.session
-        return session is not None and self._exposures.shows_all(self._client.profile, self.policy(session))
+        return session is not None and self._exposures.shows_all(self.profile(session), self.policy(session))
 
     def sees_all(self) -> bool:
         """Tell whether the client was given the list of the policy `full`."""
@@ -152,7 +159,7 @@ class ToolList:
         """
         if self._has_tried or session.view is None or self.policy(session) != "frozen":
             return False
-        self._has_tried = self._exposures.begin_try(self._client.profile, session.record)
+        self._has_tried = self._exposures.begin_try(self.profile(session), session.record)
         return self._has_tried
 
     # -- telling the client

@@ -19,6 +19,8 @@ from foretool.server.commands.options import config_option, json_option, profile
 from foretool.server.commands.search import SearchResult, open_search, say_without_encoders, search
 from foretool.server.config.loader import Profile
 from foretool.server.ledger.miss_words import CAUSES
+from foretool.server.protocol.apps import is_for_model
+from foretool.server.trust.policy import FOR_ITS_PAGE
 from foretool.storage.records import Cause, Exposure, Miss, MissFilter, Tool
 from foretool.storage.stores import Store
 
@@ -159,6 +161,8 @@ def _say_policy(app: App, tool: Tool, profile: Profile) -> list[Reason]:
     if not reach.admits(tool.upstream):
         what = f"profile {profile.name!r} does not have its server {tool.upstream!r} (denied)"
         return [Reason(what, f"add {tool.upstream!r} to the servers of this profile")]
+    if not is_for_model(tool.definition):
+        return [Reason(f"{FOR_ITS_PAGE} (denied)")]
     verdict = reach.verdict(tool)
     return [Reason(f"a rule denies it (denied): {verdict.denied}", verdict.lift)] if verdict.denied else []
 

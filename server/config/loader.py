@@ -80,12 +80,15 @@ class Profile(Struct, frozen=True, kw_only=True):
     """Whether its sessions may be learned from."""
     person: str = ""
     """Whose list it is, where the tools of some server depend on that; "" where they do not."""
+    shows_pages: bool = False
+    """Whether it is the list of a client that shows the pages of servers (MCP Apps)."""
 
     @property
     def key(self) -> str:
         """Return what tells its list from all others."""
-        # No config file can hold this character in a name that it also serves.
-        return f"{self.name}\x1f{self.person}" if self.person else self.name
+        # No config file can hold these characters in a name that it also serves.
+        name = f"{self.name}\x1e" if self.shows_pages else self.name
+        return f"{name}\x1f{self.person}" if self.person else name
 
     def admits(self, server: str) -> bool:
         return self.servers == ("*",) or matches(server, self.servers)

@@ -16,6 +16,7 @@ CAUSES: Final[dict[Cause, str]] = {
     "offline": "its server's tools were not known when the list was made",
     "denied": "a rule of the config refuses it, the profile excludes its server, or it waits for `foretool review`",
     "failing": "each of its latest calls failed, so no list takes it unless it is pinned",
+    "app": "it has a page (MCP Apps), which the client shows only for tools of its list",
     "unknown": "no server of this config has such a tool, or it is unknown which list the client had",
 }
 NOTICED: Final[dict[Noticed, str]] = {

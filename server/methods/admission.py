@@ -77,7 +77,7 @@ class Admission:
         self.release(run, asked, exchange, now)
 
     def _refuse(self, exchange: Exchange, asked: Asked, tool: Tool, refusal: Refuse) -> None:
-        via: Via = "name" if asked == "name" else "bridge"
+        via: Via = "name" if asked in ("name", "page") else "bridge"
         call = refused_call(exchange, self._recorder, via, tool.id, tool.upstream)
         denied = exchange.own_session.denied
         misses = denied(tool, via, refusal.change, call.at, exchange.chat) if refusal.change else []

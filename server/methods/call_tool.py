@@ -24,7 +24,7 @@ from foretool.server.methods.tool_lookup import ToolLookup
 from foretool.server.methods.tool_runner import ToolRunner
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
-from foretool.server.trust.policy import BridgeName
+from foretool.server.trust.policy import Asked, BridgeName
 from foretool.storage.records import Era, Tool
 
 MOST_SCHEMA: Final = 4_000
@@ -68,7 +68,8 @@ class ToolCalls:
         if (own := self._own.get(name)) is not None:
             own(exchange, open_object(exchange.params.get("arguments", jsonrpc.EMPTY)))
         else:
-            run = partial(self._admission.release, partial(self._runner.run_call, "name"), "name")
+            asked: Asked = "page" if exchange.own_session.shows_pages else "name"
+            run = partial(self._admission.release, partial(self._runner.run_call, "name"), asked)
             self._lookup.look_up(exchange, name, "name", partial(run, exchange))
 
     def _unwrap(self, bridge: BridgeName, exchange: Exchange, raw: Raw) -> None:

@@ -14,7 +14,7 @@ from foretool.server.config.loader import Profile
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.lists import MergedLists, Parts
 from foretool.server.methods.long_results import SCHEME, LongResults
-from foretool.server.protocol import jsonrpc
+from foretool.server.protocol import apps, jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
@@ -24,6 +24,9 @@ ASK_AGAIN_S: Final = 60.0
 """An upstream that did not list its resources is asked again at most this often."""
 MOST_SCANNED: Final = 1024 * 1024
 """Bytes of a result that is searched for links."""
+
+_NAMES: Final = (b'"resource', b"esourceUri", b"outputTemplate")
+"""One of these stands in each result that names a resource."""
 
 Found = Callable[[Upstream | None], None]
 """Takes the upstream of a resource, None if it has none."""
@@ -48,9 +51,6 @@ class Resources:
         self._owners = ResourceOwners()
         self._asked_at: dict[str, float] = {}
         """By upstream: when it was asked for its lists because they were not known, in seconds of the loop."""
-        self._linking_tools: dict[str, list[str]] = {}
-        """By URI: the upstreams of the tools whose definitions name it, in the version `_linked_at` of the catalog."""
-        self._linked_at = -1
 
     def handlers(self, era: Era) -> dict[str, Any]:
         return {
@@ -77,7 +77,7 @@ class Resources:
         owned: list[tuple[str, str]] = []
         for upstream, found in named.items():
             for uri, item in found:
-                owner = self._owners.lists(uri, profile.name, servers)
+                owner = self._owners.lists(uri, profile.name, servers, self._naming(uri, profile))
                 if uri not in merged and owner in (upstream, None):  # None: more than is remembered
                     merged[uri] = item
                     owned.append((uri, upstream))
@@ -97,7 +97,7 @@ class Resources:
 
     def note_result(self, upstream: str, result: Raw) -> None:
         """Take in the links of a tool's result: the resources need not be in any list."""
-        if memoryview(result).nbytes <= MOST_SCANNED and (data := bytes(result)).find(b'"resource') >= 0:
+        if memoryview(result).nbytes <= MOST_SCANNED and any(word in (data := bytes(result)) for word in _NAMES):
             self._owners.note_links(upstream, _links(data))
 
     # -- whose a resource is
@@ -166,35 +166,28 @@ class Resources:
 
     def owner(self, uri: str, profile: Profile) -> Upstream | None:
         """Return the upstream that a URI or a template belongs to, as far as lists are known."""
-        servers = self._servers(profile)
+        naming = self._naming(uri, profile)
+        # A server whose tools name pages may not say that it has resources.
+        servers = [
+            upstream.name
+            for upstream in self._upstreams.admitted(profile)
+            if not upstream.is_personal and (
+                self._upstreams.may_have(upstream, "resources")
+                or upstream.name in naming or self._owners.links(upstream.name, uri)
+            )
+        ]  # fmt: skip
         name = self._owners.template_owner(uri, servers) if "{" in uri else None
-        name = name or self._owners.owner(uri, profile.name, servers, self._linking(uri))
+        name = name or self._owners.owner(uri, profile.name, servers, naming)
         return self._upstreams.get(name) if name is not None else None
 
     def _servers(self, profile: Profile) -> list[str]:
         return [upstream.name for upstream in self._upstreams.with_capability("resources", profile)]
 
-    def _linking(self, uri: str) -> Sequence[str]:
-        """Return the upstreams whose tools name a resource in their definitions, as those of MCP Apps do."""
-        if self._linked_at != self._catalog.version:
-            self._linked_at = self._catalog.version
-            self._linking_tools = {}
-            for tool in self._catalog.tools():
-                for named in _app_resources(tool.definition) if b"esourceUri" in tool.definition else ():
-                    self._linking_tools.setdefault(named, []).append(tool.upstream)
-        return self._linking_tools.get(uri, ())
-
-
-def _app_resources(definition: bytes) -> Iterator[str]:
-    """Yield the URIs of the resources that a tool's definition names (MCP Apps)."""
-    try:
-        meta = jsonrpc.plain_object(jsonrpc.fields(definition).get("_meta")) or {}
-    except ValueError:
-        return
-    app = meta.get("ui")
-    for uri in (app.get("resourceUri") if isinstance(app, dict) else None, meta.get("ui/resourceUri")):
-        if isinstance(uri, str):
-            yield uri
+    def _naming(self, uri: str, profile: Profile) -> list[str]:
+        """Return the upstreams of a profile whose tools have a page at this URI, in config order."""
+        if not (named := self._catalog.naming(uri)):
+            return []
+        return [each.name for each in self._upstreams.admitted(profile) if each.name in named and not each.is_personal]
 
 
 def _named(items: Sequence[Raw], key: str) -> Iterator[tuple[str, Raw]]:
@@ -205,9 +198,11 @@ def _named(items: Sequence[Raw], key: str) -> Iterator[tuple[str, Raw]]:
 
 
 def _links(data: bytes) -> Iterator[str]:
-    """Yield the URIs of the resources that a result embeds or links to."""
+    """Yield the URIs of the resources that a result embeds or links to, and of the pages that it names."""
     try:
-        content = jsonrpc.plain(jsonrpc.fields(Raw(data)).get("content", Raw(b"[]")))
+        members = jsonrpc.fields(Raw(data))
+        content = jsonrpc.plain(members.get("content", Raw(b"[]")))
+        yield from apps.pages_in(jsonrpc.plain_object(members.get("_meta")) or {})
     except ValueError:
         return
     for block in content if isinstance(content, list) else ():

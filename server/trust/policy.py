@@ -16,10 +16,12 @@ from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.servers import Server, exactness, matches
 from foretool.server.config.settings import CLASSES, Bridges, Risk, ServerEntry, Settings
 from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.apps import is_for_model, is_for_pages
 from foretool.storage.records import Tool
 
-Asked = Literal["name", "call_tool", "call_tool_write"]
-"""How a call names its tool: by the tool's own name, or through one of our two bridges."""
+Asked = Literal["name", "page", "call_tool", "call_tool_write"]
+"""How a call names its tool: by its own name, by that from a client that shows pages (MCP Apps), so that a page may be
+the caller, or through one of our two bridges."""
 BridgeName = Literal["call_tool", "call_tool_write"]
 Source = Literal["config", "server", "none"]
 """Who rated a tool: the user (`risk` of the server's entry), the server (annotations), or nobody."""
@@ -27,6 +29,11 @@ Source = Literal["config", "server", "none"]
 Sees = Callable[[str, Tool], bool]
 """Tells whether a server has listed a tool to a person."""
 
+Pages = Callable[[], frozenset[str]]
+"""Returns the servers whose tools have pages (MCP Apps)."""
+
+FOR_ITS_PAGE: Final = "its server offers it to its own page alone, not to models"
+"""Why no model gets a tool (MCP Apps)."""
 MOST_REACHES: Final = 2000
 """Profiles whose verdicts are kept; where people see different tools, each of them has their own."""
 MOST_KEPT: Final = 20_000
@@ -97,10 +104,12 @@ class Reach:
     """What the clients of one profile reach, under one reading of the config."""
 
     def __init__(
-        self, profile: Profile, servers: Mapping[str, Server], settings: Settings, sees: Sees | None = None
-    ) -> None:
+        self, profile: Profile, servers: Mapping[str, Server], settings: Settings, sees: Sees | None = None,
+        pages: Pages = frozenset,
+    ) -> None:  # fmt: skip
         self.profile = profile
         self._sees = sees
+        self._pages = pages
         self._personal = frozenset(name for name, each in servers.items() if each.per_user is not None)
         self._settings = settings
         self._servers = servers
@@ -120,7 +129,7 @@ class Reach:
         # Without a rule nothing is read: a warm start asks this of thousands of tools.
         if not self.admits(tool.upstream) or (tool.upstream in self._personal and not self.sees(tool)):
             return False
-        return not (tool.upstream in self._denying and self.verdict(tool).denied)
+        return not (tool.upstream in self._denying and self.verdict(tool).denied) and is_for_model(tool.definition)
 
     def sees(self, tool: Tool) -> bool:
         """Tell whether a tool of a server with a token for each person was listed to the person of this profile."""
@@ -134,6 +143,22 @@ class Reach:
     def denies_some(self, server: str) -> bool:
         """Tell whether a rule may deny a tool of this server, or only some people have it."""
         return server in self._denying or server in self._personal
+
+    def hides_some(self, server: str) -> bool:
+        """Tell whether clients of this profile may not find some tool of this server."""
+        return self.denies_some(server) or server in self._pages()
+
+    @property
+    def page_servers(self) -> frozenset[str]:
+        """The servers of this profile whose tools have pages."""
+        return frozenset(filter(self.admits, self._pages()))
+
+    def lets_pages_call(self, tool: Tool) -> bool:
+        """Tell whether pages may call a tool: its server lets them, and no other server has pages. A host has one list
+        for all servers behind us, and asks that list alone what a page may call."""
+        if self.page_servers != {tool.upstream} or not is_for_pages(tool.definition):
+            return False
+        return not isinstance(self.decide(tool, "page"), Refuse)
 
     @property
     def own_denials(self) -> tuple[str, ...]:
@@ -172,7 +197,19 @@ class Reach:
             if len(self._decisions) >= MOST_KEPT:
                 self._decisions.clear()
             found = self._decisions[key] = self._decide(tool, asked)
-        return found
+        if isinstance(found, Refuse) or is_for_model(tool.definition):
+            return found
+        return self._decide_for_page(tool, asked, found)  # never kept: another server may have pages later
+
+    def _decide_for_page(self, tool: Tool, asked: Asked, decision: Decision) -> Decision:
+        """Decide on a call of a tool that its server offers to its own page alone."""
+        if asked != "page":
+            return Refuse(decision.verdict, FOR_ITS_PAGE, hides=True)
+        if others := sorted(self.page_servers - {tool.upstream}):
+            reason = f"server {others[0]!r} has pages as well, and which page calls is not known"
+            change = f"give server {tool.upstream!r} a profile without {others[0]!r}"
+            return Refuse(decision.verdict, reason, change, hides=True)
+        return decision
 
     def _decide(self, tool: Tool, asked: Asked) -> Decision:
         verdict = self.verdict(tool)
@@ -230,11 +267,12 @@ class Reach:
 class TrustPolicy:
     """Answers for the config in force."""
 
-    def __init__(self, config: LiveConfig, sees: Sees | None = None) -> None:
+    def __init__(self, config: LiveConfig, sees: Sees | None = None, pages: Pages = frozenset) -> None:
         """`sees`: tells what the servers with a token for each person have listed to whom; None where nobody calls, and
         all of it is shown to the user of this machine."""
         self._config = config
         self._sees = sees
+        self._pages = pages
         self._read = config.now
         """The config that `_reaches` were made for."""
         self._reaches: dict[str, Reach] = {}
@@ -248,7 +286,7 @@ class TrustPolicy:
         if found is None or (found.profile is not profile and found.profile != profile):
             if len(self._reaches) >= MOST_REACHES:
                 self._reaches.clear()
-            found = Reach(profile, self._read.servers, self._read.settings, self._sees)
+            found = Reach(profile, self._read.servers, self._read.settings, self._sees, self._pages)
             self._reaches[profile.key] = found
         return found
 

@@ -124,9 +124,10 @@ class UpstreamRegistry:
         """Return a profile's upstreams that declare a capability, or of which nothing is known yet."""
         # Of a server that people reach with tokens of their own, tools alone are served.
         shared = (upstream for upstream in self.admitted(profile) if not upstream.is_personal)
-        return [upstream for upstream in shared if self._may_have(upstream, capability)]
+        return [upstream for upstream in shared if self.may_have(upstream, capability)]
 
-    def _may_have(self, upstream: Upstream, capability: str) -> bool:
+    def may_have(self, upstream: Upstream, capability: str) -> bool:
+        """Tell whether an upstream declares a capability, or nothing is known of it yet."""
         known = self._capabilities.get(upstream.name)
         return not upstream.error if known is None else capability in known
 

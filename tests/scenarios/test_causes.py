@@ -21,6 +21,7 @@ from foretool.server.commands.group import run
 from foretool.server.commands.search import search
 from foretool.server.ledger.fixes import diagnose
 from foretool.server.ledger.miss_words import CAUSES
+from foretool.server.protocol import versions
 from foretool.storage.records import Cause, Policy
 
 pytestmark = pytest.mark.anyio
@@ -243,6 +244,18 @@ async def no_such_tool(policy: str) -> Making:
         yield missed
 
 
+@asynccontextmanager
+async def too_large_with_a_page(policy: str) -> Making:
+    """A client that shows pages, and a tool with a page that its list has no room for."""
+    drawn = tool(
+        "forecast", f"Forecast of the weather for a city. {BIG}", _meta={"ui": {"resourceUri": "ui://sky/map"}}
+    )
+    async with proxy_over(FakeUpstream("sky", [drawn]), others(), policy=policy, list_tokens=700) as stage:
+        await stage.client.initialize(capabilities={"extensions": {versions.UI: {}}})
+        await stage.client.list_tools()
+        yield Missed(stage, stage.client, "sky__forecast")
+
+
 def searching(task: str, *upstreams: Callable[[], FakeUpstream], **settings: Any) -> Callable[[str], Any]:
     """A search in vain."""
 
@@ -275,6 +288,7 @@ SEEDS = [
     Seed("came since", "stale", came_since, ALL),
     Seed("not fetched", "stale", not_fetched, ("growing",), CALLS, explained="the client's list"),
     Seed("failing", "failing", failing, LISTS, fix="pin"),
+    Seed("with a page", "app", too_large_with_a_page, LISTS, fix="pin", explained="(rank)"),
     Seed("unknown at the list", "offline", unknown_at_the_list, ALL),
     Seed("never listed", "offline", never_listed, ALL, CALLS, "doctor"),
     Seed("excluded", "denied", entry(exclude=["forecast"]), ALL, CALLS, "enable"),
@@ -415,5 +429,8 @@ def test_the_seeds_cover_every_cause_and_policy() -> None:
     assert {seed.cause for seed in SEEDS} == set(CAUSES)
     covered = {(seed.cause, policy) for seed in SEEDS for policy in seed.policies}
     # A full list holds every tool, whatever its rank, and keeps nothing free; only a growing one does.
-    impossible = {("rank", "full"), ("budget", "full"), ("failing", "full"), ("policy", "full"), ("policy", "frozen")}
+    impossible = {
+        ("rank", "full"), ("budget", "full"), ("failing", "full"), ("app", "full"), ("policy", "full"),
+        ("policy", "frozen"),
+    }  # fmt: skip
     assert {(cause, policy) for cause in CAUSES for policy in ALL} - covered == impossible

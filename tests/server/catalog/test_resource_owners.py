@@ -68,7 +68,17 @@ def test_a_link_counts_where_nobody_else_has_what_it_names() -> None:
     found = owners(a=["https://h/{x}", "x:1"], b=[])
     found.note_links("b", ["https://h/2", "x:1", "y:1"])
     assert [found.owner(uri, "", BOTH) for uri in ("https://h/2", "x:1", "y:1")] == ["a", "a", "b"]
-    assert found.owner("ui://b/page", "", BOTH, linking=BOTH) == "b"
+    assert found.owner("ui://b/page", "", BOTH, naming=BOTH) == "b"
+
+
+def test_a_page_belongs_to_the_server_whose_tools_name_it_unless_others_alone_list_it() -> None:
+    found = owners(a=["ui://x/1", "ui://b/1"], b=["ui://x/3"])
+    assert found.owner("ui://x/1", "", BOTH, naming=["b"]) is None, "one may want to be shown in place of the other"
+    assert found.owner("ui://b/1", "", BOTH, naming=["b"]) == "b", "its own name stands in it"
+    assert found.owner("ui://x/2", "", BOTH, naming=["b"]) == "b"
+    assert found.owner("ui://x/3", "", BOTH, naming=["a", "b"]) == "a", "as the list of tools says"
+    assert found.owner("https://h/1", "", BOTH, naming=["b"]) == "b"
+    assert owners(a=["https://h/1"], b=[]).owner("https://h/1", "", BOTH, naming=["b"]) == "a", "only pages are named"
 
 
 def test_a_template_belongs_to_the_first_that_lists_it() -> None:

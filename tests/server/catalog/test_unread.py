@@ -38,7 +38,7 @@ LISTED = [tool(f"log_{place}", f"h{place}") for place in range(PAGE + 5)]
 def unread_over(store: Store) -> Unread:
     store.catalog.save_upstream(UPSTREAM, LISTED)
     store.catalog.save_exposed_names({each.id: ("git", each.name) for each in LISTED})
-    said = ServerSummary(len(LISTED), b"", digest_stored(LISTED))
+    said = ServerSummary(len(LISTED), b"", digest_stored(LISTED), has_pages=False)
     return Unread(Summary({"git": said}, (), {}, {}), Source(store.catalog, {"git": UPSTREAM.fingerprint}))
 
 
