@@ -165,7 +165,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "list:frozen:first-week": Promise(
         "docs/configuration.md", "in the first week a session that shares its list with no other lists what was used"
     ),
-    "list:failing": Promise("README: what a client sees", "a tool that fails at every call does not enter a list"),
+    "list:failing": Promise("README: what your client sees", "a tool that fails at every call does not enter a list"),
     "capabilities:answered": Promise("docs/protocol.md", "every capability that we declare is answered, in both eras"),
     "capabilities:experimental": Promise(
         "docs/protocol.md", "experimental capabilities of the client reach servers, those of servers reach no client"
@@ -207,7 +207,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "list:cold-start": Promise("design: exposure", "without usage the profile's words choose"),
     "list:own-tools": Promise(
-        "README: what a client sees", "the definition of discover_tools costs at most 250 tokens"
+        "README: what your client sees", "the definition of discover_tools costs at most 250 tokens"
     ),
     "list:definition-verbatim": Promise("design: calls", "a definition keeps every member its upstream wrote"),
     "list:fan-in": Promise("design: exposure", "an upstream's announcement reaches those who see everything"),
@@ -247,7 +247,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "instructions:unique": Promise("ITR, section 12", "the same words are kept once"),
     "instructions:found": Promise("design: instructions", "fragments are found by the share of the query they have"),
     "instructions:answers": Promise("design: instructions", "fragments that apply come with tools, in the budget"),
-    "meaning:bare": Promise("README: set it up", "an installation without extras ranks by meaning"),
+    "meaning:bare": Promise("docs/retrieval.md", "an installation without extras ranks by meaning"),
     "instructions:safety-in-answers": Promise("docs/configuration.md", "safety texts are in every answer"),
     "instructions:reload": Promise("docs/configuration.md", "a changed file counts from the next search on"),
     "instructions:sources": Promise("design: instructions", "a fragment carries its source; servers make no policy"),
@@ -298,7 +298,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "hint:tokens": Promise("design: hint", "it prints at most 300 tokens"),
     "hint:asks": Promise("design: hint", "it asks the running proxy, so that models and history take part"),
     "hint:quotes": Promise("docs/security.md", "words of a server are quoted and cannot pose as ours"),
-    "hint:record": Promise("README: what is stored", "prompts are kept as the setting record says, without secrets"),
+    "hint:record": Promise("docs/security.md: what is kept", "prompts are kept as the setting record says, without secrets"),
     "hint:install": Promise("docs/cli.md", "the hook is put into a client's settings and taken out, nothing else"),
     # Start
     "start:lazy": Promise("design: catalogue", "a known catalogue is listed and searched without starting anything"),
@@ -321,7 +321,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "start:refresh": Promise(
         "docs/configuration.md", "one proxy lists old tools again, and what was started only for that ends again"
     ),
-    "start:imports": Promise("README: what a client sees", "serving a list from a warm store imports nothing heavy"),
+    "start:imports": Promise("README: what your client sees", "serving a list from a warm store imports nothing heavy"),
     # Calls
     "call:verbatim": Promise("design: calls", "results arrive value for value"),
     "call:arguments-verbatim": Promise("design: calls", "arguments arrive as they were written"),
@@ -338,22 +338,22 @@ MANIFEST: Final[dict[str, Promise]] = {
     "call:cancel-unknown": Promise(f"{LEGACY}: basic/utilities/cancellation", "unknown cancellations are ignored"),
     "client:gone": Promise("design: calls", "a client that goes takes its calls back and ends its session"),
     # Misses
-    "miss:hidden-call": Promise("README: see the misses", "a hidden tool called by name works and leaves a miss"),
+    "miss:hidden-call": Promise("README: the misses", "a hidden tool called by name works and leaves a miss"),
     "miss:bridge": Promise(
-        "README: see the misses", "a hidden tool called through the bridge leaves a miss of its own kind"
+        "README: the misses", "a hidden tool called through the bridge leaves a miss of its own kind"
     ),
-    "miss:listed-is-none": Promise("README: see the misses", "a listed tool is no miss"),
+    "miss:listed-is-none": Promise("README: the misses", "a listed tool is no miss"),
     "miss:discovery": Promise(
-        "README: see the misses", "what a discovery found and was called is a miss with its rank"
+        "README: the misses", "what a discovery found and was called is a miss with its rank"
     ),
-    "miss:history": Promise("README: see the misses", "a miss keeps the calls before it"),
-    "miss:nothing-found": Promise("README: see the misses", "a discovery without a match is a miss"),
-    "miss:unknown-name": Promise("README: see the misses", "an unknown name is an error and a miss"),
+    "miss:history": Promise("README: the misses", "a miss keeps the calls before it"),
+    "miss:nothing-found": Promise("README: the misses", "a discovery without a match is a miss"),
+    "miss:unknown-name": Promise("README: the misses", "an unknown name is an error and a miss"),
     "miss:near-name": Promise("design: the two tools", "a near name is suggested and never run"),
     "miss:seeded": Promise(
-        "README: see the misses", "the true cause of a seeded miss is named, for every cause and policy"
+        "README: the misses", "the true cause of a seeded miss is named, for every cause and policy"
     ),
-    "miss:budget": Promise("README: see the misses", "a tool that lost to the budget says so with its rank"),
+    "miss:budget": Promise("README: the misses", "a tool that lost to the budget says so with its rank"),
     # The bridge
     "bridge:arguments": Promise(
         "docs/protocol.md", "arguments that no server accepts come back with the one thing to change and the schema"
@@ -367,11 +367,11 @@ MANIFEST: Final[dict[str, Promise]] = {
     "bridge:honest": Promise("SECURITY.md", "call_tool is annotated as read-only exactly where it runs nothing else"),
     "bridge:carries": Promise("design: the two tools", "the bridge forwards progress and cancellation"),
     "bridge:by-risk": Promise(
-        "README: what a client sees",
+        "README: what your client sees",
         "call_tool runs what is read-only or allowed by a rule, call_tool_write everything, and the wrong one says so",
     ),
     "bridge:one": Promise("docs/configuration.md", "the setting bridges merges both into call_tool"),
-    "bridge:answer": Promise("README: what a client sees", "an answer says in one line which bridge takes a match"),
+    "bridge:answer": Promise("README: what your client sees", "an answer says in one line which bridge takes a match"),
     "trust:confirm:asked": Promise(
         "SECURITY.md", "where confirm asks, a call runs after a yes of the user alone: once per tool and session"
     ),
@@ -390,7 +390,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     # discover_tools
     "discovery:counts": Promise("design: own tools", "what our definition says of tools and servers is true"),
     "discovery:definition": Promise(
-        "README: what a client sees", "its definition costs at most 250 tokens for any number of servers"
+        "README: what your client sees", "its definition costs at most 250 tokens for any number of servers"
     ),
     "discovery:answer": Promise("design: the two tools", "the best match comes first, ready to call"),
     "discovery:sized": Promise("design: the two tools", "an answer is sized by its confidence"),
@@ -648,7 +648,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "catalog:no-tools": Promise(f"{LEGACY}: basic/lifecycle", "an upstream without tools is not asked for them"),
     "catalog:changes": Promise("design: upstreams", "changes are taken in, debounced, and announced once"),
     "catalog:duplicate": Promise("design: catalogue", "a tool listed twice is used once and said"),
-    "catalog:filters": Promise("README: point it at your servers", "include and exclude decide which tools exist"),
+    "catalog:filters": Promise("docs/configuration.md", "include and exclude decide which tools exist"),
     # Resources, prompts, subscriptions, logs
     "resources:merged": Promise("design: aggregate", "resources are merged in config order, each URI once"),
     "resources:routed": Promise("design: aggregate", "a resource is read where it is"),
@@ -698,21 +698,21 @@ MANIFEST: Final[dict[str, Promise]] = {
     "question:roots-changed": Promise(f"{LEGACY}: client/roots", "a change of roots is told to the upstreams"),
     "question:ping": Promise(f"{LEGACY}: basic/utilities/ping", "a ping of an upstream is answered here"),
     # Clients of others
-    "clients:inspector": Promise("README: register it with your client", "MCP Inspector lists, discovers and calls"),
-    "clients:mcporter": Promise("README: register it with your client", "mcporter lists and calls through the bridge"),
+    "clients:inspector": Promise("docs/clients/README.md", "MCP Inspector lists, discovers and calls"),
+    "clients:mcporter": Promise("docs/clients/README.md", "mcporter lists and calls through the bridge"),
     # Recording
-    "record:levels": Promise("README: what is stored", "argument values are kept only where that was asked for"),
+    "record:levels": Promise("docs/security.md: what is kept", "argument values are kept only where that was asked for"),
     "record:before-answer": Promise("design: recorder", "a call is committed before its answer is sent"),
     "record:refusing-store": Promise("design: recorder", "a refusing store stops no answer and loses nothing"),
     "record:sessions": Promise("design: recorder", "a session is on record with who it was"),
     "record:versions": Promise("design: recorder", "every version of a tool stays on record"),
-    "secrets": Promise("README: what is stored", "no secret reaches the store, the log or a client"),
+    "secrets": Promise("docs/security.md: what is kept", "no secret reaches the store, the log or a client"),
     # Reload
-    "reload:servers": Promise("README: point it at your servers", "only servers whose entries changed are touched"),
-    "reload:filters": Promise("README: point it at your servers", "filters and pins apply without a restart"),
-    "reload:settings": Promise("README: point it at your servers", "settings apply to connected clients"),
-    "reload:back": Promise("README: point it at your servers", "a server removed and added again works"),
-    "reload:broken": Promise("README: point it at your servers", "a broken file leaves the config before it in force"),
+    "reload:servers": Promise("docs/configuration.md", "only servers whose entries changed are touched"),
+    "reload:filters": Promise("docs/configuration.md", "filters and pins apply without a restart"),
+    "reload:settings": Promise("docs/configuration.md", "settings apply to connected clients"),
+    "reload:back": Promise("docs/configuration.md", "a server removed and added again works"),
+    "reload:broken": Promise("docs/configuration.md", "a broken file leaves the config before it in force"),
     # Accidents
     "anomaly:none": Promise("SQLite: anomaly testing", "the scripted conversation without trouble"),
     "anomaly:answers": Promise(
@@ -721,7 +721,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "anomaly:writes": Promise("SQLite: anomaly testing", "whichever write fails, the client notices nothing"),
     # Real processes and servers
     "process:shared-store": Promise(
-        "README: what is stored", "many proxies on one file lose no record, keep none twice, and hold up no answer"
+        "docs/security.md: what is kept", "many proxies on one file lose no record, keep none twice, and hold up no answer"
     ),
     "process:kill-9": Promise("README: when something is wrong", "kill -9 loses no answered call and leaves no child"),
     "process:no-orphans": Promise("README: when something is wrong", "however the proxy ends, no child is left"),
@@ -738,7 +738,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "process:bad-upstream": Promise("README: when something is wrong", "a bad upstream says why, the good one works"),
     "process:stdout": Promise("README: when something is wrong", "nothing but protocol is written to stdout"),
     "process:pipe": Promise("design: edges", "requests piped in are answered although the input ends"),
-    "process:restart": Promise("README: what a client sees", "a restart lists at once"),
+    "process:restart": Promise("README: what your client sees", "a restart lists at once"),
     "real:python": Promise("README: try it", "three servers from PyPI are searched and called"),
     "real:node": Promise("README: try it", "two servers from npm are searched and called"),
     # What comes next (DTDR)

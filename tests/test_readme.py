@@ -21,15 +21,19 @@ def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-def test_every_command_in_the_readme_exists_and_every_command_is_there() -> None:
+def test_every_command_in_the_readme_exists() -> None:
     named = set(re.findall(r"(?m)^foretool ([a-z-]+)\b", "\n".join(_code(README))))
-    assert named == set(COMMANDS)
+    assert named <= set(COMMANDS)
+
+
+def test_the_readme_is_read_in_a_few_minutes() -> None:
+    assert len(README.read_bytes()) <= 8 * 1024
 
 
 def test_what_a_client_is_to_be_given_is_json_that_starts_foretool() -> None:
     blocks = re.findall(r"```json\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     entries = [next(iter(json.loads(block).values())) for block in blocks]
-    assert [Path(entry["foretool"]["command"]).name for entry in entries] == ["foretool"] * 3
+    assert [Path(entry["foretool"]["command"]).name for entry in entries] == ["foretool"]
     for entry in entries:
         serve, option, config = entry["foretool"]["args"]
         assert (serve, option, Path(config).is_absolute()) == ("serve", "--config", True)
