@@ -298,7 +298,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "hint:tokens": Promise("design: hint", "it prints at most 300 tokens"),
     "hint:asks": Promise("design: hint", "it asks the running proxy, so that models and history take part"),
     "hint:quotes": Promise("docs/security.md", "words of a server are quoted and cannot pose as ours"),
-    "hint:record": Promise("docs/security.md: what is kept", "prompts are kept as the setting record says, without secrets"),
+    "hint:record": Promise(
+        "docs/security.md: what is kept", "prompts are kept as the setting record says, without secrets"
+    ),
     "hint:install": Promise("docs/cli.md", "the hook is put into a client's settings and taken out, nothing else"),
     # Start
     "start:lazy": Promise("design: catalogue", "a known catalogue is listed and searched without starting anything"),
@@ -343,9 +345,7 @@ MANIFEST: Final[dict[str, Promise]] = {
         "README: the misses", "a hidden tool called through the bridge leaves a miss of its own kind"
     ),
     "miss:listed-is-none": Promise("README: the misses", "a listed tool is no miss"),
-    "miss:discovery": Promise(
-        "README: the misses", "what a discovery found and was called is a miss with its rank"
-    ),
+    "miss:discovery": Promise("README: the misses", "what a discovery found and was called is a miss with its rank"),
     "miss:history": Promise("README: the misses", "a miss keeps the calls before it"),
     "miss:nothing-found": Promise("README: the misses", "a discovery without a match is a miss"),
     "miss:unknown-name": Promise("README: the misses", "an unknown name is an error and a miss"),
@@ -701,7 +701,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "clients:inspector": Promise("docs/clients/README.md", "MCP Inspector lists, discovers and calls"),
     "clients:mcporter": Promise("docs/clients/README.md", "mcporter lists and calls through the bridge"),
     # Recording
-    "record:levels": Promise("docs/security.md: what is kept", "argument values are kept only where that was asked for"),
+    "record:levels": Promise(
+        "docs/security.md: what is kept", "argument values are kept only where that was asked for"
+    ),
     "record:before-answer": Promise("design: recorder", "a call is committed before its answer is sent"),
     "record:refusing-store": Promise("design: recorder", "a refusing store stops no answer and loses nothing"),
     "record:sessions": Promise("design: recorder", "a session is on record with who it was"),
@@ -721,7 +723,8 @@ MANIFEST: Final[dict[str, Promise]] = {
     "anomaly:writes": Promise("SQLite: anomaly testing", "whichever write fails, the client notices nothing"),
     # Real processes and servers
     "process:shared-store": Promise(
-        "docs/security.md: what is kept", "many proxies on one file lose no record, keep none twice, and hold up no answer"
+        "docs/security.md: what is kept",
+        "many proxies on one file lose no record, keep none twice, and hold up no answer",
     ),
     "process:kill-9": Promise("README: when something is wrong", "kill -9 loses no answered call and leaves no child"),
     "process:no-orphans": Promise("README: when something is wrong", "however the proxy ends, no child is left"),
