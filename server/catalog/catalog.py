@@ -149,6 +149,8 @@ class Catalog:
         self._digests: dict[str, tuple[list[Tool], bytes]] = {}
         self._apps: dict[str, _App] = {}
         """By upstream: what its tools say of pages."""
+        self._page_servers: tuple[int, frozenset[str]] = (-1, frozenset())
+        """The version of the catalog, and the upstreams that have pages in it."""
         self._ordered: dict[str, tuple[list[Tool], list[Tool]]] = {}
         """By upstream: its tools, and what was made of them."""
         self._changed_at: dict[str, int] = {}
@@ -346,10 +348,11 @@ class Catalog:
 
     def page_servers(self) -> frozenset[str]:
         """Return the upstreams that have pages (MCP Apps)."""
-        unread = self._unread.servers if self._unread is not None else {}
-        return frozenset(
-            name for name in self.upstreams() if (unread[name] if name in unread else self._app(name)).has_pages
-        )
+        if self._page_servers[0] != self.version:
+            unread = self._unread.servers if self._unread is not None else {}
+            found = (name for name in self.upstreams() if (unread.get(name) or self._app(name)).has_pages)
+            self._page_servers = (self.version, frozenset(found))
+        return self._page_servers[1]
 
     def naming(self, page: str) -> list[str]:
         """Return the upstreams whose tools name a page, in config order."""

@@ -46,6 +46,10 @@ class BridgedCall(Struct, frozen=True):
         if given is not None and jsonrpc.kind_of(given) != "object":
             return given
         members = jsonrpc.fields(given) if given is not None else {}
+        word, inner = next(iter(members.items())) if len(members) == 1 else ("", None)
+        if known and word in ("arguments", *ARGUMENTS) and _holds_arguments(inner, word, known):
+            given = open_object(inner or jsonrpc.EMPTY)  # wrapped twice
+            members = jsonrpc.fields(given)
         takes_any = "properties" not in schema or schema.get("additionalProperties") not in (None, False)
         more = {
             name: value for name, value in beside.items()

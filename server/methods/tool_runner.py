@@ -173,6 +173,10 @@ class ToolRunner:
             return
         if reply.error is not UNSET:
             self._record(attempt, "error", True)
+            if exchange.doubt and isinstance(reply.error, Raw):
+                _, reason = jsonrpc.error_of(reply.error)
+                said = f"{reason}; {exchange.doubt}"
+                reply = replace(reply, error=jsonrpc.merge(reply.error, {"message": said}))
         else:
             assert isinstance(reply.result, Raw)
             failed = translate.is_tool_error(reply.result)

@@ -129,7 +129,9 @@ class Reach:
         # Without a rule nothing is read: a warm start asks this of thousands of tools.
         if not self.admits(tool.upstream) or (tool.upstream in self._personal and not self.sees(tool)):
             return False
-        return not (tool.upstream in self._denying and self.verdict(tool).denied) and is_for_model(tool.definition)
+        if tool.upstream in self._denying and self.verdict(tool).denied:
+            return False
+        return tool.upstream not in self._pages() or is_for_model(tool.definition)
 
     def sees(self, tool: Tool) -> bool:
         """Tell whether a tool of a server with a token for each person was listed to the person of this profile."""

@@ -111,8 +111,11 @@ async def test_a_server_judges_what_it_may_accept_and_is_helped_where_it_refuses
         upstream.results["shoot"] = refused
         assert await client.call_tool("call_tool_write", through("disk__shoot", {"scale": "css"})) == refused
         helped = await client.call_tool("call_tool_write", through("disk__shoot", {"scale": "x", "zoom": 2}))
+        upstream.scripts["shoot"] = lambda asked: asked.fail(jsonrpc.INVALID_PARAMS, "bad scale")
+        with pytest.raises(Failed, match=r'bad scale; the arguments .* "zoom" is not one of its properties'):
+            await client.call_tool("call_tool_write", through("disk__shoot", {"zoom": 2}))
     assert [arguments for _, arguments in upstream.calls] == [
-        {}, {"scale": "x"}, {"scale": "css"}, {"scale": "x", "zoom": 2}
+        {}, {"scale": "x"}, {"scale": "css"}, {"scale": "x", "zoom": 2}, {"zoom": 2}
     ]  # fmt: skip
     assert [block["text"] for block in helped["content"]] == [
         "no",
