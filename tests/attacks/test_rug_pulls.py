@@ -534,67 +534,62 @@ class Edited:
         self.tools = folder / "tools.json"
         self.tools.write_text(json.dumps({"tools": [FORECAST]}))
 
-    def look(self, *options: str) -> str:
-        """Return what a session shows and holds after its servers have listed."""
-        entry = {"command": sys.executable, "args": [str(CHANGING), str(self.tools), *options]}
+    def look(self, *options: str, sees: str, program: Path = CHANGING) -> str:
+        """Return what a session lists and logs, once it has seen what is expected."""
+        entry = {"command": sys.executable, "args": [str(program), str(self.tools), *options]}
         served = Served(write_config(self.folder, {"weather": entry}, policy="full"))
         try:
             served.initialize()
-            served.ask("tools/list")
-            served.call("weather__forecast", {"city": "Rome"})  # it has started and listed
-            return json.dumps(served.ask("tools/list")) + "".join(served.errors)
+            served.call("weather__forecast", {"city": "Rome"})  # it starts and lists
+            shown: list[str] = []
+
+            def is_seen() -> bool:
+                shown.append(json.dumps(served.ask("tools/list")) + "".join(served.errors))
+                return sees in shown[-1]
+
+            assert wait_until(is_seen), shown[-1]
+            return shown[-1]
         finally:
             served.leave()
+
+
+LISTS, HOLDS = "Tells tomorrow's weather", "foretool review weather"
 
 
 @requirement("trust:pin:launch")
 def test_what_the_user_changes_in_an_entry_of_their_own_is_approved(tmp_path: Path) -> None:
     edited = Edited(tmp_path)
-    edited.look()
-    shown = edited.look("--zone", "Europe/Berlin")
-    assert "weather in Europe/Berlin" in shown and "foretool review" not in shown
+    edited.look(sees=LISTS)
+    assert HOLDS not in edited.look("--zone", "Europe/Berlin", sees=f"{LISTS} in Europe/Berlin")
 
 
 @requirement("trust:pin:launch")
 @pytest.mark.parametrize("when", ["before the edit", "with the edit, as another version", "after the edit"])
 def test_a_server_that_changes_its_own_texts_is_held_in_spite_of_an_edit(when: str, tmp_path: Path) -> None:
     edited = Edited(tmp_path)
-    edited.look()
+    edited.look(sees=LISTS)
     evil = {"tools": [{**FORECAST, "description": EVIL}]}
     if when == "before the edit":
         edited.tools.write_text(json.dumps(evil))
-        assert "foretool review" in edited.look()
-        shown = edited.look("--zone=")
+        edited.look(sees=HOLDS)
     elif when == "after the edit":
-        edited.look("--zone=")
+        edited.look("--zone=Rome", sees=f"{LISTS} in Rome")
         edited.tools.write_text(json.dumps(evil))
-        shown = edited.look("--zone=")
     else:
         edited.tools.write_text(json.dumps({**evil, "version": "2"}))
-        shown = edited.look("--zone=")
-    assert "id_rsa" not in shown and "foretool review weather" in shown
+    zone = "--zone=Rome" if when == "after the edit" else "--zone="
+    assert "id_rsa" not in edited.look(zone, sees=HOLDS)
 
 
 @requirement("trust:pin:launch")
 @pytest.mark.parametrize("swap", ["its options", "its whole command"])
 def test_an_entry_that_a_pull_has_changed_approves_nothing(swap: str, tmp_path: Path) -> None:
     """A cloned repository brings the config, and a later pull swaps the entry under the name of a trusted server."""
-    edited = Edited(tmp_path)
     (tmp_path / ".git").mkdir()
-    edited.look()
+    edited = Edited(tmp_path)
+    edited.look(sees=LISTS)
     edited.tools.write_text(json.dumps({"tools": [{**FORECAST, "description": EVIL}]}))
-    if swap == "its whole command":
-        copy = tmp_path / "other.py"
-        copy.write_text(CHANGING.read_text())
-        entry = {"command": sys.executable, "args": [str(copy), str(edited.tools)]}
-        served = Served(write_config(tmp_path, {"weather": entry}, policy="full"))
-        try:
-            assert "id_rsa" not in look_at(served)
-            served.call("weather__forecast", {"city": "Rome"})
-            assert wait_until(lambda: any("foretool review weather" in line for line in served.errors))
-            assert "id_rsa" not in json.dumps(served.ask("tools/list"))
-        finally:
-            served.leave()
-    else:
-        shown = edited.look("--zone=")
-        assert "id_rsa" not in shown and "foretool review weather" in shown
+    other = tmp_path / "other.py"
+    other.write_text(CHANGING.read_text())
+    swapped = edited.look("--zone=", sees=HOLDS) if swap == "its options" else edited.look(sees=HOLDS, program=other)
+    assert "id_rsa" not in swapped
