@@ -124,7 +124,8 @@ def write_page(page: ClientPage) -> str:
         f"# {page.title}",
         _set_up(page, files[0]),
         f"## The file\n\n{_files(page)}",
-        "`init` writes this, with the full paths of your machine. Everything else in the file stays, comments too."
+        "`init` writes this, with the full paths of your machine. Everything else in the file stays, comments too; "
+        "those of an entry go with it."
         f"\n\n```{files[0].kind}\n{_entry(files[0])}\n```",
         f"## Variables\n\n{_VARIABLES[gives(page.clients[0])]}",
         f"## Policy\n\n{page.policy}",

@@ -841,6 +841,17 @@ MANIFEST: Final[dict[str, Promise]] = {
     "setup:service": Promise(
         "docs/cli.md", "foretool service shows the file, writes it for systemd, launchd or Windows, and takes it back"
     ),
+    "setup:dialects": Promise(
+        "docs/client-files.md",
+        "an entry keeps what it says in its client's own units and words, or a note says what it loses",
+    ),
+    "setup:conflicts": Promise(
+        "docs/client-files.md",
+        "two servers of one name are one where one does what both do, and who had one alone is said",
+    ),
+    "setup:profiles": Promise(
+        "docs/client-files.md", "with --profiles each client and each project keeps to the servers that it had"
+    ),
     "setup:undo": Promise("README.md", "what init changed comes back byte for byte, and a second init changes nothing"),
     "trust:setup:secrets": Promise("SECURITY.md", "setting up prints no value of a variable or a header"),
     "trust:setup:project": Promise(

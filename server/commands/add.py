@@ -218,7 +218,7 @@ def _finish(own: OwnServers, added: list[NewServer], *, dry_run: bool, starts: b
             }
         )
     elif added:
-        edits.say_undo("add", dry_run=dry_run)
+        edits.say_undo("add", own.path, dry_run=dry_run)
     return int(any(not each.is_well for each in checks))
 
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import difflib
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import click
 from click import ClickException
 
 from foretool.server.commands import output
+from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, parse
 from foretool.server.config.places import find_place
 from foretool.server.setup.changes import ChangeError
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.masking import mask_text
 from foretool.server.setup.own_servers import OwnServers, read_own_servers, save_edit, undo_edit
+
+SHOWN: Final = 8
+"""Names of servers that one message lists."""
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 undo_option = click.option(
@@ -82,7 +88,7 @@ def finish(own: OwnServers, why: str, command: str, *, dry_run: bool, as_json: b
     else:
         output.say(f"{short(own.path)}{' would change' if dry_run else ''}: {why}", "bold")
         show_lines(lines)
-        say_undo(command, dry_run=dry_run)
+        say_undo(command, own.path, dry_run=dry_run)
     return 0
 
 
@@ -125,13 +131,22 @@ def report(own: OwnServers, why: str, lines: list[str], kept: Path | None) -> di
     }
 
 
-def say_undo(command: str, *, dry_run: bool) -> None:
+def typed(command: str, place: Path) -> str:
+    """Return a command line of ours that acts on this config, whichever it finds by itself."""
+    try:
+        is_found = find_place(None, os.environ).path == place
+    except ConfigError:
+        is_found = False
+    return f"foretool {command}{'' if is_found else f' --config {shlex.quote(str(place))}'}"
+
+
+def say_undo(command: str, place: Path, *, dry_run: bool) -> None:
     """Say how a change is taken back, and when it holds."""
     if dry_run:
         output.say("Nothing was written.")
     else:
         output.say("Running proxies take this up by themselves.")
-        output.say(f"To take it back: foretool {command} --undo")
+        output.say(f"To take it back: {typed(f'{command} --undo', place)}")
 
 
 def undo(path: Path | None, as_json: bool) -> int:
@@ -158,7 +173,12 @@ def require_names(own: OwnServers, names: tuple[str, ...]) -> None:
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            meant = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(known) or 'none'}"
+            listed = (
+                f"it has: {', '.join(known) or 'none'}"
+                if len(known) <= SHOWN
+                else f"foretool list shows its {len(known)}"
+            )
+            meant = f"; did you mean {near[0]!r}?" if near else f"; {listed}"
             raise click.UsageError(f"{short(own.path)} has no server {name!r}{meant}")
 
 

@@ -15,6 +15,7 @@ from click import ClickException, UsageError
 from foretool.server.commands import doctor, edits, hint, output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config import keyrings
+from foretool.server.config.errors import guess
 from foretool.server.config.files import read_regular
 from foretool.server.config.keyrings import KeyringError
 from foretool.server.config.loader import load
@@ -23,9 +24,10 @@ from foretool.server.config.variables import Secrets
 from foretool.server.diagnosis import Diagnosis
 from foretool.server.setup import changes, prompt_hooks
 from foretool.server.setup.changes import Change, ChangeError
-from foretool.server.setup.clients import KINDS, Machine, client_files, proxy_file, this_machine
+from foretool.server.setup.clients import KINDS, ClientFile, Machine, client_files, proxy_file, this_machine
 from foretool.server.setup.documents import DocumentError, open_document
-from foretool.server.setup.merge import Choice, Conflict, Merged, merge
+from foretool.server.setup.masking import describe_entry
+from foretool.server.setup.merge import Choice, Conflict, Merged, Origin, merge
 from foretool.server.setup.own_servers import read_own_servers
 from foretool.server.setup.plan import plan, secrets_of
 from foretool.server.setup.scan import FoundFile, scan
@@ -45,11 +47,18 @@ SHOWN: Final = 6
 )  # fmt: skip
 @click.option("--project", "with_project", is_flag=True, help="Also read the servers of the working folder's project.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
-@click.option("--yes", "-y", "agreed", is_flag=True, help="Ask nothing; of two servers of one name keep both.")
+@click.option(
+    "--yes", "-y", "agreed", is_flag=True,
+    help="Ask nothing; of two servers of one name keep the one that does what both do, else both.",
+)  # fmt: skip
 @click.option("--undo", "wanted_undo", is_flag=True, help="Put every file back as it was before the latest init.")
 @click.option(
     "--hook/--no-hook", "wants_hook", default=None, help="Add the prompt hook to clients that have hooks, or do not."
 )
+@click.option(
+    "--profiles", "with_profiles", is_flag=True,
+    help="Let each client, and each project, keep to the servers that it had: each gets a profile.",
+)  # fmt: skip
 @click.option(
     "--secrets", "place", type=click.Choice(["keep", "keyring", "env"]), default="keep", show_default=True,
     help="Where secrets of servers are: as they are, in the keyring, or in variables that this shell has.",
@@ -67,6 +76,7 @@ def command(
     agreed: bool,
     wanted_undo: bool,
     wants_hook: bool | None,
+    with_profiles: bool,
     place: Place,
     no_start: bool,
 ) -> int:
@@ -80,47 +90,56 @@ def command(
     backups = own_path.parent / changes.FOLDER
     if wanted_undo:
         return _undo(own_path, backups, as_json)
+    machine = this_machine()
+    files_of = _choose(machine, clients)
     can_ask = sys.stdin.isatty() and not as_json
     if not (agreed or dry_run or can_ask):
         raise UsageError("there is nobody to ask: add --yes to change the files, or --dry-run to see what would change")
+    asks = can_ask and not agreed and not dry_run
     _require_keyring(place)
-    files = [*_find(this_machine(), clients, with_project), *_read_sources(sources)]
+    files = [*scan(each for each in files_of if with_project or each.scope == "user"), *_read_sources(sources)]
     try:
         own = read_own_servers(own_path)
-        merged = merge(files, own.servers(), str(own_path), _ask if can_ask and not agreed else _keep_both)
+        merged = merge(
+            files, own.servers(), str(own_path), _ask if asks else _keep_both if with_profiles else _keep_widest
+        )
         secrets = _secrets(files, merged)
         moved = _move(merged, place)
-        planned, problems = plan(own, merged, files, _launch(own_path))
-        hooked = _with_hooks(planned, files, own_path)
+        if not as_json:
+            _show_found(files, merged, own_path, with_profiles=with_profiles)
+            _mention_project(() if with_project else files_of)
+        with_profiles = with_profiles or (asks and _wants_profiles(files, merged))
+        planned, problems = plan(own, merged, files, _launch(own_path), with_profiles=with_profiles)
+        hooked = _with_hooks(planned, files, own_path, with_profiles=with_profiles)
     except OSError as error:
         raise ClickException(f"{own_path}: cannot be read ({error.strerror}); check its permissions") from None
     except (DocumentError, UnicodeDecodeError) as error:
         raise ClickException(f"{own_path}:{error}; correct the file first") from None
-    if hooked != planned and (wants_hook or (wants_hook is None and can_ask and not agreed and _wants_hook())):
+    if hooked != planned and (wants_hook or (wants_hook is None and asks and _wants_hook())):
         planned = hooked
     if not as_json:
-        _show(files, merged, planned, problems, own_path)
-        if dry_run:
-            _show_differences(planned, secrets)
+        _show_planned(files, planned, problems)
+        _show_differences(planned if dry_run else (), secrets)
     if not planned or dry_run:
         return _end(as_json, files, merged, planned, problems, None, None)
     if not agreed and not click.confirm("\nChange these files? Each is copied first.", default=False):
         output.say("Nothing was changed.")
         return 1
-    kept = _apply(planned, moved, backups, as_json)
+    kept = _apply(planned, moved, own_path, as_json)
     diagnosis = None if no_start else _start(own_path, as_json)
     return _end(as_json, files, merged, planned, problems, kept, diagnosis)
 
 
-def _apply(planned: Sequence[Change], moved: Moved, backups: Path, as_json: bool) -> Path:
+def _apply(planned: Sequence[Change], moved: Moved, own_path: Path, as_json: bool) -> Path:
     """Write everything and return the folder of the copies. Raises `ClickException`."""
     _keep_values(moved)
     try:
-        kept = changes.apply(planned, backups)
+        kept = changes.apply(planned, own_path.parent / changes.FOLDER)
     except ChangeError as error:
         raise ClickException(str(error)) from None
     if not as_json:
-        output.say(f"\nDone. The old files are in {edits.short(kept)}; to put them back: foretool init --undo")
+        undo = edits.typed("init --undo", own_path)
+        output.say(f"\nDone. The old files are in {edits.short(kept)}; to put them back: {undo}")
         if moved.values:
             went = output.plural(len(moved.values), "secret")
             output.say(f"{went} went into the keyring. The copies of the old files still hold them.")
@@ -171,14 +190,22 @@ def _text_of(path: Path) -> str:
         return ""
 
 
-def _find(machine: Machine, clients: Sequence[str], with_project: bool) -> list[FoundFile]:
-    """Read the files of the chosen clients. Raises `UsageError` for a name that no client has."""
+def _choose(machine: Machine, clients: Sequence[str]) -> list[ClientFile]:
+    """Return the files of the chosen clients. Raises `UsageError` for a name that no client has."""
     files = client_files(machine)
     names = sorted({each.client for each in files})
-    if unknown := [each for each in clients if each not in names]:
-        raise UsageError(f"no client is called {unknown[0]!r}; the clients are {', '.join(names)}")
-    chosen = [each for each in files if not clients or each.client in clients]
-    return scan(each for each in chosen if with_project or each.scope == "user")
+    if unknown := next((each for each in clients if each not in names), ""):
+        meant = guess(unknown, names) or f"; the clients are {', '.join(names)}"
+        raise UsageError(f"no client is called {unknown!r}{meant}")
+    return [each for each in files if not clients or each.client in clients]
+
+
+def _mention_project(files: Iterable[ClientFile]) -> None:
+    """Say how many servers the working folder brings, but not their names: it may be a cloned repository."""
+    here = [file for file in scan(each for each in files if each.scope == "project") if not file.problem]
+    count = sum(not each.is_foretool and not each.problem for file in here for each in file.servers)
+    if count:
+        output.say(f"\nThis folder has {output.plural(count, 'server')} of its own: --project takes them too.")
 
 
 def _read_sources(sources: Sequence[Path]) -> list[FoundFile]:
@@ -200,17 +227,24 @@ def _launch(config: Path) -> list[str]:
     return [*hint.launcher(), "serve", "--config", str(config)]
 
 
-def _with_hooks(planned: Sequence[Change], files: Iterable[FoundFile], config: Path) -> list[Change]:
+def _with_hooks(
+    planned: Sequence[Change], files: Iterable[FoundFile], config: Path, *, with_profiles: bool
+) -> list[Change]:
     """Return the changes, and those that add the prompt hook to each client that has such hooks."""
     by_path = {change.path: change for change in planned}
     for client in dict.fromkeys(file.file.client for file in files if not file.problem):
         if (hook := prompt_hooks.HOOKS.get(client)) is not None:
             path = Path(hook.file).expanduser()
-            typed = hint.hook_command(config, "", client)
+            typed = hint.hook_command(config, client if with_profiles else "", client)
             with suppress(DocumentError, OSError, UnicodeDecodeError):  # `hint --install` says what is wrong
                 if change := prompt_hooks.change(hook, path, typed, by_path.get(path)):
                     by_path[path] = change
     return list(by_path.values())
+
+
+def _wants_profiles(files: Sequence[FoundFile], merged: Merged) -> bool:
+    question = "\nKeep each client to the servers that it had, with a profile for each?"
+    return bool(_seen_by_more(files, merged)) and click.confirm(question, default=False)
 
 
 def _wants_hook() -> bool:
@@ -218,45 +252,71 @@ def _wants_hook() -> bool:
     return click.confirm("Add it to the clients that have such hooks?", default=True)
 
 
+def _keep_widest(conflict: Conflict) -> Choice:
+    return conflict.widest()[0]
+
+
 def _keep_both(conflict: Conflict) -> Choice:
     return "both"
 
 
 def _ask(conflict: Conflict) -> Choice:
-    """Ask which of two servers of one name shall stay; shows no values, which may be secrets."""
-    differs = ", ".join(conflict.differs)
-    output.say(f"\n{conflict.name}: {conflict.first_from} and {conflict.second_from} differ in: {differs}")
-    options = f"1 = that of {conflict.first_from}, 2 = that of {conflict.second_from}, 3 = both"
-    answer = click.prompt(f"Keep which? {options}", type=click.Choice(["1", "2", "3"]), default="3", show_choices=False)
-    found: dict[str, Choice] = {"1": "first", "2": "second", "3": "both"}
-    return found[answer]
+    """Show two servers of one name, without their secrets, and ask which of them shall stay."""
+    widest, entry = conflict.widest()
+    output.say(f"\n{conflict.name}: two clients have different servers of this name", "bold")
+    sources = ((conflict.first_from, conflict.first, "first"), (conflict.second_from, conflict.second, "second"))
+    for number, ((source, each, choice), more) in enumerate(zip(sources, conflict.details(), strict=True), 1):
+        told = "; ".join((*([more] if more else ()), *(["does what both do"] if choice == widest else ())))
+        output.say(f"  {number}  {source}: {describe_entry(each)}{f' ({told})' if told else ''}")
+    output.say("  3  both, as two servers")
+    choices: dict[str, Choice] = {"1": "first", "2": "second", "3": "both"}
+    if widest == "joined":
+        output.say(f"  4  one server for both: {describe_entry(entry)}")
+        choices["4"] = "joined"
+    default = next(number for number, choice in choices.items() if choice == widest)
+    return choices[click.prompt("  Keep which?", type=click.Choice(list(choices)), default=default, show_choices=False)]
 
 
 def _secrets(files: Iterable[FoundFile], merged: Merged) -> Secrets:
-    found = [server.entry for file in files for server in file.servers]
+    found = [each for file in files for server in file.servers for each in (server.entry, server.written)]
     return secrets_of([*found, *merged.known.values(), *merged.entries.values()])
 
 
-def _show(
-    files: Sequence[FoundFile], merged: Merged, planned: Sequence[Change], problems: Sequence[str], own: Path
-) -> None:
+def _seen_by_more(files: Iterable[FoundFile], merged: Merged) -> dict[str, Origin]:
+    """Return the new servers that a single client or project had and that more will see, and who had each."""
+    clients = {file.file.client for file in files if file.file.registers and not file.problem}
+    return {name: at for name, at in merged.alone().items() if at.folder or clients - {at.client}}
+
+
+def _show_found(files: Sequence[FoundFile], merged: Merged, own: Path, *, with_profiles: bool) -> None:
+    """Print the servers of each client, and what they are in our file."""
     if not files:
         output.say("No MCP client was found. To register foretool by hand: foretool connect")
     for file in files:
         names = [each.name for each in file.servers if not each.is_foretool and not each.problem]
         rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        has = f": {', '.join(names[:SHOWN])}{rest}" if names else ""
-        output.say(f"{file.file.title}, {output.plural(len(names), 'server')}{has}", "bold")
+        has = [f"{output.plural(len(names), 'server')}: {', '.join(names[:SHOWN])}{rest}"] if names else []
+        has += ["has foretool"] if any(each.is_foretool for each in file.servers) else []
+        output.say(f"{file.file.title}, {'cannot be read' if file.problem else ', '.join(has) or 'no server'}", "bold")
         output.say(f"  {edits.short(file.file.path)}")
         for server in file.servers:
             if server.problem:
                 output.say(f"  {server.name} stays there: {server.problem}")
+    alone = _seen_by_more(files, merged)
     if merged.entries:
         output.say(f"\n{output.plural(len(merged.entries), 'server')} for {edits.short(own)}:", "bold")
-        for name in merged.entries:
-            output.say(f"  {name}, from {' and '.join(merged.origins[name])}")
+    for name in merged.entries:
+        if name not in alone:
+            output.say(f"  {name}, from {' and '.join(merged.titles(name))}")
+    if alone and not with_profiles:
+        output.say("All your clients will see these, which one alone had (--profiles keeps them apart):")
+    for name, at in alone.items():
+        output.say(f"  {name}, from {at.title}{f' in {edits.short(Path(at.folder))}' if at.folder else ''}")
     for note in merged.notes:
         output.say(f"  Note: {note}")
+
+
+def _show_planned(files: Sequence[FoundFile], planned: Sequence[Change], problems: Sequence[str]) -> None:
     for problem in problems:
         output.say(f"  Not changed: {problem}", "yellow")
     if planned:
@@ -267,11 +327,13 @@ def _show(
         output.say("\nNothing has to change: your clients have foretool, and its file has their servers.")
 
 
-def _show_differences(planned: Iterable[Change], secrets: Secrets) -> None:
+def _show_differences(planned: Sequence[Change], secrets: Secrets) -> None:
     for change in planned:
         output.say(f"\n{edits.short(change.path)}", "bold")
         for line in changes.difference(change)[2:]:
             output.say(f"  {secrets.redact(line)}", {"+": "green", "-": "red"}.get(line[:1], ""))
+    if planned:
+        output.say("\nNothing was changed. To change the files: foretool init")
 
 
 def _start(place: Path, as_json: bool) -> Diagnosis:
@@ -328,7 +390,7 @@ def _report(
             }
             for file in files
         ],
-        "added": {name: merged.origins[name] for name in merged.entries},
+        "added": {name: merged.titles(name) for name in merged.entries},
         "notes": merged.notes,
         "changes": [{"path": str(change.path), "why": change.why} for change in planned],
         "problems": problems,
@@ -349,7 +411,7 @@ def _undo(own: Path, backups: Path, as_json: bool) -> int:
         output.emit({"restored": [str(each) for each in restored], "problems": problems})
         return int(bool(problems))
     for path in restored:
-        output.say(f"{edits.short(path)} is as it was")
+        output.say(f"{edits.short(path)} {'is as it was' if path.exists() else 'is gone, as it was before'}")
     for problem in problems:
         output.say(problem, "yellow")
     return int(bool(problems))

@@ -95,9 +95,7 @@ def _change(planned: list[Change], place: Path, *, agreed: bool) -> bool:
         kept = changes.apply(planned, place.parent / changes.FOLDER)
     except ChangeError as error:
         raise ClickException(str(error)) from None
-    output.say(
-        f"Done. Restart these clients. To put the files back: foretool init --undo (copies: {edits.short(kept)})"
-    )
+    output.say(f"Done. Restart these clients. Their files with foretool are kept in {edits.short(kept)}.")
     return True
 
 

@@ -56,6 +56,8 @@ class _Kept(Struct):
     mode: int
     after: str
     """SHA-256 of what was written; "" if only the permissions changed."""
+    written: str | None = None
+    """The file with what was written, beside the list."""
     new_mode: int = 0
     """The permissions that were given, where only they changed."""
 
@@ -75,11 +77,13 @@ def apply(changes: Sequence[Change], backups: Path, protections: Sequence[Protec
             copy = f"{number:03}-{change.path.name}" if change.before is not None else None
             if copy is not None:
                 _write(folder / copy, change.before or b"", 0o600)
+            written_copy = f"{number:03}-new-{change.path.name}"
+            _write(folder / written_copy, change.after, 0o600)
             mode = change.path.stat().st_mode & 0o777 if change.before is not None else 0o600
-            kept.append(_Kept(str(change.path), copy, mode, digest(change.after)))
+            kept.append(_Kept(str(change.path), copy, mode, digest(change.after), written_copy))
         for wanted in protections:
             mode = wanted.path.lstat().st_mode & 0o7777
-            kept.append(_Kept(str(wanted.path), None, mode, "", wanted.mode))
+            kept.append(_Kept(str(wanted.path), None, mode, "", new_mode=wanted.mode))
         _write(folder / LIST, msgspec.json.format(msgspec.json.encode(kept)), 0o600)
         written: list[Change] = []
         for change, each in zip(changes, kept, strict=False):
@@ -152,23 +156,50 @@ def _reopen(path: Path, kept: _Kept, restored: list[Path], problems: list[str]) 
     restored.append(path)
 
 
-def earlier_versions(path: Path, backups: Path) -> list[tuple[bytes, str]]:
-    """Return what a file held before each run that changed it, the newest first, with the digest of what was written.
+class Earlier(Struct, frozen=True):
+    """What a run has changed in a file."""
 
-    Runs that were undone, and copies that cannot be read, are left out.
+    before: bytes
+    after: str
+    """The digest of what it wrote."""
+    written: bytes | None
+    """What it wrote, None if that was not kept."""
+
+
+def earlier_versions(path: Path, backups: Path) -> list[Earlier]:
+    """Return what each run has changed in a file, the newest first.
+
+    Runs that were undone, that made the file, and copies that cannot be read, are left out.
     """
     found = []
     for folder in sorted(backups.glob("*"), reverse=True):
         try:
             kept = msgspec.json.decode((folder / LIST).read_bytes(), type=list[_Kept])
-            found += [
-                ((folder / each.copy).read_bytes(), each.after)
-                for each in kept
-                if each.path == str(path) and each.copy is not None
-            ]
+            for each in kept:
+                if each.path == str(path) and each.copy is not None:
+                    written = (folder / each.written).read_bytes() if each.written else None
+                    found.append(Earlier((folder / each.copy).read_bytes(), each.after, written))
         except (OSError, msgspec.MsgspecError):
             continue
     return found
+
+
+def merge_texts(base: str, one: str, other: str) -> str | None:
+    """Return a text with the lines that two others changed in a base; None if they changed the same lines, or lines
+    next to each other."""
+    lines, regions = base.splitlines(keepends=True), []
+    for text in (one, other):
+        changed = text.splitlines(keepends=True)
+        matcher = difflib.SequenceMatcher(None, lines, changed, autojunk=False)
+        regions += [(i, j, changed[k:m]) for tag, i, j, k, m in matcher.get_opcodes() if tag != "equal"]
+    merged: list[str] = []
+    at = -1
+    for start, end, new in sorted(regions):
+        if start <= at:
+            return None
+        merged += [*lines[max(at, 0) : start], *new]
+        at = end
+    return "".join([*merged, *lines[max(at, 0) :]])
 
 
 def digest(data: bytes) -> str:

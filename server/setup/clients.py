@@ -49,6 +49,17 @@ def this_machine() -> Machine:
     return Machine(system, Path.home(), os.environ, Path(os.environ.get("PWD") or "."))
 
 
+class Switch(Struct, frozen=True):
+    """A list of names with which a client keeps servers off."""
+
+    keys: Keys
+    """Where it stands."""
+    is_on: bool = False
+    """It names the only servers that are on; an empty one means nothing."""
+    file: Path | None = None
+    """The file that has it, if that is not the file of the servers."""
+
+
 class ClientFile(Struct, frozen=True, kw_only=True):
     """One file of one client."""
 
@@ -70,7 +81,11 @@ class ClientFile(Struct, frozen=True, kw_only=True):
     top: tuple[tuple[str, str], ...] = ()
     """What a new file has to say beside its servers."""
     per_project: Keys = ()
-    """Where a file has more servers for each project folder: the key of the projects, then that of the servers."""
+    """Where a file has more servers for each project folder: the key of the projects, that of the servers, and that of
+    the names of those that are off in this project, whosever they are."""
+    switches: tuple[Switch, ...] = ()
+    folder: str = ""
+    """The project whose file it is; its programs start there."""
 
     @property
     def is_installed(self) -> bool:
@@ -105,16 +120,16 @@ def _editors(machine: Machine) -> Iterator[ClientFile]:
         ("vscode-insiders", "VS Code Insiders", "Code - Insiders"),
     ):
         user = machine.applications / folder / "User"
-        servers = {"keys": ("servers",), "dialect": dialects.STDIO, "home": user}
+        servers = {"keys": ("servers",), "dialect": dialects.VSCODE, "home": user}
         yield _file(client, title, user / "mcp.json", **servers)
         for profile in sorted(user.glob("profiles/*/mcp.json")):
             yield _file(client, f"{title}, profile {profile.parent.name}", profile, **servers)
-        older = {"keys": ("mcp", "servers"), "dialect": dialects.STDIO, "home": user, "registers": False}
+        older = {"keys": ("mcp", "servers"), "dialect": dialects.VSCODE, "home": user, "registers": False}
         yield _file(client, f"{title} settings", user / "settings.json", **older)
         cline = user / "globalStorage" / "saoudrizwan.claude-dev" / "settings"
-        yield _file("cline", f"Cline in {title}", cline / "cline_mcp_settings.json")
+        yield _file("cline", f"Cline in {title}", cline / "cline_mcp_settings.json", dialect=dialects.CLINE)
     yield _file("cline-cli", "Cline CLI", home / ".cline" / "data" / "settings" / "cline_mcp_settings.json",
-                home=home / ".cline")  # fmt: skip
+                dialect=dialects.CLINE, home=home / ".cline")  # fmt: skip
     yield _file("windsurf", "Windsurf", home / ".codeium" / "windsurf" / "mcp_config.json")
     zed = machine.applications / "Zed" if machine.system == "win32" else machine.config / "zed"
     yield _file("zed", "Zed", zed / "settings.json", keys=("context_servers",), dialect=dialects.ZED)
@@ -125,17 +140,35 @@ def _editors(machine: Machine) -> Iterator[ClientFile]:
 
 def _terminals(machine: Machine) -> Iterator[ClientFile]:
     home, environ = machine.home, machine.environ
-    claude = Path(environ.get("CLAUDE_CONFIG_DIR") or home)
-    yield _file("claude-code", "Claude Code", claude / ".claude.json", dialect=dialects.STDIO,
-                home=home / ".claude", per_project=("projects", "mcpServers"))  # fmt: skip
+    yield _file("claude-code", "Claude Code", _claude(machine), dialect=dialects.CLAUDE_CODE,
+                home=home / ".claude", per_project=("projects", "mcpServers", "disabledMcpServers"))  # fmt: skip
     codex = Path(environ.get("CODEX_HOME") or home / ".codex")
     yield _file("codex", "Codex", codex / "config.toml", kind="toml", keys=("mcp_servers",), dialect=dialects.CODEX)
-    yield _file("gemini", "Gemini CLI", home / ".gemini" / "settings.json", dialect=dialects.GEMINI)
-    yield _file("qwen", "Qwen Code", home / ".qwen" / "settings.json", dialect=dialects.GEMINI)
+    yield _file("gemini", "Gemini CLI", home / ".gemini" / "settings.json", dialect=dialects.GEMINI,
+                switches=_OF_GEMINI)  # fmt: skip
+    yield _file("qwen", "Qwen Code", home / ".qwen" / "settings.json", dialect=dialects.GEMINI, switches=_OF_GEMINI)
     opencode = machine.config / "opencode"
     name = "opencode.jsonc" if (opencode / "opencode.jsonc").is_file() else "opencode.json"
     yield _file("opencode", "opencode", opencode / name, keys=("mcp",), dialect=dialects.OPENCODE)
     yield _file("copilot", "Copilot CLI", home / ".copilot" / "mcp-config.json", dialect=dialects.COPILOT)
+
+
+_OF_GEMINI: Final = (Switch(("mcp", "excluded")), Switch(("mcp", "allowed"), is_on=True))
+
+
+def _claude(machine: Machine) -> Path:
+    return Path(machine.environ.get("CLAUDE_CONFIG_DIR") or machine.home) / ".claude.json"
+
+
+def _switches(client: str, machine: Machine) -> tuple[Switch, ...]:
+    """Return the lists that switch the servers of the working folder."""
+    if client == "claude-code":
+        project = ("projects", str(machine.folder))
+        return (
+            Switch((*project, "disabledMcpjsonServers"), file=_claude(machine)),
+            Switch((*project, "enabledMcpjsonServers"), is_on=True, file=_claude(machine)),
+        )
+    return _OF_GEMINI if client == "gemini" else ()
 
 
 def proxy_file(path: Path, data: Any) -> ClientFile | None:
@@ -150,9 +183,9 @@ def proxy_file(path: Path, data: Any) -> ClientFile | None:
 
 KINDS: Final[dict[str, Kind]] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 _PROJECT_FILES: Final[tuple[tuple[str, str, str, str, Dialect], ...]] = (
-    ("claude-code", "Claude Code, this project", ".mcp.json", "mcpServers", dialects.STDIO),
+    ("claude-code", "Claude Code, this project", ".mcp.json", "mcpServers", dialects.CLAUDE_CODE),
     ("cursor", "Cursor, this project", ".cursor/mcp.json", "mcpServers", dialects.PLAIN),
-    ("vscode", "VS Code, this project", ".vscode/mcp.json", "servers", dialects.STDIO),
+    ("vscode", "VS Code, this project", ".vscode/mcp.json", "servers", dialects.VSCODE),
     ("gemini", "Gemini CLI, this project", ".gemini/settings.json", "mcpServers", dialects.GEMINI),
     ("opencode", "opencode, this project", "opencode.json", "mcp", dialects.OPENCODE),
     ("jetbrains", "JetBrains Junie, this project", ".junie/mcp/mcp.json", "mcpServers", dialects.PLAIN),
@@ -165,4 +198,7 @@ def _projects(machine: Machine) -> Iterator[ClientFile]:
         return
     for client, title, path, key, dialect in _PROJECT_FILES:
         more = {"keys": (key,), "dialect": dialect, "scope": "project", "registers": False, "home": machine.folder}
-        yield _file(client, title, machine.folder / path, **more)
+        yield _file(
+            client, title, machine.folder / path, **more,
+            folder=str(machine.folder.absolute()), switches=_switches(client, machine),
+        )  # fmt: skip

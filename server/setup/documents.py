@@ -36,8 +36,9 @@ class Document(Protocol):
     def set(self, keys: Keys, value: object) -> None:
         """Set a value; objects that are missing on the way are added. Raises `DocumentError` if one is no object."""
 
-    def remove(self, keys: Keys) -> None:
-        """Remove a value and its key; nothing happens if it is not there."""
+    def remove(self, keys: Keys, *, with_comments: bool = False) -> None:
+        """Remove a value and its key; nothing happens if it is not there. `with_comments`: also what the text says of
+        it, right above it and behind it."""
 
     def text(self) -> str:
         """Return the text as it is now."""
@@ -110,11 +111,26 @@ class JsonDocument:
                 self._insert(keys[:depth], keys[depth], value)
                 return
 
-    def remove(self, keys: Keys) -> None:
+    def remove(self, keys: Keys, *, with_comments: bool = False) -> None:
+        if with_comments:
+            self._remove_comments(keys)
         places = jsonc.places(self._text)
         if keys in places.keys:
             siblings = [path for path in places.keys if path[:-1] == keys[:-1]]
             self._cut(places, keys, siblings)
+
+    def _remove_comments(self, keys: Keys) -> None:
+        """Remove the comment behind a member on its last line, and the lines of comments right above it."""
+        places = jsonc.places(self._text)
+        if keys not in places.keys:
+            return
+        end = places.ends[keys]
+        if behind := re.compile(r"[ \t]*,?([ \t]*//[^\n]*|[ \t]*/\*[^\n]*?\*/[ \t]*(?=\r?\n))").match(self._text, end):
+            self._splice(behind.start(1), behind.end(1), "\r" if behind[1].endswith("\r") else "")
+        start = self._text.rfind("\n", 0, places.keys[keys]) + 1
+        above = re.search(r"(?:^[ \t]*//[^\n]*\n)+\Z", self._text[:start], re.MULTILINE)
+        if above and not self._text[start : places.keys[keys]].strip():
+            self._splice(above.start(), above.end(), "")
 
     def add_item(self, keys: Keys, item: str) -> None:
         """Add a text at the end of a list, which is made if it is missing. Raises `DocumentError` if it is no list."""
@@ -279,7 +295,7 @@ class _Toml:
         table[keys[-1]] = _toml_table(value) if isinstance(value, Mapping) else value
         _end_with_blank_line(table[keys[-1]])
 
-    def remove(self, keys: Keys) -> None:
+    def remove(self, keys: Keys, *, with_comments: bool = False) -> None:
         table: Any = self._document
         for key in keys[:-1]:
             if not isinstance(table, Mapping) or key not in table:
@@ -369,7 +385,7 @@ class _Yaml:
             table[keys[-1]] = value
         self._text = None
 
-    def remove(self, keys: Keys) -> None:
+    def remove(self, keys: Keys, *, with_comments: bool = False) -> None:
         table = value_at(self._data, keys[:-1])
         if isinstance(table, list):
             if (position := _named(table, keys[-1])) is not None:

@@ -47,6 +47,13 @@ def config_of(entry: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     return os.path.realpath(str(named) if named else own_file(environ))
 
 
+def profile_of(entry: Mapping[str, Any]) -> str:
+    """Return the profile that an entry starts foretool with, "" for none."""
+    _, rest = _split(entry)
+    named = (rest[at + 1] for at, word in enumerate(rest[:-1]) if word == "--profile")
+    return next(named, "") or next((word.partition("=")[2] for word in rest if word.startswith("--profile=")), "")
+
+
 def find_fault(entry: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     """Return why an entry cannot start foretool, "" if nothing is wrong with it. Looks at files, and starts nothing."""
     if problem := _program_problem(str(entry.get("command", "")), environ):

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from foretool.server.setup import changes, dialects
-from foretool.server.setup.changes import Change
-from foretool.server.setup.documents import DocumentError, open_document, value_at
+from foretool.server.setup.changes import Change, Earlier
+from foretool.server.setup.documents import DocumentError, Keys, open_document, value_at
 from foretool.server.setup.launches import starts_foretool
 from foretool.server.setup.scan import FoundFile
 
@@ -17,7 +17,8 @@ def plan_leaving(found: Iterable[FoundFile], backups: Path, own: Mapping[str, An
     """Return a change for each file that has foretool, and a line for each that cannot be changed.
 
     A file that nobody has edited since `init` becomes what it was. Any other one loses foretool alone, and gets back
-    the servers of its latest copy, or, without a copy, those of our own file (`own`).
+    the servers of its oldest copy, with their comments where the lines around them are as `init` wrote them; without a
+    copy it gets those of our own file (`own`).
     """
     planned: list[Change] = []
     problems: list[str] = []
@@ -26,21 +27,22 @@ def plan_leaving(found: Iterable[FoundFile], backups: Path, own: Mapping[str, An
         if not ours or file.data is None:
             continue
         path, copies = file.file.path, changes.earlier_versions(file.file.path, backups)
-        before = _unchanged_since(file.data, copies)
+        before = _unchanged_since(file.data, copies) or _put_back(file, copies)
         if before is not None and not _has_foretool(file, before):
-            planned.append(Change(path, file.data, before, "becomes what it was before foretool init"))
+            edits = "" if before == copies[-1].before else ", with your edits since"
+            planned.append(Change(path, file.data, before, f"becomes what it was before foretool init{edits}"))
             continue
         try:
             document = file.open()
             for server in ours:
                 document.remove(server.keys)
-            back = _servers_of(file, [copy for copy, _ in copies])
-            back = back if back is not None else {name: _written(file, entry) for name, entry in own.items()}
-            count = 0
-            for name, entry in back.items():
-                if value_at(document.data(), (*file.file.keys, name)) is None:
-                    document.set((*file.file.keys, name), entry)
-                    count += 1
+            back = _servers_of(file, copies)
+            if back is None:
+                back = {(*file.file.keys, name): _written(file, entry) for name, entry in own.items()}
+            missing = {keys: entry for keys, entry in back.items() if value_at(document.data(), keys) is None}
+            for keys, entry in missing.items():
+                document.set(keys, entry)
+            count = len(missing)
         except DocumentError as error:
             problems.append(f"{path}: {error}")
             continue
@@ -49,20 +51,51 @@ def plan_leaving(found: Iterable[FoundFile], backups: Path, own: Mapping[str, An
     return planned, problems
 
 
-def _unchanged_since(data: bytes, copies: list[tuple[bytes, str]]) -> bytes | None:
+def _put_back(file: FoundFile, copies: list[Earlier]) -> bytes | None:
+    """Take out of an edited file what the first run of `init` wrote, line by line; None if that does not fit the edits,
+    or would lose a server."""
+    if not copies or copies[-1].written is None or file.data is None:
+        return None
+    try:
+        texts = [each.decode() for each in (copies[-1].written, file.data, copies[-1].before)]
+        if (text := changes.merge_texts(*texts)) is None:
+            return None
+        data = open_document(text, file.file.kind).data()
+    except (DocumentError, UnicodeDecodeError):
+        return None
+    wanted = [*(server.keys for server in file.servers if not server.is_foretool), *(_servers_of(file, copies) or ())]
+    return text.encode() if all(value_at(data, keys) is not None for keys in wanted) else None
+
+
+def _unchanged_since(data: bytes, copies: list[Earlier]) -> bytes | None:
     """Follow the copies back from a file as it is now, the newest first; None if it is not what was written."""
     found = None
-    for copy, written in copies:
-        if changes.digest(data) != written:
+    for copy in copies:
+        if changes.digest(data) != copy.after:
             break
-        found = data = copy
+        found = data = copy.before
     return found
 
 
 def _has_foretool(file: FoundFile, data: bytes) -> bool:
-    entries = value_at(open_document(data.decode(), file.file.kind).data(), file.file.keys)
-    found = entries.values() if isinstance(entries, Mapping) else entries if isinstance(entries, list) else ()
-    return any(isinstance(each, Mapping) and _starts_foretool(file, each) for each in found)
+    found = _entries_in(file, open_document(data.decode(), file.file.kind).data())
+    return any(_starts_foretool(file, each) for each in found.values())
+
+
+def _entries_in(file: FoundFile, data: Any) -> dict[Keys, Mapping[str, Any]]:
+    """Return the entries of a client's file, and where each stands, those of its projects too."""
+    places = [file.file.keys]
+    if file.file.per_project:
+        projects, servers, _ = file.file.per_project
+        places += [(projects, folder, servers) for folder in value_at(data, (projects,)) or {}]
+    found: dict[Keys, Mapping[str, Any]] = {}
+    for place in places:
+        entries = value_at(data, place)
+        if isinstance(entries, list):
+            entries = {each["name"]: each for each in entries if isinstance(each, Mapping) and "name" in each}
+        if isinstance(entries, Mapping):
+            found |= {(*place, str(name)): each for name, each in entries.items() if isinstance(each, Mapping)}
+    return found
 
 
 def _starts_foretool(file: FoundFile, written: Mapping[str, Any]) -> bool:
@@ -72,19 +105,14 @@ def _starts_foretool(file: FoundFile, written: Mapping[str, Any]) -> bool:
         return False
 
 
-def _servers_of(file: FoundFile, copies: list[bytes]) -> dict[str, Any] | None:
+def _servers_of(file: FoundFile, copies: list[Earlier]) -> dict[Keys, dict[str, Any]] | None:
     """Return the entries of the oldest copy of a file, as the client wrote them; None without a readable copy."""
     for copy in reversed(copies):
         try:
-            entries = value_at(open_document(copy.decode(), file.file.kind).data(), file.file.keys)
+            entries = _entries_in(file, open_document(copy.before.decode(), file.file.kind).data())
         except (DocumentError, UnicodeDecodeError):
             continue
-        if isinstance(entries, list):
-            entries = {each["name"]: each for each in entries if isinstance(each, Mapping) and "name" in each}
-        if isinstance(entries, Mapping):
-            kept = {str(name): each for name, each in entries.items() if isinstance(each, Mapping)}
-            return {name: dict(each) for name, each in kept.items() if not _starts_foretool(file, each)}
-        return {}
+        return {keys: dict(each) for keys, each in entries.items() if not _starts_foretool(file, each)}
     return None
 
 

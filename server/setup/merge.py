@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
 
 from foretool.server.config import jsonc
+from foretool.server.config.variables import expand_tilde
 from foretool.server.setup.dialects import Entry
 from foretool.server.setup.scan import FoundFile, FoundServer
 
-Choice = Literal["first", "second", "both"]
+Choice = Literal["first", "second", "both", "joined"]
+
+
+_PLAIN: Final = frozenset({"cwd", "disabled", "exclude", "include", "timeout_s", "type"})
+"""Keys whose values are no secrets."""
 
 
 class Conflict(Struct, frozen=True):
@@ -30,6 +38,40 @@ class Conflict(Struct, frozen=True):
         """Return the keys whose values differ; the values may be secrets."""
         return [key for key in {**self.first, **self.second} if self.first.get(key) != self.second.get(key)]
 
+    def details(self) -> tuple[str, str]:
+        """Return what differs beside the command and the address, in words and without values of variables."""
+        parts: tuple[list[str], list[str]] = ([], [])
+        for key in self.differs:
+            given = [entry.get(key) for entry in (self.first, self.second)]
+            if key in ("command", "args", "url"):
+                continue
+            if key in ("env", "headers"):
+                values = [each if isinstance(each, Mapping) else {} for each in given]
+                other = {name for name in values[0] if name in values[1] and values[0][name] != values[1][name]}
+                for part, own, others in ((parts[0], values[0], values[1]), (parts[1], values[1], values[0])):
+                    part.extend(name for name in own if name not in others)
+                    part.extend(f"its own {name}" for name in own if name in other)
+            else:
+                for part, value in zip(parts, given, strict=True):
+                    told = f"{key} {msgspec.json.encode(value).decode()}" if key in _PLAIN else key
+                    part.extend([told] if value is not None else [])
+        return ", ".join(parts[0]), ", ".join(parts[1])
+
+    def widest(self) -> tuple[Choice, Entry]:
+        """Return which entry to keep, and that entry: one that does what both do, if the two start or reach the same as
+        the same user; else both, and the second one."""
+        return _find_widest(self.first, self.second)
+
+
+class Origin(Struct, frozen=True):
+    """Where a server was found."""
+
+    title: str
+    client: str = ""
+    """The name of the client, "" for our own file."""
+    folder: str = ""
+    """The project whose server it is, "" for one in every project."""
+
 
 class Merged(Struct):
     """One list of servers."""
@@ -38,14 +80,23 @@ class Merged(Struct):
     """New servers by name, as our file will have them."""
     known: dict[str, Entry] = {}
     """Servers that our file has already."""
-    origins: dict[str, list[str]] = {}
-    """By name, the titles of the clients that had the server."""
+    origins: dict[str, list[Origin]] = {}
+    """By name, where the server was found."""
     notes: list[str] = []
     """What the user should know of single servers, in one line each."""
     rewritten: list[tuple[str, jsonc.Path, str]] = []
     """Values of our file that name a secret from now on: server, place in its entry, and what stands there."""
-    taken: list[tuple[FoundFile, FoundServer]] = []
-    """What our file has now, so that the clients need it no more."""
+    taken: list[tuple[FoundFile, FoundServer, str]] = []
+    """What our file has now, so that the clients need it no more, with its name there."""
+
+    def alone(self) -> dict[str, Origin]:
+        """Return the new servers that a single client or project had, and which."""
+        origins = {name: self.origins[name] for name in self.entries}
+        return {name: each[0] for name, each in origins.items() if len({(at.client, at.folder) for at in each}) == 1}
+
+    def titles(self, name: str) -> list[str]:
+        """Return the titles of the clients that had a server."""
+        return list(dict.fromkeys(each.title for each in self.origins[name]))
 
 
 def merge(
@@ -53,42 +104,97 @@ def merge(
 ) -> Merged:
     """Merge the servers of clients into those that our file has. `own` names our file; `choose` decides conflicts."""
     merged = Merged(known={name: dict(entry) for name, entry in known.items() if isinstance(entry, Mapping)})
-    merged.origins = {name: [own] for name in merged.known}
+    merged.origins = {name: [Origin(own)] for name in merged.known}
     for file in found:
         for server in file.servers:
             if not server.is_foretool and not server.problem:
-                _add(merged, file, server, choose)
-                merged.taken.append((file, server))
+                merged.taken.append((file, server, _add(merged, file, server, choose)))
     return merged
 
 
-def _add(merged: Merged, file: FoundFile, server: FoundServer, choose: Callable[[Conflict], Choice]) -> None:
+def _add(merged: Merged, file: FoundFile, server: FoundServer, choose: Callable[[Conflict], Choice]) -> str:
+    """Take in one server; return its name in our file."""
     title, name = file.file.title, server.name
+    origin = Origin(title, file.file.client, server.folder)
     merged.notes += (f"{name} ({title}): {note}" for note in server.notes)
     present = {**merged.known, **merged.entries}
-    if same := same_server(server.entry, present):
-        if title not in merged.origins[same]:
-            merged.origins[same].append(title)
-        if same != name:
-            merged.notes.append(f"{name} ({title}) is the same server as {same}, so it keeps that name")
-        return
+    if same := same_server(server.entry, present, name):
+        if same == name or all(each.client != origin.client for each in merged.origins[same]):
+            _add_same(merged, same, server, origin)
+            return same
+        merged.notes.append(f"{name} ({title}) is the same server as {same}; both names stay, as {title} has both")
     if name in present:
-        conflict = Conflict(name, present[name], merged.origins[name][0], server.entry, title)
+        conflict = Conflict(name, present[name], merged.origins[name][0].title, server.entry, title)
         choice = choose(conflict)
-        if choice == "first":
-            return
+        widest = conflict.widest()[0]
+        if choice == widest != "both":
+            others = [conflict.second_from] if choice == "first" else [conflict.first_from]
+            others = [conflict.first_from, conflict.second_from] if choice == "joined" else others
+            merged.notes.append(f"{name}: one server, which also does what that of {' and '.join(others)} does")
         if choice == "both":
             name = _free_name(f"{name}-{file.file.client}", present)
-        elif name in merged.known:
-            merged.known.pop(name)
+        else:
+            merged.origins[name].append(origin)
+            if choice != "first":
+                merged.known.pop(name, None)
+                merged.entries[name] = conflict.widest()[1] if choice == "joined" else server.entry
+            return name
     merged.entries[name] = server.entry
-    merged.origins[name] = [title]
+    merged.origins[name] = [origin]
+    return name
 
 
-def same_server(entry: Mapping[str, Any], known: Mapping[str, Any]) -> str:
-    """Return the name of the server that is the same as an entry: what is started or reached, and as whom; or ""."""
+def _add_same(merged: Merged, name: str, server: FoundServer, origin: Origin) -> None:
+    """Take in a server that is there already. All clients have it from now on, with what one of them allowed."""
+    if name != server.name:
+        merged.notes.append(f"{server.name} ({origin.title}) is the same server as {name}, so it keeps that name")
+    if (present := merged.entries.get(name)) is not None:
+        merged.entries[name] = _widest(present, server.entry)
+    kept = merged.entries.get(name) or merged.known[name]
+    narrow = [origin.title] if _is_wider(kept, server.entry) else []
+    narrow += merged.titles(name) if present is not None and _is_wider(kept, present) else []
+    if narrow:
+        merged.notes.append(
+            f"{name}: {' and '.join(narrow)} had only some of its tools; all clients have {_tools(kept)}"
+        )
+    merged.origins[name].append(origin)
+
+
+def _tools(entry: Entry) -> str:
+    return "all of them" if not (entry.get("include") or entry.get("exclude")) else "those of all of these clients"
+
+
+def _widest(one: Entry, other: Entry) -> Entry:
+    """Return the entry of one server with the settings of two: the longer time, and every tool that either has."""
+    both = {**other, **one}
+    both.pop("disabled", None)
+    if one.get("disabled") and other.get("disabled"):
+        both["disabled"] = True
+    if "timeout_s" in one and "timeout_s" in other:
+        both["timeout_s"] = max(one["timeout_s"], other["timeout_s"])
+    for key, found in (
+        ("include", [*one["include"], *other["include"]] if "include" in one and "include" in other else []),
+        ("exclude", [each for each in one.get("exclude", ()) if each in other.get("exclude", ())]),
+        ("inherit", [*one.get("inherit", ()), *other.get("inherit", ())]),
+    ):
+        both.pop(key, None)
+        if found:
+            both[key] = list(dict.fromkeys(found))
+    return both
+
+
+def _is_wider(one: Entry, other: Entry) -> bool:
+    """Tell whether the entry of a server offers tools that another one of it does not."""
+    lists = [[sorted(entry.get(key) or ()) for key in ("include", "exclude")] for entry in (one, other)]
+    return lists[0] != lists[1] and bool(other.get("include") or other.get("exclude"))
+
+
+def same_server(entry: Mapping[str, Any], known: Mapping[str, Any], name: str = "") -> str:
+    """Return the name of the server that is the same as an entry: what is started or reached, and as whom; or "". Of
+    several, that of this name."""
     reach = _reach(entry)
-    return next((name for name, each in known.items() if isinstance(each, Mapping) and _reach(each) == reach), "")
+    same = [each for each, other in known.items() if isinstance(other, Mapping) and _reach(other) == reach]
+    return name if name in same else same[0] if same else ""
 
 
 def _reach(entry: Mapping[str, Any]) -> bytes:
@@ -102,3 +208,64 @@ def _free_name(name: str, present: Mapping[str, Entry]) -> str:
     while free in present:
         free, number = f"{name}-{number}", number + 1
     return free
+
+
+# Two of one name
+
+_QUIET: Final = frozenset({"-y", "--yes", "-q", "--quiet"})
+"""Options of package runners that say nothing of the server."""
+
+
+def _find_widest(first: Entry, second: Entry) -> tuple[Choice, Entry]:
+    programs = [os.path.basename(str(entry.get("command", ""))) for entry in (first, second)]  # noqa: PTH119
+    (words, folders), (other_words, others) = (_split(entry.get("args") or ()) for entry in (first, second))
+    fewer, more = sorted((words, other_words), key=len)
+    same = programs[0] == programs[1] and not Counter(fewer) - Counter(more) and bool(folders) == bool(others)
+    if not same or any((first.get(key) or "") != (second.get(key) or "") for key in ("url", "cwd")):
+        return "both", second
+    joined = dict(first)
+    found: set[Choice] = set()
+    for key in ("env", "headers"):
+        given = [each if isinstance(each := entry.get(key), Mapping) else {} for entry in (first, second)]
+        wider = max(given, key=len)
+        if not all(each.items() <= wider.items() for each in given):
+            return "both", second
+        if len(given[0]) != len(given[1]):
+            found.add("first" if wider is given[0] else "second")
+            joined[key] = wider
+    if len(words) != len(other_words):
+        found.add("first" if more is words else "second")
+    new = [each for each in others if not any(_is_within(each, folder) for folder in folders)]
+    old = [each for each in folders if not any(_is_within(each, folder) for folder in others)]
+    if new or old:
+        found.add("joined" if new and old else "second" if new else "first")
+    if first.get("args") or second.get("args"):
+        joined["args"] = (
+            [*second.get("args", ()), *old]
+            if "second" in found and more is not words
+            else [*first.get("args", ()), *new]
+        )
+    if len(found) == 1 and "joined" not in found:
+        return ("second", second) if found == {"second"} else ("first", first)
+    return ("joined", joined) if found else ("first", first)
+
+
+def _split(args: Sequence[Any]) -> tuple[list[str], list[str]]:
+    """Return the arguments that say what is started, without a version, and the folders that it may use: full paths
+    that belong to no option."""
+    words: list[str] = []
+    folders: list[str] = []
+    for place, each in enumerate(map(str, args)):
+        is_of_option = place > 0 and str(args[place - 1]).startswith("-") and args[place - 1] not in _QUIET
+        if each.startswith(("/", "~", "${HOME}")) and not is_of_option and words:
+            folders.append(each)
+        elif each not in _QUIET:
+            words.append(re.sub(r"(?<=\w)@[\w.^~*-]+\Z", "", each))
+    return words, folders
+
+
+def _is_within(folder: str, other: str) -> bool:
+    """Tell whether a folder is another one or lies in it."""
+    home = os.path.expanduser("~")  # noqa: PTH111 -- the texts of a config, which need not exist
+    paths = [os.path.normpath(expand_tilde(each.replace("${HOME}", "~", 1), home)) for each in (folder, other)]
+    return paths[0] == paths[1] or paths[0].startswith(f"{paths[1].rstrip('/')}/")

@@ -16,14 +16,17 @@ from msgspec import Struct
 from foretool.server.config import jsonc
 from foretool.server.config.variables import CREDENTIAL
 from foretool.server.setup import dialects
-from foretool.server.setup.dialects import DialectError, Entry
+from foretool.server.setup.dialects import Dialect, DialectError, Entry
 from foretool.server.setup.launches import starts_foretool
 from foretool.server.setup.masking import is_reference
 from foretool.server.setup.registrations import NAME as OWN_NAME
 
 LONGEST_NAME: Final = 64
-CLIENTS: Final = ("claude", "codex", "gemini", "qwen", "copilot", "opencode", "amp", "droid")
-"""Programs whose lines `PROGRAM mcp add ...` are understood."""
+CLIENTS: Final[Mapping[str, Dialect]] = {
+    "claude": dialects.CLAUDE_CODE, "codex": dialects.CODEX, "gemini": dialects.GEMINI, "qwen": dialects.GEMINI,
+    "copilot": dialects.COPILOT, "opencode": dialects.OPENCODE, "amp": dialects.PLAIN, "droid": dialects.PLAIN,
+}  # fmt: skip
+"""Programs whose lines `PROGRAM mcp add ...` are understood, and what the values in them mean."""
 _TRANSPORTS: Final = {
     "stdio": "stdio",
     "sse": "sse",
@@ -34,22 +37,26 @@ _TRANSPORTS: Final = {
 _VALUES: Final = {
     "-t": "transport", "--transport": "transport", "-e": "env", "--env": "env", "-H": "header", "--header": "header",
     "-s": "scope", "--scope": "scope", "--url": "url", "--bearer-token-env-var": "bearer", "--type": "transport",
-    "--client-id": "unused", "--callback-port": "unused", "--timeout": "unused", "--description": "unused",
+    "--client-id": "clientId", "--callback-port": "callbackPort", "--timeout": "timeout",
+    "--description": "description", "--include-tools": "includeTools", "--exclude-tools": "excludeTools",
+    "--tools": "includeTools",
 }  # fmt: skip
 """Options of such a line that take a value."""
 _SWITCHES: Final = ("--client-secret", "--trust", "--force", "-f", "--yes", "-y")
+_OF_OAUTH: Final = ("clientId", "callbackPort")
 _GENERIC: Final = frozenset({
     "mcp", "api", "www", "remote", "server", "servers", "sse", "gateway", "app", "co", "com", "org", "ac", "gov", "net"
 })  # fmt: skip
 """Parts of a host that do not name the service."""
 _SERVER_KEYS: Final = (
-    ("mcpServers",),
-    ("servers",),
-    ("mcp", "servers"),
-    ("context_servers",),
-    ("mcp",),
-    ("extensions",),
+    (("mcpServers",), None),
+    (("servers",), dialects.VSCODE),
+    (("mcp", "servers"), None),
+    (("context_servers",), dialects.ZED),
+    (("mcp",), dialects.OPENCODE),
+    (("extensions",), dialects.GOOSE),
 )
+"""Where servers stand in the JSON of clients, and whose it is if the place says so."""
 
 
 class PasteError(ValueError):
@@ -95,15 +102,20 @@ def of_line(words: Sequence[str]) -> list[NewServer]:
     """Read a line that adds a server to another client: `claude mcp add ...`, `code --add-mcp JSON`. Raises
     `PasteError`."""
     if words[1:2] == ["--add-mcp"]:
-        return of_json(words[2] if len(words) > 2 else "")
+        return of_json(words[2] if len(words) > 2 else "", dialect=dialects.VSCODE)
+    dialect = CLIENTS[_program(words)]
     verb, rest = words[2], list(words[3:])
     given, positional, command = _options(rest)
     notes = [f"--scope {each} means nothing here: foretool has one file" for each in given.get("scope", [])[:1]]
-    notes += [f"{each} is left out" for each in given.get("switch", []) if each == "--client-secret"]
+    notes += [
+        'its client secret is left out: put it into "oauth"'
+        for each in given.get("switch", [])
+        if each == "--client-secret"
+    ]
     if verb == "add-json":
         if len(positional) != 2:
             raise PasteError(f"expected `{words[0]} mcp add-json NAME JSON`; put the JSON into quotes")
-        return [_with_notes(each, notes) for each in of_json(positional[1], positional[0])]
+        return [_with_notes(each, notes) for each in of_json(positional[1], positional[0], dialect)]
     if not positional:
         raise PasteError(f"expected a name after `{words[0]} mcp {verb}`")
     name, reached = positional[0], [*positional[1:], *command]
@@ -111,23 +123,41 @@ def of_line(words: Sequence[str]) -> list[NewServer]:
     if url:
         headers = list(given.get("header", []))
         headers += [f"Authorization: Bearer ${{{each}}}" for each in given.get("bearer", [])]
-        return [_with_notes(of_url(name, url, headers, given.get("transport", [""])[-1]), notes)]
+        return [_with_values(of_url(name, url, headers, given.get("transport", [""])[-1]), given, dialect, notes)]
     if not reached:
         raise PasteError(f"expected a command or an address after the name {name!r}")
-    return [_with_notes(of_command(name, reached, given.get("env", [])), notes)]
+    return [_with_values(of_command(name, reached, given.get("env", [])), given, dialect, notes)]
+
+
+def _with_values(
+    server: NewServer, given: Mapping[str, list[str]], dialect: Dialect, notes: Sequence[str]
+) -> NewServer:
+    """Return a server with the other values of a line, as the client means them. Raises `PasteError`."""
+    values: dict[str, Any] = {}
+    for key in (*_OF_OAUTH, "timeout", "description", "includeTools", "excludeTools"):
+        if key in given:
+            found = given[key][-1]
+            value: Any = int(found) if found.isdecimal() else found
+            value = [each for part in given[key] for each in part.split(",")] if key.endswith("Tools") else value
+            (values.setdefault("oauth", {}) if key in _OF_OAUTH else values)[key] = value
+    return _with_notes(_of_entry(server.name, {**server.entry, **values}, dialect), (*server.notes, *notes))
 
 
 def is_line(words: Sequence[str]) -> bool:
     """Tell whether words are a line for another client."""
-    program = re.split(r"[\\/]", words[0])[-1] if words else ""
+    program = _program(words)
     if program in ("code", "code-insiders", "cursor") and list(words[1:2]) == ["--add-mcp"]:
         return True
     return program in CLIENTS and list(words[1:2]) == ["mcp"] and words[2:3] in (["add"], ["add-json"])
 
 
-def of_json(text: str, name: str = "") -> list[NewServer]:
+def _program(words: Sequence[str]) -> str:
+    return re.split(r"[\\/]", words[0])[-1] if words else ""
+
+
+def of_json(text: str, name: str = "", dialect: Dialect | None = None) -> list[NewServer]:
     """Read servers from JSON with comments, in the form of any client. `name` is that of a single entry without one.
-    Raises `PasteError`."""
+    `dialect`: None where the text has to say whose it is. Raises `PasteError`."""
     data = _decode(text)
     if "command" in data or any(key in data for key in ("url", "serverUrl", "httpUrl")):
         own = data.get("name")
@@ -136,21 +166,21 @@ def of_json(text: str, name: str = "") -> list[NewServer]:
             chosen = name_of_url(url)
         if not chosen:
             raise PasteError("the JSON is one server without a name; type the name before it: foretool add NAME JSON")
-        return [_of_entry(chosen, data)]
+        return [_of_entry(chosen, data, dialect)]
     found: Any = data
-    for keys in _SERVER_KEYS:
+    for keys, of_keys in _SERVER_KEYS:
         inner: Any = data
         for key in keys:
             inner = inner.get(key) if isinstance(inner, Mapping) else None
         if isinstance(inner, Mapping):
-            found = inner
+            found, dialect = inner, dialect or of_keys
             break
     entries = {each: entry for each, entry in found.items() if isinstance(entry, Mapping)}
     if not entries:
         raise PasteError('the JSON holds no server; expected {"mcpServers": {"NAME": {"command": ...}}}')
     if name and len(entries) > 1:
         raise PasteError(f"the JSON holds {len(entries)} servers, so it cannot be called {name!r}; leave the name out")
-    return [_of_entry(name or each, entry) for each, entry in entries.items()]
+    return [_of_entry(name or each, entry, dialect) for each, entry in entries.items()]
 
 
 def _decode(text: str) -> Mapping[str, Any]:
@@ -169,13 +199,29 @@ def _decode(text: str) -> Mapping[str, Any]:
     raise PasteError(f"the text cannot be read as JSON: {problem}")
 
 
-def _of_entry(name: str, written: Mapping[str, Any]) -> NewServer:
+def _of_entry(name: str, written: Mapping[str, Any], dialect: Dialect | None = None) -> NewServer:
     try:
-        entry, notes = dialects.PLAIN.read(written)
-    except (DialectError, AttributeError, TypeError, ValueError) as error:
+        entry, notes = (dialect or _guess_dialect(written)).read(written)
+    except (DialectError, AttributeError, KeyError, TypeError, ValueError) as error:
         problem = str(error) if isinstance(error, DialectError) else "its values are of other types than expected"
         raise PasteError(f"{plain(name)[:60]}: {problem}") from None
     return checked(NewServer(name, entry, tuple(notes)))
+
+
+def _guess_dialect(written: Mapping[str, Any]) -> Dialect:
+    """Return whose entry this is, as far as its keys tell it."""
+    if "httpUrl" in written:
+        return dialects.GEMINI
+    if written.get("type") in ("local", "remote"):
+        return (
+            dialects.OPENCODE
+            if "environment" in written or isinstance(written.get("command"), list)
+            else dialects.COPILOT
+        )
+    if isinstance(written.get("tools"), list):
+        return dialects.COPILOT
+    is_of_codex = any(key in written for key in ("bearer_token_env_var", "env_vars", "startup_timeout_sec"))
+    return dialects.CODEX if is_of_codex else dialects.PLAIN
 
 
 def _with_notes(server: NewServer, notes: Sequence[str]) -> NewServer:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.server.config.files import read_regular
-from foretool.server.setup.clients import ClientFile
+from foretool.server.setup.clients import ClientFile, Switch
 from foretool.server.setup.dialects import DialectError, Entry
 from foretool.server.setup.documents import Document, DocumentError, Keys, open_document, value_at
 from foretool.server.setup.launches import starts_foretool
@@ -27,6 +28,10 @@ class FoundServer(Struct, frozen=True):
     problem: str = ""
     """Why it cannot be taken over."""
     is_foretool: bool = False
+    folder: str = ""
+    """The project that it belongs to; "" for one that the user has in every project."""
+    written: Mapping[str, Any] = {}
+    """As the client writes it."""
 
 
 class FoundFile(Struct, frozen=True):
@@ -65,14 +70,54 @@ def _read(file: ClientFile) -> FoundFile:
 
 
 def _servers(file: ClientFile, data: Any) -> Iterator[FoundServer]:
-    yield from _entries(file, data, file.keys, None)
-    if file.per_project:
-        projects, servers = file.per_project
-        for folder in value_at(data, (projects,)) or {}:
-            yield from _entries(file, data, (projects, folder, servers), Path(folder))
+    lists = [
+        (switch, _names_at(_data_of(switch.file) if switch.file else data, switch.keys)) for switch in file.switches
+    ]
+    found = list(_entries(file, data, file.keys, file.folder))
+    if not file.per_project:
+        yield from (_switched(server, lists) for server in found)
+        return
+    projects, servers, off = file.per_project
+    offs = {folder: _names_at(data, (projects, folder, off)) for folder in value_at(data, (projects,)) or {}}
+    for server in found:
+        where = [folder for folder, names in offs.items() if server.name.casefold() in names and not server.is_foretool]
+        note = f"off in {', '.join(where)}, which only a profile can say"
+        yield replace(server, notes=(*server.notes, note)) if where else server
+    for folder, names in offs.items():
+        of_folder = _entries(file, data, (projects, folder, servers), folder)
+        yield from (_switched(server, [(Switch((projects, folder, off)), names)]) for server in of_folder)
 
 
-def _entries(file: ClientFile, data: Any, keys: Keys, folder: Path | None) -> Iterator[FoundServer]:
+def _switched(server: FoundServer, lists: Iterable[tuple[Switch, Collection[str]]]) -> FoundServer:
+    """Return a server, switched off if one of its client's lists says so."""
+    for switch, names in lists:
+        is_off = names and (server.name.casefold() in names) != switch.is_on
+        if is_off and not server.is_foretool and not server.problem:
+            says = ".".join(switch.keys[-2:] if len(switch.keys) == 2 else switch.keys[-1:])
+            return replace(
+                server, entry={**server.entry, "disabled": True}, notes=(*server.notes, f"switched off, by {says}")
+            )
+    return server
+
+
+def _names_at(data: Any, keys: Keys) -> frozenset[str]:
+    found = value_at(data, keys)
+    return (
+        frozenset(each.casefold() for each in found if isinstance(each, str))
+        if isinstance(found, list)
+        else frozenset()
+    )
+
+
+def _data_of(path: Path) -> Any:
+    """Return what another file of the client says, None if it cannot be read: its own turn says why."""
+    try:
+        return open_document(read_regular(path).decode(), "json").data()
+    except (OSError, UnicodeDecodeError, DocumentError):
+        return None
+
+
+def _entries(file: ClientFile, data: Any, keys: Keys, folder: str) -> Iterator[FoundServer]:
     found = value_at(data, keys)
     if isinstance(found, list):
         found = {
@@ -86,17 +131,10 @@ def _entries(file: ClientFile, data: Any, keys: Keys, folder: Path | None) -> It
             yield FoundServer(str(name), place, {}, (), "expected an object")
             continue
         try:
-            entry, notes = file.dialect.read(written)
-        except (DialectError, AttributeError, TypeError, ValueError) as error:
+            entry, notes = file.dialect.read(written, folder)
+        except (DialectError, AttributeError, KeyError, TypeError, ValueError) as error:
             problem = str(error) if isinstance(error, DialectError) else "its values are of other types than expected"
-            yield FoundServer(str(name), place, {}, (), problem)
+            yield FoundServer(str(name), place, {}, (), problem, folder=folder, written=written)
             continue
-        if folder is not None and "cwd" not in entry and _depends_on_folder(entry):
-            entry["cwd"] = str(folder)
-        yield FoundServer(str(name), place, entry, tuple(notes), is_foretool=starts_foretool(entry))
-
-
-def _depends_on_folder(entry: Entry) -> bool:
-    """Tell whether a program is started with a path that begins in the working folder."""
-    words = (entry.get("command", ""), *(entry.get("args") or ()))
-    return any(isinstance(word, str) and (word == "." or word.startswith(("./", "../", ".\\"))) for word in words)
+        is_foretool = starts_foretool(entry)
+        yield FoundServer(str(name), place, entry, tuple(notes), "", is_foretool, folder, written)

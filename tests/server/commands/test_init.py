@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,13 +39,17 @@ def test_a_home_is_set_up_and_undone(home: Path, capsys: pytest.CaptureFixture[s
     before = contents(home)
     assert run(["init", "--yes", "--no-start"]) == 0
     out = capsys.readouterr().out
-    assert "18 servers for ~/.config/foretool/mcp.json" in out and "to put them back: foretool init --undo" in out
+    assert "17 servers for ~/.config/foretool/mcp.json" in out and "to put them back: foretool init --undo" in out
+    assert "files: one server, which also does what that of Claude Desktop and Cursor does" in out
     ours = home / ".config/foretool/mcp.json"
     assert ours.stat().st_mode & 0o077 == 0
-    assert sorted(json.loads(ours.read_text())["mcpServers"]) == sorted([*NAMES, "files-cursor"])
+    servers = json.loads(ours.read_text())["mcpServers"]
+    assert sorted(servers) == NAMES and servers["files"]["args"][2:] == ["/home/ann/Documents", "${HOME}/src"]
     after = contents(home)
     assert run(["init", "--yes", "--no-start"]) == 0
-    assert contents(home) == after and "Nothing has to change" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert contents(home) == after and "Nothing has to change" in out
+    assert "Cursor, has foretool\n" in out and "Windsurf, cannot be read\n" in out
     assert run(["init", "--undo"]) == 0
     assert contents(home) == before
     assert run(["init", "--undo"]) == 1
@@ -94,6 +99,8 @@ def test_one_client_is_chosen(home: Path, capsys: pytest.CaptureFixture[str]) ->
     assert changed == {".config/foretool/mcp.json", ".codex/config.toml"}
     assert run(["init", "--yes", "--client", "nobody"]) == 2
     assert "no client is called 'nobody'; the clients are claude-code, " in capsys.readouterr().err
+    assert run(["init", "--client", "cursr"]) == 2  # and not that there is nobody to ask
+    assert "no client is called 'cursr'; did you mean \"cursor\"? See foretool init --help" in capsys.readouterr().err
 
 
 @requirement("trust:setup:project")
@@ -107,7 +114,9 @@ def test_servers_of_a_cloned_repository_are_not_taken_over(
     (home / ".cursor").mkdir()
     assert run(["init", "--yes", "--no-start"]) == 0
     ours = home / ".config/foretool/mcp.json"
-    assert "evil" not in ours.read_text() and "evil" not in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "evil" not in ours.read_text() + out
+    assert "This folder has 1 server of its own: --project takes them too." in out
     assert run(["init", "--yes", "--no-start", "--project"]) == 0
     assert "evil" in ours.read_text() and "evil" in (folder / ".mcp.json").read_text()
 
@@ -154,8 +163,8 @@ def test_a_client_that_wrote_meanwhile_is_not_overwritten(
     before = contents(home)
     plan = init.plan
 
-    def late(*arguments: object) -> object:
-        found = plan(*arguments)  # type: ignore[arg-type]
+    def late(*arguments: object, **more: object) -> object:
+        found = plan(*arguments, **more)  # type: ignore[arg-type]
         (home / ".cursor/mcp.json").write_text("{}")
         return found
 
@@ -322,3 +331,57 @@ def test_a_file_without_servers_is_refused(home: Path, capsys: pytest.CaptureFix
     (home / "a.json").write_text('{"servers": {}}')
     assert run(["init", "--from", str(home / "a.json"), "--yes"]) == 1
     assert 'expected servers under "mcpServers" or "servers", found none' in capsys.readouterr().err
+
+
+class Terminal(io.StringIO):
+    """What a person types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@requirement("setup:conflicts", "trust:setup:secrets")
+def test_a_question_shows_both_entries_and_offers_the_wider_one(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for client, folder in ((".config/Claude/claude_desktop_config.json", "/srv/a"), (".cursor/mcp.json", "/srv")):
+        entry = {"command": "npx", "args": ["fs", folder], "env": {"LOG": "s3cret-value"}}
+        path = home / client
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"mcpServers": {"files": entry}}))
+    monkeypatch.setattr("sys.stdin", Terminal("\ny\n"))
+    assert run(["init", "--no-start", "--no-hook"]) == 0
+    out = capsys.readouterr().out
+    assert "  1  Claude Desktop: npx fs /srv/a\n  2  Cursor: npx fs /srv (does what both do)\n  3  both" in out
+    assert "Keep which? [2]: " in out and "s3cret-value" not in out
+    servers = json.loads((home / ".config/foretool/mcp.json").read_text())["mcpServers"]
+    assert {name: entry["args"] for name, entry in servers.items()} == {"files": ["fs", "/srv"]}
+
+
+@requirement("setup:conflicts", "setup:profiles")
+def test_who_had_a_server_alone_is_said_and_a_profile_keeps_it_there(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_home(home)
+    monkeypatch.setattr("sys.stdin", Terminal("3\ny\ny\n"))
+    assert run(["init", "--no-start", "--no-hook"]) == 0
+    out = capsys.readouterr().out
+    assert "which one alone had (--profiles keeps them apart):" in out
+    assert "  shop, from Claude Code in /home/ann/shop\n" in out and "  memory, from Zed\n" in out
+    ours = home / ".config/foretool/mcp.json"
+    config = load(ours)
+    assert [server for server in config.servers if config.require_profile("zed").admits(server)] == ["memory"]
+    assert f'"{ours}",\n        "--profile",\n        "zed"' in (home / ".config/zed/settings.json").read_text()
+    assert run(["init", "--undo"]) == 0
+
+
+def test_hints_to_take_something_back_name_the_config(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / ".cursor").mkdir()
+    other = home / "other.json"
+    assert run(["init", "--yes", "--no-start", "--config", str(other)]) == 0
+    assert run(["add", "a", "--no-start", "--config", str(other), "--", "true"]) == 0
+    out = capsys.readouterr().out
+    assert f"to put them back: foretool init --undo --config {other}" in out
+    assert f"To take it back: foretool add --undo --config {other}" in out
+    assert run(["add", "--undo", "--config", str(other)]) == 0 and run(["init", "--undo", "--config", str(other)]) == 0
+    assert "~/other.json is gone, as it was before" in capsys.readouterr().out

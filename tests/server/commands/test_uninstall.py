@@ -55,3 +55,28 @@ def test_json_tells_what_would_change(home: Path, capsys: pytest.CaptureFixture[
     assert run(["uninstall", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["changes"] == [] and told["installation"]["uninstall"]
+
+
+@requirement("manage:uninstall")
+def test_comments_come_back_where_the_file_was_edited_since(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_home(home)
+    paths = [home / name for name in (".codex/config.toml", ".config/zed/settings.json", ".claude.json")]
+    edited = [
+        path.read_text().replace(old, new)
+        for path, (old, new) in zip(
+            paths, (('"o4"', '"o5"'), ("One Dark", "Gruvbox"), ('numStartups": 12', 'numStartups": 13')), strict=True
+        )
+    ]
+    assert run(["init", "--yes", "--no-start"]) == 0
+    for path, (old, new) in zip(
+        paths, (('"o4"', '"o5"'), ("One Dark", "Gruvbox"), ('numStartups": 12', 'numStartups": 13')), strict=True
+    ):
+        path.write_text(path.read_text().replace(old, new))
+    assert run(["uninstall", "--yes"]) == 0
+    assert [path.read_text() for path in paths] == edited
+    out = capsys.readouterr().out
+    assert "becomes what it was before foretool init, with your edits since" in out
+    assert (
+        "Their files with foretool are kept in ~/.config/foretool/backups" in out
+        and "init --undo" not in out.split("Done.")[-1]
+    )

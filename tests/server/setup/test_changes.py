@@ -94,3 +94,17 @@ def test_nothing_is_written_through_a_file_that_somebody_put_there(tmp_path: Pat
 def test_a_difference_shows_lines(tmp_path: Path) -> None:
     lines = difference(Change(tmp_path / "a", b"1\n2\n", b"1\n3\n", ""))
     assert "-2" in lines and "+3" in lines
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "merged"),
+    [
+        ("a\nB\nc\nd\ne\n", "a\nb\nc\nd\n", "a\nB\nc\nd\n"),
+        ("new\na\nb\nc\nd\ne\n", "a\nb\nd\ne\n", "new\na\nb\nd\ne\n"),
+        ("a\nX\nc\nd\ne\n", "a\nY\nc\nd\ne\n", None),
+        ("a\nX\nc\nd\ne\n", "a\nb\nY\nd\ne\n", None),
+        ("a\nb\nc\nd\ne\n", "", ""),
+    ],
+)
+def test_lines_that_two_texts_changed_are_put_together(one: str, other: str, merged: str | None) -> None:
+    assert changes.merge_texts("a\nb\nc\nd\ne\n", one, other) == merged

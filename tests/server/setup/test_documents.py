@@ -55,6 +55,26 @@ def test_comments_and_order_of_json_survive() -> None:
     )
 
 
+def test_what_a_text_says_of_a_member_goes_with_it() -> None:
+    document = open_document(SERVERS, "json")
+    document.remove(("mcpServers", "time"), with_comments=True)
+    document.remove(("mcpServers", "git"), with_comments=True)
+    document.remove(("mcpServers", "nothing"), with_comments=True)
+    assert (
+        document.text()
+        == """// head
+{
+  "a": 1, // one
+  /* two */
+  "mcpServers": {
+    // at the end
+  },
+  "z": [1,2,],
+}
+"""
+    )
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

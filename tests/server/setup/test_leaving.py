@@ -80,7 +80,7 @@ def test_a_damaged_list_of_copies_is_passed_over(client: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     "dialect",
     [
-        dialects.PLAIN, dialects.STDIO, dialects.GEMINI, dialects.CODEX, dialects.COPILOT, dialects.OPENCODE,
+        dialects.PLAIN, dialects.CLAUDE_CODE, dialects.GEMINI, dialects.CODEX, dialects.COPILOT, dialects.OPENCODE,
         dialects.GOOSE, dialects.ZED, dialects.CONTINUE,
     ],
 )  # fmt: skip

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from homes import write_home
+from requirements import requirement
 
 from foretool.server.setup.clients import Machine, client_files
-from foretool.server.setup.merge import Choice, Conflict, Merged, merge, same_server
+from foretool.server.setup.merge import Choice, Conflict, Merged, Origin, merge, same_server
 from foretool.server.setup.scan import scan
 
 
@@ -26,7 +29,7 @@ def merged(home: Path, known: dict[str, Any] | None = None, choice: Choice = "bo
 def test_a_server_of_two_clients_is_one(tmp_path: Path) -> None:
     write_home(tmp_path)
     found, asked = merged(tmp_path)
-    assert found.origins["time"] == ["Claude Desktop", "Claude Code"]
+    assert found.titles("time") == ["Claude Desktop", "Claude Code"]
     assert [(each.name, each.first_from, each.second_from, each.differs) for each in asked] == [
         ("files", "Claude Desktop", "Cursor", ["args"])
     ]
@@ -64,3 +67,97 @@ def test_the_same_server_is_found_by_what_it_reaches() -> None:
     known = {"a": {"command": "x", "args": []}, "b": {"url": "https://h"}, "c": 7}
     assert same_server({"command": "x", "description": "other words"}, known) == "a"
     assert same_server({"command": "x", "env": {"A": "1"}}, known) == ""
+
+
+FILES = ["-y", "@modelcontextprotocol/server-filesystem"]
+
+
+def files(*folders: str, **more: Any) -> dict[str, Any]:
+    return {"command": "npx", "args": [*FILES, *folders], **more}
+
+
+@requirement("setup:conflicts")
+@pytest.mark.parametrize(
+    ("first", "second", "choice", "kept"),
+    [
+        (files("~/code/shop"), files("${HOME}/code"), "second", files("${HOME}/code")),
+        (files("/srv"), files("/srv/a", "/srv/b"), "first", files("/srv")),
+        (files("/a", "/b"), files("/b", "/c"), "joined", files("/a", "/b", "/c")),
+        (files("/a"), files("/a", env={"LOG": "1"}), "second", files("/a", env={"LOG": "1"})),
+        (files("/a", env={"LOG": "1"}), files("/b"), "joined", files("/a", "/b", env={"LOG": "1"})),
+        ({"command": "npx", "args": ["pkg"]}, {"command": "npx", "args": ["-y", "pkg@latest"]}, "first",
+         {"command": "npx", "args": ["pkg"]}),
+        ({"command": "uvx", "args": ["time"]}, {"command": "/usr/bin/uvx", "args": ["time", "--zone", "UTC"]}, "second",
+         {"command": "/usr/bin/uvx", "args": ["time", "--zone", "UTC"]}),
+        ({"url": "https://a"}, {"url": "https://a", "headers": {"K": "v"}}, "second",
+         {"url": "https://a", "headers": {"K": "v"}}),
+    ],
+)  # fmt: skip
+def test_of_two_entries_of_one_server_the_one_that_does_what_both_do_is_kept(
+    first: dict[str, Any], second: dict[str, Any], choice: Choice, kept: dict[str, Any]
+) -> None:
+    assert Conflict("n", first, "A", second, "B").widest() == (choice, kept)
+
+
+@requirement("setup:conflicts")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"command": "g", "env": {"TOKEN": "one"}}, {"command": "g", "env": {"TOKEN": "two"}}),
+        ({"command": "g", "env": {"A": "1"}}, {"command": "g", "env": {"B": "1"}}),
+        ({"command": "pg", "args": ["--db", "/a"]}, {"command": "pg", "args": ["--db", "/a/b"]}),
+        ({"command": "x", "args": ["--zone", "UTC"]}, {"command": "x", "args": ["--zone", "CET"]}),
+        ({"command": "x", "cwd": "/a"}, {"command": "x", "cwd": "/b"}),
+        ({"command": "x"}, {"url": "https://a"}),
+    ],
+)
+def test_other_accounts_options_and_programs_are_other_servers(first: dict[str, Any], second: dict[str, Any]) -> None:
+    assert Conflict("n", first, "A", second, "B").widest()[0] == "both"
+
+
+@requirement("trust:setup:secrets")
+def test_what_differs_is_told_without_values() -> None:
+    first = {"command": "g", "env": {"TOKEN": "s3cret", "A": "1"}, "timeout_s": 5, "oauth": {"client_secret": "s3cret"}}
+    conflict = Conflict("n", first, "A", {"command": "g", "env": {"TOKEN": "t4cret"}}, "B")
+    assert conflict.details() == ("A, its own TOKEN, timeout_s 5, oauth", "its own TOKEN")
+
+
+def write_clients(home: Path, **servers: Any) -> None:
+    """Write a file for Cursor, for Copilot CLI and for Claude Code, each with its servers."""
+    places = {"cursor": ".cursor/mcp.json", "copilot": ".copilot/mcp-config.json", "claude": ".claude.json"}
+    for client, entries in servers.items():
+        path = home / places[client]
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(entries if client == "claude" else {"mcpServers": entries}))
+    (home / ".claude").mkdir(exist_ok=True)
+
+
+@requirement("setup:conflicts")
+def test_what_one_client_restricts_and_another_does_not_is_not_restricted_and_is_said(tmp_path: Path) -> None:
+    write_clients(tmp_path, cursor={"f": {"command": "x", "disabled": True}}, copilot={
+        "f": {"command": "x", "tools": ["a"], "timeout": 90_000},
+    })  # fmt: skip
+    found, _ = merged(tmp_path)
+    assert found.entries == {"f": {"command": "x", "timeout_s": 90}}
+    assert found.notes == ["f: Copilot CLI had only some of its tools; all clients have all of them"]
+
+
+def test_two_names_of_one_server_stay_two_where_a_client_has_both(tmp_path: Path) -> None:
+    local = {"projects": {"/p": {"mcpServers": {"there": {"command": "x"}}}}}
+    write_clients(tmp_path, cursor={"a": {"command": "x"}, "b": {"command": "x"}}, claude=local)
+    found, _ = merged(tmp_path)
+    assert {name: entry["command"] for name, entry in found.entries.items()} == {"a": "x", "b": "x", "there": "x"}
+    assert found.entries["there"]["cwd"] == "/p"
+    assert found.notes == ["b (Cursor) is the same server as a; both names stay, as Cursor has both"]
+
+
+@requirement("setup:conflicts")
+def test_servers_that_one_client_or_project_had_alone_are_known(tmp_path: Path) -> None:
+    write_clients(
+        tmp_path, cursor={"both": {"command": "b"}, "one": {"command": "o"}}, copilot={"both": {"command": "b"}},
+        claude={"projects": {"/home/ann/shop": {"mcpServers": {"shop": {"command": "s"}}}}},
+    )  # fmt: skip
+    found, _ = merged(tmp_path)
+    assert found.alone() == {
+        "one": Origin("Cursor", "cursor"), "shop": Origin("Claude Code", "claude-code", "/home/ann/shop"),
+    }  # fmt: skip

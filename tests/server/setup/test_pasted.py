@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Any
 
 import pytest
+from requirements import requirement
 
 from foretool.server.setup import pasted
 from foretool.server.setup.pasted import NewServer, PasteError
@@ -39,6 +41,12 @@ def line(text: str) -> NewServer:
          {"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}),
         ("code --add-mcp '{\"name\":\"x\",\"command\":\"uvx\",\"args\":[\"y\"]}'", "x",
          {"command": "uvx", "args": ["y"]}),
+        ("claude mcp add crm https://h/mcp --client-id registered --callback-port 8123", "crm",
+         {"url": "https://h/mcp", "oauth": {"client_id": "registered", "redirect_port": 8123}}),
+        ("gemini mcp add -t http git https://h/mcp --timeout 30000 --include-tools a,b --exclude-tools c", "git",
+         {"url": "https://h/mcp", "include": ["a", "b"], "exclude": ["c"], "timeout_s": 30}),
+        ("claude mcp add-json gh '{\"url\":\"https://h/mcp\",\"timeout\":600000}'", "gh",
+         {"url": "https://h/mcp", "timeout_s": 600}),
         ("claude mcp add time \\\n  -- uvx \\\n  x", "time", {"command": "uvx", "args": ["x"]}),
     ],
 )  # fmt: skip
@@ -155,3 +163,22 @@ def test_only_secrets_that_stand_there_are_named() -> None:
 def test_an_open_quote_is_refused() -> None:
     with pytest.raises(PasteError, match="not closed"):
         pasted.split_line("claude mcp add 'x")
+
+
+@requirement("setup:dialects")
+@pytest.mark.parametrize(
+    ("written", "entry"),
+    [
+        ({"context_servers": {"a": {"command": "x", "timeout": 1800}}}, {"command": "x", "timeout_s": 1800}),
+        ({"mcp": {"a": {"type": "local", "command": ["x"], "timeout": 5000}}}, {"command": "x", "timeout_s": 5}),
+        ({"extensions": {"a": {"type": "stdio", "cmd": "x", "timeout": 1200}}}, {"command": "x", "timeout_s": 1200}),
+        ({"mcpServers": {"a": {"httpUrl": "https://h", "timeout": 5000}}},
+         {"url": "https://h", "type": "http", "timeout_s": 5}),
+        ({"mcpServers": {"a": {"type": "local", "command": "x", "tools": ["t"]}}}, {"command": "x", "include": ["t"]}),
+        ({"mcpServers": {"a": {"command": "x", "args": [8080], "include": ["t"]}}},
+         {"command": "x", "args": ["8080"], "include": ["t"]}),
+    ],
+)  # fmt: skip
+def test_json_of_a_client_means_what_it_means_there(written: dict[str, Any], entry: dict[str, Any]) -> None:
+    (found,) = pasted.of_json(json.dumps(written))
+    assert (found.entry, found.notes) == (entry, ())

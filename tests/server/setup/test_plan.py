@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 from homes import NAMES, SECRET, write_home
+from requirements import requirement
 
 from foretool.server.config import jsonc
 from foretool.server.setup.clients import Machine, client_files
@@ -18,10 +19,11 @@ from foretool.server.setup.scan import scan
 LAUNCH = ["/opt/foretool", "serve", "--config", "/mcp.json"]
 
 
-def planned(home: Path) -> tuple[dict[str, str], list[str]]:
+def planned(home: Path, *, with_profiles: bool = False) -> tuple[dict[str, str], list[str]]:
     files = scan(client_files(Machine("linux", home, {}, home)))
     own = read_own_servers(home / "mcp.json")
-    changes, problems = plan(own, merge(files, own.servers(), "our file", lambda conflict: "both"), files, LAUNCH)
+    merged = merge(files, own.servers(), "our file", lambda conflict: "both")
+    changes, problems = plan(own, merged, files, LAUNCH, with_profiles=with_profiles)
     return {str(each.path.relative_to(home)): each.after.decode() for each in changes}, problems
 
 
@@ -77,9 +79,45 @@ def test_a_project_keeps_its_file(tmp_path: Path) -> None:
     assert [each.path.name for each in changes] == ["mcp.json"] and b'"x"' in changes[0].after
 
 
+@requirement("setup:profiles")
+def test_each_client_and_each_project_gets_a_profile_with_the_servers_that_it_had(tmp_path: Path) -> None:
+    write_home(tmp_path)
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {"ours": {"command": "o"}}}')
+    changed, _ = planned(tmp_path, with_profiles=True)
+    profiles = json.loads(changed["mcp.json"])["foretool"]["profiles"]
+    assert profiles["cursor"] == {"servers": ["ours", "files-cursor", "linear"]}
+    assert profiles["claude-code"] == {"servers": ["ours", "time", "notion"]}
+    assert profiles["claude-code-shop"] == {"servers": ["ours", "time", "notion", "shop"]}
+    claude = json.loads(changed[".claude.json"])
+    for entries, profile in (
+        (claude["mcpServers"], "claude-code"),
+        (claude["projects"]["/home/ann/shop"]["mcpServers"], "claude-code-shop"),
+    ):
+        assert entries["foretool"]["args"] == [*LAUNCH[1:], "--profile", profile]
+    for name, text in changed.items():
+        (tmp_path / name).write_text(text)
+    assert planned(tmp_path, with_profiles=True)[0] == {}
+
+
+@requirement("setup:profiles")
+def test_what_a_client_with_a_profile_has_got_since_goes_into_that_profile(tmp_path: Path) -> None:
+    path = tmp_path / ".cursor/mcp.json"
+    path.parent.mkdir()
+    ours = {"command": "foretool", "args": ["serve", "--profile", "work"]}
+    path.write_text(json.dumps({"mcpServers": {"foretool": ours, "new": {"command": "n"}}}))
+    for servers, after in ((["old"], ["old", "new"]), (["n*"], ["n*"])):
+        (tmp_path / "mcp.json").write_text(
+            json.dumps(
+                {"mcpServers": {"old": {"command": "o"}}, "foretool": {"profiles": {"work": {"servers": servers}}}}
+            )
+        )
+        assert json.loads(planned(tmp_path)[0]["mcp.json"])["foretool"]["profiles"]["work"] == {"servers": after}
+
+
 def test_values_of_variables_headers_and_addresses_are_secrets() -> None:
     secrets = secrets_of([
         {"env": {"TOKEN": "abcdef123"}, "headers": {"Authorization": "Bearer zyxwvu987", "K": "${K}"}},
-        {"url": "https://a/?key=qwertz55"},
+        {"url": "https://a/?key=qwertz55", "oauth": {"clientId": "an-id", "clientSecret": "oauth-s3cret"}},
     ])  # fmt: skip
+    assert secrets.redact('"an-id" oauth-s3cret') == '"an-id" [clientSecret]'
     assert secrets.redact("abcdef123 zyxwvu987 qwertz55 ${K}") == "[TOKEN] [Authorization] [key] ${K}"

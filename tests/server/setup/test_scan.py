@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 from homes import FILES, NAMES, write_home
+from requirements import requirement
 
 from foretool.server.setup.clients import Machine, client_files
 from foretool.server.setup.scan import FoundFile, scan
@@ -66,3 +68,35 @@ def test_the_files_of_a_home_are_those_of_the_clients(tmp_path: Path) -> None:
     write_home(tmp_path)
     paths = {str(each.file.path.relative_to(tmp_path)) for each in found(tmp_path)}
     assert set(FILES) - {".claude/settings.json"} <= paths
+
+
+@requirement("setup:dialects")
+def test_lists_that_switch_servers_are_followed(tmp_path: Path) -> None:
+    gemini, claude, shop = tmp_path / ".gemini", tmp_path / ".claude.json", tmp_path / "shop"
+    for folder in (gemini, tmp_path / ".claude", shop):
+        folder.mkdir()
+    servers = {name: {"command": name} for name in ("kept", "Old", "other")}
+    lists = {"mcp": {"excluded": ["old"], "allowed": ["kept", "OLD"]}}
+    (gemini / "settings.json").write_text(json.dumps({**lists, "mcpServers": servers}))
+    project = {
+        "mcpServers": {"mine": {"command": "mine"}},
+        "disabledMcpServers": ["mine", "crm"], "disabledMcpjsonServers": ["b"], "enabledMcpjsonServers": ["a", "b"],
+    }  # fmt: skip
+    users = {"mcpServers": {"crm": {"command": "crm"}}, "projects": {str(shop): project}}
+    claude.write_text(json.dumps(users))
+    (shop / ".mcp.json").write_text(json.dumps({"mcpServers": {name: {"command": name} for name in "abc"}}))
+    told = {
+        each.name: (each.entry.get("disabled", False), each.notes)
+        for file in found(tmp_path, shop)
+        for each in file.servers
+    }
+    assert told == {
+        "kept": (False, ()),
+        "Old": (True, ("switched off, by mcp.excluded",)),
+        "other": (True, ("switched off, by mcp.allowed",)),
+        "crm": (False, (f"off in {shop}, which only a profile can say",)),
+        "mine": (True, ("switched off, by disabledMcpServers",)),
+        "a": (False, ()),
+        "b": (True, ("switched off, by disabledMcpjsonServers",)),
+        "c": (True, ("switched off, by enabledMcpjsonServers",)),
+    }
