@@ -43,7 +43,6 @@ from foretool.server.methods.greeting import Greeting
 from foretool.server.methods.held_notices import HeldNotices
 from foretool.server.methods.lists import CHANGES, ListTools, MergedLists
 from foretool.server.methods.long_results import LongResults, cuts_results
-from foretool.server.methods.past_values import PastValues
 from foretool.server.methods.prediction import Predictor
 from foretool.server.methods.prompt_answer import PromptAnswers
 from foretool.server.methods.prompt_hook import PromptHook
@@ -181,11 +180,7 @@ class App:
             self.recorder,
             self.predictor,
             self.policy,
-            Exemplars(
-                lambda most: self.store.calls.shared_events(most),
-                time.monotonic,
-                PastValues(lambda: self.store, live),
-            ),
+            Exemplars(lambda most: self.store.calls.shared_events(most), time.monotonic),
             self.reader,
         )
         self._unconfirmed = UnconfirmedGrants(self._wants_consent, lambda: self.grants)

@@ -201,10 +201,6 @@ class SessionStore(Protocol):
     def people(self) -> dict[str, tuple[str, bool]]:
         """Return whose each session is of which that is kept, and whether it may be learned from."""
 
-    def owners(self, keys: Collection[str]) -> dict[str, tuple[str, str]]:
-        """Return profile and person of each of these sessions that may be learned from; "" for the user of the machine,
-        on stdio. One over HTTP whose person nobody said, or that was made nobody's, is left out."""
-
     def profiles(self, keys: Collection[str]) -> dict[str, str]:
         """Return the profile of each of these sessions that is on record."""
 
@@ -414,9 +410,6 @@ class CatalogStore(Protocol):
 
     def changed_tools(self) -> set[tuple[str, str]]:
         """Return upstream and name of each tool that has had more than one definition."""
-
-    def changed_at(self, upstream: str, name: str) -> float | None:
-        """Return when a tool last had a definition that was new; None where none is on record."""
 
     def versions(self, upstream: str, name: str) -> list[ToolVersion]:
         """Return every definition that a tool has had, the oldest first."""

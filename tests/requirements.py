@@ -946,9 +946,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:data:forget": Promise(
         "SECURITY.md", "what a user wants forgotten leaves no byte in the file or its log, or what remains is said"
     ),
-    "trust:data:past-values": Promise(
-        "docs/security.md", "values of earlier calls are shown to whoever made these calls, and only plain ones"
-    ),
+    "trust:data:past-values": Promise("SECURITY.md", "values of earlier calls are shown to nobody"),
     "trust:data:silent-libraries": Promise("SECURITY.md", "no library of ours tells its maker about the machine"),
     "trust:files:odd": Promise(
         "SECURITY.md",

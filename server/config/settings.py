@@ -377,7 +377,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     people are taken out of their tasks before anything is trained. What one user does on stdio counts as it is."""
     record: Record = "shape"
     """What the log keeps of a call: `off` no content, `shape` the task and the names of arguments, `full` the values
-    of arguments as well, which answers may then show to whoever made the call."""
+    of arguments as well."""
     audit: bool = False
     """Keeps who called which tool when, with which outcome: a token by its name, a person by issuer and `sub`.
     `foretool audit` shows it. No setting and no command deletes from it; what is approved or blocked is always kept."""

@@ -134,7 +134,7 @@ class DiscoverTools:
         and what is likely to come next."""
         session = exchange.own_session
         shown = [tool for each in answer.matches[:READY] if (tool := self._catalog.get(each.tool)) is not None]
-        earlier = self._exemplars.write(shown, exchange.client)
+        earlier = self._exemplars.write(shown)
         hint = self._predictor.hint(exchange.client, session, chat, self._predictor.predict(chat))
         if hint is not None:
             self._predictor.note_shown(session, chat, hint)

@@ -1,37 +1,30 @@
 """What the log says of calls of a tool: which arguments worked, and which failed (ITR, sections 3.2 and 3.6).
 
 ITR shows with a tool one or two past calls. A schema says what a call may hold; past calls say what it holds in
-practice, such as the two of twenty optional arguments that this user needs. Names and types are shown, and under
-`record: full` the plain values of the caller's own calls (`past_values`). Names that are not plain are left out,
-because a client types them.
+practice, such as the two of twenty optional arguments that this user needs. Names and types are shown, values are
+not: a value on record may be another person's, a secret, or words that somebody planted for a model to read again.
+Names that are not plain are left out, because a client types them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.signatures import plain_arguments, required_arguments, signature
-from foretool.server.methods.past_values import Owner, PastValues, Shape, are_types, shape_of
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.translate import argument_shape
 from foretool.storage.records import Event, Tool, ToolId
 from foretool.storage.stores import StorageError
 
-if TYPE_CHECKING:
-    from foretool.server.clients.exchange import Caller
-
 CALLS: Final = 500
 """How many of the latest calls are looked at; reading them takes about 2 ms."""
 FRESH_S: Final = 60.0
 """How long what was read counts."""
-FRESH_VALUES_S: Final = 5.0
-"""The same where values are shown, so that one that `foretool forget` has deleted is soon gone here too."""
 TOKENS: Final = 80
 """Most tokens of the block."""
 LONGEST: Final = 4_096
@@ -39,78 +32,60 @@ LONGEST: Final = 4_096
 FAILURES: Final = 2
 """A shape that never worked is told once it has failed so often."""
 HEAD: Final = "From earlier calls."
+KINDS: Final = {str: "string", bool: "boolean", int: "number", float: "number", list: "array", dict: "object"}
+"""The type in JSON of a value; of all others it is "null"."""
+_TYPES: Final = frozenset({*KINDS.values(), "null"})
+
+Shape = tuple[tuple[str, str], ...]
+"""Names and JSON types of the arguments of a call, in order of the names."""
 
 
 class Exemplars:
     """The shapes of the latest calls, by tool."""
 
-    def __init__(
-        self, read: Callable[[int], Iterable[Event]], now: Callable[[], float], values: PastValues | None = None
-    ) -> None:
-        """`read` returns the latest calls, so many of them. Raises `StorageError`. `values` knows their values."""
+    def __init__(self, read: Callable[[int], Iterable[Event]], now: Callable[[], float]) -> None:
+        """`read` returns the latest calls, so many of them. Raises `StorageError`."""
         self._read = read
         self._now = now
-        self._values = values
         self._read_at = float("-inf")
         self._worked: dict[ToolId, Counter[Shape]] = {}
         self._failed: dict[ToolId, Counter[Shape]] = {}
 
-    def write(self, tools: Sequence[Tool], client: Caller | None = None) -> str:
-        """Return a text on these tools, the first ones first; "" where the log adds nothing to their schemas. It has
-        values of the client's own calls where these may be shown."""
+    def write(self, tools: Sequence[Tool]) -> str:
+        """Return a text on these tools, the first ones first; "" where the log adds nothing to their schemas."""
         self._refresh()
-        owner = self._values.owner_of(client) if self._values is not None and client is not None else None
         lines: list[str] = []
         for tool in tools:
             has_calls = tool.id in self._worked or tool.id in self._failed
-            for line in self._lines(tool, owner) if has_calls and signature(tool) else ():
-                if line and estimate("\n".join((HEAD, *lines, line))) <= TOKENS:
-                    lines.append(line)
-                    break
+            line = self._line(tool) if has_calls and signature(tool) else ""
+            if line and estimate("\n".join((HEAD, *lines, line))) <= TOKENS:
+                lines.append(line)
         return "\n".join((HEAD, *lines)) if lines else ""
 
-    def _lines(self, tool: Tool, owner: Owner | None) -> Iterator[str]:
-        """Yield what is to be said of a tool: with values, and without for a block that is too long with them."""
+    def _line(self, tool: Tool) -> str:
         worked, failed = self._worked.get(tool.id, Counter()), self._failed.get(tool.id, Counter())
         failure = _write_failure(tool, worked, failed)
         if not worked:
-            yield failure
-            return
+            return failure
         shape, count = worked.most_common(1)[0]
+        if {name for name, _ in shape} == required_arguments(tool):
+            return failure
         of = worked.total() + failed.total()
-        if values := self._values_of(owner, tool, shape):
-            said = f"{_write(tool, shape, values)} worked; with these arguments {count} of {of} calls did"
-            yield "; ".join(filter(None, (said, failure)))
-        if {name for name, _ in shape} != required_arguments(tool):
-            yield "; ".join(filter(None, (f"{_write(tool, shape)} worked {count} of {of} times", failure)))
-        else:
-            yield failure
-
-    def _values_of(self, owner: Owner | None, tool: Tool, shape: Shape) -> dict[str, str]:
-        """Return the values that this owner may be shown, as JSON by name."""
-        if self._values is None or owner is None:
-            return {}
-        try:
-            return self._values.of_tool(owner, tool, shape)
-        except StorageError:
-            return {}
+        return "; ".join(filter(None, (f"{_write(tool, shape)} worked {count} of {of} times", failure)))
 
     def _refresh(self) -> None:
-        shows_values = self._values is not None and self._values.are_shown
-        if self._now() - self._read_at < (FRESH_VALUES_S if shows_values else FRESH_S):
+        if self._now() - self._read_at < FRESH_S:
             return
         self._read_at = self._now()
         try:
-            found = [(event, _arguments(event.arguments)) for event in self._read(CALLS)]
-            known = [(event, arguments) for event, arguments in found if arguments is not None]
-            if self._values is not None:
-                self._values.read(known)
+            events = [(event, _arguments(event.arguments)) for event in self._read(CALLS)]
         except StorageError:
             return
         self._worked, self._failed = {}, {}
-        for event, arguments in known:
-            counted = self._worked if event.ok else self._failed
-            counted.setdefault(ToolId(event.text), Counter())[_shape(arguments)] += 1
+        for event, arguments in events:
+            if arguments is not None:
+                shapes = self._worked if event.ok else self._failed
+                shapes.setdefault(ToolId(event.text), Counter())[_shape(arguments)] += 1
 
 
 def _write_failure(tool: Tool, worked: Counter[Shape], failed: Counter[Shape]) -> str:
@@ -133,9 +108,13 @@ def _arguments(recorded: str) -> dict[str, Any] | None:
     return plain_arguments(found) if isinstance(found, dict) and (found or not is_long) else None
 
 
-def _shape(arguments: dict[str, Any]) -> Shape:
-    return tuple(sorted(arguments.items())) if are_types(arguments) else shape_of(arguments)
+def _shape(arguments: Mapping[str, Any]) -> Shape:
+    """Return the names and types of recorded arguments; under `record: shape` the record holds types in place of
+    values."""
+    are_types = all(isinstance(value, str) and value in _TYPES for value in arguments.values())
+    kinds = arguments if are_types else {name: KINDS.get(type(value), "null") for name, value in arguments.items()}
+    return tuple(sorted(kinds.items()))
 
 
-def _write(tool: Tool, shape: Shape, values: Mapping[str, str] = MappingProxyType({})) -> str:
-    return f"{tool.id}({', '.join(f'{name}: {values.get(name, kind)}' for name, kind in shape)})"
+def _write(tool: Tool, shape: Shape) -> str:
+    return f"{tool.id}({', '.join(f'{name}: {kind}' for name, kind in shape)})"

@@ -295,12 +295,6 @@ class Catalog(Subject):
         sql = "SELECT upstream, name FROM tool_versions GROUP BY upstream, name HAVING count(*) > 1"
         return {(upstream, name) for upstream, name in self._database.rows(sql)}
 
-    def changed_at(self, upstream: str, name: str) -> float | None:
-        row = self._database.row(
-            "SELECT max(first_seen) FROM tool_versions WHERE upstream = ? AND name = ?", (upstream, name)
-        )
-        return row[0] if row is not None else None
-
     def versions(self, upstream: str, name: str) -> list[ToolVersion]:
         return [ToolVersion(*row) for row in self._database.rows(_VERSIONS, (upstream, name))]
 

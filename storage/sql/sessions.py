@@ -56,10 +56,6 @@ _GET_CLIENTS = """
         (SELECT max(whole_tokens) FROM clients AS other WHERE other.client = clients.client)
     FROM clients
 """
-_OWNERS = """
-    SELECT key, profile, coalesce(person, '') FROM sessions LEFT JOIN session_people ON session = key
-    WHERE key IN ({}) AND CASE WHEN person IS NULL THEN transport = 'stdio' ELSE person <> '' AND learns = 1 END
-"""
 # A version that is new takes over what was measured of the others.
 _GET_CONVERSATIONS = """
     WITH given AS (
@@ -98,10 +94,6 @@ class Sessions(Subject):
     def people(self) -> dict[str, tuple[str, bool]]:
         rows = self._database.rows("SELECT session, person, learns FROM session_people")
         return {session: (person, bool(learns)) for session, person, learns in rows}
-
-    def owners(self, keys: Collection[str]) -> dict[str, tuple[str, str]]:
-        sql = _OWNERS.format(self._database.json_strings)
-        return {key: (profile, person) for key, profile, person in self._database.rows(sql, (encode_json(list(keys)),))}
 
     def profiles(self, keys: Collection[str]) -> dict[str, str]:
         sql = f"SELECT key, profile FROM sessions WHERE key IN ({self._database.json_strings})"  # noqa: S608

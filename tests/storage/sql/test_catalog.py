@@ -49,10 +49,6 @@ def test_every_version_of_a_tool_is_kept(store: Store) -> None:
         ToolVersion("h2", new.definition, None, 2.0),
     ]
     assert store.catalog.versions("git", "blame") == []
-    assert store.catalog.changed_at("git", "log") == max(
-        each.first_seen for each in store.catalog.versions("git", "log")
-    )
-    assert store.catalog.changed_at("git", "blame") is None
 
 
 def test_of_a_tool_that_changes_all_the_time_the_latest_definitions_are_kept(store: Store) -> None:

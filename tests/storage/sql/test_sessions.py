@@ -77,15 +77,3 @@ def test_whose_a_session_is_stays_as_it_was_first_said(store: Store) -> None:
     store.sessions.name_person("s1", "eve", learns=True, at=2.0)
     store.sessions.name_person("s2", "ben", learns=True, at=2.0)
     assert store.sessions.people() == {"s1": ("ann", False), "s2": ("ben", True)}
-
-
-def test_the_owners_of_sessions_are_those_whose_calls_may_be_shown_to_them(store: Store) -> None:
-    for key, transport in (("own", "stdio"), ("web", "http"), ("ann", "http"), ("out", "http"), ("nobody", "stdio")):
-        store.sessions.begin(replace(SESSION, key=key, transport=transport, profile="work"))
-    store.sessions.name_person("ann", "oauth:ann", learns=True, at=1.0)
-    store.sessions.name_person("out", "oauth:ben", learns=False, at=1.0)
-    store.sessions.name_person("nobody", "", learns=True, at=1.0)
-    assert store.sessions.owners(["own", "web", "ann", "out", "nobody", "unknown"]) == {
-        "own": ("work", ""), "ann": ("work", "oauth:ann")
-    }  # fmt: skip
-    assert store.sessions.owners([]) == {}
