@@ -5,22 +5,17 @@ A prompt hook imports this file, so it imports nothing that takes time.
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import nullcontext, suppress
 
 from foretool.server.local.frames import FORM, MOST_BYTES, decode, encode, refuse_greeting
 from foretool.server.local.places import Identity, choose, project_file
+from foretool.server.local.unix import Place, Stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
-
-if TYPE_CHECKING or os.name == "posix":
-    from foretool.server.local.unix import Place, Stream
-else:
-    from foretool.server.local.windows import Place, Stream
 
 MOST_TRIED: Final = 8
 """Sockets that are tried; proxies that were killed leave theirs until another one starts."""

@@ -11,18 +11,14 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
 from foretool._version import __version__
 from foretool.server.local.frames import FORM, MOST_BYTES, MOST_GREETING, decode, encode, refuse_greeting
 from foretool.server.local.places import Identity, find_folder, name_socket, serves
-
-if TYPE_CHECKING or os.name == "posix":
-    from foretool.server.local.unix_listener import Listener
-else:
-    from foretool.server.local.windows import Listener
+from foretool.server.local.unix_listener import Listener
 
 MOST_CALLERS: Final = 256
 """Connections at a time, of all services."""
