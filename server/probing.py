@@ -123,7 +123,7 @@ class Probe:
         if self.upstream.is_loading or self._took_s > LOADING_S:
             return f"{Path(self.server.command).name} was still downloading it after {self._took_s:.0f} s"
         asked = "tools/list" if self.ready_s else "initialize"
-        return f"no answer to {asked} within {timeout_s:g} s"
+        return f"no answer to {asked} within {timeout_s:g} s{self.upstream.noise}"
 
     async def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
         if not self._settled.is_set():

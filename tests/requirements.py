@@ -631,6 +631,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "eras:first-request": Promise("design: upstreams", "the first request of another era finds its upstream"),
     "upstream:strange-messages": Promise("README: when something is wrong", "what is no sensible message does no harm"),
+    "upstream:almost": Promise(
+        "docs/protocol.md", "a server that keeps to the protocol almost is understood, or named at once"
+    ),
     "memory:garbage": Promise("design: calls", "a call leaves nothing behind that only the garbage collector finds"),
     "hostile:messages": Promise("README: when something is wrong", "hostile messages of either side harm nobody else"),
     "upstream:strange-results": Promise(

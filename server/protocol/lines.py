@@ -48,6 +48,11 @@ class LineSplitter:
         return found
 
     @property
+    def begun(self) -> bytes:
+        """The start of the line that is not complete."""
+        return b"".join(self._parts) if self._large is None else bytes(self._large[:LARGE])
+
+    @property
     def _is_skipping(self) -> bool:
         return self._size > self.limit
 

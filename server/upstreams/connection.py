@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -27,6 +28,16 @@ from foretool.storage.records import Era
 HANDSHAKE_S: Final = 60.0
 """Longest wait for the answer to `initialize`; a first start downloads packages."""
 
+OUTPUT_S: Final = 10.0
+"""How long a server may take for its handshake before we look at what else it has written to its output."""
+_HOPELESS: Final = re.compile(r'(?im)^\s*usage:|"jsonrpc"')
+"""What a server writes whose answer will not come: how it is to be started, or a message that cannot be read."""
+
+NOT_MCP: Final = ", which is not MCP"
+IN_PLACE: Final = ", in place of an answer"
+NO_REQUEST: Final = ", which no request has"
+"""Parts of reasons, by which `failures` finds the advice."""
+
 PROBE_S: Final = 20.0
 """Longest wait for the answer to `server/discover`; legacy servers may stay silent (specification: stdio)."""
 
@@ -35,6 +46,10 @@ LEAVE_S: Final = 5.0
 
 MOST_INSTRUCTIONS: Final = 64 * 1024
 """Characters of a server's instructions; the rest is cut off."""
+MOST_ID: Final = 20
+"""Characters of an id of ours, and of one that is shown."""
+MOST_NOISE: Final = 120
+"""Characters of a text on its output that are shown."""
 MOST_ABOUT_ITSELF: Final = 64 * 1024
 """Bytes of a server's capabilities, and of its name, version and icons. What is longer is left out."""
 
@@ -154,6 +169,8 @@ class Connection:
         """Its session is lost: replies to what was sent may still come, and nothing more is sent."""
         self._notices = NoticeLimit()
         self._question_clock = QuestionClock()
+        self._has_answered = False
+        """A reply has come that has the id of its request."""
 
     # -- for the upstream
 
@@ -162,14 +179,29 @@ class Connection:
         """How many requests are not answered yet, without subscriptions, which stay open as long as the connection."""
         return sum(request.method != "subscriptions/listen" for request in self._pending.values())
 
+    @property
+    def noise(self) -> str:
+        """What the upstream wrote in place of messages, in words; "" if it did not."""
+        noise = self.link.noise() if self.link is not None else ""
+        return f"; it {_noise_text(noise)}" if noise.strip() else ""
+
     async def handshake(self, capabilities: dict[str, Any]) -> None:
         """Do the handshake of this era. Raises `HandshakeError` or `LinkError`."""
         self._capabilities = capabilities
-        if self.era == "modern":
-            await self._discover()
-        else:
-            await self._initialize()
+        look = asyncio.get_running_loop().call_later(OUTPUT_S, self._look_at_output)
+        try:
+            if self.era == "modern":
+                await self._discover()
+            else:
+                await self._initialize()
+        finally:
+            look.cancel()
         self.ready = True
+
+    def _look_at_output(self) -> None:
+        """Give the handshake up if what the server writes shows that no answer will come."""
+        if self.link is not None and not self.link.is_loading and _HOPELESS.search(noise := self.link.noise()):
+            self.on_closed(f"{_noise_text(noise)}{IN_PLACE}")
 
     async def _initialize(self) -> None:
         self._own_meta = {}  # a modern probe may have set it before
@@ -238,7 +270,7 @@ class Connection:
             await asyncio.wait((future,), timeout=LOOK_S)
         if not future.done():
             self.cancel(request, "no answer in time")
-            raise HandshakeError(f"did not answer {method} within {patience:g} s")
+            raise HandshakeError(f"did not answer {method} within {patience:g} s{self.noise}")
         reply = future.result()
         if isinstance(reply, Lost):
             raise LinkError(reply.reason)
@@ -369,12 +401,29 @@ class Connection:
             self._events.on_lost(self, reason)
 
     def _on_reply(self, message: Message) -> None:
-        request = self._pending.pop(message.id, None) if isinstance(message.id, int) else None
+        request = self._pending.pop(_own_id(message.id), None)
         if request is None:
-            return  # it was cancelled, or never sent
+            self._on_stray_reply(message)
+            return
+        self._has_answered = True
+        if message.result is not UNSET and message.error is not UNSET:
+            _drop_null(message)
         reply = request.reply
         request.drop_callbacks()
         reply(message)
+
+    def _on_stray_reply(self, message: Message) -> None:
+        """Take in a reply whose id no request has. It is passed over, unless nothing else came for the handshake."""
+        greetings = [each for each in self._pending.values() if each.method in ("initialize", "server/discover")]
+        if self._has_answered or not greetings or 1 <= _own_id(message.id) <= self._last_id:
+            return
+        if message.error is not UNSET:
+            message.id = greetings[0].id  # a server that refuses a message may not have read its id
+            self._on_reply(message)
+            return
+        ident = jsonrpc.encode(message.id).decode()[:MOST_ID]
+        reason = f"answers with the id {ident}{NO_REQUEST}, so its answers cannot be told apart"
+        self.on_failed(greetings[0].id, reason, sent=True)
 
     def _on_notification(self, message: Message, request: int | None) -> None:
         if message.method == "notifications/progress":
@@ -459,6 +508,28 @@ def _short_object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict) or len(jsonrpc.encode(value)) > MOST_ABOUT_ITSELF:
         return {}
     return value
+
+
+def _own_id(ident: Id | UnsetType | None) -> int:
+    """Return the id of a reply as one of ours, which servers may send back as text; 0 if it cannot be one."""
+    if isinstance(ident, str):
+        return int(ident) if ident.isascii() and ident.isdigit() and len(ident) <= MOST_ID else 0
+    return ident if isinstance(ident, int) else 0
+
+
+def _drop_null(message: Message) -> None:
+    """Keep what a reply says; some servers write the other one of result and error as null."""
+    if isinstance(message.error, Raw) and bytes(message.error) == b"null":
+        message.error = UNSET
+    elif isinstance(message.result, Raw) and bytes(message.result) == b"null":
+        message.result = UNSET
+
+
+def _noise_text(noise: str) -> str:
+    """Say what a server has written in place of messages, by the line that tells most."""
+    lines = [line for line in noise.splitlines() if line.strip()]
+    line = next((line for line in lines if _HOPELESS.search(line)), lines[-1] if lines else "")
+    return f"wrote {line.strip()[:MOST_NOISE]!r} to its output{NOT_MCP}"
 
 
 def _member(value: Raw | UnsetType, name: str) -> Any:

@@ -15,6 +15,7 @@ from foretool.server.config.codes import Code
 from foretool.server.config.servers import Server
 from foretool.server.setup.install_hints import program_hint
 from foretool.server.upstreams.causes import Cause, find_cause, telling_line
+from foretool.server.upstreams.connection import IN_PLACE, NO_REQUEST, NOT_MCP
 from foretool.server.upstreams.cures import find_cure
 from foretool.server.upstreams.missing_variables import advise_server, held_back
 
@@ -54,7 +55,7 @@ def explain_failure(
 
 def _local_cause(server: Server, error: str, stderr: Sequence[str], skipped_lines: int, timeout_s: float) -> Cause:
     said = error.partition("; last stderr line: ")[0]
-    if cause := _never_started(said):
+    if cause := _never_started(said) or _writes_no_mcp(said):
         return cause
     found = find_cause(stderr, said)
     if found is None and _UNLISTED.search(said):
@@ -64,9 +65,10 @@ def _local_cause(server: Server, error: str, stderr: Sequence[str], skipped_line
         return Cause(Code.SERVER_SLOW, said, do)
     if "within" in said and found is None:
         seconds = max(120, 4 * timeout_s)
-        if skipped_lines:
+        if skipped_lines or NOT_MCP in said:
             do = "it writes something else than MCP to stdout: check its command and args"
-            return Cause(Code.NOT_MCP, f"{said}, and {skipped_lines} lines that are not MCP", do)
+            lines = f", and {skipped_lines} lines that are not MCP" if skipped_lines and NOT_MCP not in said else ""
+            return Cause(Code.NOT_MCP, f"{said}{lines}", do)
         do = f"give it more time: foretool doctor --timeout {seconds:g}; or start it by hand to see what it waits for"
         return Cause(Code.SERVER_SLOW, said, do)
     if found is not None:
@@ -92,6 +94,22 @@ def _never_started(said: str) -> Cause | None:
     return None
 
 
+def _writes_no_mcp(said: str) -> Cause | None:
+    """Return what is wrong with what a server writes, None if it writes MCP or nothing."""
+    if NO_REQUEST in said:
+        do = "report it to its author: an answer has to carry the id of its request"
+        return Cause(Code.NOT_MCP, said, do)
+    if "speaks protocol version" in said:
+        return Cause(Code.NOT_MCP, said, "update the server, or foretool if that is older")
+    if IN_PLACE not in said:
+        return None
+    if '"jsonrpc"' in said:
+        do = "report it to its author: each message has to stand on one line, with a line end after it"
+        return Cause(Code.NOT_MCP, said, do)
+    do = 'correct "args" of its entry; its documentation says what it needs'
+    return Cause(Code.ARGUMENTS_WRONG, said, do)
+
+
 def _unlisted(said: str) -> Cause:
     # A list over the limit names its own way out.
     what, _, setting = said.partition("; raise ")
@@ -104,6 +122,8 @@ def _remote_cause(server: Server, error: str) -> Cause:
     if code is Code.SIGN_IN:
         what = error.partition(": run `foretool login")[0]
         return Cause(code, what, f"run `foretool login {server.name}` in a terminal")
+    if cause := _writes_no_mcp(error):
+        return cause
     if _UNLISTED.search(error):
         return _unlisted(error)
     what, _, address = error.partition(": set url to ")

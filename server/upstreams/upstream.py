@@ -179,6 +179,11 @@ class Upstream:
         return next((lines for link in self._links() if (lines := link.stderr())), self._stderr)
 
     @property
+    def noise(self) -> str:
+        """What the running process wrote in place of messages, in words; "" if it did not."""
+        return next((text for connection in self._connections() if (text := connection.noise)), "")
+
+    @property
     def in_flight(self) -> int:
         return sum(connection.in_flight for connection in self._connections())
 

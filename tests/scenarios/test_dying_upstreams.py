@@ -208,6 +208,45 @@ async def test_an_upstream_that_never_greets_does_not_hold_up_the_other_lists(me
         await stage.client.ask(method)
 
 
+@requirement("upstream:almost")
+@pytest.mark.parametrize(
+    ("noise", "least_s", "most_s", "reason"),
+    [
+        (
+            "calc 1.0\nUsage: calc [--stdio]\n  --stdio",
+            10,
+            11,
+            "wrote 'Usage: calc [--stdio]' to its output, which is not MCP, in place of an answer [FT315]",
+        ),
+        (
+            '{"jsonrpc": "2.0", "id": 1}',
+            10,
+            11,
+            """wrote '{"jsonrpc": "2.0", "id": 1}' to its output, which is not MCP, in place of an answer [FT317]""",
+        ),
+        (
+            "Loading models...",
+            60,
+            62,
+            "within 60 s; it wrote 'Loading models...' to its output, which is not MCP [FT317]",
+        ),
+    ],
+)
+async def test_what_an_upstream_writes_in_place_of_its_greeting_is_named(
+    noise: str, least_s: float, most_s: float, reason: str
+) -> None:
+    upstream = FakeUpstream("calc", ["add"], noise=noise, entry={"timeout_s": 100})
+    upstream.hold("initialize")
+    async with proxy_over(upstream, cold_list_s=1) as stage:
+        await stage.client.initialize()
+        now = asyncio.get_running_loop().time
+        began = now()
+        request = stage.client.post("tools/call", {"name": "calc__add", "arguments": {}})
+        reply = await stage.client.reply(request, 100)
+    assert reason in said(reply["result"])
+    assert least_s <= now() - began < most_s
+
+
 @requirement("session:expired")
 @pytest.mark.parametrize("eras", [LEGACY, BOTH])
 async def test_an_expired_session_is_opened_anew_and_the_request_sent_again(eras: tuple[Era, ...]) -> None:

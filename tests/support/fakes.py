@@ -195,6 +195,9 @@ class FakeLink:
         else:
             self.receiver.on_message(message, None)
 
+    def noise(self) -> str:
+        return self.upstream.noise
+
     def say(self, method: str, params: Json | None = None) -> None:
         self.deliver(json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}}).encode())
 
@@ -239,6 +242,8 @@ class FakeUpstream:
     gate: asyncio.Event | None = None
     """Where set, a start waits for it."""
     pid: int | None = None
+    noise: str = ""
+    """What it writes to its stdout besides messages."""
     page: int = 0
     """Tools per page of its list; 0 for one page."""
     stderr: list[str] = field(default_factory=list)

@@ -81,5 +81,9 @@ class Link(Protocol):
         """Return the last lines that the upstream wrote to stderr, oldest first; () where there is none."""
         return ()
 
+    def noise(self) -> str:
+        """Return the last lines that the upstream wrote in place of messages; "" where there are none."""
+        return ""
+
     async def close(self) -> None:
         """Say goodbye as the transport asks and end the link; returns when nothing of it is left."""

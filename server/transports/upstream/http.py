@@ -23,7 +23,7 @@ import httpx2
 from msgspec import UNSET, Raw
 
 from foretool.server.protocol import headers as http_headers
-from foretool.server.protocol import jsonrpc
+from foretool.server.protocol import jsonrpc, loose_messages
 from foretool.server.protocol.headers import EVENTS, JSON, media_type
 from foretool.server.protocol.jsonrpc import BadMessage, Message
 from foretool.server.transports.tasks import Tasks
@@ -282,7 +282,7 @@ class HttpLink(Link):
     def _deliver(self, data: bytes | bytearray, request: int | None, asked: Message | None) -> bool:
         """Deliver one message. Returns whether it is the reply to `request`."""
         try:
-            message = jsonrpc.decode(data)
+            message = loose_messages.decode(data)
         except BadMessage:
             self._receiver.on_invalid_line(bytes(data[:ERROR_BYTES]))
             return False

@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 import httpx2
 from msgspec import UNSET
 
-from foretool.server.protocol import jsonrpc
+from foretool.server.protocol import loose_messages
 from foretool.server.protocol.headers import EVENTS, JSON
 from foretool.server.protocol.jsonrpc import BadMessage, Message
 from foretool.server.transports.tasks import Tasks
@@ -205,7 +205,7 @@ class SseLink(Link):
             self._on_endpoint(event.data.decode(errors="replace").strip())
         elif event.type == "message":
             try:
-                message = jsonrpc.decode(event.data)
+                message = loose_messages.decode(event.data)
             except BadMessage:
                 self._receiver.on_invalid_line(event.data)
             else:

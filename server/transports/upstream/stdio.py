@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, BadMessage, Message
 from foretool.server.protocol.lines import LineSplitter, TooLong
+from foretool.server.protocol.loose_messages import LooseLines
 from foretool.server.system.strays import MARK, end_strays, find_descendants
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
 from foretool.server.transports.upstream.allowance import Allowance
@@ -30,6 +31,7 @@ from foretool.server.transports.upstream.loading import Loading, is_launcher
 
 STDERR_LINES: Final = 20
 STDERR_WIDTH: Final = 400
+NOISE_LINES: Final = 5
 MOST_WAITING: Final = 8 * 1024 * 1024
 """When more bytes than this wait for a child that does not read its input, further requests fail, unsent."""
 GRACE_S: Final = 2.0
@@ -200,6 +202,9 @@ class StdioLink(Link):
         self._turn = turn
         self._loop = asyncio.get_running_loop()
         self._lines = LineSplitter(limit)
+        self._loose = LooseLines(limit)
+        self._noise: deque[bytes] = deque(maxlen=NOISE_LINES)
+        """The last lines of its stdout that were not messages."""
         self._errors: deque[str] = deque(maxlen=STDERR_LINES)
         self._error_lines = LineSplitter(64 * 1024)
         self._allowance, self._error_allowance = Allowance(), Allowance()
@@ -273,20 +278,24 @@ class StdioLink(Link):
 
     def _on_line(self, line: bytes | bytearray) -> bool:
         """Take in a line; return whether it is a reply."""
-        # Servers that log to stdout can flood it, and an exception per line is slow: look at the first byte.
-        if line[0] != 0x7B:
-            self._receiver.on_invalid_line(bytes(line[:STDERR_WIDTH]))
-            return False
-        try:
-            message = jsonrpc.decode(line)
-        except BadMessage:
-            self._receiver.on_invalid_line(bytes(line[:STDERR_WIDTH]))
+        message = None
+        if line[0] == 0x7B and not self._loose.is_within:
+            with contextlib.suppress(BadMessage):
+                message = jsonrpc.decode(line)
+        if message is None and (message := self._loose.read(line)) is None:
+            if not self._loose.is_within:
+                self._noise.append(bytes(line[:STDERR_WIDTH]))
+                self._receiver.on_invalid_line(bytes(line[:STDERR_WIDTH]))
             return False
         if self._loading is not None:
             self._stop_loading()
             self._watcher.watch(self._process.pid)
         self._receiver.on_message(message, None)
         return message.is_reply
+
+    def noise(self) -> str:
+        lines = [*self._noise, self._loose.begun[:STDERR_WIDTH], self._lines.begun[:STDERR_WIDTH]]
+        return b"\n".join(lines).decode(errors="replace")
 
     def _on_too_long(self, line: TooLong) -> None:
         """Give up the request whose reply is not read. Before its end, a line that does not begin with an id is that of

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from requirements import requirement
 
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import Message, Raw, raw
@@ -38,6 +39,9 @@ class Wire:
 
     def stderr(self) -> tuple[str, ...]:
         return ()
+
+    def noise(self) -> str:
+        return ""
 
     async def close(self) -> None:
         pass
@@ -228,7 +232,7 @@ async def test_a_legacy_greeting_after_a_modern_probe_carries_nothing_of_it() ->
         Message(method="notifications/progress"),
         Message(method="notifications/cancelled", params=Raw(b"5")),
         Message(id=99, result=Raw(b"{}")),
-        Message(id="1", result=Raw(b"{}")),
+        Message(id="01x", result=Raw(b"{}")),
         Message(id=None, error=Raw(b"5")),
     ],
 )
@@ -238,6 +242,49 @@ def test_what_cannot_be_placed_is_passed_over(message: Message) -> None:
     connection.send(asking(replies))
     connection.on_message(message, None)
     assert (replies, told.lost, connection.in_flight) == ([], [], 1)
+
+
+@requirement("upstream:almost")
+@pytest.mark.parametrize(
+    ("ident", "result", "error", "expected"),
+    [
+        ("1", Raw(b"{}"), jsonrpc.UNSET, (Raw(b"{}"), jsonrpc.UNSET)),
+        (1, Raw(b"{}"), Raw(b"null"), (Raw(b"{}"), jsonrpc.UNSET)),
+        (1, Raw(b"null"), Raw(b'{"code":1}'), (jsonrpc.UNSET, Raw(b'{"code":1}'))),
+    ],
+)
+def test_a_reply_counts_with_its_id_as_text_and_with_a_null_beside_what_it_says(
+    ident: Any, result: Any, error: Any, expected: Any
+) -> None:
+    connection, _, _ = connected()
+    replies: list[Reply] = []
+    connection.send(asking(replies))
+    connection.on_message(Message(id=ident, result=result, error=error), None)
+    (reply,) = replies
+    assert isinstance(reply, Message)
+    assert (reply.result, reply.error) == expected
+
+
+@requirement("upstream:almost")
+@pytest.mark.parametrize("ident", [0, -1, 99, "x", None])
+async def test_a_handshake_that_is_answered_with_another_id_fails_at_once_and_an_error_is_its_answer(
+    ident: Any,
+) -> None:
+    import asyncio
+
+    for message, raised in (
+        (
+            Message(id=ident, result=Raw(b"{}")),
+            f"answers with the id {jsonrpc.encode(ident).decode()}, which no request",
+        ),
+        (Message(id=ident, error=jsonrpc.error_object(-32603, "no licence")), "error -32603: no licence"),
+    ):
+        connection, _, _ = connected()
+        greeting = asyncio.ensure_future(connection.handshake({}))
+        await asyncio.sleep(0)
+        connection.on_message(message, None)
+        with pytest.raises(Exception, match=raised):
+            await greeting
 
 
 def test_a_reply_that_is_too_large_ends_its_request_alone() -> None:

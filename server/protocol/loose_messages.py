@@ -1,0 +1,117 @@
+"""Reads what servers write that keep to the protocol almost.
+
+They begin with a BOM, print a prompt before a message or colours around it, write a message over several lines, state
+an id as a float, or leave out the version. What keeps to the protocol does not come here.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from itertools import islice
+from typing import Final
+
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import UNSET, BadMessage, Message
+
+BOM: Final = b"\xef\xbb\xbf"
+STARTS: Final = 3
+"""How many places of a line may be the start of its message."""
+
+_START: Final = re.compile(rb'\{\s*"(?:jsonrpc|id|result|error)"')
+_COLOURS: Final = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
+
+
+def decode(data: bytes | bytearray) -> Message:
+    """Do what `jsonrpc.decode` does, also for a message that keeps to the protocol almost. Raises `BadMessage`."""
+    try:
+        return jsonrpc.decode(data)
+    except BadMessage:
+        if (message := _read_almost(bytes(data))) is None:
+            raise
+        return message
+
+
+def _read_almost(data: bytes) -> Message | None:
+    """Return the message of this text, None if it is none."""
+    if data.startswith(BOM):
+        with suppress(BadMessage):
+            return jsonrpc.decode(data.removeprefix(BOM))
+    try:
+        data.decode()
+        members = jsonrpc.fields(data.removeprefix(BOM))
+        ident = jsonrpc.plain(members.get("id", jsonrpc.raw(None)))
+    except ValueError:
+        return None
+    if "method" in members or not {"result", "error"} & members.keys():
+        return None
+    if isinstance(ident, float) and ident.is_integer():
+        ident = int(ident)
+    if isinstance(ident, bool) or not isinstance(ident, int | str | None):
+        return None
+    return Message(id=ident, result=members.get("result", UNSET), error=members.get("error", UNSET))
+
+
+class LooseLines:
+    """Finds messages among the lines of a server's output that are not messages by themselves."""
+
+    def __init__(self, limit: int) -> None:
+        """`limit`: bytes of one message."""
+        self._limit = limit
+        self._lines: list[bytes] = []
+        """Lines of a message that is not complete."""
+        self._size = self._depth = 0
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the last line may belong to a message that goes on."""
+        return bool(self._lines)
+
+    @property
+    def begun(self) -> bytes:
+        """What there is of a message that is not complete."""
+        return b"".join(self._lines)
+
+    def read(self, line: bytes | bytearray) -> Message | None:
+        """Return the message that this line contains or ends, None if there is none."""
+        if self._lines:
+            return self._go_on(bytes(line))
+        if line == b"{":
+            self._keep(bytes(line))
+            return None
+        text = _COLOURS.sub(b"", line) if b"\x1b" in line else bytes(line)
+        # Servers that log to stdout can flood it, and an exception per line is slow.
+        if not text.endswith(b"}"):
+            return None
+        for start in islice(_START.finditer(text), STARTS):
+            with suppress(BadMessage):
+                message = decode(text[start.start() :])
+                # A log line may quote what was sent; a reply that is quoted is the one that comes.
+                if message.is_reply or text[: start.start()] in (b"", BOM):
+                    return message
+        return None
+
+    def _go_on(self, line: bytes) -> Message | None:
+        if line.startswith(b'{"jsonrpc"'):
+            with suppress(BadMessage):
+                message = decode(line)
+                self._clear()
+                return message
+        self._keep(line)
+        if self._depth > 0 and self._size <= self._limit:
+            return None
+        whole = b"\n".join(self._lines)
+        self._clear()
+        with suppress(BadMessage):
+            return decode(whole)
+        return None
+
+    def _keep(self, line: bytes) -> None:
+        self._lines.append(line)
+        self._size += len(line) + 1
+        bare = _STRINGS.sub(b"", line)
+        self._depth += bare.count(b"{") + bare.count(b"[") - bare.count(b"}") - bare.count(b"]")
+
+    def _clear(self) -> None:
+        self._lines, self._size, self._depth = [], 0, 0
