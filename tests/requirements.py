@@ -861,6 +861,7 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md",
         "servers of the working folder are taken over only with --project, and its files stay as they are",
     ),
+    "trust:setup:swap": Promise("SECURITY.md", "what a repository brings changes no server that the user has"),
     "trust:setup:files": Promise(
         "SECURITY.md",
         "our config and the copies of old files are open to their user alone, and no newer file is overwritten",

@@ -18,7 +18,7 @@ from foretool.retrieval.portable_priors import LARGEST, WORTH, NotPriors, Portab
 from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.catalog.imported import IMPORTED, note_of
-from foretool.server.commands import output
+from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
@@ -98,7 +98,11 @@ def command(path: Path | None, file: Path | None, undo: bool, dry_run: bool, yes
             store.artifacts.add(IMPORTED, msgspec.json.encode(priors), report, promote=True, at=time.time())
             store.artifacts.bump_version()
         found = msgspec.structs.replace(found, is_done=True)
-    return output.show(found, as_json, _print if dry_run or yes else _print_done)
+    if as_json or dry_run or yes:
+        output.show(found, as_json, _print)
+    if found.is_done and not as_json:
+        output.say(f"Taken over; to take it back: {edits.typed('import-priors --undo', config.path)}")
+    return 0
 
 
 def read_file(file: Path) -> bytes:
@@ -152,10 +156,6 @@ def _print_undone(undone: UndoneImport) -> None:
     output.say(f"The priors of {undone.exported} no longer count{again}.")
 
 
-def _print_done(found: PriorsImport) -> None:
-    output.say("Taken over; `foretool import-priors --undo` takes it back.")
-
-
 def _print(found: PriorsImport) -> None:
     output.say(f"{found.file}: exported {found.exported}, {output.plural(found.tools, 'tool')},"
                f" {output.plural(found.followed, 'pair')} of tools.")  # fmt: skip
@@ -174,5 +174,3 @@ def _print(found: PriorsImport) -> None:
         output.say("The list stays as it is.")
     if found.replaces:
         output.say(f"The priors of {found.replaces}, which were imported before, no longer count.")
-    if found.is_done:
-        _print_done(found)

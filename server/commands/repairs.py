@@ -66,7 +66,7 @@ def fix(path: Path | None, diagnosis: Diagnosis, *, agreed: bool, dry_run: bool,
         elif not can_ask:
             raise UsageError("there is nobody to ask: add --yes to change this, or --dry-run to see what would change")
     if not as_json:
-        _say_end(planned, kept, dry_run=dry_run)
+        _say_end(planned, kept, own.path, dry_run=dry_run)
     return Fixed(planned.what, planned.left, planned.lines, str(kept) if kept else None)
 
 
@@ -191,9 +191,10 @@ def _bullets(lines: Sequence[str]) -> None:
         output.say(f"  {line}")
 
 
-def _say_end(planned: Planned, kept: Path | None, *, dry_run: bool) -> None:
+def _say_end(planned: Planned, kept: Path | None, place: Path, *, dry_run: bool) -> None:
     if kept is not None:
-        output.say("\nDone. Running proxies take this up by themselves. To take it back: foretool doctor --undo")
+        undo = edits.typed("doctor --undo", place)
+        output.say(f"\nDone. Running proxies take this up by themselves. To take it back: {undo}")
         output.say("To see what is left: foretool doctor")
     elif planned.what and dry_run:
         output.say("Nothing was written.")

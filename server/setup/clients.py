@@ -86,6 +86,8 @@ class ClientFile(Struct, frozen=True, kw_only=True):
     switches: tuple[Switch, ...] = ()
     folder: str = ""
     """The project whose file it is; its programs start there."""
+    newer: Keys = ()
+    """Where a newer version of the client keeps its servers; an object there says that the file is of that version."""
 
     @property
     def is_installed(self) -> bool:
@@ -149,7 +151,8 @@ def _terminals(machine: Machine) -> Iterator[ClientFile]:
     yield _file("qwen", "Qwen Code", home / ".qwen" / "settings.json", dialect=dialects.GEMINI, switches=_OF_GEMINI)
     opencode = machine.config / "opencode"
     name = "opencode.jsonc" if (opencode / "opencode.jsonc").is_file() else "opencode.json"
-    yield _file("opencode", "opencode", opencode / name, keys=("mcp",), dialect=dialects.OPENCODE)
+    yield _file("opencode", "opencode", opencode / name, keys=("mcp",), newer=("mcp", "servers"),
+                dialect=dialects.OPENCODE)  # fmt: skip
     yield _file("copilot", "Copilot CLI", home / ".copilot" / "mcp-config.json", dialect=dialects.COPILOT)
 
 

@@ -516,7 +516,7 @@ def _copilot(command: str, args: tuple[str, ...]) -> Entry:
 
 
 def _opencode(command: str, args: tuple[str, ...]) -> Entry:
-    return {"type": "local", "command": [command, *args], "enabled": True}
+    return {"type": "local", "command": [command, *args]}  # version 2 has no "enabled"
 
 
 def _goose(command: str, args: tuple[str, ...]) -> Entry:
@@ -572,6 +572,6 @@ def write_entry(dialect: Dialect, entry: Mapping[str, Any]) -> Entry:
         elif rule in (_only, _available) and entry.get("include"):
             found[key] = list(entry["include"])
     is_off = bool(entry.get("disabled"))
-    if dialect in (OPENCODE, GOOSE) or (is_off and dialect in (CODEX, ZED)):
+    if dialect is GOOSE or (is_off and dialect in (CODEX, OPENCODE, ZED)):
         return {**found, "enabled": not is_off}
     return {**found, "disabled": True} if is_off else found

@@ -32,6 +32,8 @@ class Conflict(Struct, frozen=True):
     """The title of the client, or the path of our own file."""
     second: Entry
     second_from: str
+    is_project: bool = False
+    """The second one comes from a file of the working folder, which a repository may have brought."""
 
     @property
     def differs(self) -> list[str]:
@@ -59,8 +61,8 @@ class Conflict(Struct, frozen=True):
 
     def widest(self) -> tuple[Choice, Entry]:
         """Return which entry to keep, and that entry: one that does what both do, if the two start or reach the same as
-        the same user; else both, and the second one."""
-        return _find_widest(self.first, self.second)
+        the same user; else both, and the second one. What a repository brings changes no server of the user."""
+        return ("both", self.second) if self.is_project else _find_widest(self.first, self.second)
 
 
 class Origin(Struct, frozen=True):
@@ -118,13 +120,21 @@ def _add(merged: Merged, file: FoundFile, server: FoundServer, choose: Callable[
     origin = Origin(title, file.file.client, server.folder)
     merged.notes += (f"{name} ({title}): {note}" for note in server.notes)
     present = {**merged.known, **merged.entries}
-    if same := same_server(server.entry, present, name):
+    entry = server.entry
+    if not (same := same_server(entry, present, name)):
+        everywhere = {each: _without_folder(old, merged.origins[each][0].folder) for each, old in present.items()}
+        entry = _without_folder(entry, server.folder)
+        if same := same_server(entry, everywhere, name):
+            merged.entries |= {same: everywhere[same]} if same in merged.entries else {}
+            merged.notes.append(f"{same}: it starts in the folder of the config, as not only one project has it")
+    if same:
         if same == name or all(each.client != origin.client for each in merged.origins[same]):
-            _add_same(merged, same, server, origin)
+            _add_same(merged, same, FoundServer(name, server.keys, entry, ()), origin, trusts=file.file.scope == "user")
             return same
         merged.notes.append(f"{name} ({title}) is the same server as {same}; both names stay, as {title} has both")
     if name in present:
-        conflict = Conflict(name, present[name], merged.origins[name][0].title, server.entry, title)
+        first_from, is_project = merged.origins[name][0].title, file.file.scope == "project"
+        conflict = Conflict(name, present[name], first_from, server.entry, title, is_project)
         choice = choose(conflict)
         widest = conflict.widest()[0]
         if choice == widest != "both":
@@ -144,11 +154,28 @@ def _add(merged: Merged, file: FoundFile, server: FoundServer, choose: Callable[
     return name
 
 
-def _add_same(merged: Merged, name: str, server: FoundServer, origin: Origin) -> None:
-    """Take in a server that is there already. All clients have it from now on, with what one of them allowed."""
+def _without_folder(entry: Entry, folder: str) -> Entry:
+    """Return an entry without the folder of its project, unless it names a path there: a server that others have in
+    every folder is the same one."""
+    if not folder or entry.get("cwd") != folder:
+        return entry
+    words = (str(entry.get("command", "")), *map(str, entry.get("args") or ()))
+    if any(_RELATIVE.match(word) for word in words):
+        return entry
+    return {key: value for key, value in entry.items() if key != "cwd"}
+
+
+_RELATIVE: Final = re.compile(r"(?![-/~$@\\]|\w+:)(?:\.\.?$|.*[/\\]|.*\.(?:[cm]?[jt]s|py|sh|rb|jar|exe|bat|cmd|ps1)$)")
+"""A word that may be a path below the folder that a program starts in."""
+
+
+def _add_same(merged: Merged, name: str, server: FoundServer, origin: Origin, *, trusts: bool) -> None:
+    """Take in a server that is there already. All clients have it from now on, with what one of them allowed, unless
+    that is a file that a repository may have brought."""
     if name != server.name:
         merged.notes.append(f"{server.name} ({origin.title}) is the same server as {name}, so it keeps that name")
-    if (present := merged.entries.get(name)) is not None:
+    present = merged.entries.get(name)
+    if present is not None and trusts:
         merged.entries[name] = _widest(present, server.entry)
     kept = merged.entries.get(name) or merged.known[name]
     narrow = [origin.title] if _is_wider(kept, server.entry) else []

@@ -66,6 +66,9 @@ def _read(file: ClientFile) -> FoundFile:
         return FoundFile(file, None, (), str(error))
     except OSError as error:
         return FoundFile(file, None, (), f"cannot be read ({error.strerror}); move it away, or check its permissions")
+    newer = value_at(found, file.newer) if file.newer else None
+    if isinstance(newer, Mapping) and not any(key in newer for key in ("command", "url", "type")):
+        file = replace(file, keys=file.newer)
     return FoundFile(file, data, tuple(_servers(file, found)))
 
 

@@ -121,3 +121,15 @@ def test_values_of_variables_headers_and_addresses_are_secrets() -> None:
     ])  # fmt: skip
     assert secrets.redact('"an-id" oauth-s3cret') == '"an-id" [clientSecret]'
     assert secrets.redact("abcdef123 zyxwvu987 qwertz55 ${K}") == "[TOKEN] [Authorization] [key] ${K}"
+
+
+def test_a_file_of_opencode_2_has_its_servers_one_level_deeper(tmp_path: Path) -> None:
+    path = tmp_path / ".config/opencode/opencode.json"
+    path.parent.mkdir(parents=True)
+    server = {"type": "local", "command": ["x"], "timeout": {"startup": 5000, "execution": 90_000}, "disabled": True}
+    path.write_text(json.dumps({"mcp": {"timeout": {"startup": 1000}, "servers": {"a": server}}}))
+    changed, _ = planned(tmp_path)
+    assert json.loads(changed["mcp.json"])["mcpServers"] == {"a": {"command": "x", "disabled": True, "timeout_s": 90}}
+    assert json.loads(changed[".config/opencode/opencode.json"])["mcp"] == {
+        "timeout": {"startup": 1000}, "servers": {"foretool": {"type": "local", "command": LAUNCH}},
+    }  # fmt: skip
