@@ -311,7 +311,8 @@ def _show_found(files: Sequence[FoundFile], merged: Merged, own: Path, *, with_p
     if alone and not with_profiles:
         output.say("All your clients will see these, which one alone had (--profiles keeps them apart):")
     for name, at in alone.items():
-        output.say(f"  {name}, from {at.title}{f' in {edits.short(Path(at.folder))}' if at.folder else ''}")
+        is_named = not at.folder or at.title.endswith("this project")
+        output.say(f"  {name}, from {at.title}{'' if is_named else f' in {edits.short(Path(at.folder))}'}")
     for note in merged.notes:
         output.say(f"  Note: {note}")
 
@@ -360,7 +361,8 @@ def _end(
     elif kept is not None:
         _say_hooks(planned)
         titles = list(dict.fromkeys(file.file.title for file in files if file.file.registers and not file.problem))
-        output.say(f"\nNow restart {', '.join(titles)}. To see later which tools were missed: foretool misses")
+        restart = f"Now restart {', '.join(titles)}. " if titles else ""
+        output.say(f"\n{restart}To see later which tools were missed: foretool misses")
     return int(diagnosis is not None and not diagnosis.is_well)
 
 

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from foretool.server.config.errors import Invalid, convert, dotted
+from foretool.server.config.settings import ServerEntry
 from foretool.server.config.variables import WORKING_FOLDER, input_variable
 
 Entry = dict[str, Any]
@@ -272,7 +274,7 @@ class Dialect(Struct, frozen=True):
         reading.read({**_ANY, **self.own}, self.prepare(written, notes))
         entry = reading.entry
         _read_command(entry, self.otherwise)
-        _read_type(entry)
+        _read_type(entry, reading)
         _read_values(entry, reading)
         if entry.get("disabled") is not True:
             entry.pop("disabled", None)
@@ -280,6 +282,10 @@ class Dialect(Struct, frozen=True):
         _read_folder(entry, folder, notes)
         if entry.get("oauth", {}).get("client_id") and (port := entry["oauth"].get("redirect_port")):
             notes.append(f"oauth: its client has to allow the redirect address http://127.0.0.1:{port}/callback")
+        try:
+            convert(entry, ServerEntry, ())
+        except Invalid as error:
+            raise DialectError(f"{dotted(error.path)}: {error}") from None
         return {key: entry[key] for key in sorted(entry, key=_place)}, [*reading.notes(), *notes]
 
     def name_of(self, key: str) -> str:
@@ -340,15 +346,22 @@ def _read_command(entry: Entry, otherwise: str) -> None:
         entry["command"], entry["args"] = command[0], [*command[1:], *(entry.get("args") or [])]
     if not isinstance(entry.get("command") or entry.get("url"), str):
         raise DialectError(otherwise)
-    if re.match(r"(?:unix|pipe):", entry.get("url", "")):
+    url = entry.get("url", "")
+    if re.match(r"(?:unix|pipe):", url):
         raise DialectError("it is reached over a socket file, which foretool does not do")
+    if url and not re.match(r"(?:https?|wss?)://", url) and "$" not in url:
+        raise DialectError("url: expected an address that starts with http:// or https://")
 
 
-def _read_type(entry: Entry) -> None:
+def _read_type(entry: Entry, reading: _Reading) -> None:
     written = entry.pop("type", "")
     kind = _TYPES.get(written.lower(), written.lower()) if isinstance(written, str) else ""
     if kind == "ws" or re.match("wss?:", entry.get("url", "")):
         raise DialectError("it is reached over WebSocket, which foretool does not speak")
+    if "command" in entry and "url" in entry:
+        unused = "command" if kind in ("http", "sse") else "url"
+        entry.pop(unused)
+        reading.leave(unused, "one of both is used")
     if not kind and urlsplit(entry.get("url", "")).path.rstrip("/").endswith("/sse"):
         kind = "sse"
     if kind in ("http", "sse") and "url" in entry:

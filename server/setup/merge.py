@@ -159,7 +159,7 @@ def _without_folder(entry: Entry, folder: str) -> Entry:
     every folder is the same one."""
     if not folder or entry.get("cwd") != folder:
         return entry
-    words = (str(entry.get("command", "")), *map(str, entry.get("args") or ()))
+    words = (str(entry.get("command", "")), *map(str, _args(entry)))
     if any(_RELATIVE.match(word) for word in words):
         return entry
     return {key: value for key, value in entry.items() if key != "cwd"}
@@ -245,7 +245,7 @@ _QUIET: Final = frozenset({"-y", "--yes", "-q", "--quiet"})
 
 def _find_widest(first: Entry, second: Entry) -> tuple[Choice, Entry]:
     programs = [os.path.basename(str(entry.get("command", ""))) for entry in (first, second)]  # noqa: PTH119
-    (words, folders), (other_words, others) = (_split(entry.get("args") or ()) for entry in (first, second))
+    (words, folders), (other_words, others) = (_split(_args(entry)) for entry in (first, second))
     fewer, more = sorted((words, other_words), key=len)
     same = programs[0] == programs[1] and not Counter(fewer) - Counter(more) and bool(folders) == bool(others)
     if not same or any((first.get(key) or "") != (second.get(key) or "") for key in ("url", "cwd")):
@@ -266,15 +266,17 @@ def _find_widest(first: Entry, second: Entry) -> tuple[Choice, Entry]:
     old = [each for each in folders if not any(_is_within(each, folder) for folder in others)]
     if new or old:
         found.add("joined" if new and old else "second" if new else "first")
-    if first.get("args") or second.get("args"):
-        joined["args"] = (
-            [*second.get("args", ()), *old]
-            if "second" in found and more is not words
-            else [*first.get("args", ()), *new]
-        )
+    if _args(first) or _args(second):
+        joined["args"] = [*_args(second), *old] if "second" in found and more is not words else [*_args(first), *new]
     if len(found) == 1 and "joined" not in found:
         return ("second", second) if found == {"second"} else ("first", first)
     return ("joined", joined) if found else ("first", first)
+
+
+def _args(entry: Entry) -> list[Any]:
+    """Return the arguments of an entry, which may be a broken one of our own file."""
+    found = entry.get("args")
+    return found if isinstance(found, list) else []
 
 
 def _split(args: Sequence[Any]) -> tuple[list[str], list[str]]:

@@ -152,7 +152,7 @@ def _in_address(address: str) -> Iterator[tuple[int, str, str]]:
         yield user.start("password"), user["password"], "password"
     elif user and user["user"] and looks_secret(user["user"]):
         yield user.start("user"), user["user"], "user"
-    begin = user.end() if user else address.index("://") + 3
+    begin = user.end() if user else address.find("://") + 3 if "://" in address else 0
     for part in _PART.finditer(address, begin):
         for start, value in tokens_in(part["word"]):
             yield part.start("word") + start, value, "path"

@@ -178,6 +178,13 @@ def test_variables_of_a_remote_server_are_said_to_do_nothing() -> None:
     assert found == ({"url": "https://a"}, ['left out: "env" (a remote server gets no variables)'])
 
 
+def test_of_a_command_and_an_address_the_type_says_which_one_is_used() -> None:
+    both = {"command": "x", "url": "https://a"}
+    assert dialects.CLINE.read(both) == ({"command": "x"}, ['left out: "url" (one of both is used)'])
+    entry, notes = dialects.CLINE.read({**both, "type": "streamableHttp"})
+    assert (entry, notes) == ({"url": "https://a", "type": "http"}, ['left out: "command" (one of both is used)'])
+
+
 def test_a_registered_client_with_a_port_needs_our_redirect_address() -> None:
     _, notes = dialects.CLAUDE_CODE.read({"url": "https://a", "oauth": {"clientId": "i", "callbackPort": 8123}})
     assert notes == ["oauth: its client has to allow the redirect address http://127.0.0.1:8123/callback"]
@@ -231,6 +238,12 @@ def test_a_server_of_a_project_starts_in_its_folder(written: dict[str, Any], ent
         (dialects.PLAIN, {"args": ["x"]}, "neither"),
         (dialects.PLAIN, {"command": 5}, "neither"),
         (dialects.PLAIN, {"command": "x", "args": "y z"}, "args: expected a list"),
+        (
+            dialects.PLAIN,
+            {"command": "x", "disabledTools": "a"},
+            "exclude: expected a list, found a string",
+        ),
+        (dialects.PLAIN, {"url": "localhost:3000"}, "url: expected an address that starts with http"),
         (dialects.PLAIN, {"type": "ws", "url": "ws://a"}, "WebSocket"),
         (dialects.VSCODE, {"type": "http", "url": "unix:///tmp/s.sock"}, "socket file"),
         (dialects.GOOSE, {"type": "builtin", "name": "developer"}, "part of goose"),

@@ -109,6 +109,7 @@ def test_of_two_entries_of_one_server_the_one_that_does_what_both_do_is_kept(
         ({"command": "x", "args": ["--zone", "UTC"]}, {"command": "x", "args": ["--zone", "CET"]}),
         ({"command": "x", "cwd": "/a"}, {"command": "x", "cwd": "/b"}),
         ({"command": "x"}, {"url": "https://a"}),
+        ({"command": "x", "args": 5, "env": 5}, {"command": "x", "args": ["a"], "env": {"A": "b"}, "cwd": "/a"}),
     ],
 )
 def test_other_accounts_options_and_programs_are_other_servers(first: dict[str, Any], second: dict[str, Any]) -> None:
