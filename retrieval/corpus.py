@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -20,7 +21,8 @@ from foretool.retrieval.document import (
 from foretool.retrieval.glossary import has_han
 from foretool.retrieval.rankers.bm25 import SERVERS_OWN, Lexical, field_texts
 from foretool.retrieval.rankers.names import Names
-from foretool.retrieval.words import own_terms, terms
+from foretool.retrieval.rankers.servers import ServerNames
+from foretool.retrieval.words import ALIKE, ALIKE_OF_NAME, own_terms, terms
 from foretool.storage.records import Tool, ToolId
 
 Shipped = Callable[[Document], tuple[str, ...]]
@@ -29,6 +31,20 @@ Shipped = Callable[[Document], tuple[str, ...]]
 _FEW_GAPS = 256
 _DROPPED_AT_ONCE = 100
 """Tools that are dropped, or get new slots, between two pauses, which takes about a millisecond."""
+
+
+class Identity(NamedTuple):
+    """What tells whether tools of several upstreams do the same."""
+
+    upstream: str
+    name: str
+    words: frozenset[str]
+    """Its own terms (`words.own_terms`)."""
+
+    def does_the_same(self, other: Identity) -> bool:
+        """Tell whether two tools say nearly the same, or have one name and say much the same."""
+        share = len(self.words & other.words) / max(len(self.words | other.words), 1)
+        return share >= (ALIKE_OF_NAME if self.name == other.name else ALIKE)
 
 
 class Corpus:
@@ -43,6 +59,8 @@ class Corpus:
         """`shipped` gives the wordings of tools that have none of their own; None gives none."""
         self.lexical = Lexical()
         self.names = Names()
+        self.server_names = ServerNames()
+        """The words by which a task may name each upstream; whoever knows them puts them here."""
         self.ids: list[ToolId | None] = []
         """The tool by slot; None where a tool was dropped."""
         self.slot_of: dict[ToolId, int] = {}
@@ -81,7 +99,7 @@ class Corpus:
     def copy(self) -> Corpus:
         """Return a corpus of the same tools that changes by itself; it reads none of them again."""
         copied = Corpus()
-        copied.lexical, copied.names = self.lexical.copy(), self.names.copy()
+        copied.lexical, copied.names, copied.server_names = self.lexical.copy(), self.names.copy(), self.server_names
         copied.ids, copied.digests, copied._plain = self.ids[:], self.digests[:], self._plain[:]
         copied._said, copied.translated = self._said[:], dict(self.translated)
         copied.slot_of, copied.slots_of = dict(self.slot_of), dict(self.slots_of)
@@ -149,6 +167,11 @@ class Corpus:
         if (slot := self.slot_of.get(tool.id)) is None:
             return None
         return self._said[slot] if self._known[tool.id][:3] == _source(tool) else None
+
+    def identity(self, slot: int) -> Identity:
+        """Return what tells whether the tool in a slot does the same as another one."""
+        upstream, name = self._known[tool][:2] if (tool := self.ids[slot]) is not None else ("", "")
+        return Identity(upstream, name, frozenset(self._said[slot].split()))
 
     def _add(self, tool: Tool, server_text: str) -> None:
         read, plain = self.read(tool, server_text)

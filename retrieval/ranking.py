@@ -17,6 +17,10 @@ MAX_NEED_WORDS = 40
 USED: Final = "used before"
 IN_USE: Final = "server in use"
 """The reasons of usage: the tool was called before, and a tool of its server was called lately."""
+SERVER_NAMED: Final = "server named"
+"""The reason of a tool whose server the task names."""
+CLEARLY: Final = 1.2
+"""A score that is so many times another one is clearly better: more than usage adds."""
 
 
 class Query(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from foretool.retrieval.glossary import Piece, translated
 from foretool.retrieval.line import Line
 from foretool.retrieval.rankers.bm25 import Impacts
 from foretool.retrieval.rankers.names import EXACT
-from foretool.retrieval.ranking import IN_USE, USED, Query
+from foretool.retrieval.ranking import IN_USE, SERVER_NAMED, USED, Query
 from foretool.retrieval.words import KINDRED_WORDS, spell_terms, terms
 from foretool.storage.records import ToolId, Usage
 
@@ -60,6 +60,8 @@ class ReasonFinder:
         """Yield why a tool stands in the ranking, the strongest kind of reason first."""
         if slot in self._named:
             yield "name" if self._named[slot] > EXACT - 1.0 else "similar name"
+        if self._servers and self._corpus.identity(slot).upstream in self._servers:
+            yield SERVER_NAMED
         has = [term for term, found in self._telling_terms if found.has(slot)]
         said, translated = self._words_in(has, tool)
         if said:
@@ -103,6 +105,11 @@ class ReasonFinder:
             givers = {edge.before for edge in learned.graph.producers(tool)}
             if giver := next((each for each in reversed(history) if each in givers and each != tool), None):
                 yield f"takes what {giver} gives"
+
+    @cached_property
+    def _servers(self) -> Collection[str]:
+        """The servers that the query names."""
+        return self._corpus.server_names.find(self._text)
 
     @cached_property
     def _telling_terms(self) -> list[tuple[str, Impacts]]:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from foretool.retrieval.clauses import SHARE, clauses, is_story, longest_whole
-from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.corpus import Corpus, Identity
 from foretool.retrieval.line import ENTROPY_DEPTH, Line
+from foretool.retrieval.rankers.servers import TOLD_APART
 from foretool.retrieval.rankers.usage import usage_shares
-from foretool.retrieval.ranking import Evidence, Query, needs
+from foretool.retrieval.ranking import CLEARLY, Evidence, Query, needs
 from foretool.retrieval.reasons import ReasonFinder
 from foretool.retrieval.score_fusion import fuse_lines
 from foretool.storage.records import ToolId, Usage
@@ -95,6 +96,7 @@ class Request:
         self._kept = kept
         self._widened = dense is None
         self.lines = [self._line(text) for text in needs(query.lines)]
+        self._find_servers = corpus.server_names.find
         alone = self.lines[0].text if len(self.lines) == 1 else ""
         found = clauses(alone, longest_whole(by_words=self._widened))
         if may_read is not None and not self._widened and not may_read(found):
@@ -115,6 +117,8 @@ class Request:
         for line in self.lines:
             for slot, strength in line.named.items():
                 self.named[slot] = max(strength, self.named.get(slot, 0.0))
+        self._gains: dict[int, float] = {}
+        """By slot, what puts a tool whose server the task names before those that do the same."""
         self._shares = usage_shares(query.servers_in_use, habit, corpus.slot_of, corpus.slots_of)
 
     def _line(self, text: str) -> Line:
@@ -125,12 +129,48 @@ class Request:
 
     def best(self, limit: int) -> tuple[list[tuple[int, float]], int]:
         """Return the `limit` best slots with their scores, and how many slots fit at all."""
-        if self.sum is None:
-            return self._best_by_words(limit)
+        order, fitting = self._best_by_words(limit) if self.sum is None else self._best_of_sum(limit, self.sum)
+        return self._put_meant_first(order), fitting
+
+    def _put_meant_first(self, order: list[tuple[int, float]]) -> list[tuple[int, float]]:
+        """Return the order with each tool whose server the task names clearly before the tools of other servers that do
+        the same, or that the task names as well. A word that tells a server from such others is hardly there by chance,
+        so the other tools of that server gain as well."""
+        servers = self._find_servers("\n".join(line.text for line in self.lines)) if self.lines else {}
+        if not servers:
+            return order
+        tools = {slot: self.corpus.identity(slot) for slot, _ in order}
+        said = {slot: servers[tool.upstream].words for slot, tool in tools.items() if tool.upstream in servers}
+        scores = dict(order)
+        meant, others = set[str](), set[str]()
+        for slot in said:
+            twins = {other: score for other, score in order if self._is_meant(slot, other, said, tools)}
+            scores[slot] = max(scores[slot], CLEARLY * max(twins.values(), default=0.0))
+            meant |= {tools[slot].upstream} if twins else set()
+            others |= {tools[other].upstream for other in twins}
+        for slot in said:
+            if tools[slot].upstream in meant - others:
+                scores[slot] *= 1.0 + TOLD_APART
+        self._gains = {slot: gain for slot, score in order if (gain := scores[slot] - score) > 0.0}
+        return sorted(scores.items(), key=lambda each: -each[1])
+
+    def _is_meant(
+        self, slot: int, other: int, said: Mapping[int, frozenset[str]], tools: Mapping[int, Identity]
+    ) -> bool:
+        """Tell whether the task means one tool in place of another, because it names the server of that one alone. A
+        word that the tool has itself names no other server: "list the files" need not mean the server `files`."""
+        theirs = said.get(other, frozenset())
+        if not said[slot] - theirs or theirs - said[slot] - tools[slot].words:
+            return False
+        if tools[slot].upstream == tools[other].upstream or self.named.get(slot) != self.named.get(other):
+            return False
+        return slot in self.named or tools[slot].does_the_same(tools[other])
+
+    def _best_of_sum(self, limit: int, summed: ScoreSum) -> tuple[list[tuple[int, float]], int]:
         boosts = {slot: NAMED * strength for slot, strength in self.named.items()}
         for slot, share in self._shares.items():
-            boosts[slot] = boosts.get(slot, 0.0) + share * max(float(self.sum.total[slot]), LEAST_WORDS)
-        return self.sum.best(limit, boosts, self.corpus.ids)
+            boosts[slot] = boosts.get(slot, 0.0) + share * max(float(summed.total[slot]), LEAST_WORDS)
+        return summed.best(limit, boosts, self.corpus.ids)
 
     def parts_of(self, slot: int, score: float) -> dict[str, float]:
         """Return what each ranker added to the score of one tool; parts of nearly nothing are left out."""
@@ -138,6 +178,8 @@ class Request:
             return {"lexical": score}
         said = {"lexical": self.words.get(slot, 0.0)} if self.sum is None else self.sum.of(slot)
         named = NAMED * self.named.get(slot, 0.0)
+        if gain := self._gains.get(slot, 0.0):
+            said["server"] = said.get("server", 0.0) + gain
         parts = {"name": named, **said, "usage": score - named - sum(said.values())}
         return {name: part for name, part in parts.items() if abs(part) > LEAST_PART}
 
@@ -171,10 +213,20 @@ class Request:
 
     def _score_words(self) -> dict[int, float]:
         if len(self.lines) < 2:
-            return self._add_hits_of_clauses(self.lines[0].hits) if self.lines else {}
-        hits = [line.hits for line in self.lines]
+            return self._add_hits_of_clauses(self._hits_of(self.lines[0])) if self.lines else {}
+        hits = [self._hits_of(line) for line in self.lines]
         size = max(self.corpus.lexical.live, 1)
-        return fuse_lines(hits, self._whole().hits, size, lambda slot: str(self.corpus.ids[slot]))
+        return fuse_lines(hits, self._hits_of(self._whole()), size, lambda slot: str(self.corpus.ids[slot]))
+
+    def _hits_of(self, line: Line) -> dict[int, float]:
+        """Return what the words of a line score, and what the servers gain that it names."""
+        servers = self._find_servers(line.text)
+        if not servers:
+            return line.hits
+        gains = {
+            slot: mention.share for server, mention in servers.items() for slot in self.corpus.slots_of.get(server, ())
+        }
+        return {slot: score * (1.0 + gains.get(slot, 0.0)) for slot, score in line.hits.items()}
 
     def _add_hits_of_clauses(self, hits: dict[int, float]) -> dict[int, float]:
         if not self.clauses:
@@ -232,11 +284,40 @@ class Request:
             sums = self._sum_learned(self.learned, lines, readings)
         else:
             sums = self._sum_with_encoders(self.dense, lines, readings) if self.dense is not None and readings else []
+        sums = [self._lift_servers(summed, line) for summed, line in zip(sums, lines, strict=False)] or sums
         if len(sums) > 1:
             from foretool.retrieval.score_sum import fuse_sums
 
             sums[-1] = fuse_sums(sums[:-1], sums[-1], self.corpus.ids)
         return sums
+
+    def _lift_servers(self, summed: ScoreSum, line: Line) -> ScoreSum:
+        """Add what the servers gain that a line names. Which of the tools of such a server is meant, the line says
+        without the name: the shorter the text of a tool, the more the name alone makes it look like the line."""
+        lifts: dict[int, float] = {}
+        for server, mention in self._find_servers(line.text).items():
+            slots = [slot for slot in self.corpus.slots_of.get(server, ()) if summed.live[slot]]
+            shifts = self._shifts_without(line, mention.rest, slots, summed) if mention.rest else {}
+            for slot in slots:
+                score = float(summed.total[slot]) + shifts.get(slot, 0.0)
+                lifts[slot] = shifts.get(slot, 0.0) + mention.share * max(score, 0.0)
+        return summed.lifted("server", lifts)
+
+    def _shifts_without(self, line: Line, rest: str, slots: Sequence[int], summed: ScoreSum) -> dict[int, float]:
+        """Return by how much the tools of one server stand higher or lower by meaning where a line is read without the
+        server's name; 0 in the mean."""
+        if self.dense is None or not slots:
+            return {}
+        named, plain = self._read_texts(self.dense, [line.text, rest])
+        if not all(each.any() for each in (*named, *plain)):
+            return {}  # an encoder could not be asked
+        (apart,) = self.dense.sums([{}], [plain])
+        encoders = [head.name for head in self.dense.heads]
+        shifts = {
+            slot: sum(float(apart.parts[name][slot] - summed.parts[name][slot]) for name in encoders) for slot in slots
+        }
+        mean = sum(shifts.values()) / len(shifts)
+        return {slot: shift - mean for slot, shift in shifts.items()}
 
     def _sum_with_encoders(
         self, dense: DenseEnsemble, lines: Sequence[Line], readings: Sequence[Reading]

@@ -14,8 +14,10 @@ from heapq import nlargest
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.corpus import Corpus, Identity
+from foretool.retrieval.document import document, summary_line
 from foretool.retrieval.rankers.bm25 import Impacts, Lexical, idf, pick_rare
+from foretool.retrieval.words import own_terms
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -167,9 +169,14 @@ class TableCorpus(Corpus):
         super().__init__()
         slots = sorted(tools)
         self.lexical = TableLexical(table, slots)
-        for number, tool in enumerate(tools[slot] for slot in slots):
+        self._tools = [tools[slot] for slot in slots]
+        for number, tool in enumerate(self._tools):
             self.names.add(number, tool.upstream, tool.name, tool.id)
             self.ids.append(tool.id)
             self.slot_of[tool.id] = number
             self.slots_of[tool.upstream] = (*self.slots_of.get(tool.upstream, ()), number)
         self.version += 1
+
+    def identity(self, slot: int) -> Identity:
+        tool = self._tools[slot]
+        return Identity(tool.upstream, tool.name, own_terms(tool.name, summary_line(document(tool)), tool.upstream))

@@ -25,9 +25,15 @@ _STOP = """
 """
 STOP_WORDS = frozenset(_STOP.split())
 
-_SAME_DEEDS = ("search find lookup query", "create add make", "delete remove", "update edit modify change")
+_SAME_DEEDS = (
+    "search find lookup query", "create add make", "delete remove", "update edit modify change", "open navigate visit",
+)  # fmt: skip
 """Verbs that people and tool authors use for one another; each group means one thing (`docs/benchmarks.md`)."""
 
+ALIKE = 0.8
+"""Tools of two servers that share this part of their own terms do the same."""
+ALIKE_OF_NAME = 0.4
+"""The same for two tools of one name."""
 
 GET = "get"
 _QUESTION = re.compile(r"\W*(?:what|which|who|whom|whose|where|when|how (?:much|many|long|far|old))\b", re.IGNORECASE)

@@ -233,6 +233,7 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
     from foretool.retrieval.pipeline import Pipeline
     from foretool.retrieval.ranking import Query
     from foretool.server.catalog.hint_text import MOST, Hint, Mark, write_hint
+    from foretool.server.catalog.server_words import read_server_names
     from foretool.server.config.servers import fingerprint
     from foretool.server.trust.policy import Reach
 
@@ -241,6 +242,8 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
     corpus, tools = _read_kept(config, store, reached, reach, text) or _read_heads(config, store, reached, reach, text)
     working_set = store.serving.working_set(f"{profile}/frozen")
     listed, named = (working_set.tools, working_set.named) if working_set is not None else ((), ())
+    named_by = [config.servers[name] for name in dict.fromkeys(tool.upstream for tool in tools)]
+    corpus.server_names = read_server_names(named_by, lambda name: config.servers[name].prefix)
     # Those that the list names make room for as many others.
     ranking = Pipeline(corpus).rank(Query(lines=(text,)), limit=MOST + min(len(named), MOST))
     if level(ranking) == "none":

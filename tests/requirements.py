@@ -57,6 +57,9 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md", "no line of a server's text can pose as another server's, as the user's or as ours"
     ),
     "trust:ranking:copies": Promise("SECURITY.md", "a near copy never collapses the tool that was there first"),
+    "trust:ranking:named": Promise(
+        "SECURITY.md", "what names a server in a task stands in the config alone, and is no secret"
+    ),
     "trust:ranking:stuffed": Promise(
         "SECURITY.md", "a tool stuffed with the words of hundreds of tools is in no answer to an unrelated task"
     ),
@@ -399,6 +402,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "discovery:once": Promise("docs/clients.md", "a model reads an answer once, as text, in every client"),
     "discovery:reasons": Promise("design: the two tools", "a model is told the reasons that it can act on"),
     "discovery:names": Promise("design: the two tools", "names give whole schemas, near ones are offered"),
+    "discovery:named-server": Promise(
+        "docs/retrieval.md", "a task that names a server gets the tool of that server first"
+    ),
     "discovery:trimmed": Promise("design: the two tools", "giant schemas are trimmed and say so"),
     "discovery:slow": Promise("design: ranking", "a remote encoder keeps no other request waiting"),
     "discovery:index": Promise(

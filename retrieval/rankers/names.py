@@ -20,6 +20,9 @@ EXACT = 3.0
 NEAR = 1.0
 """The strength of a near name; up to 1 more by how much of the name is right."""
 
+PLACED = 1 / 1024
+"""What each further name of a list counts less, so that tools come in the order in which they were named."""
+
 MAX_NAME = 128
 NOTED_AT_ONCE = 150
 """Names that are noted between two pauses, which takes about a millisecond."""
@@ -30,6 +33,17 @@ _TOKEN = re.compile(r"[^\s\"'`,;(){}\[\]<>!?]+")
 _QUOTED = re.compile(r"[`\"']([^\s`\"']+)[`\"']")
 _JOINED = re.compile(r"\w[_.:/-]+\w|[a-z][A-Z]")
 _SURELY_A_NAME = re.compile(r"[^\W_]_+[^\W_]|^[a-z]+[A-Z]|\w[.:/-]+\w+[.:/-]+\w|\w::\w")
+_LIST = re.compile(r"\s*select\s*:(.+)", re.IGNORECASE)
+"""How some clients ask for tools by their names: `select:read_file,list_issues`."""
+_HEAD = re.compile(
+    r"(?:select:\s*)?(?:functions[.:/]|tools[.:/]|@)?(?:mcp(?:__|--|[_.:/]))?(?:foretool(?:__|--|[_.:/]))?",
+    re.IGNORECASE,
+)
+"""What clients and models put before a name."""
+_CLIENT_HEAD = re.compile(r"mcp__.+?__(?=.+__.)")
+"""The same of a client that knows us by another name."""
+_BEHIND = re.compile(r"(.+?)(?:_mcp_|@)([\w.-]+)")
+"""A name with its server behind it."""
 _AROUND = frozenset(
     ("please", "use", "using", "call", "run", "invoke", "execute", "the", "a", "tool", "function", "named")
 )
@@ -40,6 +54,7 @@ class Names:
 
     def __init__(self) -> None:
         self._slots: dict[str, list[int]] = {}  # compact name to slots; a list is never empty
+        self._exposed: dict[str, int] = {}  # exposed name to slot
         self._having: dict[str, list[str]] = {}  # keys by each pair of neighbouring letters in them, dropped ones too
         self._unnoted: list[str] = []  # keys that are not in `_having` yet
 
@@ -50,11 +65,13 @@ class Names:
                 self._slots[key] = []
                 self._unnoted.append(key)
             self._slots[key].append(slot)
+        self._exposed[exposed] = slot
 
     def copy(self) -> Names:
         """Return an index of the same names that changes by itself."""
         copied = Names()
         copied._slots = {key: slots[:] for key, slots in self._slots.items()}
+        copied._exposed = dict(self._exposed)
         copied._having = {pair: keys[:] for pair, keys in self._having.items()}
         copied._unnoted = self._unnoted[:]
         return copied
@@ -67,31 +84,46 @@ class Names:
                 slots.remove(slot)
             if not slots:
                 self._slots.pop(key, None)
+        if self._exposed.get(exposed) == slot:
+            del self._exposed[exposed]
 
     def asked(self, names: Sequence[str]) -> dict[int, float]:
         """Return the tools with these names, by slot, in the order of the names; the nearest names where one is not
         exact."""
         found: dict[int, float] = {}
         for place, name in enumerate(names):
-            self._collect(found, compact(name[:MAX_NAME]), ASKED - place / 1024, edits=2)
+            self._collect(found, spellings(name), ASKED - place * PLACED, edits=2)
         return found
 
     def in_line(self, line: str) -> dict[int, float]:
         """Return the tools that a line of text names, by slot."""
         found: dict[int, float] = {}
-        guesses = MAX_GUESSES
-        for key, edits in _candidates(line):
-            if key in self._slots:
-                self._collect(found, key, EXACT, 0)
-            elif edits and guesses:
-                guesses -= 1
-                self._collect(found, key, EXACT, edits)
+        guesses, strength = MAX_GUESSES, EXACT
+        for written, edits in _candidates(line):
+            is_known = self._knows(written)
+            if is_known or (edits and guesses):
+                guesses -= not is_known
+                before = len(found)
+                self._collect(found, written, strength, edits)
+                strength -= PLACED * (len(found) > before)
         return found
 
-    def _collect(self, found: dict[int, float], key: str, strength: float, edits: int) -> None:
-        hits = ((key, strength),) if key in self._slots else self._near(key, edits)
-        for name, value in hits:
-            for slot in self._slots[name]:
+    def _knows(self, written: Sequence[str]) -> bool:
+        return any(compact(name) in self._slots for name in written)
+
+    def _collect(self, found: dict[int, float], written: Sequence[str], strength: float, edits: int) -> None:
+        """Add the tools that a name means, however it is spelled: that with exactly this name alone, else all whose
+        names differ in case and joints, else the nearest."""
+        exact = next((self._exposed[name] for name in written if name in self._exposed), None)
+        keys = [compact(name) for name in written]
+        if exact is not None:
+            hits: list[tuple[Sequence[int], float]] = [((exact,), strength)]
+        elif key := next((key for key in keys if key in self._slots), ""):
+            hits = [(self._slots[key], strength)]
+        else:
+            hits = [(self._slots[name], value) for name, value in self._near(keys[-1], edits)]
+        for slots, value in hits:
+            for slot in slots:
                 found[slot] = max(value, found.get(slot, 0.0))
 
     def _near(self, key: str, edits: int) -> list[tuple[str, float]]:
@@ -129,9 +161,9 @@ class Names:
 
     def looks_near(self, lines: Iterable[str], asked: Iterable[str]) -> bool:
         """Tell whether a search in these lines, or for these names, looks for names that are near another one."""
-        if any(compact(name[:MAX_NAME]) not in self._slots for name in asked):
+        if not all(self._knows(spellings(name)) for name in asked):
             return True
-        return any(edits and key not in self._slots for line in lines for key, edits in _candidates(line))
+        return any(edits and not self._knows(written) for line in lines for written, edits in _candidates(line))
 
     def noting(self) -> Iterator[None]:
         """Note by which pairs of letters near names are found, and pause now and then. In a pause names may come and
@@ -168,23 +200,40 @@ def _keys(server: str, name: str, exposed: str) -> set[str]:
     return {key for key in (compact(name), compact(server + name), compact(exposed)) if key}
 
 
+def spellings(name: str) -> tuple[str, ...]:
+    """Return a name as it is written, then without what clients put before it or behind it, most of it last."""
+    name = name.strip()[:MAX_NAME]
+    heads = (_HEAD.match(name), _CLIENT_HEAD.match(name))
+    bare = [name[head.end() :] for head in heads if head is not None and head.end() < len(name)]
+    for each in dict.fromkeys((name, *bare)):
+        if (parts := _BEHIND.fullmatch(each)) is not None:
+            bare.append(f"{parts[2]}__{parts[1]}")
+    return tuple(dict.fromkeys((name, *bare)))
+
+
 @lru_cache(maxsize=32)  # a search asks for those of its lines when it is prepared and when they are ranked
-def _candidates(line: str) -> tuple[tuple[str, int], ...]:
-    """Return the parts of a line that may be names, each as a compact key with the edits it is allowed."""
-    return tuple(_find_candidates(line))
+def _candidates(line: str) -> tuple[tuple[tuple[str, ...], int], ...]:
+    """Return the parts of a line that may be names, each in all its spellings, with the edits it is allowed."""
+    return tuple((spellings(name), edits) for name, edits in _find_candidates(line))
 
 
 def _find_candidates(line: str) -> Iterator[tuple[str, int]]:
-    words = _TOKEN.findall(line[:10_000])
+    if (listed := _LIST.fullmatch(line[:10_000])) is not None:
+        yield from ((name, 2) for name in _TOKEN.findall(listed[1]))
+        return
+    line = line[:10_000]
+    words = _TOKEN.findall(line)
     core = _trimmed([word.strip(".:") for word in words])
     if 0 < len(core) <= 8:
         # A whole line of a few words: one word may be misspelt like a name, several only by one letter.
-        yield compact("".join(core))[:MAX_NAME], 2 if len(core) == 1 else 1 if len(core) <= 3 else 0
-    for word in dict.fromkeys(words):
-        if _JOINED.search(word):
-            yield compact(word)[:MAX_NAME], 2 if _SURELY_A_NAME.search(word) and "//" not in word else 0
-    for word in _QUOTED.findall(line[:10_000]):
-        yield compact(word)[:MAX_NAME], 0
+        yield "".join(core), 2 if len(core) == 1 else 1 if len(core) <= 3 else 0
+    found = {
+        word.strip(".:"): (each.start(), 2 if _SURELY_A_NAME.search(word) and "//" not in word else 0)
+        for each in reversed(list(_TOKEN.finditer(line)))
+        if _JOINED.search(word := each[0])
+    }
+    found = {each[1]: (each.start(), 0) for each in reversed(list(_QUOTED.finditer(line)))} | found
+    yield from ((word, edits) for word, (_, edits) in sorted(found.items(), key=lambda item: item[1][0]))
 
 
 def _trimmed(words: list[str]) -> list[str]:

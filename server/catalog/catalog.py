@@ -12,7 +12,7 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -36,6 +36,9 @@ from foretool.server.trust.text import clean, is_clean
 from foretool.storage.records import Era, Tool, ToolId, Usage
 from foretool.storage.steps import Steps, finish
 from foretool.storage.stores import StorageError
+
+if TYPE_CHECKING:
+    from foretool.retrieval.rankers.servers import ServerNames
 
 MAX_DEFINITION: Final = 256 * 1024
 """Bytes. A larger tool definition is dropped, because no client could use it."""
@@ -115,6 +118,8 @@ class Catalog:
         """`problems` without what is wrong with `tools`, which is known once the tools are named."""
         self._entries = {entry.name: entry for entry in entries}
         self._secrets = _secrets_of(entries)
+        self._server_names: ServerNames | None = None
+        """Read from the entries when a search first needs them."""
         self._texts: dict[str, str] = {}
         self._read_given = given if callable(given) else lambda: _at_once(given or {})
         self._prefixes = prefixes
@@ -426,7 +431,7 @@ class Catalog:
     def why_gone(self, name: str) -> Gone | None:
         """Return why a name means no tool although it is that of one: its server is not in use, or the config excludes
         the tool. None for a name that nobody ever had, or whose server merely does not list it."""
-        for each in filter(None, (name, names.without_client_head(name))):
+        for each in (name, *names.without_client_heads(name)):
             key = self._given.get(ToolId(each)) or self.namespaces.split(each)
             if key is not None:
                 return self.namespaces.why_gone(*key)
@@ -452,17 +457,33 @@ class Catalog:
         own = {tool.id for tool in self.of(found[0])}
         return [tool for tool in self._open_resolver().near(name, names.COMPARED) if tool in own][: names.OFFERED]
 
+    def tools_called(self, name: str) -> list[Tool]:
+        """Return the tools whose own name is this, in the order of their servers; clients may have put something before
+        it."""
+        meant = (name, *names.without_client_heads(name))
+        return [tool for upstream in self._entries for tool in self.of(upstream) if tool.name in meant]
+
     def _open_resolver(self) -> Resolver:
         if self._resolver is None:
             finish(self.read_rest())
             found = {(name, tool.name): tool.id for name in self._entries for tool in self.of(name)}
-            self._resolver = Resolver(found, self._given, self._known(), self.namespaces.may_mean)
+            spaces = self.namespaces
+            self._resolver = Resolver(found, self._given, self._known(), spaces.may_mean, spaces.split_loosely)
         return self._resolver
 
     def server_text(self, upstream: str) -> str:
         """Return the description of an upstream in the config, else the `instructions` that it sent itself."""
         server = self._entries.get(upstream)
         return (server.entry.description if server else "") or self._texts.get(upstream, "")
+
+    @property
+    def server_names(self) -> ServerNames:
+        """The words by which a task may name each server."""
+        if self._server_names is None:
+            from foretool.server.catalog.server_words import read_server_names  # word lists, which no list needs
+
+            self._server_names = read_server_names(list(self._entries.values()), self.namespaces.prefix)
+        return self._server_names
 
     def instructions(self, upstream: str) -> str:
         """Return the `instructions` that an upstream sent at its last handshake, whatever the config says about it."""
@@ -476,6 +497,7 @@ class Catalog:
         self._known_as.clear()
         self._entries = {entry.name: entry for entry in entries}
         self._secrets = _secrets_of(entries)
+        self._server_names = None
         self._prefixes = prefixes
         self._opened = given, Namespaces(entries, prefixes, given)
         self.overrides = Overrides(entries, lambda: self.namespaces)

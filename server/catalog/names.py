@@ -157,13 +157,16 @@ class Resolver:
         given: Mapping[ToolId, Key] | None = None,
         known: Iterable[Key] = (),
         may_mean: Callable[[str, str], bool] = lambda name, upstream: True,
+        split_loosely: Callable[[str], Key | None] = lambda name: None,
     ) -> None:
         """`given`: the names given for good; `known`: tools that are not there, whose own names are not free;
-        `may_mean` tells whether a name may mean a tool of a server, as far as its prefix says."""
+        `may_mean` tells whether a name may mean a tool of a server, as far as its prefix says; `split_loosely` returns
+        the server and the tool of a name with any joint between them."""
         self._names = names
         self._exposed = frozenset(names.values())
         self._given = given or {}
         self._may_mean = may_mean
+        self._split_loosely = split_loosely
         self._spelled: dict[str, Key] = {}
         bare: dict[str, dict[str, None]] = {}
         for key in names:
@@ -180,8 +183,17 @@ class Resolver:
 
     def resolve(self, name: str) -> ToolId | None:
         """Return the tool with exactly this name: its exposed name, an exposed name that it had before, `server__tool`
-        with `/`, `.` or `:` for the joint, or its own name if no other server has or had such a tool."""
-        return self._find(name, (self._spelled, self._bare)) or self._find(without_client_head(name), (self._spelled,))
+        with `/`, `.` or `:` for the joint, or its own name if no other server has or had such a tool. Each of them may
+        stand behind what a client puts before it; `mcp_server_tool` too, if the server has such a tool."""
+        if found := self._find(name, (self._spelled, self._bare)):
+            return found
+        return next(filter(None, map(self._find_without_head, without_client_heads(name))), None)
+
+    def _find_without_head(self, name: str) -> ToolId | None:
+        if found := self._find(name, (self._spelled,)):
+            return found
+        key = self._split_loosely(name)
+        return self._names.get(key) if key is not None else self._find(name, (self._bare,))
 
     def _find(self, name: str, spellings: Iterable[Mapping[str, Key]]) -> ToolId | None:
         if name in self._exposed:
@@ -223,10 +235,12 @@ class Resolver:
         return self._folded
 
 
-def without_client_head(name: str) -> str:
-    """Return a name without what a client puts before it, because models sometimes repeat it as it is shown."""
-    parts = name.split(SEPARATOR, 2)
-    return parts[2] if len(parts) == 3 and parts[0] == CLIENT_HEAD else ""
+def without_client_heads(name: str) -> tuple[str, ...]:
+    """Return the names that may be meant by one that a client or a model has put something before or behind, such as
+    `mcp__foretool__`; () if it has nothing of the kind."""
+    from foretool.retrieval.rankers.names import spellings  # its word lists take milliseconds that no list needs
+
+    return spellings(name)[1:]
 
 
 class NameKeeper:

@@ -3,6 +3,7 @@ a tool was ever given."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -29,6 +30,8 @@ _AT_ONCE: Final = 1000
 _NAMED: Final = 3
 _SHOWN: Final = 60
 """How many refused tools are named, and with how many characters."""
+_JOINT: Final = re.compile(r"(?:__|--|[_/.:-])(?=.)")
+"""What clients write between a server and its tool."""
 _STEM: Final = 9
 """How much of a server's name stands in a prefix that a digest tells from another."""
 
@@ -102,6 +105,14 @@ class Namespaces:
             if name.startswith(JOINTS, end) and (owner := self._owners.get(name[:end])) is not None:
                 joint = next(joint for joint in JOINTS if name.startswith(joint, end))
                 return owner, name[end + len(joint) :]
+        return None
+
+    def split_loosely(self, name: str) -> tuple[str, str] | None:
+        """Do what `split` does for a name with any joint and in any case, as clients write `server_tool`."""
+        lowered = name.lower()
+        for owner in sorted(self._owners, key=len, reverse=True):
+            if lowered.startswith(owner.lower()) and (joint := _JOINT.match(name, len(owner))) is not None:
+                return self._owners[owner], name[joint.end() :]
         return None
 
     def may_mean(self, name: str, upstream: str) -> bool:

@@ -124,6 +124,7 @@ class Index:
         if not self.is_complete and self.count_missing() <= most:
             self.advance()
         self.pipeline.is_filling = not self.is_complete
+        self.pipeline.corpus.server_names = self._catalog.server_names
         return self.pipeline
 
     def advance(self, patience_s: float = inf) -> bool:

@@ -6,13 +6,14 @@ How much is shown at which confidence is decided in `answer_shape`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.retrieval.ranking import Query, Ranked, Ranking
+from foretool.retrieval.ranking import SERVER_NAMED, Query, Ranked, Ranking
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.names import CALL, CALL_WRITE
@@ -21,7 +22,16 @@ from foretool.server.catalog.signatures import name_calls, signature
 from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.answer_shape import enough, shape
 from foretool.server.methods.discovery_arguments import MATCHES, Arguments
-from foretool.server.methods.match_groups import Known, WordBits, WordsOf, fold, group, read_words, thin
+from foretool.server.methods.match_groups import (
+    Known,
+    WordBits,
+    WordsOf,
+    fold,
+    group,
+    read_words,
+    thin,
+    twin_servers,
+)
 from foretool.server.methods.schemas import Schemas
 from foretool.server.methods.server_map import Away, describe_absent, map_servers, matter
 from foretool.server.methods.tool_lines import CLAUSE, summarize
@@ -43,7 +53,10 @@ SPARE: Final = 8
 """So many matches more are looked through for tools that do the same, because these leave room in the answer."""
 MOST_SAME: Final = 5
 """So many tools that do the same are named; the rest are counted."""
-FOR_PEOPLE: Final = ("name", "similar name", "words", "meaning")
+MOST_MARKS: Final = 4
+"""So many words of an entry say what tells it from others: its last ones, as paths and addresses end with what tells
+most."""
+FOR_PEOPLE: Final = ("name", "similar name", SERVER_NAMED, "words", "meaning")
 """Reasons that explain a ranking to people. A model can do nothing with them, so its text leaves them out."""
 MARKS: Final = {"listed": "listed", "read": CALL, "write": CALL_WRITE, "down": "server down"}
 """What stands behind a name, by the key of a match."""
@@ -93,7 +106,7 @@ def answer(
     indexed yet. `absent`: servers that are not there. `k`: how many tools suffice, as far as that is known.
     `words_of`: the words of a tool that are kept.
     """
-    asked, unknown = _asked(arguments.names, catalog, reach)
+    asked, unknown, shared_names = _asked(arguments, catalog, reach)
     level = "high" if asked and not unknown else level if ranking.ranked or asked else "none"
     clauses = len(_clauses(arguments))
     is_paragraph = clauses > 0
@@ -114,6 +127,8 @@ def answer(
     if missing := matter(absent, catalog, arguments.lines, is_sure=not chosen.has_map):
         ending["absent"] = describe_absent(missing)
     has_names = len(cards) > chosen.lined and not is_paragraph
+    if said := [say_shared(name, tools) for name, tools in shared_names.items()] or _tell_apart(chosen.twins, catalog):
+        ending["twins"] = ". ".join([*said, "Take the one that the task means."])
     ending["advice"] = _advice(level, unknown, unsearched, len(catalog), calling, has_names=has_names)
     structured: dict[str, Any] = {"confidence": level, "matches": cards}
     text = _Text({**structured, **ending}, chosen.lined, fragments, with_calls=is_paragraph)
@@ -165,6 +180,8 @@ class _Chosen(Struct, frozen=True):
     """By tool, one above it that it is like."""
     folded: Mapping[ToolId, Sequence[Known]]
     """By tool, those that are only named beside it, because they do the same."""
+    twins: Sequence[str]
+    """The servers of the first tool that others do the same as, and of those."""
     ready: int
     """So many of the first ones get a schema while the budget lasts."""
     lined: int
@@ -201,34 +218,77 @@ def _choose(
         lambda tool: reach.verdict(tool).bridge == CALL,
         words,
     )
+    k = max(k, _count_named(known[len(asked) :])) if k else 0
     folded: dict[ToolId, list[Known]] = {}
     if not insists:  # who asks for more sees every tool in its place
         known, folded = fold(known, like)
-        known = known[: max(most, len(asked))]
     found = shape(
-        level, len(known) - len(asked), k, needs=max(len(arguments.lines), 1), limit=arguments.limit,
-        widens=arguments.widens,
+        level, min(len(known), max(most, k, len(asked))) - len(asked), k, needs=max(len(arguments.lines), 1),
+        limit=arguments.limit, widens=arguments.widens,
     )  # fmt: skip
-    known = known[: len(asked) + found.shown]
+    known, cut = known[: len(asked) + found.shown], known[len(asked) + found.shown :]
     shown = {tool.id for tool, _ in known}
+    for each in () if insists else reversed(cut):
+        if (leader := like.get(each[0].id)) is not None:
+            folded.setdefault(leader, []).insert(0, each)
     like = {one: other for one, other in like.items() if one in shown and other in shown}
     folded = {tool: each for tool, each in folded.items() if tool in shown}
+    told = [tool for tool, _ in itertools.chain(known, *folded.values())]
+    twins = next((servers for tool, _ in known if (servers := twin_servers(tool, told, words))), [])
     ready = len(asked) + found.ready
-    return _Chosen(known, like, folded, ready, ready + found.lined, found.has_map and not asked)
+    return _Chosen(known, like, folded, twins, ready, ready + found.lined, found.has_map and not asked)
 
 
-def _asked(names: Sequence[str], catalog: Catalog, reach: Reach) -> tuple[list[Ranked], list[str]]:
+def _count_named(known: Sequence[Known]) -> int:
+    """Return how many of the first tools the task names alike: none of them is left out for another one."""
+    names = [ranked.parts.get("name", 0.0) for _, ranked in known[:MOST_SAME]]
+    return sum(name == names[0] for name in names) if names and names[0] else 0
+
+
+def _tell_apart(servers: Sequence[str], catalog: Catalog) -> list[str]:
+    """Say which servers have a tool that does the same, each with the words of its entry that the others lack."""
+    if not servers:
+        return []
+    marks = catalog.server_names.tell_apart(servers)
+    each = [f"{name} ({' '.join(words)})" if (words := marks.get(name, ())[-MOST_MARKS:]) else name for name in servers]
+    more = f" and {len(each) - MOST_SAME} more" if len(each) > MOST_SAME else ""
+    return [f"The same tool on {len(each)} servers: {', '.join(each[:MOST_SAME])}{more}"]
+
+
+def _asked(
+    arguments: Arguments, catalog: Catalog, reach: Reach
+) -> tuple[list[Ranked], list[str], dict[str, list[ToolId]]]:
+    """Return the tools that were asked for by name, the names that no tool has, and by name the tools that share it,
+    that of a server which the task names first."""
     found: list[Ranked] = []
     unknown: list[str] = []
-    for name in names:
+    shared: dict[str, list[ToolId]] = {}
+    for name in arguments.names:
         tool = catalog.find(name)
         if tool is not None and reach.finds(tool):
             found.append(Ranked(tool.id, 1.0, {"name": 1.0}, ("name",)))
-            continue
-        unknown.append(name)
-        near = close_names(name, catalog, reach)
-        found += [Ranked(one, 0.5, {"name": 0.5}, (f"close to {name!r}",)) for one in near[:3]]
-    return list({each.tool: each for each in found}.values()), unknown
+        elif same := tools_named(name, catalog, reach):
+            meant = catalog.server_names.find(arguments.task)
+            same = sorted(same, key=lambda each: -meant[each.upstream].share if each.upstream in meant else 0.0)
+            shared[name] = [each.id for each in same]
+            found += [Ranked(each, 1.0, {"name": 1.0}, ("name",)) for each in shared[name]]
+        else:
+            unknown.append(name)
+            near = close_names(name, catalog, reach)
+            found += [Ranked(one, 0.5, {"name": 0.5}, (f"close to {name!r}",)) for one in near[:3]]
+    return list({each.tool: each for each in found}.values()), unknown, shared
+
+
+def tools_named(name: str, catalog: Catalog, reach: Reach) -> list[Tool]:
+    """Return the tools of a profile that share an own name, those of several servers."""
+    found = [tool for tool in catalog.tools_called(name) if reach.finds(tool)]
+    return found if len(found) > 1 else []
+
+
+def say_shared(name: str, tools: Sequence[ToolId]) -> str:
+    """Say that several servers have a tool of one name, and how each is called."""
+    more = f" and {len(tools) - MOST_SAME} more" if len(tools) > MOST_SAME else ""
+    return f"{len(tools)} servers have a tool {name!r}: {', '.join(tools[:MOST_SAME])}{more}"
 
 
 def close_names(name: str, catalog: Catalog, reach: Reach) -> list[ToolId]:
@@ -333,7 +393,7 @@ class _Text:
         self._ending = list(map(_cited, fragments))
         if servers := structured.get("servers"):
             self._ending += ["servers:", *(f"- {name}: {entry}" for name, entry in servers.items())]
-        self._ending += filter(None, (structured.get("absent"), structured["advice"]))
+        self._ending += filter(None, (structured.get(key) for key in ("twins", "absent", "advice")))
 
     def with_schemas(self, shared: Mapping[str, Any]) -> str:
         """Return the text with the schemas that the matches have by now, and the definitions that they share."""

@@ -9,12 +9,11 @@ from typing import Final
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import decode
 
-from foretool.retrieval.ranking import IN_USE, USED, Ranked
+from foretool.retrieval.ranking import CLEARLY, IN_USE, USED, Ranked
+from foretool.retrieval.words import ALIKE
 from foretool.server.methods.tool_lines import summarize
 from foretool.storage.records import Tool, ToolId
 
-ALIKE: Final = 0.8
-"""If two tools of different servers share this part of their words, only the first is described."""
 ALIKE_OF_ONE: Final = 4
 """So many tools of one server that say much the same stand before other servers' tools."""
 MUCH_ALIKE: Final = 0.5
@@ -120,10 +119,11 @@ def group(
     tool. Return the new order, and for each tool that need not be described the one that it is like. The first `asked`
     tools are not grouped.
 
-    The tool that the user has chosen stands first: a pin, then the one whose server is in use, then the one that was
-    used before. Where nobody has chosen, it is the one that was there first: a newer one of another server may be a
-    copy made to take its place. Only where a newer one was chosen are both described. Of two names of one server the
-    one that only reads (`reads`) stands first.
+    A tool whose score is clearly better (`CLEARLY`) stays first: the task means it. Of the others the one that the user
+    has chosen stands first: a pin, then the one whose server is in use, then the one that was used before. Where nobody
+    has chosen, it is the one that was there first: a newer one of another server may be a copy made to take its place.
+    Only where a newer one stands first are both described. Of two names of one server the one that only reads (`reads`)
+    stands first.
     """
     order = list(known)
     like: dict[ToolId, ToolId] = {}
@@ -135,25 +135,36 @@ def group(
 
     for place in range(asked, len(order)):
         tool, ranked = order[place]
-        first = next(
-            (one for one in _alike(said[:place], said[place], ALIKE, asked) if _do_the_same(order[one][0], tool)), None
-        )
-        if first is None or order[first][0].id in like:
-            continue
-        other, other_ranked = order[first]
-        is_own = other.upstream == tool.upstream
-        is_older = reads(tool) > reads(other) if is_own else count_older(tool.id) < count_older(other.id)
-        ours, theirs = chosen(tool, ranked), chosen(other, other_ranked)
-        leads = ours > theirs or (is_older and ours == theirs)
-        if leads:
-            order[first], order[place] = order[place], order[first]
-            said[first], said[place] = said[place], said[first]
-        # What a newer server says never stands for what an older one does.
-        if is_own or leads == is_older:
-            leader, follower = (tool, other) if leads else (other, tool)
-            like = {one: leader.id if its == follower.id else its for one, its in like.items()}
-            like[follower.id] = leader.id
+        for first in _alike(said[:place], said[place], ALIKE, asked):
+            other, other_ranked = order[first]
+            if other.id in like or not _do_the_same(other, tool):
+                continue
+            is_own = other.upstream == tool.upstream
+            is_older = reads(tool) > reads(other) if is_own else count_older(tool.id) < count_older(other.id)
+            ours, theirs = chosen(tool, ranked), chosen(other, other_ranked)
+            is_near = other_ranked.score < CLEARLY * ranked.score
+            leads = is_near and (ours > theirs or (is_older and ours == theirs))
+            if leads:
+                order.insert(first, order.pop(place))
+                said.insert(first, said.pop(place))
+            # What a newer server says never stands for what an older one does.
+            if is_own or leads == is_older:
+                leader, follower = (tool, other) if leads else (other, tool)
+                like = {one: leader.id if its == follower.id else its for one, its in like.items()}
+                like[follower.id] = leader.id
+            if leads or tool.id in like:
+                break
     return order, like
+
+
+def twin_servers(first: Tool, others: Sequence[Tool], words: WordBits) -> list[str]:
+    """Return the servers of a tool and of those that do the same on other servers, in the order of the tools; [] if
+    there are no others."""
+    said = words.of(first)
+    others = [tool for tool in others if tool.upstream != first.upstream]
+    alike = _alike([words.of(tool) for tool in others], said, ALIKE)
+    found = list(dict.fromkeys(others[place].upstream for place in alike))
+    return [first.upstream, *found] if found else []
 
 
 def fold(known: Sequence[Known], like: Mapping[ToolId, ToolId]) -> tuple[list[Known], dict[ToolId, list[Known]]]:

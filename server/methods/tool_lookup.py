@@ -10,7 +10,7 @@ from foretool.server.catalog.reading import CatalogReader
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Via
 from foretool.server.config.loader import Profile
-from foretool.server.methods.discovery_answer import close_names
+from foretool.server.methods.discovery_answer import close_names, say_shared, tools_named
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.sign_in_links import SignInLinks
 from foretool.server.protocol import jsonrpc
@@ -170,8 +170,11 @@ class ToolLookup:
         self._links.answer(exchange, owner, lost, self._forwarder.lost_text(owner, lost, repr(name)))
 
     def _unknown_text(self, exchange: Exchange, name: str) -> tuple[str, list[ToolId]]:
-        """Return what is said of a name that no tool of the profile has, and which of its tools may be meant."""
-        candidates = close_names(name, self._catalog, self._policy.reach(exchange.client.profile))
+        """Return what is said of a name that means no tool of the profile, and which of its tools may be meant."""
+        reach = self._policy.reach(exchange.client.profile)
+        if same := [tool.id for tool in tools_named(name, self._catalog, reach)]:
+            return f"Unknown tool: {say_shared(name, same)}; call one of them by its whole name", same
+        candidates = close_names(name, self._catalog, reach)
         meant = f"; did you mean {', '.join(candidates)}?" if candidates else ";"
         return f"Unknown tool: {name}{meant} discover_tools finds tools by task", candidates
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
+from fakes import bare_server
 from tiny_model import HashEncoder
 
 from foretool.learning import encoded_texts
@@ -19,8 +18,6 @@ from foretool.retrieval.corpus import Corpus, digest, digest_query
 from foretool.retrieval.encoders import Weights
 from foretool.retrieval.ranking import Query
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.config.settings import ServerEntry
-from foretool.server.config.variables import Secrets
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, ToolId
@@ -83,10 +80,7 @@ def test_a_run_embeds_no_more_than_it_may_and_the_next_one_goes_on(spent: type[S
 
 def test_a_replay_reads_the_vectors_that_training_kept(spent: type[Slow]) -> None:
     weights = [Weights("one", "one", "MIT", kind="sentence-transformers")]
-    server: Any = SimpleNamespace(
-        name="web", prefix="web", offers=lambda tool: True, entry=ServerEntry(), type="stdio", secrets=Secrets()
-    )
-    catalog = Catalog([server])
+    catalog = Catalog([bare_server("web")])
     catalog.replace("web", [raw({"name": "open_page", "inputSchema": {"type": "object"}})])
     with open_store(":memory:") as store:
         texts = EncodedTexts(weights, [spent("one", dimension=8)], store)
@@ -98,10 +92,7 @@ def test_a_replay_reads_the_vectors_that_training_kept(spent: type[Slow]) -> Non
 
 def test_a_replay_embeds_no_clause_that_nobody_has_read_before(spent: type[Slow]) -> None:
     weights = [Weights("one", "one", "MIT", kind="sentence-transformers")]
-    server: Any = SimpleNamespace(
-        name="web", prefix="web", offers=lambda tool: True, entry=ServerEntry(), type="stdio", secrets=Secrets()
-    )
-    catalog = Catalog([server])
+    catalog = Catalog([bare_server("web")])
     names = ("open_page", "read_mail", "book_train")
     catalog.replace("web", [raw({"name": name, "inputSchema": {"type": "object"}}) for name in names])
     upstream_of = {tool.id: tool.upstream for tool in catalog.tools()}

@@ -655,6 +655,11 @@ def config_of(*upstreams: FakeUpstream, environ: Mapping[str, str] | None = None
     return loader.parse(json.dumps(written).encode(), Path("no-such-folder/mcp.json"), environ or {})
 
 
+def bare_server(name: str) -> Server:
+    """A server of a config that says nothing but its command."""
+    return config_of(FakeUpstream(name)).servers[name]
+
+
 def write_entries(*upstreams: FakeUpstream, **settings: Any) -> Json:
     """What the file of `config_of` says."""
     servers = {upstream.name: {"command": "fake", **upstream.entry} for upstream in upstreams}

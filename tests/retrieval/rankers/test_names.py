@@ -59,6 +59,42 @@ def test_words_of_a_sentence_are_no_names(text: str) -> None:
     assert named(text) == set()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mcp__github__create_issue", "mcp__foretool__github__create_issue", "mcp_github_create_issue",
+        "foretool__create_issue", "select:create_issue", "select:github__create_issue", "mcp--github--create_issue",
+        "`github:create_issue`", "use 'github/create_issue'", "@github/create_issue", "create_issue_mcp_github",
+        "create_issue@github", "functions.mcp__github__create_issue", "mcp__my_client__github__create_issue",
+        "call mcp__github__create_isue please",
+    ],
+)  # fmt: skip
+def test_a_name_is_found_behind_whatever_clients_put_around_it(text: str) -> None:
+    assert named(text) == {"create_issue"}
+
+
+def test_a_list_of_names_is_found_in_its_order() -> None:
+    for text in ("select:fetch,getUser, create_issue", "`fetch` getUser create_issue"):
+        found = names().in_line(text)
+        assert [catalog()[slot].name for slot in sorted(found, key=lambda slot: -found[slot])] == [
+            "fetch", "getUser", "create_issue",
+        ]  # fmt: skip
+
+
+def test_a_name_that_is_spelled_exactly_means_no_other_tool() -> None:
+    found = Names()
+    found.add(0, "dev", "in_query", "dev__in_query")
+    found.add(1, "devin", "query", "devin__query")
+    assert set(found.in_line("devin__query")) == set(found.in_line("mcp__devin__query")) == {1}
+    assert set(found.in_line("devin_query")) == {0, 1}
+    found.drop(1, "devin", "query", "devin__query")
+    assert set(found.in_line("devin__query")) == {0}
+
+
+def test_the_tool_of_a_server_that_is_not_there_is_not_taken_for_that_of_another() -> None:
+    assert named("mcp__notion__create_issue") == set()
+
+
 def test_names_asked_for_come_in_the_order_asked() -> None:
     found = names().asked(("getUser", "create_issue"))
     in_line = names().in_line("whois_domain")

@@ -8,11 +8,10 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes import end_of_searches, search_over
+from fakes import bare_server, end_of_searches, search_over
 
 pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
@@ -23,8 +22,7 @@ from foretool.server.catalog import embedding as embedding_module
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedder, install_encoders
 from foretool.server.catalog.search import Search
-from foretool.server.config.settings import ServerEntry, Settings
-from foretool.server.config.variables import Secrets
+from foretool.server.config.settings import Settings
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.opening import open_store
 from foretool.storage.sqlite.leads import FileLead as Lead
@@ -37,12 +35,6 @@ from tiny_model import write_model  # isort: skip
 pytestmark = pytest.mark.anyio
 
 
-def entry(name: str) -> Any:
-    return SimpleNamespace(
-        name=name, prefix=name, offers=lambda tool: True, entry=ServerEntry(), type="stdio", secrets=Secrets()
-    )
-
-
 def definitions(*names: str) -> list[Any]:
     return [
         raw({"name": name, "description": f"{name} on the web", "inputSchema": {"type": "object"}}) for name in names
@@ -50,7 +42,7 @@ def definitions(*names: str) -> list[Any]:
 
 
 def catalog() -> Catalog:
-    found = Catalog([entry("git"), entry("web")])
+    found = Catalog([bare_server("git"), bare_server("web")])
     found.replace("git", definitions("open_issue", "report_bug", "close_issue"))
     found.replace("web", definitions("open_page", "find_page"))
     return found

@@ -9,11 +9,10 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes import FakeUpstream, end_of_searches, search_over, tool
+from fakes import FakeUpstream, bare_server, end_of_searches, search_over, tool
 from requirements import requirement
 
 from foretool.retrieval import known_tools
@@ -22,8 +21,7 @@ from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog import search as search_module
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Index, Search
-from foretool.server.config.settings import ServerEntry, Settings
-from foretool.server.config.variables import Secrets
+from foretool.server.config.settings import Settings
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.transports.tasks import SLICE_S
 from foretool.storage.records import Tool, ToolId, Usage
@@ -35,10 +33,7 @@ pytestmark = pytest.mark.anyio
 
 
 def catalog() -> Catalog:
-    entry: Any = SimpleNamespace(
-        name="git", prefix="git", offers=lambda tool: True, entry=ServerEntry(), type="stdio", secrets=Secrets()
-    )
-    made = Catalog([entry])
+    made = Catalog([bare_server("git")])
     made.replace("git", [raw(tool("open", "Open an issue")), raw(tool("close", "Close an issue"))])
     return made
 
@@ -356,10 +351,7 @@ async def test_a_search_whose_preparation_fails_is_answered(
 
 
 def time_catalog() -> Catalog:
-    entry: Any = SimpleNamespace(
-        name="clock", prefix="clock", offers=lambda tool: True, entry=ServerEntry(), type="stdio", secrets=Secrets()
-    )
-    made = Catalog([entry])
+    made = Catalog([bare_server("clock")])
     text = "Get current time in a specific timezone"
     made.replace("clock", [raw(tool("get_current_time", text, {"timezone": {"type": "string"}}))])
     return made

@@ -10,7 +10,7 @@ from fakes import FakeUpstream, config_of, search_over, tool
 from requirements import requirement
 
 from foretool.retrieval.confidence import level
-from foretool.retrieval.ranking import IN_USE, Ranked, Ranking
+from foretool.retrieval.ranking import IN_USE, USED, Ranked, Ranking
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.methods import discovery_answer, discovery_arguments, match_groups
 from foretool.server.methods.answer_shape import LEAST
@@ -311,17 +311,17 @@ def test_of_tools_that_are_alike_the_one_of_a_server_in_use_comes_first_and_the_
     made.replace("mail", [raw(tool("click", "Click an element of the page"))])
     made.fix_names()
     best, other = (ToolId("calc__click"), ToolId("mail__click"))
-    in_use = Ranked(other, 1.0, {}, (IN_USE,))
-    ranking = Ranking((Ranked(best, 2.0), Ranked(ToolId("calc__paint"), 1.5), in_use))
+    in_use = Ranked(other, 1.9, {}, (IN_USE,))
+    ranking = Ranking((Ranked(best, 2.0), Ranked(ToolId("calc__paint"), 1.95), in_use))
     arguments = discovery_arguments.Arguments(task="click")
     answer = discovery_answer.answer(arguments, ranking, "high", made, lambda _: False, REACH, 1500, 300)
     assert [(match["name"], match["description"]) for match in answer.structured["matches"]] == [
         ("mail__click", "Click an element of the page"),
-        ("calc__paint", ""),
         ("calc__click", "Click an element of the page"),
+        ("calc__paint", ""),
     ]
     assert [(match.tool, match.rank) for match in answer.matches] == [
-        ("mail__click", 1), ("calc__paint", 2), ("calc__click", 3)
+        ("mail__click", 1), ("calc__click", 2), ("calc__paint", 3)
     ]  # fmt: skip
 
 
@@ -332,7 +332,7 @@ def test_a_copy_never_takes_the_place_of_the_tool_that_was_there_first() -> None
     made.fix_names()
     made.replace("calc", [raw(tool("click", "Click an element of the page"))])  # comes first by config and by name
     made.fix_names()
-    copy, original = Ranked(ToolId("calc__click"), 2.0), Ranked(ToolId("mail__click"), 1.0)
+    copy, original = Ranked(ToolId("calc__click"), 2.0), Ranked(ToolId("mail__click"), 1.8)
     arguments = discovery_arguments.Arguments(task="click")
 
     def described(*ranked: Ranked) -> list[tuple[str, str]]:
@@ -345,6 +345,54 @@ def test_a_copy_never_takes_the_place_of_the_tool_that_was_there_first() -> None
     used = Ranked(ToolId("calc__click"), 2.0, {}, (IN_USE,))
     assert described(used, original) == [("calc__click", whole), ("mail__click", whole)]
     assert described(original, used) == [("calc__click", whole), ("mail__click", whole)]
+    clearly_worse = Ranked(ToolId("mail__click"), 1.0)
+    assert described(copy, clearly_worse) == [("calc__click", whole), ("mail__click", whole)], "both are described"
+
+
+@requirement("discovery:alike")
+def test_no_tool_takes_the_place_of_one_whose_score_is_clearly_better() -> None:
+    made = catalog(tool("click", "Click an element of the page"))
+    made.replace("mail", [raw(tool("click", "Click an element of the page"))])
+    made.fix_names()
+    meant, pinned = Ranked(ToolId("mail__click"), 3.0), Ranked(ToolId("calc__click"), 2.0, {}, (IN_USE, USED))
+    config = config_of(FakeUpstream("calc", entry={"pin": ["click"]}), FakeUpstream("mail"))
+    reach = Reach(config.profiles[""], config.servers, config.settings)
+    arguments = discovery_arguments.Arguments(task="click")
+    for k in (1, 5):
+        answer = discovery_answer.answer(
+            arguments, Ranking((meant, pinned)), "high", made, lambda _: False, reach, 1500, 300, k=k
+        )
+        assert answer.structured["matches"][0]["name"] == "mail__click"
+        assert answer.matches[0].tool == "mail__click"
+
+
+@requirement("discovery:alike")
+def test_tools_that_a_task_names_alike_are_all_in_the_answer_and_it_says_what_tells_them_apart() -> None:
+    folders = {"calc": "/home/ada/shop", "mail": "/home/ada/notes"}
+    config = config_of(*(FakeUpstream(name, entry={"args": [folder]}) for name, folder in folders.items()))
+    made = Catalog(list(config.servers.values()))
+    for name in folders:
+        made.replace(name, [raw(tool("read_file", "Read a file"))])
+    made.fix_names()
+    answer = asked(made, task="read_file")
+    assert [match["name"] for match in answer.structured["matches"]] == ["calc__read_file", "mail__read_file"]
+    said = "The same tool on 2 servers: calc (shop), mail (notes). Take the one that the task means."
+    assert said in answer.text.splitlines()
+
+
+@requirement("discovery:names")
+def test_a_name_that_several_servers_have_gives_all_of_them_and_the_one_of_a_named_server_first() -> None:
+    made = catalog("add", "send")
+    made.replace("mail", [raw(tool("send")), raw(tool("read"))])
+    answer = asked(made, names=["send"])
+    assert [match["name"] for match in answer.structured["matches"]] == ["calc__send", "mail__send"]
+    assert "2 servers have a tool 'send': calc__send, mail__send. Take the one that the task means." in answer.text
+    assert "No tool is called" not in answer.text
+    told = asked(made, names=["send"], task="with mail")
+    assert [match["name"] for match in told.structured["matches"]][:2] == ["mail__send", "calc__send"]
+    spelled = asked(made, names=["mcp__mail__send", "mcp__foretool__calc__add", "mcp_mail_read"])
+    assert [match["name"] for match in spelled.structured["matches"]] == ["mail__send", "calc__add", "mail__read"]
+    assert all("inputSchema" in match for match in spelled.structured["matches"])
 
 
 @requirement("trust:ranking:copies")

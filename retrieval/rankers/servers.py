@@ -1,0 +1,159 @@
+"""Finds the servers that a task names: by their names, and by the words of the config that tell their entries apart.
+
+A task that names a server means the tools of that server: SQL for "the prod database" must not run on another one. What
+names a server is the user's alone (names, prefixes and values of the config), so no server can name itself.
+
+A named server gains a share of each of its scores, as usage does (`rankers.usage`). So a task with a common word that
+is also a server's name, such as "time" or "memory", lifts none of its tools over one whose words are clearly better.
+Of tools that do the same on several servers, that of the named server comes first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+
+from msgspec import Struct
+
+from foretool.retrieval.words import CHUNK, STOP_WORDS, in_words, stem
+
+NAMED: Final = 0.25
+"""The share of its scores that a server gains that the task names as one: "in github-work", "with playwright"."""
+PARTLY: Final = 0.10
+"""The same where the task has a word of its name or entry, which may mean something else: no more than usage gives."""
+MOST_READ: Final = 10_000
+"""Characters of a line that are read."""
+TOLD_APART: Final = 1.0
+"""What a server gains besides if the task tells it from another one that has the same tools: "on the prod database"."""
+
+_GENERIC: Final = frozenset(
+    map(stem, ("api", "app", "client", "com", "http", "https", "io", "mcp", "org", "server", "stdio", "tool", "www"))
+)
+"""Words of names and entries that tell no server from another."""
+_SAME: Final = {
+    stem(word): stem(other)
+    for word, other in (
+        ("production", "prod"), ("development", "dev"), ("stage", "staging"), ("stg", "staging"),
+        ("localhost", "local"),
+    )
+}  # fmt: skip
+"""Words that people and configs use for one another."""
+_LEADS: Final = r"\b(?:with|using|use|via|through|in|on|from|at|by|of|to)\s+(?:the\s+|my\s+|our\s+)?[`\"'@]?"
+_TAILS: Final = r"[`\"']?\s+(?:mcp\b(?:\s+server\b)?|server\b)"
+
+
+class ServerWords(Struct, frozen=True):
+    """What the config calls a server, and what its entry says of it."""
+
+    names: tuple[str, ...]
+    """Its name, and its prefix where that is another."""
+    marks: tuple[str, ...] = ()
+    """Words of its description, folders, accounts, hosts and databases, as they are written; none of a secret."""
+
+
+class Mention(Struct, frozen=True):
+    """How a line of a task names one server."""
+
+    share: float
+    """The share of its scores that the server gains."""
+    words: frozenset[str]
+    """The terms of the line that name it."""
+    rest: str
+    """The line without the name, "" where that is the same or says nothing."""
+
+
+class ServerNames:
+    """The words by which a task may name each server."""
+
+    def __init__(self, servers: Mapping[str, ServerWords] = {}) -> None:
+        self._servers = servers
+        self._names: dict[str, list[frozenset[str]]] = {}
+        """By server, the terms of each of its names."""
+        self._terms: dict[str, frozenset[str]] = {}
+        """By server, all terms that may name it."""
+        self._having: dict[str, dict[str, None]] = {}
+        """By term, the servers that it may name."""
+        for server, said in servers.items():
+            forms = [terms_of(form) for name in said.names for form in (name, in_words(name))]
+            self._names[server] = [form for form in forms if form]
+            self._terms[server] = terms_of(*said.names, *said.marks)
+            for term in self._terms[server].union(*self._names[server]):
+                self._having.setdefault(term, {})[server] = None
+        self.find = lru_cache(maxsize=64)(self._find)
+        """Returns how a line names servers, by server; {} where it names none."""
+
+    def _find(self, line: str) -> dict[str, Mention]:
+        line = line[:MOST_READ]
+        said = _said_in(line)
+        servers = dict.fromkeys(server for term in said for server in self._having.get(term, ()))
+        found = {server: self._mention(server, line, said) for server in servers}
+        return {server: mention for server, mention in found.items() if mention.words}
+
+    def _mention(self, server: str, line: str, said: frozenset[str]) -> Mention:
+        whole = next((form for form in self._names[server] if form <= said), frozenset[str]())
+        rest = self._without_name(server, line) if whole else None
+        share = NAMED if len(whole) > 1 or rest is not None else PARTLY
+        return Mention(share, (self._terms[server] & said) | whole, rest or "")
+
+    def _without_name(self, server: str, line: str) -> str | None:
+        """Return the line without a name of the server, "" where that says nothing; None where it is not named as a
+        server."""
+        for name in self._servers[server].names:
+            rest, times = _name_in_line(name).subn(" ", line)
+            if times:
+                return rest.strip(" ,.:;") if terms_of(rest) else ""
+        return None
+
+    def tell_apart(self, servers: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return by server the words of its entry that neither its name has nor all of these servers have."""
+        marks = {
+            server: {term: word for word in said.marks for term in terms_of(word)}
+            for server in servers
+            if (said := self._servers.get(server)) is not None
+        }
+        shared = frozenset[str].intersection(*map(frozenset, marks.values())) if len(marks) > 1 else frozenset[str]()
+        return {
+            server: tuple(
+                word for term, word in words.items() if term not in shared | terms_of(*self._servers[server].names)
+            )
+            for server, words in marks.items()
+        }
+
+
+def terms_of(*texts: str) -> frozenset[str]:
+    """Return the terms of texts that may tell one server from others."""
+    return frozenset(term for text in texts for word in CHUNK.findall(text) if (term := _term(word)) not in _GENERIC)
+
+
+def _said_in(line: str) -> frozenset[str]:
+    """Return the terms of a line, and those of two words of it written as one: "google maps" names `googlemaps`."""
+    words = CHUNK.findall(line)
+    return terms_of(*words, *(one + other for one, other in pairwise(words)))
+
+
+def _term(word: str) -> str:
+    lowered = word.lower()
+    if lowered in STOP_WORDS:
+        return "mcp"  # tells nothing
+    stemmed = stem(lowered)
+    return _SAME.get(stemmed, stemmed)
+
+
+@lru_cache(maxsize=4096)
+def _name_in_line(name: str) -> re.Pattern[str]:
+    """Return what finds a name in a line, with the words around it that only lead to it. A name of one word needs such
+    words: "in git", "git mcp", "git: ..."."""
+    words = CHUNK.findall(in_words(name)) or [re.escape(name)]
+    written = r"[\W_]{0,3}".join(map(re.escape, words))
+    if len(words) > 1:
+        return re.compile(rf"(?:{_LEADS})?\b{written}\b(?:{_TAILS})?", re.IGNORECASE)
+    marked = (
+        rf"{_LEADS}{written}\b(?:{_TAILS})?",
+        rf"\b{written}{_TAILS}",
+        rf"^\W*{written}\s*:",
+        rf"[`@]{written}\b`?",
+    )
+    return re.compile("|".join(marked), re.IGNORECASE)
