@@ -36,6 +36,12 @@ def test_every_link_to_a_heading_leads_to_one(page: Path) -> None:
     assert sorted(heading for file, heading in wanted if heading not in _headings(file)) == []
 
 
+def test_the_benchmarks_are_what_the_results_make_of_them() -> None:
+    from bench.publish import PAGE, write_page
+
+    assert PAGE.read_text(encoding="utf-8") == write_page()
+
+
 def _headings(page: Path) -> set[str]:
     """The headings of a page, as links name them."""
     titles = re.findall(r"(?m)^#+ (.+)$", page.read_text(encoding="utf-8"))
