@@ -8,15 +8,16 @@ from bench import publish
 from bench.publish import Result, digest_of, read_results
 
 RESULT = Result(
-    claim="It is fast", measured="A call.", mode="`--alone`", command="python -m bench.a; python -m bench.b", commit="abc",
-    date="2026-11-28", code=["bench/options.py"], columns=["proxy", "ms"], rows=[["foretool", "1"]],
+    claim="It is fast", measured="A call.", mode="`--alone`", command="python -m bench.a; python -m bench.b",
+    commit="abc", date="2026-11-28", code=["bench/options.py"], columns=["proxy", "ms"], rows=[["foretool", "1"]],
 )  # fmt: skip
 
 
 def test_a_figure_says_how_it_was_measured_and_whether_its_code_has_changed() -> None:
     assert RESULT.write() == (
         "## It is fast\n\nA call. **Mode:** `--alone`.\n\n| proxy | ms |\n| --- | --- |\n| foretool | 1 |\n\n"
-        "`python -m bench.a`, `python -m bench.b`, 2026-11-28, commit abc. The code that it measures has changed since.\n"
+        "`python -m bench.a`, `python -m bench.b`, 2026-11-28, commit abc."
+        " The code that it measures has changed since.\n"
     )
     RESULT.digest = digest_of(RESULT.code)
     assert RESULT.write().endswith("commit abc.\n")
