@@ -614,6 +614,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "death:state": Promise("design: upstreams", "the state of each upstream is visible"),
     "death:stop": Promise("design: upstreams", "stopping ends every connection and answers what is in flight"),
     "timeout:call": Promise("design: upstreams", "a call ends after its time and is cancelled upstream"),
+    "timeout:living": Promise(
+        "docs/protocol.md", "a call that reports progress is not given up, whether or not its client asked for it"
+    ),
     "timeout:none": Promise("design: upstreams", "zero sets no time-out"),
     "timeout:silent-start": Promise(
         "README: when something is wrong", "a silent upstream delays the list by the deadline alone"

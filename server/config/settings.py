@@ -174,7 +174,7 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     disabled: bool = False
     """Ignores the server without deleting its entry."""
     timeout_s: Seconds = 60
-    """Longest wait for one call; `0` means no limit."""
+    """Longest wait for one call, and for each further sign that it goes on; `0` means no limit."""
     keep_alive: bool = False
     """Never stops the server while the proxy runs (`idle_stop_s`, `unused_stop_s`): it does work, or holds state, that
     has to outlive the clients that have called it."""

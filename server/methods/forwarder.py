@@ -63,8 +63,10 @@ class Forwarder:
         request.notice = lambda message: _on_notice(request, upstream, message)
         request.poll = lambda: self._on_poll(request)
         request.headers = headers
-        request.progress = exchange.progress_token is not None
         request.timeout = upstream.timeout_s
+        # Whoever reports progress lives, so it is asked for also where the client does not want to hear of it.
+        is_limited_call = request.method == "tools/call" and request.timeout > 0
+        request.progress = exchange.progress_token is not None or is_limited_call
         exchange.request = request
         upstream.users.add(exchange.client)
         self.send(exchange, upstream, request)

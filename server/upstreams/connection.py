@@ -41,6 +41,8 @@ NO_REQUEST: Final = ", which no request has"
 PROBE_S: Final = 20.0
 """Longest wait for the answer to `server/discover`; legacy servers may stay silent (specification: stdio)."""
 
+LIVING_S: Final = 6 * 3600.0
+"""How long a request may go on that reports progress (specification: basic, lifecycle, timeouts)."""
 LEAVE_S: Final = 5.0
 """Longest wait for replies when a session is lost: most requests in flight are refused at once, and sent again."""
 
@@ -92,6 +94,8 @@ class Request(Struct, eq=False):
     """Seconds without reply or progress after which the request is given up; 0 means no limit."""
     id: int = 0
     sent: bool = False
+    sent_at: float = 0.0
+    """Monotonic seconds."""
     questions: int = 0
     """How many questions that the upstream asked because of this request are being answered."""
     asked: int = 0
@@ -106,7 +110,11 @@ class Request(Struct, eq=False):
         """Why it was given up, once its deadline has passed."""
         if self.questions:
             return f"its user did not do what it asked for within {QUESTION_S:g} s"
-        return f"no answer within {self.timeout:g} s"
+        if not self.sent or self.deadline <= self.sent_at + self.timeout:
+            return f"no answer within {self.timeout:g} s"
+        if self.deadline >= self.sent_at + LIVING_S:
+            return f"it went on reporting progress, without an answer within {LIVING_S / 3600:g} hours"
+        return f"no answer, and no progress within {self.timeout:g} s"
 
     def drop_callbacks(self) -> None:
         """Break the reference cycles through the callbacks, which would be garbage to collect."""
@@ -297,8 +305,8 @@ class Connection:
         self._last_id += 1
         request.id = self._last_id
         self._pending[request.id] = request
-        request.sent = True
-        request.deadline = time.monotonic() + request.timeout if request.timeout else 0.0
+        request.sent, request.sent_at = True, time.monotonic()
+        request.deadline = request.sent_at + request.timeout if request.timeout else 0.0
         meta = (request.build_meta(self.era) if request.build_meta is not None else None) or {}
         if request.progress:
             meta = {**meta, "progressToken": Raw(b"%d" % request.id)}
@@ -443,7 +451,7 @@ class Connection:
         is_of_request = message.method in ("notifications/progress", "notifications/message")
         if is_of_request and waiting is not None and waiting.notice is not None:
             if waiting.timeout and not waiting.questions:
-                waiting.deadline = time.monotonic() + waiting.timeout
+                waiting.deadline = min(time.monotonic() + waiting.timeout, waiting.sent_at + LIVING_S)
             go = waiting.notice
         elif message.method == "notifications/progress":
             return

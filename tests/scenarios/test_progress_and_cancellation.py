@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fakes import BOTH, LEGACY, MODERN, FakeUpstream, proxy_over
+from fakes import BOTH, LEGACY, MODERN, FakeUpstream, proxy_over, said
 from requirements import requirement
 
 from foretool.storage.records import Era
@@ -62,12 +62,66 @@ async def test_no_token_means_no_progress_and_a_foreign_token_is_dropped() -> No
         await client.initialize()
         call = client.post("tools/call", {"name": "calc__slow"})
         asked = await upstream.called("slow")
-        assert "_meta" not in asked.params
         for token in (asked.message.id, 12345, "x", None):
             asked.link.say("notifications/progress", {"progressToken": token, "progress": 1})
         asked.reply({"content": []})
         await client.result(call)
     assert client.notices == []
+
+
+@requirement("timeout:living")
+@pytest.mark.parametrize("eras", [LEGACY, MODERN])
+@pytest.mark.parametrize("modern", [False, True])
+async def test_a_call_that_reports_progress_goes_on_and_its_client_hears_of_none_that_it_did_not_want(
+    eras: tuple[Era, ...], modern: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    upstream = slow(eras)
+    upstream.entry = {"timeout_s": 5}
+    async with proxy_over(upstream) as stage:
+        client = stage.client.modern() if modern else stage.client
+        call = client.post("tools/call", {"name": "calc__slow", "arguments": {}})
+        asked = await upstream.called("slow")
+        for _ in range(10):
+            now += 4.0
+            asked.progress(1)
+            await client.ask("tools/list")
+            stage.app.tick()
+        asked.reply({"content": [{"type": "text", "text": "done"}]})
+        assert said(await client.result(call)) == "done"
+    assert client.notices == []
+
+
+@requirement("timeout:living")
+@pytest.mark.parametrize(
+    ("silence_s", "steps", "reason"),
+    [
+        (4.0, 2, "no answer, and no progress within 5 s"),
+        (3000.0, 8, "it went on reporting progress, without an answer within 6 hours"),
+    ],
+)
+async def test_progress_keeps_a_call_for_so_long_and_no_longer(
+    silence_s: float, steps: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    upstream = slow()
+    upstream.entry = {"timeout_s": silence_s + 1}
+    async with proxy_over(upstream) as stage:
+        client = stage.client
+        await client.initialize()
+        call = client.post("tools/call", {"name": "calc__slow", "arguments": {}})
+        asked = await upstream.called("slow")
+        for _ in range(steps):
+            now += silence_s
+            asked.progress(1)
+            await client.ask("ping")
+            stage.app.tick()
+        now += silence_s + 2
+        stage.app.tick()
+        result = await client.result(call)
+    assert reason in said(result)
 
 
 @requirement("call:cancel")

@@ -50,7 +50,7 @@ async def test_a_call_without_arguments_is_passed_on_without_them() -> None:
         await stage.client.initialize()
         assert said(await stage.client.call_tool("calc__add")) == "add"
     (asked,) = [each for each in upstream.requests if each.method == "tools/call"]
-    assert asked.params == {"name": "add"}
+    assert asked.params == {"name": "add", "_meta": {"progressToken": asked.message.id}}
 
 
 @requirement("call:task-declined")
@@ -61,4 +61,5 @@ async def test_other_members_of_a_call_and_its_meta_are_passed_on_but_not_that_i
         params = {"name": "calc__add", "arguments": {}, "vendor": {"ttl": 1}}
         await stage.client.ask("tools/call", {**params, "task": {"ttl": 1}}, meta={"claudecode/toolUseId": "t1"})
     (asked,) = [each for each in upstream.requests if each.method == "tools/call"]
-    assert asked.params == {**params, "name": "add", "_meta": {"claudecode/toolUseId": "t1"}}
+    meta = {"claudecode/toolUseId": "t1", "progressToken": asked.message.id}
+    assert asked.params == {**params, "name": "add", "_meta": meta}
