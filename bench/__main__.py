@@ -37,7 +37,6 @@ class Step(NamedTuple):
 def proxy_steps(foretool: Sequence[str]) -> Iterator[Step]:
     yield Step("startup", ("bench.proxy.startup", *foretool, "--repeat", "9"))
     yield Step("http", ("bench.proxy.http_calls",))
-    yield Step("telemetry", ("bench.proxy.telemetry", *foretool))
     yield Step("attacks", ("bench.trust.attacks", *foretool))
     yield Step("front-attacks", ("bench.trust.front_attacks", *foretool))
     yield Step("soak", ("bench.proxy.soak",))
@@ -58,7 +57,6 @@ def data_steps(data: Path, foretool: Sequence[str]) -> Iterator[Step]:
         whole = ("bench.proxy.many_servers", str(catalogs), *foretool, "--queries", str(queries))
         yield Step("replay-23", (*whole, "--limit", "23"))
         yield Step("replay-179", whole)
-        yield Step("pinning", ("bench.trust.pinning", str(catalogs), *foretool))
         yield Step("replay-249", (*whole, "--add", str(data / "livemcpbench")))
     for name in RANKED:
         if (data / name).is_dir():

@@ -17,7 +17,6 @@ def test_what_cannot_be_run_here_is_left_out_and_named(
     assert [step.name for step in plan(())] == [
         "startup",
         "http",
-        "telemetry",
         "attacks",
         "front-attacks",
         "soak",
