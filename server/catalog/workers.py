@@ -1,10 +1,11 @@
 """Child processes that do heavy work and end, so that their memory goes back to the system.
 
-    python -m foretool.server.catalog.workers count
+    python -m foretool.server.catalog.workers count [RANKS]
     python -m foretool.server.catalog.workers embed NAME CACHE
     python -m foretool.server.catalog.workers prepare NAME CACHE
 
-`count` reads one JSON string a line and answers one number of tokens a line, in the same order. `embed` reads the same
+`count` reads one JSON string a line and answers one number of tokens a line, in the same order; then it writes the file
+of ranks that is named (`retrieval.token_ranks`). `embed` reads the same
 and answers with one line of JSON (`{"dimension": 384}`), then the vectors as raw float32 in the same order. `prepare`
 reads the adapter of a trained encoder and leaves the prepared model in CACHE, the folder of prepared models; for
 `embed`, CACHE may be empty. The address and the key of an endpoint come in the environment,
@@ -15,6 +16,7 @@ A worker that misses the tokenizer or the encoder says so on stderr, answers not
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -35,12 +37,15 @@ COUNTED_AT_ONCE: Final = 256
 """How many texts are counted at once."""
 
 
-def count(stdin: BinaryIO) -> Iterator[bytes]:
-    """Yield the number of tokens of each text, a number a line."""
-    from foretool.retrieval import tokens
+def count(stdin: BinaryIO, ranks: str = "") -> Iterator[bytes]:
+    """Yield the number of tokens of each text, a number a line; then write the file of ranks, if it is named."""
+    from foretool.retrieval import token_ranks, tokens
 
     for batch in _read_batches(stdin, COUNTED_AT_ONCE):
         yield b"".join(b"%d\n" % number for number in tokens.count(batch))
+    if ranks:
+        with contextlib.suppress(OSError):  # on a full disk answers are estimated
+            token_ranks.write_ranks(Path(ranks))
 
 
 def embed(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:

