@@ -1,12 +1,13 @@
 """Reads misses as what training learns from: the words of a search, the tool that it was for, and what stood above it.
 
-An episode joins all words of a task with all of its calls. A miss says which words led to which tool. Only misses that
-a discovery found are read: others have no words that belong to them.
+An episode joins all words of a task with all of its calls. A miss says which words were for which tool. Only misses of
+searches are read, of those that showed the tool and of those that did not: others have no words that belong to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Final
 
 from foretool.storage.records import MissedNeed, MissFilter, ToolId
@@ -34,7 +35,9 @@ def read_missed(
         if people is not None and not people.get(each.session, ("", True))[1]:
             continue
         answer = answers.get(each.discovery)
-        above = [match.tool for match in answer.matches if match.rank < each.rank] if answer else []
+        # A search that did not show the tool had all that it showed above it.
+        least = each.rank or inf
+        above = [match.tool for match in answer.matches if match.rank < least] if answer else []
         shown = tuple(tool for tool in above if tool in tools and tool != each.tool)[:SHOWN]
         found.append(MissedNeed(each.at, each.query, ToolId(each.tool), shown))
     return found

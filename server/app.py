@@ -32,6 +32,7 @@ from foretool.server.config.servers import Server
 from foretool.server.identity.subjects import Subjects
 from foretool.server.learning_schedule import Schedule
 from foretool.server.methods.admission import Admission
+from foretool.server.methods.answer_tokens import AnswerTokens
 from foretool.server.methods.call_tool import ToolCalls
 from foretool.server.methods.confirmation import Confirmation
 from foretool.server.methods.connecting import Connecting, UnconfirmedGrants
@@ -79,6 +80,7 @@ from foretool.server.upstreams.refresh import Refresher
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.tool_list import ListLimit
 from foretool.server.upstreams.upstream import Connect, OpenLink, Upstream
+from foretool.storage.places import models_folder
 from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
@@ -136,7 +138,7 @@ class App:
         self.schedule = Schedule(store, config.path)
         self.retention = Retention(store, live, lambda: self.search.update_corpus().digests)
         self.costs = CostKeeper(store)
-        self._tokens = TokenCounter(self.catalog, store.catalog, lambda: self._instructions)
+        self._tokens = TokenCounter(self.catalog, store.catalog, lambda: self._instructions, models_folder(store.path))
 
         # Upstreams, and the clients in front of them
         self.upstreams = UpstreamRegistry(live, self.policy)
@@ -172,6 +174,7 @@ class App:
         self.answers = AnswerWriter(
             self.catalog, self.search, lambda: self.instructions, live, partial(find_absent, self.upstreams)
         )
+        self._answer_tokens = AnswerTokens(self._tokens.count_text, self.recorder)
         self.discovery = DiscoverTools(
             self.upstreams,
             self.catalog,
@@ -182,6 +185,7 @@ class App:
             self.policy,
             Exemplars(lambda most: self.store.calls.shared_events(most), time.monotonic),
             self.reader,
+            self._answer_tokens,
         )
         self._unconfirmed = UnconfirmedGrants(self._wants_consent, lambda: self.grants)
         connecting = Connecting(live, self.upstreams, lambda: self.grants, self._forget_listed)
@@ -389,6 +393,7 @@ class App:
                 await self._stop()
 
     async def _stop(self) -> None:
+        self._answer_tokens.count()
         work = (
             self.search, self.embedding, self.schedule, self.models, self.retention, self.costs, self.store_watch,
             self._unconfirmed,
@@ -436,6 +441,7 @@ class App:
                 memory.tick,
                 lambda: housekeeping.fold_usage(self.store),
                 self.query_vectors.tick,
+                self._answer_tokens.count,
                 self._unconfirmed.tick,
             ),
         )

@@ -21,9 +21,10 @@ Level = Literal["high", "medium", "low", "none"]
 PERIOD_S = 900
 """Costs are added up by quarters of an hour, of which the days of every time zone are made."""
 
-Noticed = Literal["call", "bridge", "discovery", "nothing_found", "unknown_name"]
+Noticed = Literal["call", "bridge", "discovery", "search", "nothing_found", "unknown_name"]
 """What revealed a miss: a call of a hidden tool by its name (`call`) or through `call_tool` (`bridge`), a call of a
-tool that a discovery had found, a discovery without a match, or a name that no upstream has."""
+tool that a discovery had found, a discovery that did not show what was needed (`search`: another tool was called, or
+the client searched again), a discovery without a match, or a name that no upstream has."""
 
 Cause = Literal["rank", "budget", "stale", "gate", "policy", "offline", "denied", "failing", "app", "unknown"]
 Approval = Literal["approved", "held", "blocked"]

@@ -93,6 +93,10 @@ class CallStore(Protocol):
         that call's id instead. Raises `ValueError` if there is no such place.
         """
 
+    def revise(self, changed: Sequence[tuple[Miss, Miss | None]]) -> None:
+        """Bring misses on record up to date: each is given as it was written and as it is known by now, None if it was
+        none. The call that revealed a miss stays."""
+
     def get(self, id: int) -> Call | None: ...
     def recent(self, limit: int) -> list[Call]: ...
 
@@ -319,6 +323,9 @@ class DiscoveryStore(Protocol):
 
     def set_handle(self, id: int, handle: str) -> None:
         """Keep which conversation a discovery belongs to: the handle that its answer gave out has come back."""
+
+    def set_tokens(self, id: int, tokens: int) -> None:
+        """Keep how many tokens the answer of a discovery takes, which was recorded with an estimate."""
 
     def get(self, id: int) -> Discovery | None: ...
     def recent(self, limit: int) -> list[Discovery]: ...

@@ -349,6 +349,17 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "miss:listed-is-none": Promise("README: the misses", "a listed tool is no miss"),
     "miss:discovery": Promise("README: the misses", "what a discovery found and was called is a miss with its rank"),
+    "miss:search": Promise(
+        "README: the misses", "a search that did not show what was called next is a miss with its words and rank"
+    ),
+    "miss:cost-once": Promise("README: the misses", "a search is paid for once and shared by the misses it led to"),
+    "miss:cost-of-vain-searches": Promise(
+        "README: the misses", "searches in vain are misses, and their cost is that of the tool found in the end"
+    ),
+    "miss:exposure": Promise("README: the misses", "the list of a miss is the one that lacked the tool"),
+    "miss:account": Promise(
+        "README: the misses", "the ledger agrees with an account that a client keeps of what it reads"
+    ),
     "miss:history": Promise("README: the misses", "a miss keeps the calls before it"),
     "miss:nothing-found": Promise("README: the misses", "a discovery without a match is a miss"),
     "miss:unknown-name": Promise("README: the misses", "an unknown name is an error and a miss"),

@@ -189,11 +189,10 @@ class Reader:
 
     def _note(self, texts: Sequence[str]) -> set[str]:
         """Take in the tools that texts name; return those that they name with their arguments."""
-        plain = [_write_out(text) for text in texts]
-        callable_ = {name for text in plain for name in (*_CALL.findall(text), *_SHOWN.findall(text))} & self._names
-        self.known |= callable_
-        self.bare |= {name for text in plain for name in _NAME.findall(text)} & self._names
-        return callable_
+        with_arguments, bare = read_names(texts, self._names)
+        self.known |= with_arguments
+        self.bare |= bare
+        return with_arguments
 
     def read_list(self, tools: Sequence[Json]) -> None:
         """Read which tools the definitions of foretool's own tools name; their tokens count with the list."""
@@ -204,6 +203,13 @@ class Reader:
         tokens, named = self.read(*_texts(result)[1:])
         self._cost.hint_tokens += tokens
         self.told |= named
+
+
+def read_names(texts: Sequence[str], names: Collection[str]) -> tuple[set[str], set[str]]:
+    """Return the tools that texts name with their arguments, and all that they name."""
+    plain = [_write_out(text) for text in texts]
+    with_arguments = {name for text in plain for name in (*_CALL.findall(text), *_SHOWN.findall(text))}
+    return with_arguments & {*names}, {name for text in plain for name in _NAME.findall(text)} & {*names}
 
 
 def _write_out(text: str) -> str:

@@ -20,6 +20,8 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 
 from foretool.server.clients.exposure import View, Why
+from foretool.server.clients.pursuit import Need, Pursuit, Search, Settled
+from foretool.server.recording.calibration import SUFFICES
 from foretool.storage.episodes import GAP_S, are_alike
 from foretool.storage.records import Cause, Discovery, Miss, Noticed, Policy, SessionRecord, Tool, ToolId
 
@@ -31,8 +33,14 @@ MOST_CONVERSATIONS: Final = 64
 MOST_UNUSED: Final = 8
 """Handles of a session that were given out and not used; most clients never use one."""
 
+MOST_PURSUITS: Final = 64
+"""Pursuits of a conversation that are settled again when a tool is called that one of them has found."""
 MOST_MEMO: Final = 200
 """Tools of each kind that a memo of a conversation names."""
+MEMO_PURSUITS: Final = 4
+"""The latest pursuits that it holds."""
+RANKED: Final = 50
+"""Tools that a search ranked and that are remembered until the next searches say what it was for."""
 
 _handle = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -46,19 +54,32 @@ class Forward(Struct, frozen=True):
     """Id of the discovery that found it, 0 if none did."""
 
 
+class Missed(Struct, frozen=True):
+    """A call of a tool that the client did not see, while it runs."""
+
+    pursuit: Pursuit
+    need: Need
+
+
 class _Found(Struct, frozen=True):
+    """A tool that a search has shown."""
+
     discovery: int
     rank: int
     of: int
     task: str
-    tokens: int
     parts: dict[str, float]
+    was_hidden: bool
+    """The client's list lacked it then."""
+    exposure: int
+    """Id of the record of that list."""
 
 
 class ChatMemo(Struct, frozen=True, omit_defaults=True):
     """What another replica needs to know of a conversation, besides what it called itself."""
 
     found: dict[ToolId, _Found] = {}
+    pursuits: list[Pursuit] = []
     hinted: list[ToolId] = []
     told: list[ToolId] = []
     missed: list[tuple[int, ToolId]] = []
@@ -106,17 +127,23 @@ class Conversation:
         """Hidden tools that an answer or a hint has named in the present task with what their calls need; no hint
         repeats them."""
         self.missed: set[tuple[int, ToolId]] = set()
-        """Hidden tools that are on record as missed, with the exposure that lacked them."""
+        """Hidden tools that no search showed and that are on record as missed, with the exposure that lacked them."""
         self.found: dict[ToolId, _Found] = {}
+        self.pursuits: deque[Pursuit] = deque(maxlen=MOST_PURSUITS)
+        """What it searched for, the present pursuit last. Conversations that come from one share theirs."""
+        self.has_called = False
+        """A tool was called since the last search."""
 
     def memo(self) -> ChatMemo:
         found = dict(list(self.found.items())[-MOST_MEMO:])
         hinted, told, missed = (sorted(each)[-MOST_MEMO:] for each in (self.hinted, self.told, self.missed))
-        return ChatMemo(found, hinted, told, missed, self.task, self.opened_by)  # type: ignore[arg-type]
+        pursuits = list(self.pursuits)[-MEMO_PURSUITS:]
+        return ChatMemo(found, pursuits, hinted, told, missed, self.task, self.opened_by)  # type: ignore[arg-type]
 
     def resume(self, memo: ChatMemo) -> None:
         """Take in what was found and told at another replica."""
         self.found.update(memo.found)
+        self.pursuits.extend(memo.pursuits)
         self.hinted.update(memo.hinted)
         self.told.update(memo.told)
         self.missed.update(memo.missed)
@@ -140,6 +167,8 @@ class Conversation:
         """Take in a prompt of the user, which starts a new episode."""
         self.steps.clear()
         self.told.clear()
+        if self.pursuits:
+            self.pursuits[-1].is_over = True
         self.lines, self.last_at = lines, at
 
     def note_call(self, tool: Tool, at: float) -> None:
@@ -148,7 +177,7 @@ class Conversation:
             self.steps.clear()
             self.told.clear()
             self.lines = ()
-        self.last_at = at
+        self.last_at, self.has_called = at, True
         self.history.append(tool.id)
         self.upstreams.append(tool.upstream)
         if self.steps[-1:] != [tool.id]:
@@ -162,6 +191,11 @@ class Conversation:
             self.hinted.add(tool)
             self.told.add(tool)
 
+    def pursuit_of(self, discovery: int) -> Pursuit:
+        """Return the pursuit of a search; an empty one where it is not remembered any more."""
+        known = (each for each in reversed(self.pursuits) if discovery and each.holds(discovery))
+        return next(known, Pursuit())
+
     def fork(self, handle: str, discovery: int) -> Conversation:
         """Return a copy with a handle of its own that continues from this point."""
         other = Conversation(handle, discovery, self.profile)
@@ -172,6 +206,7 @@ class Conversation:
         other.hinted, other.told = self.hinted.copy(), self.told.copy()
         other.task, other.lines, other.last_at = self.task, self.lines, self.last_at
         other.steps = list(self.steps)
+        other.pursuits, other.has_called = self.pursuits.copy(), self.has_called
         return other
 
 
@@ -192,6 +227,8 @@ class Session:
         """The policy of the list that it began with."""
         self.delivered = 0
         """How many of the tools in `grown` the client has got in a list."""
+        self.recorded = 0
+        """How many of them the list had that is on record."""
         self.grown: list[ToolId] = []
         """Tools appended to the list since it began, in order."""
         self._grown_found: set[ToolId] = set()
@@ -202,6 +239,10 @@ class Session:
         """Tools that the user agreed to run, each with the definition that was agreed to."""
         self._conversations: dict[str, Conversation] = {}
         """By handle; the one used last is at the end."""
+        self._unsettled: dict[int, Pursuit] = {}
+        """Pursuits of which something is known that is not on record, by their identity."""
+        self._passes_handles = False
+        """The client has passed a handle, so each search without one begins a chat."""
         self._whole = Conversation(profile=record.profile)
 
     # -- with other replicas
@@ -226,7 +267,21 @@ class Session:
         if not handle or not _handle.fullmatch(handle):
             return self._whole
         found = self._conversations.pop(handle, None) or Conversation(handle, profile=self.record.profile)
+        self._passes_handles = True
         self._keep(found)
+        return found
+
+    def place_call(self, tool: ToolId, chat: Conversation | None) -> Conversation | None:
+        """Return the conversation of a call. One by a tool's own name carries no handle, and some clients leave it out
+        elsewhere: such a call belongs to the chat whose search showed the tool last."""
+        if chat is not None and chat.handle:
+            return chat
+        own = self._whole.found.get(tool)
+        latest, found = (own.discovery if own is not None else 0), chat
+        for other in self._conversations.values():
+            known = other.found.get(tool) if not other.opened_by else None
+            if known is not None and known.discovery >= latest:
+                latest, found = known.discovery, other
         return found
 
     def _keep(self, conversation: Conversation) -> None:
@@ -281,65 +336,111 @@ class Session:
         """Take in the list that the client was given, and the id of its record."""
         self.view = view
         self.exposure = exposure
+        self.recorded = self.delivered
 
     # -- decisions
 
-    def call(self, tool: Tool, via: Via, at: float, chat: Conversation | None = None) -> tuple[list[Miss], Forward]:
-        """Decide what a call means. It always goes through. A hidden tool is a miss, once per list; so is a tool that
-        the list gained only because a discovery found it. One that a hint had named before is not."""
+    def call(self, tool: Tool, via: Via, at: float, chat: Conversation | None = None) -> tuple[Missed | None, Forward]:
+        """Decide what a call means. It always goes through. A tool that the client did not see is a miss: once for each
+        search that found it, else once a list. So is a tool that the list gained because a search found it. One that
+        a hint or the list had named before is not. A miss is recorded with its call: see `settle`."""
         if via == "name" and self.view is not None and tool.id in self.view.for_pages:
-            return [], Forward(tool, hidden=False, discovery=0)  # a page calls it, and no model learns of that
+            return None, Forward(tool, hidden=False, discovery=0)  # a page calls it, and no model learns of that
         chat = chat or self._whole
         found = chat.found.get(tool.id)
-        hidden = not self.sees(tool.id)
-        was_hinted = found is None and (tool.id in chat.hinted or self.names(tool.id))
-        misses: list[Miss] = []
-        was_missing = tool.id in self._grown_found and found is not None
-        key = (0 if was_missing else self.exposure, tool.id)
-        if (hidden or was_missing) and not was_hinted and key not in chat.missed:
+        is_hidden = not self.sees(tool.id)
+        discovery = found.discovery if found is not None else 0
+        pursuit = chat.pursuit_of(discovery)
+        for each in (pursuit, *list(chat.pursuits)[-1:]):
+            if each.use([tool.id], discovery):
+                self._unsettled[id(each)] = each
+        missed: Missed | None = None
+        if found is not None:
+            if (found.was_hidden or is_hidden) and not pursuit.has_missed(tool.id, discovery, chat.handle):
+                missed = Missed(pursuit, Need(self._found(tool, at, found, chat), is_found=True, handle=chat.handle))
+        elif is_hidden and not (
+            tool.id in chat.hinted or self.names(tool.id) or (self.exposure, tool.id) in chat.missed
+        ):
             # Once it knows a name, a client calls it again and again: that cost it nothing more.
-            chat.missed.add(key)
-            misses.append(self._hidden(tool, via, at, found, chat))
+            chat.missed.add((self.exposure, tool.id))
+            present = chat.pursuits[-1] if chat.pursuits and at - chat.last_at <= GAP_S else None
+            searched = present if present is not None and present.is_open and not present.is_over else Pursuit()
+            missed = Missed(searched, Need(self._hidden(tool, via, at, chat), is_found=False))
+        if missed is not None:
+            missed.pursuit.needs.append(missed.need)
         chat.note_call(tool, at)
-        return misses, Forward(tool, hidden, found.discovery if found else 0)
+        return missed, Forward(tool, is_hidden, discovery)
+
+    def settle(self, missed: Missed | None = None) -> Settled:
+        """Take in that a call is over, and return what has to be written: its own miss, and what is known by now of
+        other searches and calls."""
+        if missed is not None:
+            missed.need.is_recorded = True
+            self._unsettled[id(missed.pursuit)] = missed.pursuit
+        found = [pursuit.settle() for pursuit in self._unsettled.values()]
+        self._unsettled.clear()
+        return Settled(
+            tuple(miss for each in found for miss in each.revealed),
+            tuple(miss for each in found for miss in each.new),
+            tuple(pair for each in found for pair in each.changed),
+        )
 
     def discovered(
         self, discovery: Discovery, id: int, of: int, chat: Conversation | None = None, starting: Sequence[str] = (),
-        matching: int = 0, left_out: bool = False, told: Iterable[ToolId] = (),
-    ) -> list[Miss]:  # fmt: skip
-        """Take in an answer of `discover_tools`, recorded as `id`, over `of` tools. It is a miss when it found none.
+        ranked: Sequence[ToolId] = (), matching: int = 0, left_out: bool = False, told: Iterable[ToolId] = (),
+        is_step: bool = False,
+    ) -> Settled:  # fmt: skip
+        """Take in an answer of `discover_tools`, recorded as `id`, over `of` tools. It is a miss when it found none;
+        so is the search before it that led to no call.
 
-        `starting`: servers whose tools were not known yet; `matching`: how many tools the search found before the gate;
-        `left_out`: a rule or the profile leaves out every tool that it found; `told`: the matches whose arguments the
-        answer shows, which no hint has to name.
+        `starting`: servers whose tools were not known yet; `ranked`: the tools that the search ranked, best first;
+        `matching`: how many it found before the gate; `left_out`: a rule or the profile leaves out every tool that it
+        found; `told`: the matches whose arguments the answer shows, which no hint has to name; `is_step`: it is what an
+        agent framework got for a step, and says nothing of the steps before it.
         """
         chat = chat or self._whole
         chat.task = discovery.task or chat.task
-        before = chat.hinted & chat.told
+        named_before = chat.hinted & chat.told
         for match in discovery.matches:
-            if match.tool not in before:  # else a hint came first
-                chat.found[match.tool] = _Found(id, match.rank, of, discovery.task, discovery.tokens, match.parts)
+            is_seen = self.sees(match.tool)
+            # Else a hint came first, or the list has the tool because an earlier search showed it.
+            if match.tool not in named_before and not (is_seen and match.tool in chat.found):
+                was_hidden = not is_seen and not is_step
+                chat.found[match.tool] = _Found(
+                    id, match.rank, of, discovery.task, match.parts, was_hidden, self.exposure
+                )
         chat.told.update(told)
-        if discovery.matches:
-            return []
-        name = discovery.names[0] if discovery.names else ""
-        cause: Cause = "unknown"
-        change = "add a server that has such a tool, or describe the one that is there (server setting `description`)"
-        if starting:
-            cause = "offline"
-            change = f"none: the tools of {_name_some(starting)} were not known yet; the next search finds them"
-        elif matching and left_out and not name:
-            cause = "denied"
-            change = "a rule or the profile leaves out the tools that fit: foretool explain TASK --tool NAME says which"
-        elif matching and not name:
-            cause = "gate"
-            change = "describe the task in the words of the tool, or describe its server (server setting `description`)"
-        return [
-            self._miss(
-                chat, name, discovery.at, "nothing_found", cause, change,
-                of=of, query=discovery.task, discovery=id, turns=1, tokens=discovery.tokens,
-            )
-        ]  # fmt: skip
+        cause, change = _explain_search(discovery, starting, matching, left_out)
+        name = discovery.names[0] if discovery.names and not discovery.matches else ""
+        noticed: Noticed = "search" if discovery.matches else "nothing_found"
+        miss = self._miss(chat, name, discovery.at, noticed, cause, change, of=of, query=discovery.task, discovery=id)
+        shown = frozenset(match.tool for match in discovery.matches)
+        # Nobody searches again for want of the tools of a step: it widens.
+        serves = is_step and bool(shown)
+        search = Search(miss, discovery.level, discovery.tokens, shown, tuple(ranked[:RANKED]), serves)
+        pursuit = self._pursue(discovery, chat, is_step=is_step)
+        pursuit.searches.append(search)
+        return pursuit.settle()
+
+    def recount(self, discovery: int, tokens: int, chat: Conversation) -> Settled:
+        """Take in how many tokens the answer of a search takes, which was recorded with an estimate."""
+        pursuit = chat.pursuit_of(discovery)
+        pursuit.recount(discovery, tokens)
+        return pursuit.settle()
+
+    def _pursue(self, discovery: Discovery, chat: Conversation, *, is_step: bool) -> Pursuit:
+        """Return the pursuit that a search belongs to, and what the search says of those before it."""
+        present = chat.pursuits[-1] if chat.pursuits else Pursuit()
+        is_new_chat = not chat.handle and self._passes_handles
+        goes_on = present.goes_on(discovery.task, discovery.at, has_called=chat.has_called)
+        chat.has_called = False
+        if not goes_on or is_step or is_new_chat:
+            chat.pursuits.append(Pursuit())
+        elif discovery.names and not discovery.task:
+            present.use(list(map(ToolId, discovery.names)))
+        elif discovery.sufficiency is not None and discovery.sufficiency >= SUFFICES:
+            present.searches[-1].is_used = True
+        return chat.pursuits[-1]
 
     def unknown(self, name: str, candidates: Sequence[ToolId], at: float, chat: Conversation | None = None) -> Miss:
         """Decide on a call of a name that no upstream has."""
@@ -375,30 +476,58 @@ class Session:
         view = self._lacked.get(tool.id, self.view)
         return view.why_hidden(tool.id, tool.upstream) if view is not None else None
 
-    def _hidden(self, tool: Tool, via: Via, at: float, found: _Found | None, chat: Conversation) -> Miss:
-        why = self._explain(tool)
-        noticed: Noticed = "discovery" if found else "bridge" if via == "bridge" else "call"
-        cause, change = (why.cause, why.change) if why else ("unknown", "")
-        if self.lists(tool.id) and tool.id not in self._grown_found:
-            cause, change = "stale", "none: the list has gained it, and the client has not fetched the list since"
-        if found is None:
-            # An earlier task need not be what this call is for, so the miss has no query.
-            more: dict[str, Any] = {"rank": why.rank, "of": why.of} if why else {}
-            return self._miss(chat, tool.id, at, noticed, cause, change, recovered="called", query="", **more)
+    def _found(self, tool: Tool, at: float, found: _Found, chat: Conversation) -> Miss:
+        """Return the miss of a tool that a search has shown, without its cost."""
+        cause, change = self._explain_hidden(tool)
         return self._miss(
-            chat, tool.id, at, noticed, cause, change, recovered="discovered", rank=found.rank, of=found.of,
-            query=found.task, discovery=found.discovery, parts=found.parts, turns=1, tokens=found.tokens,
+            chat, tool.id, at, "discovery", cause, change, recovered="discovered", rank=found.rank, of=found.of,
+            query=found.task, discovery=found.discovery, parts=found.parts, exposure=found.exposure,
         )  # fmt: skip
+
+    def _hidden(self, tool: Tool, via: Via, at: float, chat: Conversation) -> Miss:
+        """Return the miss of a tool that no search has shown. An earlier task need not be what the call is for, so it
+        has no query."""
+        why = self._explain(tool)
+        cause, change = self._explain_hidden(tool)
+        noticed: Noticed = "bridge" if via == "bridge" else "call"
+        more: dict[str, Any] = {"rank": why.rank, "of": why.of} if why else {}
+        return self._miss(chat, tool.id, at, noticed, cause, change, recovered="called", query="", **more)
+
+    def _explain_hidden(self, tool: Tool) -> tuple[Cause, str]:
+        if self.lists(tool.id) and tool.id not in self._grown_found:
+            return "stale", "none: the list has gained it, and the client has not fetched the list since"
+        why = self._explain(tool)
+        return (why.cause, why.change) if why is not None else ("unknown", "")
 
     def _miss(
         self, chat: Conversation | None, tool: str, at: float, noticed: Noticed, cause: Cause, change: str, **more: Any
     ) -> Miss:
         chat = chat or self._whole
         given = {"rank": 0, "of": 0, "query": chat.task, "discovery": 0, "recovered": "no", "turns": 0, "tokens": 0}
+        given["exposure"] = self.exposure
         return Miss(
             session=self.record.key, at=at, tool=tool, noticed=noticed, cause=cause, change=change,
-            history=tuple(chat.history), exposure=self.exposure, **{**given, **more},
+            history=tuple(chat.history), **{**given, **more},
         )  # fmt: skip
+
+
+def _explain_search(discovery: Discovery, starting: Sequence[str], matching: int, left_out: bool) -> tuple[Cause, str]:
+    """Return why a search did not show what was needed, as far as that is known at once."""
+    if discovery.matches:
+        return "unknown", "see what it was for: foretool misses show tells what the client did next"
+    name = discovery.names[0] if discovery.names else ""
+    if starting:
+        change = f"none: the tools of {_name_some(starting)} were not known yet; the next search finds them"
+        return "offline", change
+    if matching and left_out and not name:
+        change = "a rule or the profile leaves out the tools that fit: foretool explain TASK --tool NAME says which"
+        return "denied", change
+    if matching and not name:
+        change = "describe the task in the words of the tool, or describe its server (server setting `description`)"
+        return "gate", change
+    return "unknown", (
+        "add a server that has such a tool, or describe the one that is there (server setting `description`)"
+    )
 
 
 def _name_some(servers: Sequence[str]) -> str:

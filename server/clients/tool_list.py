@@ -98,13 +98,16 @@ class ToolList:
         session.delivered = len(session.grown)
         return self._exposures.grown(self.view(session), session.grown, self.profile(session), session.record.era)
 
-    def record(self, session: Session, reason: ListReason) -> None:
-        """Record what the client was given. A list that was given before is not recorded again."""
+    def record(self, session: Session, reason: ListReason = "list") -> None:
+        """Record what the client was given. A list that was given before is not recorded again; one that has only
+        grown since is recorded as such. What has grown on a list that nobody fetched was never shown."""
         view = self.view(session)
-        if session.view is view and reason == "list":
-            return
-        profile = self.profile(session).key
-        session.set_list(view, self._exposures.record(session.record.key, view, session.grown, reason, profile))
+        if session.view is view:
+            if session.recorded == session.delivered and reason == "list":
+                return
+            reason = "growth"
+        grown, profile = session.grown[: session.delivered], self.profile(session).key
+        session.set_list(view, self._exposures.record(session.record.key, view, grown, reason, profile))
 
     def resume(self, session: Session, exposure: int) -> None:
         """Take in which list another replica gave the client, by the id of its record; 0 for none."""
@@ -147,7 +150,6 @@ class ToolList:
         if not added:
             return False
         session.grow(added, found=found)
-        self.record(session, "growth")
         self.announce()
         return self.is_announced
 

@@ -32,6 +32,10 @@ LISTS: Final = ("list", "growth", "epoch")
 """What a list of a client is recorded for."""
 
 
+VAIN: Final = ("nothing_found", "search")
+"""What reveals misses that are searches."""
+
+
 class Reason(Struct, frozen=True):
     """One thing that keeps a tool from a client, or brings it there."""
 
@@ -123,7 +127,7 @@ def read_vain_searches(store: Store, profile: str, task: str) -> tuple[MissedBef
     """Return the misses among the latest ones that are searches for this task in vain, by cause, the latest first."""
     found: dict[Cause, list[Miss]] = {}
     for miss in store.calls.find_misses(MissFilter(profile=profile), LATEST):
-        if not miss.tool and miss.query.split() == task.split():
+        if (not miss.tool or miss.noticed in VAIN) and miss.query.split() == task.split():
             found.setdefault(miss.cause, []).append(miss)
     return tuple(MissedBefore(cause, len(own), own[0].at, own[0].id) for cause, own in found.items())
 

@@ -14,7 +14,7 @@ from foretool.server.commands.miss_fix import measure_all
 from foretool.server.config.loader import load
 from foretool.server.ledger.fixes import MeasuredFix, diagnose
 from foretool.server.ledger.miss_words import CAUSES
-from foretool.server.ledger.story import NOTHING_FOUND, MissStory, read_miss_story
+from foretool.server.ledger.story import UNKNOWN_TOOL, MissStory, read_miss_story
 from foretool.storage.records import Discovery, Exposure, Match
 
 PATIENCE_S: Final = 0.25
@@ -61,7 +61,7 @@ def _print(details: MissDetails) -> None:
     facts += [*_tell_fixes(details), *((each.name, each.text) for each in details.tell_end())]
     if details.listed_now is not None:
         facts.append(("listed now", "yes" if details.listed_now else "no"))
-    output.say(f"{miss.id}  {miss.tool or NOTHING_FOUND}", "bold")
+    output.say(f"{miss.id}  {miss.tool or UNKNOWN_TOOL}", "bold")
     for name, value in facts:
         output.say_fact(name, value, indent=2, column=19)
     _print_story(details)

@@ -18,7 +18,7 @@ from foretool.server.commands.miss_show import show
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
 from foretool.server.ledger.miss_words import CAUSES, say_cost, say_rank
-from foretool.server.ledger.story import NOTHING_FOUND
+from foretool.server.ledger.story import UNKNOWN_TOOL
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Cause, Miss, MissCount, MissFilter
 from foretool.storage.stores import Store
@@ -41,7 +41,7 @@ class MissGroup(Struct, frozen=True):
     """The misses of one tool, or those of one cause."""
 
     name: str
-    """The tool or the cause; "" for searches that found no tool."""
+    """The tool or the cause; "" for searches in vain of which it is not known what they were for."""
     count: int
     recovered: int
     """How many of them the client recovered from."""
@@ -174,7 +174,7 @@ def _print_groups(groups: Sequence[MissGroup], by: str) -> None:
     other = "causes" if by == "tool" else "tools"
     rows = [
         (
-            group.name or NOTHING_FOUND, f"{group.count:,}", _count_up(group.causes if by == "tool" else group.tools),
+            group.name or UNKNOWN_TOOL, f"{group.count:,}", _count_up(group.causes if by == "tool" else group.tools),
             f"{group.recovered:,}", f"{group.tokens:,}", group.last_id, output.ago(group.last_at),
         )
         for group in groups
@@ -183,14 +183,14 @@ def _print_groups(groups: Sequence[MissGroup], by: str) -> None:
 
 
 def _count_up(counts: Mapping[str, int]) -> str:
-    some = [f"{name or NOTHING_FOUND} {count:,}" for name, count in list(counts.items())[:MOST_NAMED]]
+    some = [f"{name or UNKNOWN_TOOL} {count:,}" for name, count in list(counts.items())[:MOST_NAMED]]
     return ", ".join([*some, f"{len(counts) - MOST_NAMED} more"] if len(counts) > MOST_NAMED else some)
 
 
 def _print_each(misses: Sequence[Miss]) -> None:
     rows = [
         (
-            miss.id, miss.tool or NOTHING_FOUND, output.when(miss.at), miss.noticed, miss.cause, say_rank(miss),
+            miss.id, miss.tool or UNKNOWN_TOOL, output.when(miss.at), miss.noticed, miss.cause, say_rank(miss),
             miss.query or "-", miss.recovered, say_cost(miss),
         )
         for miss in misses

@@ -179,8 +179,8 @@ class _Finder:
         if miss.noticed == "unknown_name":
             near = catalog.near(miss.tool) if catalog.why_gone(miss.tool) is None else []
             return catalog.get(near[0]) if near else None
-        if miss.tool:
-            return catalog.find(miss.tool)
+        if miss.tool or miss.noticed == "search":
+            return catalog.find(miss.tool) if miss.tool else None
         later = self._app.store.calls.of_session(miss.session, miss.at, miss.at + AFTER_S)
         first = next((each.tool for each in later if each.outcome == "ok"), None)
         return catalog.get(first) if first is not None else None
@@ -195,11 +195,12 @@ class _Finder:
         elif miss.noticed == "unknown_name":
             yield from self._rename(tool)
         else:
-            if miss.cause not in ("gate", "unknown"):
+            is_of_list = miss.noticed not in ("search", "nothing_found") and miss.cause not in ("gate", "unknown")
+            if is_of_list:
                 yield from self._list(tool)
-            if miss.noticed in ("discovery", "nothing_found") and miss.rank != 1:
+            if miss.noticed in ("discovery", "search", "nothing_found") and miss.rank != 1:
                 yield from self._reword(tool)
-            if miss.cause in ("gate", "unknown"):
+            if not is_of_list:
                 yield from self._list(tool)
             yield from self._learn()
 

@@ -23,6 +23,7 @@ NOTICED: Final[dict[Noticed, str]] = {
     "call": "it was called by its name, although it was not in the list",
     "bridge": "it was called through call_tool or call_tool_write",
     "discovery": "discover_tools found it, and then it was called",
+    "search": "discover_tools did not show it: it was called all the same, or the client searched again",
     "nothing_found": "discover_tools found nothing",
     "unknown_name": "a name was called that no server has",
 }
@@ -38,6 +39,8 @@ def say_why(miss: Miss) -> str:
     """Say why this tool was missed, more exactly than its cause does; "" if the cause says it all."""
     if miss.cause == "denied":
         return next((said for start, said in _DENIED if miss.change.startswith(start)), miss.change.partition(": ")[0])
+    if miss.noticed == "search":
+        return _say_why_not_shown(miss)
     if miss.cause == "unknown" and miss.noticed == "unknown_name":
         return "no server of this config has a tool of this name"
     if miss.cause == "unknown" and miss.noticed == "nothing_found":
@@ -45,6 +48,15 @@ def say_why(miss: Miss) -> str:
     if miss.cause == "unknown":
         return "it is not known which list the client had"
     return ""
+
+
+def _say_why_not_shown(miss: Miss) -> str:
+    """Say why a search did not show the tool that it was for."""
+    if not miss.tool:
+        return "the client searched again, and what it needed is not known"
+    if miss.cause != "rank":
+        return ""
+    return "other tools fit the words of the search better" if miss.rank else "the words of the search hardly fit it"
 
 
 _DENIED: Final = (

@@ -20,8 +20,8 @@ STEPS_AFTER: Final = 3
 """How many of its steps are told at most."""
 PROMPT_S: Final = 600.0
 """A prompt belongs to a miss that comes within this time."""
-NOTHING_FOUND: Final = "(no tool found)"
-"""What stands for the tool where a search found none."""
+UNKNOWN_TOOL: Final = "(tool not known)"
+"""What stands for the tool that a search in vain was for."""
 
 Kind = Literal["session", "prompt", "list", "named", "search", "miss", "call"]
 ORDER: Final[tuple[Kind, ...]] = ("session", "prompt", "list", "named", "search", "miss", "call")
@@ -156,4 +156,4 @@ def tell_call(call: Call) -> Step:
 
 def tell_miss(miss: Miss) -> Step:
     """Return a miss as a step."""
-    return Step(miss.at, "miss", f"needed {miss.tool or NOTHING_FOUND}, which the client could not see", miss.tokens)
+    return Step(miss.at, "miss", f"needed {miss.tool or UNKNOWN_TOOL}, which the client could not see", miss.tokens)

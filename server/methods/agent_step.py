@@ -265,8 +265,8 @@ class AgentSteps:
             matches=tuple(Match(each.tool, rank, each.score, each.parts) for rank, each in enumerate(found, 1)),
             tokens=plan.tokens, took_ms=plan.took_ms, probability=plan.probability or None,
         )  # fmt: skip
-        for miss in session.discovered(kept, self._recorder.discovery(kept), len(self._catalog)):
-            self._recorder.miss(miss)
+        settled = session.discovered(kept, self._recorder.discovery(kept), len(self._catalog), is_step=True)
+        self._recorder.settle(settled.new, settled.changed)
         step = StepRecord(
             session=session.record.key, at=at, task=task, tools=tuple(each.tool for each in plan.tools),
             fragments=tuple(each.id for each in plan.fragments), tokens=plan.tokens, budget=plan.budget,

@@ -15,6 +15,7 @@ from foretool.server.clients.exchange import Exchange, ListOwner
 from foretool.server.clients.session import Conversation, Session
 from foretool.server.methods import discovery_answer, discovery_arguments
 from foretool.server.methods.answer_shape import READY
+from foretool.server.methods.answer_tokens import AnswerTokens
 from foretool.server.methods.discovery_answer import Answer, AnswerWriter
 from foretool.server.methods.discovery_arguments import Arguments
 from foretool.server.methods.exemplars import Exemplars
@@ -37,8 +38,9 @@ class DiscoverTools:
 
     def __init__(
         self, upstreams: UpstreamRegistry, catalog: Catalog, search: Search, answers: AnswerWriter, recorder: Recorder,
-        predictor: Predictor, policy: TrustPolicy, exemplars: Exemplars, reader: CatalogReader,
+        predictor: Predictor, policy: TrustPolicy, exemplars: Exemplars, reader: CatalogReader, tokens: AnswerTokens,
     ) -> None:  # fmt: skip
+        self._tokens = tokens
         self._reader = reader
         self._upstreams = upstreams
         self._catalog = catalog
@@ -88,7 +90,8 @@ class DiscoverTools:
         kept, answer = self.answer_search(client, session, chat, arguments, query, ranking, started)
         answer = discovery_answer.with_handle(answer, session.handle_for(chat, kept.id))
         grows = self._predictor.grow_for_discovery(client, session, kept)
-        content = [{"type": "text", "text": text} for text in (answer.text, *self._endings(exchange, chat, answer))]
+        texts = [answer.text, *self._endings(exchange, chat, answer)]
+        content = [{"type": "text", "text": text} for text in texts]
         # Some clients show a model both forms, others the structured one alone (`docs/clients.md`).
         result = {"content": content} | ({"structuredContent": answer.structured} if arguments.structured else {})
         if grows:
@@ -96,6 +99,7 @@ class DiscoverTools:
         else:
             exchange.own_result(result)
         self._predictor.predict_ahead(chat, (match.tool for match in kept.matches[:READY]))
+        self._tokens.add(session, chat, kept.id, texts)
 
     def answer_search(
         self, client: ListOwner, session: Session, chat: Conversation, arguments: Arguments, query: Query,
@@ -122,11 +126,11 @@ class DiscoverTools:
         # Only an answer without matches is a miss, which the servers that are starting may explain.
         starting = self._upstreams.absent(client.profile).starting if not kept.matches else ()
         left_out = not ranking.ranked and ranking.total > 0
-        misses = session.discovered(
-            kept, kept.id, len(self._catalog), chat, starting, ranking.total, left_out, answer.callable
-        )
-        for miss in misses:
-            self._recorder.miss(miss)
+        settled = session.discovered(
+            kept, kept.id, len(self._catalog), chat, starting, [each.tool for each in ranking.ranked], ranking.total,
+            left_out, answer.callable,
+        )  # fmt: skip
+        self._recorder.settle(settled.new, settled.changed)
         return kept, answer
 
     def _endings(self, exchange: Exchange, chat: Conversation, answer: Answer) -> list[str]:
@@ -137,5 +141,5 @@ class DiscoverTools:
         earlier = self._exemplars.write(shown)
         hint = self._predictor.hint(exchange.client, session, chat, self._predictor.predict(chat))
         if hint is not None:
-            self._predictor.note_shown(session, chat, hint)
+            self._predictor.note_shown(session, chat, hint, in_answer=True)
         return [text for text in (earlier, hint.text if hint else "") if text]

@@ -138,14 +138,16 @@ class Predictor:
         reach = self._policy.reach(client.profile)
         return write_hint(new, threshold, self._catalog.get, lambda tool: reach.verdict(tool).bridge)
 
-    def note_shown(self, session: Session, chat: Conversation, hint: Hint) -> None:
-        """Take in that a hint goes to the model: it is on record as an exposure, and what it names is no miss."""
+    def note_shown(self, session: Session, chat: Conversation, hint: Hint, *, in_answer: bool = False) -> None:
+        """Take in that a hint goes to the model: it is on record as an exposure, and what it names is no miss.
+        `in_answer`: it ends the answer of a search, whose tokens it counts with."""
         chat.note_hint(hint.tools)
         view = session.view
         self._recorder.exposure(
             Exposure(
                 session=session.record.key, at=self._recorder.now(), policy=session.policy or "frozen",
-                epoch=view.epoch if view is not None else 0, tools=hint.tools, tokens=hint.tokens, reason="hint",
+                epoch=view.epoch if view is not None else 0, tools=hint.tools, reason="hint",
+                tokens=0 if in_answer else hint.tokens,
             )
         )  # fmt: skip
 

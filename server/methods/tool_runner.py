@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.server.clients.exchange import Exchange
-from foretool.server.clients.session import Forward, Session, Via
+from foretool.server.clients.session import Forward, Missed, Session, Via
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.long_results import LongResults
 from foretool.server.methods.prediction import Predictor, with_meta, with_text
@@ -31,7 +31,7 @@ from foretool.server.recording.recorder import Recorder
 from foretool.server.upstreams.connection import Lost, Reply
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
-from foretool.storage.records import Call, Miss, Outcome, Tool
+from foretool.storage.records import Call, Outcome, Tool
 
 PAUSE_S: Final = 0.002
 """How long an upstream has to work on a call before a prediction is made that was not made ahead."""
@@ -48,7 +48,7 @@ class _Attempt(Struct):
     upstream: Upstream
     via: Via
     forward: Forward
-    misses: list[Miss]
+    missed: Missed | None
     arguments: str
     """What may be kept of its arguments."""
     at: float
@@ -109,8 +109,9 @@ class ToolRunner:
             self._at_end(partial(self._look_ahead_soon, exchange, attempt))
 
     def _decide(self, exchange: Exchange, tool: Tool, via: Via) -> _Attempt:
-        session, chat, at = exchange.own_session, exchange.chat, self._recorder.now()
-        misses, forward = session.call(tool, via, at, chat)
+        session, at = exchange.own_session, self._recorder.now()
+        chat = exchange.chat = session.place_call(tool.id, exchange.chat)
+        missed, forward = session.call(tool, via, at, chat)
         return _Attempt(
             session=session,
             handle=chat.handle if chat else "",
@@ -118,7 +119,7 @@ class ToolRunner:
             upstream=self._upstreams.serving(tool.upstream, exchange.client.profile),
             via=via,
             forward=forward,
-            misses=misses,
+            missed=missed,
             arguments=self._recorder.describe_arguments(exchange.params.get("arguments")),
             at=at,
             started=time.perf_counter(),
@@ -215,6 +216,7 @@ class ToolRunner:
         return told
 
     def _record(self, attempt: _Attempt, outcome: Outcome, sent: bool) -> None:
+        settled = attempt.session.settle(attempt.missed)
         self._recorder.call(
             Call(
                 session=attempt.session.record.key,
@@ -230,8 +232,9 @@ class ToolRunner:
                 discovery=attempt.forward.discovery,
                 handle=attempt.handle,
             ),
-            attempt.misses,
+            settled.revealed,
         )
+        self._recorder.settle(settled.new, settled.changed)
 
 
 def _fit(attempt: _Attempt, exchange: Exchange, result: Raw) -> Raw:

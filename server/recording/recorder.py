@@ -129,6 +129,34 @@ class Recorder:
     def miss(self, miss: Miss) -> None:
         self._misses.append(miss)
 
+    def settle(self, new: Sequence[Miss], changed: Sequence[tuple[Miss, Miss | None]]) -> None:
+        """Record misses that no call has revealed, and bring others up to date."""
+        for miss in new:
+            self.miss(miss)
+        self.revise(changed)
+
+    def revise(self, changed: Sequence[tuple[Miss, Miss | None]]) -> None:
+        """Bring misses that were recorded up to date, as `CallStore.revise` does."""
+        stored = [pair for pair in changed if not self._revise_waiting(*pair)]
+        if stored:
+            self._write(lambda: self._store.calls.revise([self._with_ids(*pair) for pair in stored]), None)
+
+    def _revise_waiting(self, before: Miss, after: Miss | None) -> bool:
+        """Change a miss that waits to be written; return False if none of these is the one."""
+        key = _identity(before)
+        for place, waiting in enumerate(self._misses):
+            if _identity(waiting) == key:
+                self._misses[place : place + 1] = [replace(after, call=waiting.call)] if after is not None else []
+                return True
+        return False
+
+    def _with_ids(self, before: Miss, after: Miss | None) -> tuple[Miss, Miss | None]:
+        """Return both with the ids that the store has given to what they refer to."""
+        return self._refer(before), self._refer(after) if after is not None else None
+
+    def _refer(self, miss: Miss) -> Miss:
+        return replace(miss, exposure=self._id(miss.exposure), discovery=self._id(miss.discovery))
+
     def exposure(self, exposure: Exposure) -> int:
         """Record a list; return its id, or while the store refuses it, an id that only this recorder knows."""
         return self._identified(partial(self._store.sessions.add_exposure, exposure))
@@ -140,6 +168,10 @@ class Recorder:
     def name_discovery(self, id: int, handle: str) -> None:
         """Record which conversation a discovery belongs to, which is known once its handle comes back."""
         self._write(lambda: self._store.discoveries.set_handle(self._id(id), handle), None)
+
+    def recount_discovery(self, id: int, tokens: int) -> None:
+        """Record how many tokens an answer takes, which was recorded with an estimate."""
+        self._write(lambda: self._store.discoveries.set_tokens(self._id(id), tokens), None)
 
     def step(self, step: StepRecord) -> int:
         """Record a step; return its id, 0 while the store refuses it."""
@@ -251,10 +283,7 @@ class Recorder:
             return
         if self._promised:
             self._calls = [replace(call, discovery=self._id(call.discovery)) for call in self._calls]
-            self._misses = [
-                replace(miss, exposure=self._id(miss.exposure), discovery=self._id(miss.discovery))
-                for miss in self._misses
-            ]
+            self._misses = list(map(self._refer, self._misses))
         try:
             self._record(self._calls, self._misses, self._entries)
         except StorageError as error:
@@ -425,6 +454,10 @@ class Recorder:
         if over > 0:
             del self._late[:over]
             self.dropped += over
+
+
+def _identity(miss: Miss) -> tuple[object, ...]:
+    return miss.at, miss.session, miss.tool, miss.discovery, miss.noticed
 
 
 def spool_folder(store: Store) -> Path:

@@ -24,6 +24,7 @@ from foretool.server.replay.past import Before, read_before
 from foretool.server.replay.player import PlayedTask, Player
 from foretool.server.replay.tasks import MOST, RecordedTask, read_tasks, searched_texts
 from foretool.storage.opening import open_existing_store
+from foretool.storage.records import Miss
 from foretool.storage.stores import Store
 
 WEEK_S: Final = 7 * 86_400.0
@@ -35,7 +36,8 @@ LEAST_OF_MANY: Final = 15
 TOP: Final = 5
 """How many tools are named whose misses change."""
 UNSEEN: Final = ("unknown_name", "nothing_found")
-"""What reveals misses that no task of the log tells of: they led to no call."""
+"""What reveals misses that no task of the log tells of: they led to no call. Nor does a search that failed before the
+one that did not."""
 
 Verdict = Literal["better", "worse", "mixed", "same"]
 Progress = Callable[[float], None]
@@ -163,7 +165,7 @@ class Replays:
         searched = self._store.discoveries.count_by_session(since)
         count = len(self.tasks)
         searches = sum(searched.get(key, 0) for key in sessions)
-        return Recorded(sum(each.noticed not in UNSEEN for each in misses) / count, searches / count)
+        return Recorded(sum(map(_is_of_call, misses)) / count, searches / count)
 
     def play(self, config: Config, progress: Progress = lambda share: None) -> list[PlayedTask]:
         """Return what each task takes under a config."""
@@ -248,6 +250,10 @@ def compare(
         took_s=took_s,
         of=max(of, len(now)),
     )
+
+
+def _is_of_call(miss: Miss) -> bool:
+    return miss.noticed not in UNSEEN and (miss.noticed != "search" or miss.call > 0)
 
 
 def _figures(played: Sequence[PlayedTask]) -> Figures:

@@ -177,13 +177,14 @@ class Player:
 
     def _record(self, session: Session, tool: ToolId, outcome: Any, **more: Any) -> None:
         given = {"via": "name", "hidden": False, "arguments": "", "discovery": 0, "handle": "", **more}
-        misses = given.pop("misses", ())
+        settled = session.settle(given.pop("missed", None))
         upstream = found.upstream if (found := self.app.catalog.get(tool)) is not None else ""
         call = Call(
             session=session.record.key, at=self._past.now(), tool=tool, upstream=upstream, outcome=outcome,
             took_ms=0.0, sent=True, **given,
         )  # fmt: skip
-        self.app.recorder.call(call, misses)
+        self.app.recorder.call(call, settled.revealed)
+        self.app.recorder.settle(settled.new, settled.changed)
 
 
 def give_list(seat: Seat, reason: ListReason) -> None:
@@ -246,12 +247,13 @@ class _Run:
                 self._search(tool)
         self._turn()
         via = "name" if session.sees(tool.id) else "bridge"
-        misses, forward = session.call(tool, via, self._app.recorder.now(), self._chat)  # type: ignore[arg-type]
-        # By the name that is on record: the same tool may have another one under another config.
-        self._note_misses([name if each.tool == tool.id else ToolId(each.tool) for each in misses])
+        missed, forward = session.call(tool, via, self._app.recorder.now(), self._chat)  # type: ignore[arg-type]
+        if missed is not None:
+            # By the name that is on record: the same tool may have another one under another config.
+            self._note_misses([name])
         self._player._record(
             session, tool.id, "ok", via=via, hidden=forward.hidden, arguments=arguments,
-            discovery=forward.discovery, handle=self._chat.handle, misses=misses,
+            discovery=forward.discovery, handle=self._chat.handle, missed=missed,
         )  # fmt: skip
         self._look_ahead(via)
 

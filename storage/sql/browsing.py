@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any, Final
 
 from foretool.storage.records import Call, Miss, Neighbour, ProfileCount, SessionRecord, SessionSum, ToolId, Usage
-from foretool.storage.sql.calls import CALLS, MISSES
+from foretool.storage.sql.calls import CALLED, CALLS, MISSES
 from foretool.storage.sql.calls import latest as latest_calls
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.values import encode_json
@@ -62,7 +62,7 @@ SELECT tool, sum(called), sum(missed), max(at) FROM (
     SELECT session, tool, 1 AS called, 0 AS missed, at FROM (
         SELECT session, tool, at FROM calls WHERE outcome <> 'refused' AND id >= ? AND {} ORDER BY id DESC LIMIT ?
     ) AS latest
-    UNION ALL SELECT session, tool, 0, 1, 0.0 FROM misses WHERE noticed NOT IN ('unknown_name', 'nothing_found')
+    UNION ALL SELECT session, tool, 0, 1, 0.0 FROM misses WHERE tool <> '' AND {called}
 ) AS used WHERE session IN (SELECT key FROM sessions WHERE profile = ?) GROUP BY tool
 """
 _COUNTS: Final = """
@@ -138,7 +138,7 @@ class Browsing(Subject):
 
     def usage(self, profile: str, latest: int) -> list[Usage]:
         first, within = latest_calls(self._database, "calls", latest, "outcome <> 'refused'")
-        rows = self._database.rows(_USAGE.format(within), (first, latest, profile))
+        rows = self._database.rows(_USAGE.format(within, called=CALLED), (first, latest, profile))
         return [Usage(ToolId(tool), *rest) for tool, *rest in rows]
 
 

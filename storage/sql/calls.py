@@ -30,9 +30,11 @@ _EVENTS_BEFORE = (
     "SELECT at, tool, outcome, handle, session, arguments FROM calls WHERE outcome <> 'refused'"
     " AND id >= ? AND {} AND at < ? ORDER BY id DESC LIMIT ?"
 )
+CALLED: Final = "noticed NOT IN ('unknown_name', 'nothing_found') AND (noticed <> 'search' OR call > 0)"
+"""The condition for misses of calls. A search that did not show a tool is a miss beside that of its call."""
 COUNTED: Final = {
     "calls": f"outcome <> 'refused' AND {MAY_COUNT.format(table='calls')}",
-    "misses": f"tool <> '' AND noticed NOT IN ('unknown_name', 'nothing_found') AND {MAY_COUNT.format(table='misses')}",
+    "misses": f"tool <> '' AND {CALLED} AND {MAY_COUNT.format(table='misses')}",
 }
 """The condition for records of each table that `usage` counts."""
 _USED_SINCE = f"""
@@ -117,6 +119,13 @@ MOST_IN_DOUBT: Final = 100_000
 """Latest records among which a batch is looked for whose commit may have been made."""
 _FIND_CALL: Final = "SELECT id FROM calls WHERE id > ? AND at = ? AND session = ? AND tool = ? AND took_ms = ? LIMIT 1"
 _FIND_MISS: Final = "SELECT id FROM misses WHERE id > ? AND at = ? AND session = ? AND tool = ? LIMIT 1"
+_SAME_MISS: Final = "at = ? AND session = ? AND tool = ? AND discovery = ? AND noticed = ?"
+_REVISE: Final = (
+    "UPDATE misses SET "  # noqa: S608  # constants
+    + ", ".join(f'"{column}" = ?' for column in MISSES.columns[:-1])
+    + f" WHERE {_SAME_MISS}"
+)
+"""All but the id of the call, which is the last column."""
 
 
 class Calls(Subject):
@@ -147,6 +156,17 @@ class Calls(Subject):
             raise ValueError(f"Miss.call is the place of a call in its batch of {len(calls)}, 1 the first, or 0")
         children = [(miss.call, list(_miss_row(miss))) for miss in misses]
         self._database.insert_linked(CALLS.insert, [CALLS.row(call) for call in calls], MISSES.insert, children)
+
+    def revise(self, changed: Sequence[tuple[Miss, Miss | None]]) -> None:
+        with self._database.atomic():
+            for before, after in changed:
+                same = (before.at, before.session, before.tool, before.discovery, before.noticed)
+                if after is None:
+                    self._database.run(f"DELETE FROM misses WHERE {_SAME_MISS}", same)  # noqa: S608  # a constant
+                else:
+                    self._database.run(_REVISE, (*_miss_row(after)[:-1], *same))
+            if self._database.gives_ids_again and any(after is None for _, after in changed):
+                mend_marks(self._database)
 
     def _find_call(self, call: Call) -> int:
         return self._find_latest("calls", _FIND_CALL, _call_key(call))
@@ -350,6 +370,22 @@ def latest(database: Database, table: str, limit: int, where: str = "1 = 1") -> 
     `where`."""
     first = database.first_of_latest(table, limit, where)
     return first, database.within(table, first)
+
+
+def mend_marks(database: Database) -> None:
+    """Let no mark stand behind the last record, whose id may be given again: what is counted in `usage`, and what is
+    added up."""
+    for table in ("exposures", "discoveries", "calls", "misses"):
+        newest = database.newest(table)
+        database.run("UPDATE costs_marks SET done = ? WHERE name = ? AND done > ?", (newest, table, newest))
+        database.run(
+            "UPDATE counters SET value = ? WHERE name = ? AND value > ?", (newest, f"profile_usage.{table}", newest)
+        )
+        if column := {"calls": "call", "misses": "miss"}.get(table):
+            database.run(
+                f"UPDATE usage_folded SET {column} = ? WHERE {column} > ?",  # noqa: S608  # a constant
+                (newest, newest),
+            )
 
 
 def first_call(database: Database, since: float) -> int:

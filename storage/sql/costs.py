@@ -228,10 +228,3 @@ def reset_costs(database: Database) -> None:
     """Begin to add up from the start again, because records were deleted that are added up."""
     for table in ("costs", "costs_marks", "costs_open"):
         database.run(f"DELETE FROM {table}")  # noqa: S608  # a constant
-
-
-def mend_marks(database: Database) -> None:
-    """Let no mark stand behind the last record: ids of an emptied table begin again at 1."""
-    for table in _TURNS:
-        last = database.newest(table)
-        database.run("UPDATE costs_marks SET done = ? WHERE name = ? AND done > ?", (last, table, last))

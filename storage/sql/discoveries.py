@@ -108,6 +108,10 @@ class Discoveries(Subject):
         within = self._database.within("discoveries", id, id)
         self._database.run(f"UPDATE discoveries SET handle = ? WHERE id = ? AND {within}", (Said(handle), id))  # noqa: S608
 
+    def set_tokens(self, id: int, tokens: int) -> None:
+        within = self._database.within("discoveries", id, id)
+        self._database.run(f"UPDATE discoveries SET tokens = ? WHERE id = ? AND {within}", (tokens, id))  # noqa: S608
+
     def get(self, id: int) -> Discovery | None:
         return _DISCOVERIES.find(
             self._database, f"WHERE id = ? AND {self._database.within('discoveries', id, id)}", (id,)

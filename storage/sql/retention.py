@@ -16,8 +16,8 @@ from itertools import islice
 from typing import Final
 
 from foretool.storage.records import PERIOD_S
-from foretool.storage.sql.calls import Calls
-from foretool.storage.sql.costs import mend_marks, uncount_calls
+from foretool.storage.sql.calls import Calls, mend_marks
+from foretool.storage.sql.costs import uncount_calls
 from foretool.storage.sql.database import Database, Subject
 from foretool.storage.sql.tables import SET_COUNTER, row_key
 
@@ -213,13 +213,3 @@ def mend_references(database: Database, oldest: int = -1) -> None:
             (oldest,),
         )
     mend_marks(database)
-    # Ids of an emptied table begin again at 1, and calls from there on are not in `usage` yet.
-    for column, table in (("call", "calls"), ("miss", "misses")):
-        database.run(
-            f"UPDATE usage_folded SET {column} = (SELECT coalesce(max(id), 0) FROM {table})"  # noqa: S608  # constants
-            f" WHERE {column} > (SELECT coalesce(max(id), 0) FROM {table})"
-        )
-        database.run(
-            f"UPDATE counters SET value = (SELECT coalesce(max(id), 0) FROM {table})"  # noqa: S608
-            f" WHERE name = 'profile_usage.{table}' AND value > (SELECT coalesce(max(id), 0) FROM {table})"
-        )

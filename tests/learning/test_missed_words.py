@@ -35,3 +35,13 @@ def test_a_miss_gives_the_words_the_tool_and_what_stood_above_it() -> None:
             MissedNeed(2.0, "send a letter", ToolId("mail"), (ToolId("news"),)),
             MissedNeed(5.0, "post it", ToolId("mail"), tuple(ToolId(f"t{at}") for at in range(SHOWN))),
         ]
+
+
+def test_a_search_that_did_not_show_the_tool_had_all_that_it_showed_above_it() -> None:
+    with open_store(":memory:") as store:
+        first = store.discoveries.add(answered("news", "maps"))
+        store.calls.record([], [missed(2.0, "mail", "send a letter", first, 0, "search"),
+                                missed(3.0, "", "post it", first, 0, "search")])  # fmt: skip
+        assert read_missed(store, TOOLS) == [
+            MissedNeed(2.0, "send a letter", ToolId("mail"), (ToolId("news"), ToolId("maps")))
+        ]

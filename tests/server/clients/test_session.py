@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
 from fakes import changed
 from msgspec.json import decode, encode
+from requirements import requirement
 
 from foretool.server.clients.exposure import View
-from foretool.server.clients.session import HISTORY, MOST_CONVERSATIONS, MOST_MEMO, Forward, Session, SessionMemo
+from foretool.server.clients.pursuit import Settled
+from foretool.server.clients.session import (
+    HISTORY,
+    MOST_CONVERSATIONS,
+    MOST_MEMO,
+    Conversation,
+    Forward,
+    Session,
+    SessionMemo,
+    Via,
+)
 from foretool.storage.records import Discovery, Match, Miss, SessionRecord, Tool, ToolId
 
 ADD = Tool(ToolId("calc__add"), "calc", "add", b"{}", "h")
@@ -19,34 +34,71 @@ def view(*tools: ToolId) -> View:
     return View("frozen", 1, tools, frozenset(tools), b"[]", 0, 2000, 0.0)
 
 
+def called(
+    made: Session, tool: Tool, via: Via, at: float, chat: Conversation | None = None
+) -> tuple[list[Miss], Forward]:
+    """The misses that are recorded once a call is over, and where it goes."""
+    missed, forward = made.call(tool, via, at, chat)
+    return list(made.settle(missed).revealed), forward
+
+
 def session(*shown: ToolId) -> Session:
     made = Session(RECORD)
     made.set_list(view(*shown), 7)
     return made
 
 
-def found(*tools: Tool, task: str = "") -> Discovery:
+def found(*tools: Tool, task: str = "", tokens: int = 50, at: float = 1.0) -> Discovery:
     matches = tuple(Match(tool.id, rank, 1.0) for rank, tool in enumerate(tools, 1))
-    return Discovery("k", 1.0, task, (), None, "high", matches, 50, 1.0)
+    return Discovery("k", at, task, (), None, "high", matches, tokens, 1.0)
+
+
+class Ledger:
+    """A session, and the misses on record as they are revised."""
+
+    def __init__(self, *shown: ToolId) -> None:
+        self.session = session(*shown)
+        self.misses: list[Miss] = []
+        self._searches = 0
+
+    def take(self, settled: Settled) -> None:
+        self.misses += (*settled.new, *settled.revealed)
+        for before, after in settled.changed:
+            place = self.misses.index(before)
+            self.misses[place : place + 1] = [after] if after is not None else []
+
+    def search(self, *tools: Tool, task: str = "", tokens: int = 50, ranked: Sequence[Tool] = (), **more: Any) -> None:
+        self._searches += 1
+        discovery = changed(found(*tools, task=task, tokens=tokens, at=float(self._searches)), **more)
+        order = [tool.id for tool in ranked or tools]
+        self.take(self.session.discovered(discovery, self._searches, 40, ranked=order))
+
+    def call(self, tool: Tool, at: float = 100.0) -> None:
+        missed, _ = self.session.call(tool, "bridge", at)
+        self.take(self.session.settle(missed))
+
+    def told(self) -> list[tuple[str, str, str, int, int, int]]:
+        """Tool, what revealed it, the words, its rank, and what it cost in turns and tokens."""
+        return [(each.tool, each.noticed, each.query, each.rank, each.turns, each.tokens) for each in self.misses]
 
 
 def test_a_listed_tool_is_forwarded_without_a_miss() -> None:
-    assert session(ADD.id).call(ADD, "name", 1.0) == ([], Forward(ADD, False, 0))
+    assert called(session(ADD.id), ADD, "name", 1.0) == ([], Forward(ADD, False, 0))
 
 
 def test_a_hidden_tool_is_forwarded_and_missed_once_a_list() -> None:
     conversation = session(ADD.id)
-    (miss,), forward = conversation.call(SUB, "bridge", 1.0)
+    (miss,), forward = called(conversation, SUB, "bridge", 1.0)
     assert forward == Forward(SUB, True, 0)
     assert isinstance(miss, Miss)
     assert (miss.tool, miss.noticed, miss.exposure, miss.recovered) == ("calc__sub", "bridge", 7, "called")
-    assert conversation.call(SUB, "bridge", 2.0) == ([], Forward(SUB, True, 0))
+    assert called(conversation, SUB, "bridge", 2.0) == ([], Forward(SUB, True, 0))
 
 
 def test_what_a_discovery_found_is_missed_with_its_rank_and_task() -> None:
     conversation = session()
-    assert conversation.discovered(found(ADD, SUB, task="subtract"), 3, 40) == []
-    (miss,), forward = conversation.call(SUB, "name", 1.0)
+    assert conversation.discovered(found(ADD, SUB, task="subtract"), 3, 40) == Settled()
+    (miss,), forward = called(conversation, SUB, "name", 1.0)
     assert forward == Forward(SUB, True, 3)
     assert isinstance(miss, Miss)
     assert (miss.noticed, miss.rank, miss.of, miss.query) == ("discovery", 2, 40, "subtract")
@@ -54,12 +106,12 @@ def test_what_a_discovery_found_is_missed_with_its_rank_and_task() -> None:
 
 
 def test_a_discovery_without_a_match_is_a_miss_of_its_own() -> None:
-    (miss,) = session().discovered(changed(found(task="fly"), names=("x",)), 3, 40)
+    (miss,) = session().discovered(changed(found(task="fly"), names=("x",)), 3, 40).new
     assert (miss.tool, miss.noticed, miss.query, miss.of, miss.discovery) == ("x", "nothing_found", "fly", 40, 3)
 
 
 def test_a_call_before_any_list_is_hidden() -> None:
-    (miss,), _ = Session(RECORD).call(ADD, "name", 1.0)
+    (miss,), _ = called(Session(RECORD), ADD, "name", 1.0)
     assert isinstance(miss, Miss)
     assert (miss.cause, miss.exposure) == ("unknown", 0)
 
@@ -67,12 +119,12 @@ def test_a_call_before_any_list_is_hidden() -> None:
 def test_the_history_is_the_latest_calls_and_the_servers_in_use_the_latest_first() -> None:
     conversation = session(ADD.id, SUB.id, MAIL.id)
     for tool in (ADD, MAIL, ADD):
-        conversation.call(tool, "name", 1.0)
+        called(conversation, tool, "name", 1.0)
     whole = conversation.conversation()
     assert list(whole.history) == [ADD.id, MAIL.id, ADD.id]
     assert whole.servers_in_use() == ("calc", "mail")
     for _ in range(HISTORY):
-        conversation.call(SUB, "name", 1.0)
+        called(conversation, SUB, "name", 1.0)
     assert set(whole.history) == {SUB.id}
 
 
@@ -81,7 +133,7 @@ def test_a_session_keeps_the_conversations_heard_of_last() -> None:
     handles = [made.handle_for(made.conversation(), 1) for _ in range(MOST_CONVERSATIONS)]
     assert len(set(handles)) == MOST_CONVERSATIONS
     oldest = made.conversation(handles[0])
-    made.call(ADD, "name", 1.0, oldest)
+    called(made, ADD, "name", 1.0, oldest)
     made.handle_for(made.conversation(), 1)
     assert made.conversation(handles[0]) is oldest
     assert made.conversation(handles[1]).opened_by == 0
@@ -103,22 +155,22 @@ def test_a_call_of_a_tool_that_a_hint_or_the_list_had_named_is_hidden_and_no_mis
     conversation = session(ADD.id)
     chat = conversation.conversation()
     chat.note_hint([SUB.id])
-    assert conversation.call(SUB, "bridge", 1.0) == ([], Forward(SUB, True, 0))
+    assert called(conversation, SUB, "bridge", 1.0) == ([], Forward(SUB, True, 0))
     # A hint that came before a discovery of the same task keeps its merit; in a later task the discovery counts.
     conversation.discovered(found(SUB, task="subtract"), 3, 40)
-    assert conversation.call(SUB, "bridge", 1.0)[0] == []
+    assert called(conversation, SUB, "bridge", 1.0)[0] == []
     chat.note_prompt(("another thing",), 2.0)
     conversation.discovered(found(SUB, task="another thing"), 4, 40)
-    assert [each.discovery for each in conversation.call(SUB, "bridge", 3.0)[0]] == [4]
+    assert [each.discovery for each in called(conversation, SUB, "bridge", 3.0)[0]] == [4]
     named = session()
     named.set_list(changed(view(ADD.id), named=(MAIL.id,)), 8)
-    assert named.call(MAIL, "bridge", 1.0) == ([], Forward(MAIL, True, 0))
+    assert called(named, MAIL, "bridge", 1.0) == ([], Forward(MAIL, True, 0))
 
 
 def test_a_session_goes_on_elsewhere_as_it_was_left() -> None:
     before = session(ADD.id)
     before.discovered(found(SUB, task="subtract"), 3, 40)
-    before.call(MAIL, "name", 1.0)
+    called(before, MAIL, "name", 1.0)
     before.agree(ADD)
     before.grow([SUB.id], found=True)
     memo = decode(encode(before.memo()), type=SessionMemo)
@@ -128,10 +180,10 @@ def test_a_session_goes_on_elsewhere_as_it_was_left() -> None:
     assert after.record == before.record
     assert after.has_agreed(ADD) and after.lists(SUB.id) and not after.sees(SUB.id)
     # The same miss is not counted again, and what was found there is known here.
-    assert after.call(MAIL, "name", 2.0) == ([], Forward(MAIL, True, 0))
-    (miss,), forward = after.call(SUB, "name", 2.0)
+    assert called(after, MAIL, "name", 2.0) == ([], Forward(MAIL, True, 0))
+    (miss,), forward = called(after, SUB, "name", 2.0)
     assert (miss.noticed, miss.query, forward.discovery) == ("discovery", "subtract", 3)
-    assert after.memo().chat.missed != before.memo().chat.missed
+    assert after.memo().chat.pursuits != before.memo().chat.pursuits
 
 
 def test_a_memo_stays_small_however_much_was_found() -> None:
@@ -139,3 +191,111 @@ def test_a_memo_stays_small_however_much_was_found() -> None:
     for place in range(3 * MOST_MEMO):
         long.discovered(found(Tool(ToolId(f"s__t{place}"), "s", f"t{place}", b"{}", "h"), task="x"), place, 40)
     assert list(long.memo().chat.found) == [f"s__t{place}" for place in range(2 * MOST_MEMO, 3 * MOST_MEMO)]
+
+
+@requirement("miss:cost-once")
+def test_a_search_is_paid_for_once_and_the_misses_that_it_led_to_share_it() -> None:
+    ledger = Ledger()
+    ledger.search(ADD, SUB, task="count", tokens=51)
+    ledger.call(ADD)
+    assert ledger.told() == [("calc__add", "discovery", "count", 1, 1, 51)]
+    ledger.call(SUB)
+    ledger.call(SUB)
+    assert ledger.told() == [
+        ("calc__add", "discovery", "count", 1, 1, 26),
+        ("calc__sub", "discovery", "count", 2, 0, 25),
+    ]
+    ledger.search(ADD, task="count again", tokens=40)
+    ledger.call(ADD)
+    assert ledger.told()[2:] == [("calc__add", "discovery", "count again", 1, 1, 40)], "another search costs again"
+
+
+@requirement("miss:cost-of-vain-searches")
+def test_searches_in_vain_are_misses_of_their_own_and_their_cost_is_that_of_the_tool_found_in_the_end() -> None:
+    ledger = Ledger()
+    ledger.search(ADD, task="take away", tokens=198, ranked=(ADD, MAIL, SUB))
+    assert ledger.told() == [], "nobody knows yet what it was for"
+    ledger.search(ADD, MAIL, task="remove one from another", tokens=476, ranked=(ADD, MAIL, SUB))
+    assert ledger.told() == [("", "search", "take away", 0, 1, 198)]
+    ledger.search(SUB, task="subtract", tokens=550)
+    ledger.call(SUB)
+    assert ledger.told() == [
+        ("calc__sub", "search", "take away", 3, 0, 0),
+        ("calc__sub", "search", "remove one from another", 3, 0, 0),
+        ("calc__sub", "discovery", "subtract", 1, 3, 1224),
+    ]
+    assert [each.recovered for each in ledger.misses] == ["discovered"] * 3
+    assert [each.cause for each in ledger.misses[:2]] == ["rank", "rank"]
+
+
+@requirement("miss:search")
+def test_a_call_of_what_the_search_before_it_did_not_show_is_a_miss_of_that_search() -> None:
+    ledger = Ledger()
+    ledger.search(ADD, task="take away", tokens=198, ranked=(ADD, SUB))
+    ledger.call(SUB)
+    (miss,) = ledger.misses
+    assert ledger.told() == [("calc__sub", "search", "take away", 2, 1, 198)]
+    assert (miss.discovery, miss.exposure, miss.recovered) == (1, 7, "called")
+
+
+def test_a_search_that_turns_out_to_be_for_another_need_is_no_miss() -> None:
+    ledger = Ledger()
+    ledger.search(MAIL, task="send a letter", tokens=30)
+    ledger.search(ADD, task="add numbers", tokens=50)
+    ledger.call(ADD)
+    assert ledger.told() == [
+        ("", "search", "send a letter", 0, 0, 0),
+        ("calc__add", "discovery", "add numbers", 1, 2, 80),
+    ]
+    ledger.call(MAIL)
+    assert ledger.told() == [
+        ("calc__add", "discovery", "add numbers", 1, 1, 40),
+        ("mail__send", "discovery", "send a letter", 1, 1, 40),
+    ]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"names": (SUB.id,), "task": ""},
+        {"task": "count", "sufficiency": 0.9},
+    ],
+    ids=["asks for what was shown by name", "says that what was shown suffices"],
+)
+def test_a_search_whose_answer_served_is_no_miss_when_another_follows(more: dict[str, Any]) -> None:
+    ledger = Ledger()
+    ledger.search(ADD, SUB, task="count")
+    ledger.search(SUB, **more)
+    assert ledger.told() == []
+
+
+def test_a_search_that_nothing_follows_or_a_new_prompt_ends_is_no_miss() -> None:
+    ledger = Ledger()
+    ledger.search(ADD, task="count")
+    ledger.session.conversation().note_prompt(("another thing",), 2.0)
+    ledger.search(MAIL, task="another thing")
+    assert ledger.told() == []
+
+
+@requirement("miss:exposure")
+def test_the_list_of_a_miss_is_the_one_that_lacked_the_tool_however_it_has_grown_since() -> None:
+    ledger = Ledger(ADD.id)
+    made = ledger.session
+    ledger.search(SUB, task="subtract")
+    made.grow([SUB.id], found=True)
+    made.delivered = 1
+    made.set_list(view(ADD.id), 8)
+    ledger.call(SUB)
+    assert [(each.tool, each.exposure) for each in ledger.misses] == [("calc__sub", 7)]
+    ledger.search(SUB, task="subtract")
+    ledger.call(SUB)
+    assert len(ledger.misses) == 1, "it is on the list by now"
+
+
+def test_a_native_call_belongs_to_the_chat_whose_search_showed_its_tool() -> None:
+    made = session()
+    chat = made.conversation(made.handle_for(made.conversation(), 1))
+    made.conversation(chat.handle).opened_by = 0
+    made.discovered(found(SUB, task="subtract"), 3, 40, chat)
+    assert made.place_call(SUB.id, None) is chat
+    assert made.place_call(ADD.id, None) is None

@@ -39,7 +39,7 @@ def test_hints_and_searches_by_name_are_told(store: Store) -> None:
     assert [step.what for step in story] == [
         "was told of calc__add (hint)",
         "searched for a, b: found no tool (confidence none)",
-        "needed (no tool found), which the client could not see",
+        "needed (tool not known), which the client could not see",
     ]
 
 

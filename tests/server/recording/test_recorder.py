@@ -51,6 +51,23 @@ def test_a_batch_is_written_at_commit_with_each_miss_at_its_call() -> None:
     assert recorder.waiting == 0
 
 
+def test_a_miss_is_revised_whether_it_waits_or_is_on_record() -> None:
+    store, connection = failing_store()
+    recorder = Recorder(store, live_config(), time.time)
+    recorder.begin_session(SESSION)
+    recorder.call(CALL, [MISS])
+    dearer = changed(MISS, turns=1, tokens=90)
+    recorder.revise([(MISS, dearer)])
+    recorder.commit()
+    assert [(each.turns, each.tokens, each.call) for each in store.calls.misses()] == [(1, 90, 1)]
+    connection.refuse = sqlite3.SQLITE_BUSY
+    recorder.settle([changed(MISS, tool="", noticed="search", discovery=4)], [(dearer, changed(MISS, turns=2))])
+    recorder.revise([(changed(MISS, tool="", noticed="search", discovery=4), None)])
+    connection.refuse = None
+    recorder.retry()
+    assert [(each.noticed, each.turns) for each in store.calls.misses()] == [("call", 2)]
+
+
 def test_refused_writes_wait_in_order_and_are_written_before_the_calls_that_refer_to_them() -> None:
     store, connection = failing_store()
     recorder = Recorder(store, live_config(), time.time)

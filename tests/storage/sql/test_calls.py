@@ -45,6 +45,24 @@ def test_a_miss_cannot_refer_to_a_call_outside_its_batch(store: Store) -> None:
     assert store.calls.recent(1) == []
 
 
+def test_a_miss_is_revised_or_taken_back_and_the_call_that_revealed_it_stays(store: Store) -> None:
+    search = replace(MISS, noticed="search", tool="", discovery=5)
+    store.calls.record([CALL], [replace(MISS, call=1), search, replace(search, discovery=6)])
+    known = replace(search, tool="git__log", rank=7, turns=0, tokens=0)
+    store.calls.revise([(MISS, replace(MISS, turns=3, tokens=1224)), (search, known)])
+    assert store.calls.misses() == [
+        replace(search, discovery=6, id=3),
+        replace(known, id=2),
+        replace(MISS, turns=3, tokens=1224, id=1, call=1),
+    ]
+    assert [each.misses for each in store.calls.usage() if each.tool == MISS.tool] == [1]
+    store.calls.revise([(known, None), (replace(search, discovery=6), None)])
+    assert [each.id for each in store.calls.misses()] == [1]
+    # Its id may be given again, and what gets it is counted all the same.
+    store.calls.record([], [MISS])
+    assert [each.misses for each in store.calls.usage() if each.tool == MISS.tool] == [2]
+
+
 def test_misses_since_a_time_come_newest_first(store: Store) -> None:
     store.calls.record([], [replace(MISS, at=at) for at in (3.0, 1.0, 2.0)])
     assert [miss.at for miss in store.calls.misses(2.0)] == [3.0, 2.0]

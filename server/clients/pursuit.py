@@ -1,0 +1,205 @@
+"""What a client searched for and then called, and the misses that this comes to, settled again as it goes on.
+
+A pursuit is a run of searches and the calls that they lead to, up to the next search after one of these calls. All of
+its searches are paid for once: the missed tools that they led to share the turns and tokens. A search that did not show
+what was needed is a miss of its own kind, and bears a cost of its own only while no tool was found. Which search failed
+is often known later than the search: a client may search for two things before it calls the first, or search again in
+other words. So each event settles the pursuit anew, and what is on record follows (`Settled`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from foretool.storage.episodes import GAP_S, are_alike
+from foretool.storage.records import Cause, Level, Miss, ToolId
+
+UNSURE: Final[frozenset[Level]] = frozenset(("low", "none"))
+"""Levels of an answer that promises nothing."""
+
+
+class Search(Struct):
+    """One answer of `discover_tools`, and what became of it."""
+
+    miss: Miss
+    """The miss that it is if it did not show what was needed, without a cost."""
+    level: Level
+    tokens: int
+    """Of its answer."""
+    shown: frozenset[ToolId]
+    ranked: tuple[ToolId, ...]
+    """The tools that it ranked, best first, more than it showed."""
+    is_used: bool = False
+    """A tool that it showed was called, or asked for by name, or the client said that what it showed suffices."""
+    row: Miss | None = None
+    """What is on record of it."""
+
+    @property
+    def id(self) -> int:
+        return self.miss.discovery
+
+    def rank_of(self, tool: str) -> int:
+        """Return the rank of a tool for its words, 0 if it ranked too low to be known."""
+        return self.ranked.index(ToolId(tool)) + 1 if tool in self.ranked else 0
+
+
+class Need(Struct):
+    """A call of a tool that the client did not see."""
+
+    miss: Miss
+    """The miss that it is, without a cost; of a tool that no search of the pursuit showed, as the list knows it."""
+    is_found: bool
+    """Whether a search of this pursuit showed the tool."""
+    handle: str = ""
+    """The conversation of the call; those that come from one share a pursuit."""
+    is_recorded: bool = False
+    """The call is over, and on record with its miss."""
+    row: Miss | None = None
+    """What is on record of it."""
+
+
+class Settled(Struct, frozen=True):
+    """What has to be written after an event."""
+
+    revealed: tuple[Miss, ...] = ()
+    """Misses that the call revealed which is over."""
+    new: tuple[Miss, ...] = ()
+    """Misses of searches that are known by now."""
+    changed: tuple[tuple[Miss, Miss | None], ...] = ()
+    """Misses on record, each with what it is by now; None where it turned out that nothing was missed."""
+
+
+class Pursuit(Struct):
+    """One run of searches, and the calls that they led to."""
+
+    searches: list[Search] = field(default_factory=list)
+    needs: list[Need] = field(default_factory=list)
+    is_over: bool = False
+    """The next search begins another one."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether some search of it may still have been for a tool that is called by and by."""
+        return any(not search.is_used for search in self.searches)
+
+    def goes_on(self, task: str, at: float, *, has_called: bool) -> bool:
+        """Tell whether a search belongs to it. `has_called`: tools that it did not show were called since."""
+        if self.is_over or self.needs or not self.searches or any(search.is_used for search in self.searches):
+            return False
+        last = self.searches[-1].miss
+        return at - last.at <= GAP_S and (not has_called or are_alike(last.query, task))
+
+    def holds(self, discovery: int) -> bool:
+        return any(search.id == discovery for search in self.searches)
+
+    def has_missed(self, tool: ToolId, discovery: int, handle: str) -> bool:
+        """Tell whether a conversation has missed a tool before that a search found: once it knows a name, a client
+        calls it again and again, which costs it nothing more."""
+        key = (tool, discovery, handle)
+        return any((need.miss.tool, need.miss.discovery, need.handle) == key for need in self.needs)
+
+    def use(self, tools: Sequence[ToolId], discovery: int = 0) -> bool:
+        """Take in that tools are called or asked for: the searches that showed one of them were not in vain. Return
+        whether that changes anything."""
+        used = [each for each in self.searches if each.id == discovery or not each.shown.isdisjoint(tools)]
+        changes = any(not each.is_used for each in used)
+        for search in used:
+            search.is_used = True
+        return changes
+
+    def recount(self, discovery: int, tokens: int) -> None:
+        """Take in the tokens of a search's answer."""
+        for search in self.searches:
+            if search.id == discovery:
+                search.tokens = tokens
+
+    def settle(self) -> Settled:
+        """Return what has to be written, given what is on record."""
+        revealed: list[Miss] = []
+        new: list[Miss] = []
+        changed: list[tuple[Miss, Miss | None]] = []
+        for source, row in self._rows():
+            if row == source.row:
+                continue
+            if source.row is not None:
+                changed.append((source.row, row))
+            elif row is not None:
+                (revealed if isinstance(source, Need) else new).append(row)
+            source.row = row
+        return Settled(tuple(revealed), tuple(new), tuple(changed))
+
+    def _rows(self) -> Iterator[tuple[Search | Need, Miss | None]]:
+        """Yield each search and each recorded call with the miss that it is, None for one that is none."""
+        failed = {id(need): search for need in self.needs if (search := self._failed_before(need)) is not None}
+        payers = [need for need in self.needs if need.is_found or id(need) in failed]
+        turns, tokens = len(self.searches), sum(search.tokens for search in self.searches)
+        shared = zip(_share(turns, len(payers)), _share(tokens, len(payers)), strict=True)
+        shares = dict(zip(map(id, payers), shared, strict=True))
+        merged = {id(search) for search in failed.values()}
+        for place, search in enumerate(self.searches):
+            row = None if id(search) in merged else self._row_of(place, search)
+            if row is not None and not payers:
+                row = replace(row, turns=1, tokens=search.tokens)
+            yield search, row
+        for need in self.needs:
+            if not need.is_recorded:
+                continue
+            miss = need.miss
+            if (search := failed.get(id(need))) is not None:
+                said = search.miss
+                miss = replace(
+                    miss, noticed="search", cause=_cause(search), query=said.query, of=said.of,
+                    rank=search.rank_of(miss.tool), discovery=said.discovery, exposure=said.exposure,
+                    change=_change(miss.tool),
+                )  # fmt: skip
+            turns, tokens = shares.get(id(need), (0, 0))
+            yield need, replace(miss, turns=turns, tokens=tokens)
+
+    def _failed_before(self, need: Need) -> Search | None:
+        """Return the search that was for the tool of a call and did not show it, if no other search did."""
+        before = [each for each in self.searches if not each.is_used and each.miss.at <= need.miss.at]
+        return before[-1] if before and not need.is_found else None
+
+    def _row_of(self, place: int, search: Search) -> Miss | None:
+        """Return the miss that a search is."""
+        if search.is_used:
+            return None
+        needed = next((need for need in self.needs if need.miss.at >= search.miss.at), None)
+        if needed is not None and self._was_for(search, needed.miss):
+            tool = needed.miss.tool
+            is_empty = search.miss.noticed == "nothing_found"
+            recovered = "discovered" if needed.is_found else "called"
+            rank = search.rank_of(tool)
+            if is_empty:
+                return replace(search.miss, tool=tool, rank=rank, recovered=recovered)
+            return replace(
+                search.miss, tool=tool, rank=rank, recovered=recovered, cause=_cause(search),
+                change=_change(tool),
+            )  # fmt: skip
+        is_followed = place < len(self.searches) - 1
+        return search.miss if search.miss.noticed == "nothing_found" or is_followed else None
+
+    def _was_for(self, search: Search, miss: Miss) -> bool:
+        """Tell whether a search in vain was probably for the tool that was called in the end. A sure answer without a
+        trace of the tool, and other words, speak of two needs."""
+        if search.level in UNSURE or search.rank_of(miss.tool):
+            return True
+        return are_alike(search.miss.query, miss.query or self.searches[-1].miss.query)
+
+
+def _share(total: int, count: int) -> list[int]:
+    """Share a number evenly; what is left goes to the first ones."""
+    return [total // count + (place < total % count) for place in range(count)]
+
+
+def _cause(search: Search) -> Cause:
+    """Return why a search did not show a tool that is known by now."""
+    return "rank" if search.miss.cause == "unknown" else search.miss.cause
+
+
+def _change(tool: str) -> str:
+    return f"describe {tool} in the words of this task, or let foretool learn from it"
