@@ -155,10 +155,13 @@ def _put(own: OwnServers, server: NewServer, *, replace: bool, as_json: bool) ->
     """Add one server to the file; False if the file has it already. Raises `UsageError` for one that may not be."""
     _check(server)
     known, name = own.servers(), server.name
-    if same := same_server(server.entry, known):
-        if not as_json:
-            output.say(f"{name} is there already{'' if same == name else f', under the name {same}'}: nothing to add.")
-        return False
+    if same := same_server(server.entry, known, name):
+        other = [key for key, value in server.entry.items() if known[same].get(key) != value and key != "type"]
+        if not (other and replace and same == name):
+            what = f"to change its {', '.join(other)}, add --replace" if other else "nothing to add"
+            if not as_json:
+                output.say(f"{name} is there already{'' if same == name else f', under the name {same}'}: {what}.")
+            return False
     _refuse_taken(name, known, replace=replace)
     own.set_server(name, server.entry)
     return True

@@ -185,7 +185,8 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     most exact pattern counts, and `0` cuts nothing."""
     trust: Trust = "pin"
     """What happens when the server changes a text that a model reads: `pin` serves the approved one until `foretool
-    review` approves the new one, `auto` serves every change at once. The first list of a server is approved."""
+    review` approves the new one, `auto` serves every change at once. The first list of a server is approved, and so is
+    the first one after you have edited its entry."""
     approve_new: bool = False
     """Serves nothing of the server before `foretool review` has approved it, and nothing more after its command or url
     has changed."""

@@ -116,6 +116,17 @@ def test_the_same_server_is_not_added_twice(config: Path, capsys: pytest.Capture
     assert "sums2 is there already, under the name calc" in capsys.readouterr().out and config.read_bytes() == before
 
 
+def test_other_settings_of_a_server_that_is_there_are_not_lost_without_a_word(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = json.dumps({"calc": {"command": "calc", "timeout_s": 90, "include": ["add"]}})
+    assert add(config, entry) == 0
+    assert "calc is there already: to change its timeout_s, include, add --replace." in capsys.readouterr().out
+    assert add(config, entry, "--replace") == 0
+    assert servers(config)["calc"]["include"] == ["add"] and add(config, entry) == 0
+    assert "calc is there already: nothing to add." in capsys.readouterr().out
+
+
 def test_a_server_is_replaced_only_when_asked(config: Path) -> None:
     assert add(config, "calc", "--replace", "--", "other") == 0
     assert servers(config) == {"calc": {"command": "other"}}

@@ -80,8 +80,8 @@ def test_a_damaged_list_of_copies_is_passed_over(client: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     "dialect",
     [
-        dialects.PLAIN, dialects.CLAUDE_CODE, dialects.GEMINI, dialects.CODEX, dialects.COPILOT, dialects.OPENCODE,
-        dialects.GOOSE, dialects.ZED, dialects.CONTINUE,
+        dialects.PLAIN, dialects.CLAUDE_CODE, dialects.CLINE, dialects.GEMINI, dialects.CODEX, dialects.COPILOT,
+        dialects.OPENCODE, dialects.GOOSE, dialects.VSCODE, dialects.ZED, dialects.CONTINUE,
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(
@@ -98,3 +98,10 @@ def test_what_a_client_gets_it_would_read_as_the_same(dialect: Dialect, entry: E
     assert reached == {key: value for key, value in entry.items() if key != "type"}
     if dialect not in (dialects.CODEX, dialects.OPENCODE, dialects.ZED, dialects.CONTINUE):
         assert back.get("type", "http") == entry.get("type", "http")
+
+
+@pytest.mark.parametrize("dialect", [dialects.GEMINI, dialects.CODEX, dialects.COPILOT, dialects.GOOSE])
+def test_what_restricts_a_server_goes_back_with_it(dialect: Dialect) -> None:
+    entry = {"command": "x", "disabled": True, "include": ["a"], "timeout_s": 90}
+    back, notes = dialect.read(write_entry(dialect, entry))
+    assert (back, notes) == (entry, [])
