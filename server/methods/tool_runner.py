@@ -49,8 +49,10 @@ class _Attempt(Struct):
     via: Via
     forward: Forward
     missed: Missed | None
+    given: Raw | None
+    """Its arguments."""
     arguments: str
-    """What may be kept of its arguments."""
+    """What may be kept of them."""
     at: float
     started: float
     hint: Hint | None = None
@@ -87,9 +89,6 @@ class ToolRunner:
     def run_call(self, via: Via, exchange: Exchange, tool: Tool) -> None:
         """Forward the call and answer the exchange, once, with what comes back."""
         attempt = self._decide(exchange, tool, via)
-        arguments = exchange.params.get("arguments")
-        record = attempt.session.record
-        self._flows.add_call((record.key, attempt.handle), tool.id, arguments, record.profile)
         params = {**exchange.params, "name": jsonrpc.raw(tool.name)}
         # We declare no tasks, so a request to run the call as one is ignored (2025-11-25: basic, tasks).
         params.pop("task", None)
@@ -99,7 +98,7 @@ class ToolRunner:
             attempt.upstream,
             params,
             lambda at, reply: self._settle(attempt, at, reply),
-            call_headers(tool.definition, arguments),
+            call_headers(tool.definition, attempt.given),
         )
         if not self._predictor.can_predict:
             return
@@ -120,6 +119,7 @@ class ToolRunner:
             via=via,
             forward=forward,
             missed=missed,
+            given=exchange.params.get("arguments"),
             arguments=self._recorder.describe_arguments(exchange.params.get("arguments")),
             at=at,
             started=time.perf_counter(),
@@ -185,7 +185,10 @@ class ToolRunner:
                 self._note_result(attempt.upstream.name, reply.result)
             self._record(attempt, "tool_error" if failed else "ok", True)
             record = attempt.session.record
-            self._flows.add_result((record.key, attempt.handle), attempt.tool.id, reply.result, record.profile)
+            if not failed:  # the text of an error may quote anything, and what led to it is needed for nothing
+                chat, profile = (record.key, attempt.handle), record.profile
+                self._flows.add_call(chat, attempt.tool.id, attempt.given, profile)
+                self._flows.add_result(chat, attempt.tool.id, reply.result, profile)
             result = _fit(attempt, exchange, self._results.fit(exchange, attempt.tool, reply.result))
             if failed and exchange.doubt:
                 result = with_text(result, exchange.doubt)

@@ -36,3 +36,19 @@ def test_a_value_that_comes_back_is_a_flow_unless_nothing_is_recorded(record: st
         found = [(flow.before, flow.after, flow.field, flow.parameter) for flow in store.flows.all()]
     assert found == ([("office__login", "office__post", "token", "auth")] if record == "shape" else [])
     assert TOKEN.encode() not in b"".join(each.read_bytes() for each in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("failing", ["login", "post"])
+def test_no_value_flows_from_an_error_or_into_a_call_that_fails(failing: str, tmp_path: Path) -> None:
+    async def work(store: Store) -> None:
+        text = {"content": [{"type": "text", "text": f"not in {TOKEN}"}]}
+        office = FakeUpstream("office", ["login", "post"], results={"login": text, "post": text})
+        office.results[failing] = {**text, "isError": True}
+        async with proxy_over(office, store=store) as stage:
+            await stage.client.call_tool("office__login", {"user": "alex"})
+            await stage.client.call_tool("office__post", {"auth": TOKEN})
+            await save_flows(stage.app.flows, stage.store.flows)
+
+    with open_store(tmp_path / "foretool.sqlite3") as store:
+        asyncio.run(work(store))
+        assert store.flows.all() == []
