@@ -186,9 +186,9 @@ class ToolRunner:
             self._record(attempt, "tool_error" if failed else "ok", True)
             record = attempt.session.record
             if not failed:  # the text of an error may quote anything, and what led to it is needed for nothing
-                chat, profile = (record.key, attempt.handle), record.profile
-                self._flows.add_call(chat, attempt.tool.id, attempt.given, profile)
-                self._flows.add_result(chat, attempt.tool.id, reply.result, profile)
+                talk, tool = (record.key, attempt.handle), attempt.tool.id
+                self._flows.add_call(talk, tool, attempt.given, record.profile)
+                self._flows.add_result(talk, tool, reply.result, record.profile)
             result = _fit(attempt, exchange, self._results.fit(exchange, attempt.tool, reply.result))
             if failed and exchange.doubt:
                 result = with_text(result, exchange.doubt)
