@@ -625,6 +625,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "death:state": Promise("design: upstreams", "the state of each upstream is visible"),
     "death:stop": Promise("design: upstreams", "stopping ends every connection and answers what is in flight"),
     "timeout:call": Promise("design: upstreams", "a call ends after its time and is cancelled upstream"),
+    "call:misfit": Promise(
+        "docs/protocol.md", "an answer that does not fit the output schema of its tool is passed on, and it is said"
+    ),
     "timeout:living": Promise(
         "docs/protocol.md", "a call that reports progress is not given up, whether or not its client asked for it"
     ),

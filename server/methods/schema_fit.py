@@ -1,5 +1,5 @@
 """Fits the arguments of a call to the input schema of its tool: repairs what has one meaning, and finds what no server
-accepts.
+accepts. Of an answer it finds what does not fit the output schema.
 
 A schema says less than its server knows. Generators list properties as required that have a default, forbid further
 ones that the server ignores, and write a type where the server converts. So nothing is refused but what leaves a server
@@ -74,8 +74,22 @@ def fit(schema: Mapping[str, Any], arguments: Raw) -> Fit:
     return Fit(fitted, "; ".join(problems[:MOST_DOUBTS]), tuple(walk.doubts[:MOST_DOUBTS]))
 
 
+def find_misfits(schema: Mapping[str, Any], value: Raw) -> str:
+    """Say what of an answer certainly does not fit the output schema of its tool, "" if nothing is found."""
+    if memoryview(value).nbytes > MOST_BYTES:
+        return ""
+    walk = _Walk(schema, is_exact=True)
+    try:
+        walk.fit(value, schema, "", 0)
+    except (_TooMuch, ValueError):
+        return ""
+    return "; ".join(walk.doubts)
+
+
 class _Walk(Struct):
     root: Mapping[str, Any]
+    is_exact: bool = False
+    """Nothing is repaired, and what is required may not be absent."""
     steps: int = 0
     problems: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
@@ -88,7 +102,7 @@ class _Walk(Struct):
             return value
         kinds = _union(map(_kinds, shapes))
         if kinds is not None and not _is_one_of(value, kinds):
-            repaired = _convert(value, kinds)
+            repaired = None if self.is_exact else _convert(value, kinds)
             if repaired is None:
                 self._note_kind(value, kinds, path, depth)
                 return value
@@ -106,6 +120,8 @@ class _Walk(Struct):
 
     def _fit_members(self, value: Raw, shape: Mapping[str, Any], path: str, depth: int) -> Raw:
         members, properties = jsonrpc.fields(value), _properties(shape)
+        for said in self.find_missing(members, shape) if self.is_exact else ():
+            self._doubt(said + (f" in {_quote(path)}" if path else ""))
         fitted = {}
         for name, member in members.items():
             if name in properties:
@@ -142,6 +158,8 @@ class _Walk(Struct):
         return [f"{', '.join(first)}{' and ' if first else ''}{last} {'are' if first else 'is'} missing"]
 
     def _may_be_absent(self, schema: Any) -> bool:
+        if self.is_exact:
+            return False
         shapes = self._shapes(schema, 0)
         if shapes is None:
             return True
@@ -152,9 +170,9 @@ class _Walk(Struct):
 
     def _note_kind(self, value: Raw, kinds: Kinds, path: str, depth: int) -> None:
         expected = " or ".join(_WORDS.get(kind, f"a {kind}") for kind in sorted(kinds - {"null"} or kinds))
-        said = f"{_quote(path)}: expected {expected}, found {_show(value)}"
+        said = f"{_quote(path) + ': ' if path else ''}expected {expected}, found {_show(value)}"
         # What stands deeper is mostly passed on to something else, which may take more.
-        if depth == 1 and _has_no_reading(value, kinds):
+        if depth == 1 and not self.is_exact and _has_no_reading(value, kinds):
             self.problems.append(said)
         else:
             self._doubt(said)

@@ -20,14 +20,16 @@ from foretool.server.clients.session import Forward, Missed, Session, Via
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.long_results import LongResults
 from foretool.server.methods.prediction import Predictor, with_meta, with_text
+from foretool.server.methods.schema_fit import find_misfits
 from foretool.server.methods.sign_in_links import SignInLinks
 from foretool.server.methods.successors import Hint
 from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.headers import call_headers
 from foretool.server.protocol.jsonrpc import UNSET, Raw
-from foretool.server.protocol.output_schemas import fit_result
+from foretool.server.protocol.output_schemas import described, fit_result
 from foretool.server.recording.data_flow import FlowWatch
 from foretool.server.recording.recorder import Recorder
+from foretool.server.trust.text import one_line
 from foretool.server.upstreams.connection import Lost, Reply
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
@@ -190,6 +192,8 @@ class ToolRunner:
                 self._flows.add_call(talk, tool, attempt.given, record.profile)
                 self._flows.add_result(talk, tool, reply.result, record.profile)
             result = _fit(attempt, exchange, self._results.fit(exchange, attempt.tool, reply.result))
+            if not failed:
+                result = _with_misfits(attempt.tool, reply.result, result)
             if failed and exchange.doubt:
                 result = with_text(result, exchange.doubt)
             elif attempt.hint is not None and not failed:
@@ -238,6 +242,18 @@ class ToolRunner:
             settled.revealed,
         )
         self._recorder.settle(settled.new, settled.changed)
+
+
+def _with_misfits(tool: Tool, answer: Raw, result: Raw) -> Raw:
+    """Return the result with a line about what of the server's answer does not fit the tool's output schema."""
+    try:
+        found = described(answer, tool.definition)
+    except ValueError:
+        return result
+    if found is None or not (misfits := find_misfits(*found)):
+        return result
+    said = f"foretool: the structured content of this answer does not fit the output schema of {tool.id}"
+    return with_text(result, f"{said}: {one_line(misfits)}. It is passed on as its server gave it.")
 
 
 def _fit(attempt: _Attempt, exchange: Exchange, result: Raw) -> Raw:

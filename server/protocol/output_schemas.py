@@ -91,6 +91,21 @@ def _is_base(schema: dict[str, Any]) -> bool:
     return "$id" in schema and not str(schema["$id"]).startswith("#")
 
 
+def described(result: Raw, definition: bytes) -> tuple[dict[str, Any], Raw] | None:
+    """Return the output schema of a tool and the part of its result that it describes; None where there is none, or
+    where the two may be of different eras."""
+    if definition.find(b'"outputSchema"') < 0 or not jsonrpc.holds(result, b'"structuredContent"'):
+        return None
+    schema = jsonrpc.plain_object(jsonrpc.fields(definition).get(_SCHEMA))
+    value = jsonrpc.fields(result).get(_CONTENT)
+    if schema is None or value is None:
+        return None
+    properties = schema.get("properties")
+    is_wrapped = bytes(memoryview(value)[:1]) == b"{" and jsonrpc.fields(value).keys() == {MEMBER}
+    is_wrapping = isinstance(properties, dict) and properties.keys() == {MEMBER}
+    return (schema, value) if is_wrapped == is_wrapping else None
+
+
 def fit_result(result: Raw, definition: bytes, front: Era, upstream: Era, *, was_narrow: bool = False) -> Raw:
     """Return a result as the definition describes it that the client was given. `front`: the client's era; `upstream`:
     the era of the result; `was_narrow`: a modern client was given the definition in its legacy form."""

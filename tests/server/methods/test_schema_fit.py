@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from foretool.server.methods.schema_fit import MOST_BYTES, Fit, fit
+from foretool.server.methods.schema_fit import MOST_BYTES, Fit, find_misfits, fit
 from foretool.server.protocol.jsonrpc import Raw, raw
 
 
@@ -168,3 +168,22 @@ def test_what_is_wrong_is_told_in_few_words_however_much_it_quotes() -> None:
 def test_odd_texts_are_never_an_error(odd: str) -> None:
     arguments = Raw(json.dumps({"o": odd, "n": odd}).encode())
     assert fitted(of(o=OBJECT, n=NUMBER), arguments).arguments == arguments
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer", "said"),
+    [
+        (of(n=WHOLE), {"n": 5.0, "more": 1}, ""),
+        (of(n=WHOLE), {"n": "5"}, '"n": expected a whole number, found "5"'),
+        (of(n={**WHOLE, "default": 1}) | {"required": ["n"]}, {}, '"n" is missing'),
+        (of(o=of(t=TEXT) | {"required": ["t"]}), {"o": {}}, '"t" is missing in "o"'),
+        (of(a=TEXTS), {"a": ["x", 1]}, '"a.1": expected a string, found 1'),
+        (of(t={"enum": ["a", "b"]}), {"t": "c"}, '"t": expected one of "a", "b", found "c"'),
+        (of(n=WHOLE) | {"additionalProperties": False}, {"m": 1}, '"m" is not one of its properties'),
+        (of(x={"anyOf": [WHOLE, {"not": TEXT}]}), {"x": "t"}, ""),
+        ({}, [1], "expected an object, found an array"),
+        (of(n=WHOLE), Raw(b'{"n":"' + b"x" * MOST_BYTES + b'"}'), ""),
+    ],
+)
+def test_of_an_answer_is_said_what_certainly_does_not_fit(schema: dict[str, Any], answer: Any, said: str) -> None:
+    assert find_misfits({"type": "object", **schema}, answer if isinstance(answer, Raw) else raw(answer)) == said

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fakes import BOTH, Asked, FakeUpstream, SwiftLoop, proxy_over, said
+from fakes import BOTH, Asked, FakeUpstream, SwiftLoop, proxy_over, said, text, tool
 from requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -63,3 +63,30 @@ async def test_other_members_of_a_call_and_its_meta_are_passed_on_but_not_that_i
     (asked,) = [each for each in upstream.requests if each.method == "tools/call"]
     meta = {"claudecode/toolUseId": "t1", "progressToken": asked.message.id}
     assert asked.params == {**params, "name": "add", "_meta": meta}
+
+
+@requirement("call:misfit")
+@pytest.mark.parametrize("modern", [False, True])
+@pytest.mark.parametrize("name", ["calc__add", "call_tool"])
+async def test_an_answer_that_does_not_fit_its_output_schema_is_passed_on_with_a_line_that_says_so(
+    name: str, modern: bool
+) -> None:
+    schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
+    add = tool("add", outputSchema=schema, annotations={"readOnlyHint": True})
+    upstream = FakeUpstream("calc", [add])
+    params = {"name": "calc__add", "arguments": {}}
+    if name == "call_tool":
+        params = {"name": name, "arguments": params}
+    line = (
+        "foretool: the structured content of this answer does not fit the output schema of calc__add:"
+        ' "sum": expected a whole number, found "many more". It is passed on as its server gave it.'
+    )
+    async with proxy_over(upstream) as stage:
+        client = stage.client.modern() if modern else stage.client
+        for content, said_of_it in (({"sum": "many\nmore"}, [line]), ({"sum": 3}, [])):
+            upstream.results["add"] = text("4", structuredContent=content)
+            result = await client.ask("tools/call", params)
+            assert [block["text"] for block in result["content"]] == ["4", *said_of_it]
+            assert result["structuredContent"] == content
+        upstream.results["add"] = text("4", structuredContent={}, isError=True)
+        assert len((await client.ask("tools/call", params))["content"]) == 1
