@@ -278,8 +278,12 @@ def write_schema() -> str:
     schemas, components = msgspec.json.schema_components(
         ANSWERS.values(), schema_hook=_describe_other, ref_template=_REFERENCE
     )
+    kinds = _kinds_by_members()
     for schema in components.values():
         if "properties" in schema:
+            for name, meaning in _meanings(kinds[schema["title"], frozenset(schema["properties"])]).items():
+                member = schema["properties"][name]
+                schema["properties"][name] = {"description": meaning, **member}
             schema["additionalProperties"] = False
             # Every member is always printed, also where a record has a default for it.
             schema["required"] = list(schema["properties"])
@@ -305,12 +309,12 @@ def write_answers() -> str:
     return "\n".join(["| command line | prints |", "|---|---|", *rows, ""])
 
 
-def write_types() -> str:
-    """Return a table of members for each type that an answer holds, by name."""
+def _kinds_by_members() -> dict[tuple[str, frozenset[str]], Any]:
+    """Return the types that answers hold, by name and members: `review` and `doctor` both have a `Finding`."""
     found: dict[str, Any] = {}
     for kind in ANSWERS.values():
         _collect(kind, found)
-    return "\n".join(_write_type(name, found[name]) for name in sorted(found))
+    return {(kind.__name__, frozenset(_members(kind))): kind for kind in found.values()}
 
 
 def _collect(kind: Any, found: dict[str, Any]) -> None:
@@ -341,18 +345,15 @@ def _name(kind: Any) -> str:
     return "TextFinding" if kind is TextFinding else str(kind.__name__)
 
 
-def _write_type(name: str, kind: Any) -> str:
+def _meanings(kind: Any) -> dict[str, str]:
+    """Return what each member of a type means, by its name in JSON, where its docstring says so."""
     meanings: dict[str, str] = {}
     for each in reversed(kind.__mro__[:-1]):
         if each.__module__.startswith(("foretool", __name__)):
             meanings |= _read_docstrings(each)
     renamed = {} if is_dataclass(kind) else {each.encode_name: each.name for each in msgspec.structs.fields(kind)}
-    rows = [
-        f"| `{member}` | {_in_words(inner)} | {meanings.get(renamed.get(member, member), '')} |"
-        for member, inner in _members(kind).items()
-    ]
-    summary = " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split())
-    return "\n".join([f"### {name}", "", summary, "", "| member | type | meaning |", "|---|---|---|", *rows, ""])
+    described = {member: meanings.get(renamed.get(member, member), "") for member in _members(kind)}
+    return {member: meaning for member, meaning in described.items() if meaning}
 
 
 def _read_docstrings(kind: type) -> dict[str, str]:
@@ -382,7 +383,7 @@ def _in_words(kind: Any) -> str:
             return f"list of {_in_words(arguments[0])}"
         return f"list: {', then '.join(_in_words(each) for each in arguments)}"
     if _has_members(kind):
-        return f"[{_name(kind)}](#{_name(kind).lower()})"
+        return f"`{_name(kind)}`"
     return _WORDS[kind]
 
 

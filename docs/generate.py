@@ -102,7 +102,6 @@ def render(page: str) -> str:
     the other marks of a page."""
     marks = (
         ("answers", answers.write_answers),
-        ("types", answers.write_types),
         ("files", client_tables.write_files),
         ("entries", client_tables.write_entries),
         ("spans", lambda: rows("name", "kind", "what it is", conventions.SPANS)),
