@@ -319,6 +319,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "start:failed-upstream-retried": Promise("design: upstreams", "a call tries a failed upstream again"),
     "start:offline-cause": Promise("design: misses", "a tool unknown at the list has the cause offline"),
     "start:era-remembered": Promise("design: upstreams", "an upstream's era is remembered across runs"),
+    "start:empty": Promise("design: upstreams", "an upstream that listed no tools is asked again"),
     "start:idle": Promise("design: upstreams", "an idle upstream can be stopped and comes back when called"),
     "start:unused": Promise(
         "docs/configuration.md", "a server whose callers have all gone is stopped after a while, and no other one"

@@ -127,7 +127,7 @@ class UpstreamEvents:
         decisions = self._gatekeeper.decisions()
         changes = yield from self._serve(upstream, tools)
         self._memory.save_state(upstream)
-        self._upstreams.mark_listed(upstream)
+        self._upstreams.mark_listed(upstream, len(tools))
         self._lists.upstream_came(upstream)
         self._upstreams.wake(upstream)
         if upstream.announced:

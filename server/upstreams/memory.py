@@ -78,7 +78,7 @@ class UpstreamMemory:
             known = self._store.catalog.load([(server.name, self._fingerprints[server.name]) for server in servers])
         for record, tools in known:
             self._catalog.load(record.name, tools, record.instructions)
-            self._upstreams.remember(record.name, json.loads(record.capabilities or "{}"))
+            self._upstreams.remember(record.name, json.loads(record.capabilities or "{}"), len(tools))
             self._listed_at[record.name] = record.listed_at
             self._records[record.name] = record
         self._catalog.settle()
@@ -101,7 +101,8 @@ class UpstreamMemory:
         texts = {record.name: record.instructions for record in records}
         self._catalog.load_summary(summary, source, texts, self._forget_lost)
         for record in records:
-            self._upstreams.remember(record.name, json.loads(record.capabilities or "{}"))
+            count = summary.servers[record.name].tools
+            self._upstreams.remember(record.name, json.loads(record.capabilities or "{}"), count)
             self._listed_at[record.name] = record.listed_at
             self._records[record.name] = record
         return {record.name: record for record in records}

@@ -50,6 +50,8 @@ class UpstreamRegistry:
         """By upstream; from an earlier run until it has shaken hands in this one."""
         self._listed: set[str] = set()
         """Upstreams whose tools are known, from the store or from themselves."""
+        self._empty: set[str] = set()
+        """Those that have listed no tools in this run; every new conversation asks them again."""
         self._waiting: list[_Waiter] = []
         self._waiting_for_one: dict[str, list[Callable[[], None]]] = {}
         self._cold_until = 0.0
@@ -98,10 +100,12 @@ class UpstreamRegistry:
 
     # -- what they can
 
-    def remember(self, name: str, capabilities: Capabilities) -> None:
-        """Take in what an earlier run knew of an upstream, so that no list waits for it."""
+    def remember(self, name: str, capabilities: Capabilities, tools: int) -> None:
+        """Take in what an earlier run knew of an upstream, so that no list waits for it. One that listed no tools may
+        have wanted something first, so it is asked again."""
         self._capabilities[name] = capabilities
-        self._listed.add(name)
+        if tools or not _may_have_tools(capabilities):
+            self._listed.add(name)
 
     def forget_listed(self, names: Iterable[str]) -> None:
         """Take in that the tools of these upstreams are not known any more; start them if a client is there."""
@@ -140,6 +144,8 @@ class UpstreamRegistry:
         for upstream in self:
             if upstream.name not in self._listed:
                 upstream.start(era)
+            elif upstream.name in self._empty:
+                upstream.relist_all() if upstream.is_up else upstream.start(era)
         for lane in self.admitted(profile) if profile is not None and profile.person else ():
             if lane.has_listed is False:
                 lane.start(era)
@@ -219,10 +225,13 @@ class UpstreamRegistry:
             waiting.remove(go)
             go()
 
-    def mark_listed(self, upstream: Upstream) -> None:
+    def mark_listed(self, upstream: Upstream, tools: int) -> None:
         """Take in that an upstream has listed its tools; `wake` calls back who waited."""
-        self._capabilities[upstream.name] = upstream.server_info.capabilities
+        capabilities = self._capabilities[upstream.name] = upstream.server_info.capabilities
         self._listed.add(upstream.name)
+        self._empty.discard(upstream.name)
+        if not tools and _may_have_tools(capabilities):
+            self._empty.add(upstream.name)
 
     def wake(self, upstream: Upstream) -> None:
         """Call back who waited for this upstream: it has listed its tools or cannot."""
@@ -253,3 +262,8 @@ class UpstreamRegistry:
         if upstream.users:
             unused_s = max(unused_s, settings.session_idle_s or math.inf)
         return min(idle_s, unused_s)
+
+
+def _may_have_tools(capabilities: Capabilities) -> bool:
+    """Tell whether an upstream with these capabilities may list tools; some declare nothing at all."""
+    return not capabilities or "tools" in capabilities

@@ -192,6 +192,41 @@ async def test_the_era_of_an_upstream_is_remembered_across_runs() -> None:
     assert again.count("initialize") == 1
 
 
+@requirement("start:empty")
+async def test_an_upstream_that_listed_no_tools_is_asked_again_by_the_next_run() -> None:
+    store, _ = failing_store()
+    async with proxy_over(FakeUpstream("calc", []), store=store) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+    later = FakeUpstream("calc", ["add"], entry={"trust": "auto"})
+    async with proxy_over(later, store=store, policy="full") as stage:
+        await stage.client.initialize()
+        assert "calc__add" in await stage.client.list_tools()
+    promptly = FakeUpstream("notes", [], capabilities={"prompts": {}})
+    for starts in (1, 1):
+        async with proxy_over(promptly, store=store) as stage:
+            await stage.client.initialize()
+            await stage.client.list_tools()
+        assert promptly.starts == starts
+
+
+@requirement("start:empty")
+async def test_an_upstream_that_listed_no_tools_is_asked_again_by_the_next_conversation() -> None:
+    upstream = FakeUpstream("calc", [], entry={"trust": "auto"})
+    async with proxy_over(upstream, policy="full") as stage:
+        await stage.client.initialize()
+        assert "calc__add" not in await stage.client.list_tools()
+        upstream.tools = ["add"]
+        other = stage.connect()
+        await other.initialize()
+        await upstream.asked("tools/list", 2)
+        await stage.client.heard(LIST_CHANGED)
+        assert "calc__add" in await other.list_tools()
+        await stage.connect().initialize()
+        await asyncio.sleep(1)
+    assert (upstream.starts, upstream.count("tools/list")) == (1, 2)
+
+
 @requirement("start:cold-call")
 async def test_a_call_does_not_wait_longer_for_a_silent_upstream_than_a_call_may_take() -> None:
     silent = FakeUpstream("slow", ["b"], gate=asyncio.Event(), entry={"timeout_s": 3})
