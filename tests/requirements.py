@@ -828,6 +828,9 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md", "a config with secrets that others may read, or that others may write, is reported"
     ),
     "trust:risks:wire": Promise("SECURITY.md", "credentials that leave this machine without encryption are reported"),
+    "trust:redirects": Promise(
+        "SECURITY.md", "a redirect of a server takes no request and no credential to another origin"
+    ),
     "trust:folder:config": Promise(
         "SECURITY.md", "the config of the working folder is not read unless the user names it, and a line says so"
     ),

@@ -43,6 +43,8 @@ RESUMES: Final = 5
 DRAIN_S: Final = 1.0
 """Longest wait for the end of a stream after the reply: only then can the next request use the connection."""
 GOODBYE_S: Final = 2.0
+MOST_IN_BATCH: Final = 100
+"""Messages of a batch that are read; we send one request at a time."""
 MOST_HELD: Final = 2
 """Parts of messages that one server may have sent us at a time, in messages of the largest size."""
 ERROR_BYTES: Final = 1024 * 1024
@@ -220,7 +222,7 @@ class HttpLink(Link):
             return await self._read(response, events, request, message)
         body = await self._body(response)
         # Some servers name no type or a wrong one; a body that is a reply counts all the same.
-        if kind != JSON and not body.lstrip().startswith(b"{"):
+        if kind != JSON and not body.lstrip().startswith((b"{", b"[{")):
             raise RequestFailed(f"answered HTTP {response.status_code} with {kind or 'no content type'} and no reply")
         if not self._deliver(body, request, message):
             raise RequestFailed("answered with something that is not a reply to the request")
@@ -280,7 +282,9 @@ class HttpLink(Link):
         return answered
 
     def _deliver(self, data: bytes | bytearray, request: int | None, asked: Message | None) -> bool:
-        """Deliver one message. Returns whether it is the reply to `request`."""
+        """Deliver a message, or a batch of them. Returns whether the reply to `request` is among it."""
+        if data.startswith(b"["):
+            return any([self._deliver(part, request, asked) for part in _batch(data)])
         try:
             message = loose_messages.decode(data)
         except BadMessage:
@@ -435,6 +439,16 @@ class HttpLink(Link):
 
 def _kind(response: httpx2.Response) -> str:
     return media_type(response.headers.get("content-type"))
+
+
+def _batch(data: bytes | bytearray) -> list[bytes]:
+    """Return the messages of a batch, which only revision 2025-03-26 has; none where it is not one."""
+    try:
+        return [
+            part for each in jsonrpc.items(bytes(data))[:MOST_IN_BATCH] if not (part := bytes(each)).startswith(b"[")
+        ]
+    except ValueError:
+        return []
 
 
 def _is_message(data: bytes) -> bool:

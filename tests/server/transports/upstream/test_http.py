@@ -403,6 +403,20 @@ async def test_any_other_redirect_is_named_with_the_way_out(status: int, target:
     assert {path for _, path in server.seen} == {"/mcp"}
 
 
+@requirement("trust:redirects")
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_no_redirect_takes_a_request_to_another_origin(status: int) -> None:
+    elsewhere = Moved({})
+    async with serving(upstream(elsewhere)) as other:
+        server = Moved({"/mcp": (307, "/on"), "/on": (status, f"{other}/mcp")})
+        async with linked(server, headers={"authorization": "Bearer t0p"}) as (link, notes):
+            link.send(request(1, "initialize"))
+            kind, _, reason, sent = await notes.next()
+        assert (kind, sent) == ("failed", False)
+        assert f"a redirect to {other}, which is not followed" in reason
+    assert elsewhere.seen == []
+
+
 @pytest.mark.parametrize("kind", ["", "text/plain", "application/x-unknown"])
 async def test_a_reply_counts_whatever_type_its_server_names(kind: str) -> None:
     async def handler(asked: Asked) -> None:
@@ -411,6 +425,19 @@ async def test_a_reply_counts_whatever_type_its_server_names(kind: str) -> None:
     async with linked(handler) as (link, notes):
         link.send(request(1, "tools/list"))
         assert await notes.message() == ({"jsonrpc": "2.0", "id": 1, "result": {}}, 1)
+
+
+async def test_a_reply_counts_in_a_batch() -> None:
+    progress = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {}}
+
+    async def handler(asked: Asked) -> None:
+        await asked.answer([progress, {"jsonrpc": "2.0", "id": 1, "result": {}}, [progress]])
+
+    async with linked(handler) as (link, notes):
+        link.send(request(1, "tools/list"))
+        assert [await notes.message() for _ in range(2)] == [
+            (progress, 1), ({"jsonrpc": "2.0", "id": 1, "result": {}}, 1)
+        ]  # fmt: skip
 
 
 async def test_a_reply_counts_at_the_end_of_a_stream_that_lacks_its_last_empty_line() -> None:
