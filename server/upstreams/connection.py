@@ -393,7 +393,9 @@ class Connection:
         # The upstream has not handled the request, so it may be sent again on the next connection.
         waiting.sent = False
         if waiting.resent:
-            reason = "does not know the session that it has just begun: do several servers answer at its address?"
+            reason = (
+                "refused it twice as one of an unknown session, which had just begun: do several servers answer there?"
+            )
             waiting.reply(Lost(reason, sent=False))
         else:
             waiting.resent = True

@@ -182,5 +182,5 @@ async def test_a_server_that_forgets_each_session_at_once_is_named_after_two(tmp
         server.forget()
         server.remembers = False
         result = await ft.call("far__run")
-    assert "do several servers answer at its address?" in result.text
+    assert "refused it twice as one of an unknown session" in result.text
     assert server.calls == ["run"]
