@@ -409,7 +409,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "discovery:answer": Promise("design: the two tools", "the best match comes first, ready to call"),
     "discovery:sized": Promise("design: the two tools", "an answer is sized by its confidence"),
-    "discovery:absent": Promise("design: the two tools", "servers that are away are named where they matter"),
+    "discovery:absent": Promise(
+        "design: the two tools", "servers that are away are named where they matter, those that are down once a session"
+    ),
     "discovery:calling": Promise("docs/clients.md", "a hidden tool is called through a bridge, in every client"),
     "discovery:once": Promise("docs/clients.md", "a model reads an answer once, as text, in every client"),
     "discovery:reasons": Promise("design: the two tools", "a model is told the reasons that it can act on"),
@@ -428,7 +430,13 @@ MANIFEST: Final[dict[str, Promise]] = {
         "of tools that do the same the pinned, the one in use, then the used one leads; all are named",
     ),
     "discovery:budget": Promise("design: the two tools", "schemas are given while the budget lasts"),
-    "discovery:nothing": Promise("design: the two tools", "nothing found shows the servers in 200 tokens, and no tool"),
+    "discovery:nothing": Promise(
+        "docs/retrieval.md", "where nothing fits, the nearest tools and the servers are shown in 300 tokens"
+    ),
+    "discovery:prepared": Promise(
+        "docs/retrieval.md", "a search before the tools are embedded says so, and is never judged `none`"
+    ),
+    "discovery:empty": Promise("design: the two tools", "a search that names nothing is told what to say"),
     "discovery:lines": Promise("design: the two tools", "each line of a task is a need of its own"),
     "discovery:sufficiency": Promise(ITR, "a self-rating below the threshold widens the search"),
     # Learning

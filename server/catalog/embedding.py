@@ -70,7 +70,7 @@ class Embedder(BackgroundWork):
         self._is_long = False
         """Whether more tools are being embedded than a search may wait for."""
         self._begin(settings)
-        search.open_encoders_with(self.open_now)
+        search.open_encoders_with(self.open_now, lambda: self.is_coming)
 
     def _begin(self, settings: Settings) -> None:
         self._settings = settings
@@ -80,6 +80,16 @@ class Embedder(BackgroundWork):
         """The version of the corpus whose tools all have a vector."""
         self.problem = ""
         """Why no encoder takes part, in words; empty while nothing is wrong."""
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether encoders are to take part, and nothing is known that prevents it."""
+        return self._settings.encoder != "none" and not self.problem and len(self._catalog) > 0
+
+    @property
+    def is_coming(self) -> bool:
+        """Whether encoders will take part that do not yet: tools are still to be embedded."""
+        return self.is_possible and (self._ensemble is None or self.is_working)
 
     @property
     def query_keys(self) -> tuple[str, ...]:
@@ -101,7 +111,7 @@ class Embedder(BackgroundWork):
 
     def tick(self) -> None:
         """Begin the work there is, unless earlier work still goes on. Housekeeping calls this about once a second."""
-        if self._settings.encoder == "none" or self.problem or not len(self._catalog):
+        if not self.is_possible:
             return
         if not self.is_working:
             is_awaited = self._search.is_wanted and self._ensemble is None
@@ -112,7 +122,7 @@ class Embedder(BackgroundWork):
         """Embed what is missing and install the encoders, for a search that wants them. Returns what ends once they
         are installed or will not be soon: no encoder can take part, or many tools are still to be embedded, which takes
         longer than a search may wait. None says so at once."""
-        if self._settings.encoder == "none" or self.problem or self._ensemble is not None or not len(self._catalog):
+        if not self.is_possible or self._ensemble is not None:
             return None
         self._search.is_wanted = True
         if not self.is_working:

@@ -206,6 +206,7 @@ class Search(BackgroundWork):
         """How many searches are prepared; another tool in the index would make that vain."""
         self._is_opening = False
         self._open_encoders: Callable[[], asyncio.Future[None] | None] = lambda: None
+        self._are_coming: Callable[[], bool] = lambda: False
 
     @property
     def version(self) -> tuple[int, int]:
@@ -289,9 +290,19 @@ class Search(BackgroundWork):
         """Return the vectors of the texts that the encoders have read since the last time, by text."""
         return self._index.pipeline.take_readings() if self._encoders is not None else {}
 
-    def open_encoders_with(self, open_encoders: Callable[[], asyncio.Future[None] | None]) -> None:
-        """Call this before the first search in words; that search waits at most `OPEN_S` for what it returns."""
+    def open_encoders_with(
+        self, open_encoders: Callable[[], asyncio.Future[None] | None], are_coming: Callable[[], bool]
+    ) -> None:
+        """Call this before the first search in words; that search waits at most `OPEN_S` for what it returns.
+        `are_coming` tells whether encoders will take part sooner or later."""
         self._open_encoders = open_encoders
+        self._are_coming = are_coming
+
+    @property
+    def awaits_meaning(self) -> bool:
+        """Whether words alone rank for want of vectors that are still being computed."""
+        is_ready = self._encoders is not None and self._encoders.is_ready and not self._index.pipeline.is_filling
+        return not is_ready and len(self._catalog) > 1 and self._are_coming()  # of one tool there is nothing to compare
 
     def want_encoders(self) -> None:
         """Begin to open the encoders, if that has not begun, for later searches."""

@@ -235,6 +235,8 @@ class Session:
         """Those of them that a discovery had to find: the list lacked them before."""
         self._lacked: dict[ToolId, View] = {}
         """By tool that grew, the list that lacked it."""
+        self.told_absent: set[str] = set()
+        """Servers of which an answer has said that they are down."""
         self._agreed: set[tuple[str, str, str]] = set()
         """Tools that the user agreed to run, each with the definition that was agreed to."""
         self._conversations: dict[str, Conversation] = {}
@@ -388,7 +390,7 @@ class Session:
     def discovered(
         self, discovery: Discovery, id: int, of: int, chat: Conversation | None = None, starting: Sequence[str] = (),
         ranked: Sequence[ToolId] = (), matching: int = 0, left_out: bool = False, told: Iterable[ToolId] = (),
-        is_step: bool = False,
+        is_step: bool = False, by_words: bool = False,
     ) -> Settled:  # fmt: skip
         """Take in an answer of `discover_tools`, recorded as `id`, over `of` tools. It is a miss when it found none;
         so is the search before it that led to no call.
@@ -396,7 +398,8 @@ class Session:
         `starting`: servers whose tools were not known yet; `ranked`: the tools that the search ranked, best first;
         `matching`: how many it found before the gate; `left_out`: a rule or the profile leaves out every tool that it
         found; `told`: the matches whose arguments the answer shows, which no hint has to name; `is_step`: it is what an
-        agent framework got for a step, and says nothing of the steps before it.
+        agent framework got for a step, and says nothing of the steps before it; `by_words`: words alone decided,
+        because tools were still being embedded.
         """
         chat = chat or self._whole
         chat.task = discovery.task or chat.task
@@ -410,7 +413,7 @@ class Session:
                     id, match.rank, of, discovery.task, match.parts, was_hidden, self.exposure
                 )
         chat.told.update(told)
-        cause, change = _explain_search(discovery, starting, matching, left_out)
+        cause, change = _explain_search(discovery, starting, matching, left_out, by_words)
         name = discovery.names[0] if discovery.names and not discovery.matches else ""
         noticed: Noticed = "search" if discovery.matches else "nothing_found"
         miss = self._miss(chat, name, discovery.at, noticed, cause, change, of=of, query=discovery.task, discovery=id)
@@ -511,8 +514,13 @@ class Session:
         )  # fmt: skip
 
 
-def _explain_search(discovery: Discovery, starting: Sequence[str], matching: int, left_out: bool) -> tuple[Cause, str]:
+def _explain_search(
+    discovery: Discovery, starting: Sequence[str], matching: int, left_out: bool, by_words: bool
+) -> tuple[Cause, str]:
     """Return why a search did not show what was needed, as far as that is known at once."""
+    if by_words and not starting:
+        change = "none: words alone decided, because search by meaning was still being prepared; later searches have it"
+        return "unknown", change
     if discovery.matches:
         return "unknown", "see what it was for: foretool misses show tells what the client did next"
     name = discovery.names[0] if discovery.names else ""

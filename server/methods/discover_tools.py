@@ -29,6 +29,11 @@ from foretool.storage.records import Discovery
 if TYPE_CHECKING:
     from foretool.retrieval.ranking import Query, Ranking
 
+SAY_WHAT: Final = (
+    'Say what the tool has to do: discover_tools(task="one need a line"), or discover_tools(names=["server__tool"]) for'
+    " tools that you know by name."
+)
+"""The answer to a search that names nothing."""
 RANKED: Final = 50
 """How many tools are ranked for a profile that leaves out some tools."""
 
@@ -54,6 +59,9 @@ class DiscoverTools:
     def start(self, exchange: Exchange, raw: Raw) -> None:
         """Answer one call of `discover_tools`; `raw` is its arguments."""
         arguments = discovery_arguments.read_arguments(raw)
+        if not arguments.lines and not arguments.names:
+            exchange.tool_error(SAY_WHAT)
+            return
         self.join_conversation(exchange, arguments.handle)
         # What has not been listed cannot be found, and a wrong answer costs more than waiting.
         self._upstreams.when_searchable(
@@ -108,7 +116,7 @@ class DiscoverTools:
         """Write the answer of one search, record it and what it missed; return the record, with its id, and the
         answer. `started`: when the search began, by `time.perf_counter`."""
         reach = self._policy.reach(client.profile)
-        answer, probability = self._answers.write(arguments, query, ranking, session.sees, reach)
+        answer, probability = self._answers.write(arguments, query, ranking, session.sees, reach, session.told_absent)
         kept = Discovery(
             session=session.record.key,
             at=self._recorder.now(),
@@ -128,7 +136,7 @@ class DiscoverTools:
         left_out = not ranking.ranked and ranking.total > 0
         settled = session.discovered(
             kept, kept.id, len(self._catalog), chat, starting, [each.tool for each in ranking.ranked], ranking.total,
-            left_out, answer.callable,
+            left_out, answer.callable, by_words=answer.by_words,
         )  # fmt: skip
         self._recorder.settle(settled.new, settled.changed)
         return kept, answer

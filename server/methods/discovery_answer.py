@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foretool.retrieval.confidence import LEAST_SHOWN
 from foretool.retrieval.ranking import SERVER_NAMED, Query, Ranked, Ranking
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
@@ -46,9 +47,15 @@ if TYPE_CHECKING:
     from foretool.server.methods.instructions import Instructions
 
 MAP_TOKENS: Final = 135
-"""At most this many tokens go to the map of servers where no tool is shown: such an answer has 200 in all."""
+"""At most this many tokens go to the map of servers where no tool fits: such an answer has 300 in all."""
 WIDE_MAP: Final = 200
 """The same beside the names of tools."""
+NEAREST: Final = 3
+"""So many of the best tools have a line where none is likely to fit, so that nobody has to ask for them again."""
+BY_WORDS: Final = (
+    "search by meaning is still being prepared, so words alone decided: ask again in a minute if none of this fits"
+)
+"""What an answer begins with before the tools are embedded."""
 SPARE: Final = 8
 """So many matches more are looked through for tools that do the same, because these leave room in the answer."""
 MOST_SAME: Final = 5
@@ -62,6 +69,19 @@ MARKS: Final = {"listed": "listed", "read": CALL, "write": CALL_WRITE, "down": "
 """What stands behind a name, by the key of a match."""
 
 
+class Lacks(Struct, frozen=True):
+    """What a search had to do without."""
+
+    servers: Sequence[Away] = ()
+    """Those that are not there."""
+    told: Collection[str] = ()
+    """The servers of them that the session was told of."""
+    unsearched: int = 0
+    """How many tools are not indexed yet."""
+    meaning: bool = False
+    """Words alone ranked, because tools are still being embedded."""
+
+
 class Answer(Struct, frozen=True):
     """An answer of `discover_tools`, as text and as structured content."""
 
@@ -72,6 +92,10 @@ class Answer(Struct, frozen=True):
     tokens: int
     callable: tuple[ToolId, ...] = ()
     """The matches that the text shows with what a call of them needs."""
+    by_words: bool = False
+    """Words alone ranked, because tools are still being embedded."""
+    down: tuple[str, ...] = ()
+    """The servers of which it says that they are down."""
 
 
 def with_handle(answer: Answer, handle: str) -> Answer:
@@ -93,8 +117,7 @@ def answer(
     budget: int,
     cap: int,
     fragments: Sequence[Fragment] = (),
-    unsearched: int = 0,
-    absent: Sequence[Away] = (),
+    lacks: Lacks | None = None,
     k: int = MATCHES,
     words_of: WordsOf = read_words,
 ) -> Answer:
@@ -102,44 +125,51 @@ def answer(
 
     The best matches carry ready-to-call schemas of at most `cap` tokens each while `budget` tokens last; tools asked
     for by name carry their whole schema. `visible`: whether a tool is in the client's list already. `reach`: what its
-    profile reaches. `fragments`: instructions that apply, paid from the budget. `unsearched`: how many tools are not
-    indexed yet. `absent`: servers that are not there. `k`: how many tools suffice, as far as that is known.
-    `words_of`: the words of a tool that are kept.
+    profile reaches. `fragments`: instructions that apply, paid from the budget. `lacks`: what the search had to do
+    without. `k`: how many tools suffice, as far as that is known. `words_of`: the words of a tool that are kept.
     """
+    lacks = lacks or Lacks()
     asked, unknown, shared_names = _asked(arguments, catalog, reach)
-    level = "high" if asked and not unknown else level if ranking.ranked or asked else "none"
+    level = "high" if asked and not unknown else level if ranking.ranked or asked or lacks.meaning else "none"
     clauses = len(_clauses(arguments))
     is_paragraph = clauses > 0
     k = enough(k, clauses) if k else 0
     chosen = _choose(arguments, ranking, level, catalog, asked, k, reach, words_of)
-    down = {each.name for each in absent if each.state == "down"}
+    gone = {each.name for each in lacks.servers if each.state == "down"}
     cards = [
-        _card(tool, each, chosen, listed=visible(tool.id), down=tool.upstream in down, ready=at < chosen.ready)
+        _card(tool, each, chosen, listed=visible(tool.id), down=tool.upstream in gone, ready=at < chosen.ready)
         for at, (tool, each) in enumerate(chosen.known)
     ]
     calling = _mark_bridges([tool for tool, _ in chosen.known], cards, reach)
     ending: dict[str, Any] = {}
     if fragments:
         ending["instructions"] = [{"source": each.source, "text": each.text} for each in fragments]
+    if not cards and (nearest := _nearest(ranking, catalog, visible, reach)):
+        ending["nearest"] = nearest
+        calling = _mark_bridges([tool for each in nearest if (tool := catalog.get(each["name"]))], nearest, reach)
     if chosen.has_map:
         best = (tool.upstream for each in ranking.ranked if (tool := catalog.get(each.tool)) is not None)
         ending["servers"] = map_servers(catalog, reach, best, WIDE_MAP if cards else MAP_TOKENS)
-    if missing := matter(absent, catalog, arguments.lines, is_sure=not chosen.has_map):
+    if missing := matter(lacks.servers, catalog, arguments.lines, lacks.told, is_sure=not chosen.has_map):
         ending["absent"] = describe_absent(missing)
+    down = tuple(each.name for each in missing if each.state != "starting")
     has_names = len(cards) > chosen.lined and not is_paragraph
     if said := [say_shared(name, tools) for name, tools in shared_names.items()] or _tell_apart(chosen.twins, catalog):
         ending["twins"] = ". ".join([*said, "Take the one that the task means."])
-    ending["advice"] = _advice(level, unknown, unsearched, len(catalog), calling, has_names=has_names)
+    ending["advice"] = _advice(level, unknown, lacks, len(catalog), calling, has_names=has_names)
     structured: dict[str, Any] = {"confidence": level, "matches": cards}
+    if lacks.meaning:
+        structured["note"] = BY_WORDS
     text = _Text({**structured, **ending}, chosen.lined, fragments, with_calls=is_paragraph)
     # The lines without schemas come first: what they leave goes to the schemas.
     left = budget - estimate(text.with_schemas({}))
-    if shared := _add_schemas(chosen, cards, {each.tool for each in asked}, Schemas(left, cap)):
+    schemas = Schemas(left, cap)
+    if shared := _add_schemas(chosen, cards, {each.tool for each in asked}, schemas):
         structured["$defs"] = shared
     written = text.with_schemas(shared)
     told_whole = cards if is_paragraph else cards[: chosen.lined]
     shown = tuple(card["name"] for card in told_whole if "call" in card or "inputSchema" in card)
-    return Answer(level, written, structured | ending, chosen.matches(), estimate(written), shown)
+    return Answer(level, written, structured | ending, chosen.matches(), estimate(written), shown, lacks.meaning, down)
 
 
 class AnswerWriter:
@@ -157,17 +187,27 @@ class AnswerWriter:
         self._find_absent = find_absent
 
     def write(
-        self, arguments: Arguments, query: Query, ranking: Ranking, visible: Visible, reach: Reach
-    ) -> tuple[Answer, float | None]:
-        """Return the answer, and the gate's probability that what it shows, or the first five of it, suffices."""
+        self, arguments: Arguments, query: Query, ranking: Ranking, visible: Visible, reach: Reach,
+        told: set[str] | None = None,
+    ) -> tuple[Answer, float | None]:  # fmt: skip
+        """Return the answer, and the gate's probability that what it shows, or the first five of it, suffices. `told`:
+        the servers of which the session was told that they are down; those of which this answer says so are added."""
         judged = self._search.judge(ranking)
-        fragments = self._instructions().beside(query, ranking, judged.level, reach.profile) if query.lines else ()
+        level, k = judged.level, judged.k
+        lacks = Lacks(
+            self._find_absent(reach), told or (), self._search.count_unindexed(),
+            bool(query.lines) and self._search.awaits_meaning,
+        )  # fmt: skip
+        if lacks.meaning and level == "none":
+            level, k = "low", min(LEAST_SHOWN, len(ranking.ranked))  # words alone cannot tell that nothing fits
+        fragments = self._instructions().beside(query, ranking, level, reach.profile) if query.lines else ()
         settings = self._config.settings
         written = answer(
-            arguments, ranking, judged.level, self._catalog, visible, reach, settings.answer_tokens,
-            settings.tool_tokens, fragments, self._search.count_unindexed(), self._find_absent(reach),
-            judged.k, self._search.words_of,
+            arguments, ranking, level, self._catalog, visible, reach, settings.answer_tokens,
+            settings.tool_tokens, fragments, lacks, k, self._search.words_of,
         )  # fmt: skip
+        if told is not None:
+            told.update(written.down)
         return written, judged.among(len(written.matches))
 
 
@@ -342,19 +382,29 @@ def _mark_bridges(tools: Sequence[Tool], cards: Sequence[dict[str, Any]], reach:
     return "; ".join(filter(None, (f"Call them with {first}(name, arguments)", other, own))) + "."
 
 
-def _advice(level: Level, unknown: Sequence[str], unsearched: int, tools: int, calling: str, *, has_names: bool) -> str:
+def _nearest(ranking: Ranking, catalog: Catalog, visible: Visible, reach: Reach) -> list[dict[str, Any]]:
+    """Return the best tools of a search that none fits, each with what a call needs and what it does."""
+    known = [tool for each in ranking.ranked[:NEAREST] if (tool := catalog.get(each.tool)) is not None]
+    cards: list[dict[str, Any]] = []
+    for tool in known:
+        card = {"name": tool.id, "call": signature(tool) or tool.id, "description": summarize(tool.definition, CLAUSE)}
+        cards.append({**card, "why": "", "listed": True} if visible(tool.id) else {**card, "why": ""})
+    return cards
+
+
+def _advice(level: Level, unknown: Sequence[str], lacks: Lacks, tools: int, calling: str, *, has_names: bool) -> str:
     said = [f"No tool is called {', '.join(map(repr, unknown))}."] if unknown else []
+    if level == "none" and not lacks.unsearched:
+        said.append("No tool is likely to fit this task. Describe it in other words or with the name of a server.")
     if calling:
         said.append(calling)
     if has_names:
         said.append("discover_tools(names=[...]) shows what the further matches take.")
-    if unsearched:  # thousands of tools came at once and are still being indexed
+    if lacks.unsearched:  # thousands of tools came at once and are still being indexed
         said.append(
-            f"{unsearched} of {tools} tools are not searched yet: if none of these fits, ask again in a few seconds."
+            f"{lacks.unsearched} of {tools} tools are not searched yet: if none of these fits, ask again in a few"
+            " seconds."
         )
-    elif level == "none":
-        nothing = "No tool matches this task. Describe it in other words or with the name of a server"
-        said.append(f"{nothing}; with limit=5 the nearest tools are shown anyway.")
     elif level == "low":
         said.append("If none fits, describe the task in other words or with the name of a server.")
     return " ".join(said)
@@ -387,10 +437,13 @@ class _Text:
     ) -> None:
         """`lined`: how many matches have a line."""
         cards = structured["matches"]
-        self._head = f"confidence: {structured['confidence']}"
+        note = structured.get("note", "")
+        self._head = f"confidence: {structured['confidence']}{note and f'; {note}'}"
         self._lined = [(card, f"{place}. {_line(card)}") for place, card in enumerate(cards[:lined], 1)]
         self._named = [*_same(cards), *_further(cards[lined:], "call" if with_calls else "name")]
         self._ending = list(map(_cited, fragments))
+        if nearest := structured.get("nearest"):
+            self._ending += ["nearest tools:", *(f"- {_line(card)}" for card in nearest)]
         if servers := structured.get("servers"):
             self._ending += ["servers:", *(f"- {name}: {entry}" for name, entry in servers.items())]
         self._ending += filter(None, (structured.get(key) for key in ("twins", "absent", "advice")))

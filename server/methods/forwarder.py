@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
 from foretool.server.clients.client import is_as_severe
 from foretool.server.clients.exchange import Exchange, Outbox
@@ -24,6 +25,13 @@ from foretool.storage.records import Era
 
 OnReply = Callable[[Exchange, Reply], None]
 """Takes the reply of an upstream and the exchange to answer with it, which may be a retry of the first one."""
+
+FOR_THE_USER: Final = frozenset({
+    Code.PROGRAM_MISSING, Code.NODE_OLD, Code.CREDENTIAL_MISSING, Code.DOCKER_DOWN, Code.RUNTIME_WRONG,
+    Code.PACKAGE_MISSING, Code.FILE_MISSING, Code.PERMISSION_DENIED, Code.CREDENTIAL_REFUSED, Code.ADDRESS_WRONG,
+    Code.ARGUMENTS_WRONG, Code.MODULE_MISSING, Code.NOT_MCP,
+})  # fmt: skip
+"""Causes that last until the user has done something: no model calls again for them."""
 
 log = logging.getLogger("foretool.forwarder")
 
@@ -104,7 +112,8 @@ class Forwarder:
         bearer = upstream.bearer
         if bearer is not None and bearer.asks_for_sign_in(lost.reason):
             return sign_in_text(upstream.name, bearer.problem)
-        return self._config.redact(lost_text(upstream.name, lost, what, self._code(upstream, lost)))
+        text = lost_text(upstream.name, lost, what, self._code(upstream, lost), has_worked=upstream.up_at > 0.0)
+        return self._config.redact(text)
 
     def _code(self, upstream: Upstream, lost: Lost) -> str:
         """Return the code of what went wrong, "" if it is no matter of the server."""
@@ -152,17 +161,22 @@ class Forwarder:
             self._outbox.poll(exchange.channel)
 
 
-def lost_text(upstream: str, lost: Lost, what: str, code: str = "") -> str:
-    """Name the upstream, why there is no reply, whether the request was sent, and the way out."""
+def lost_text(upstream: str, lost: Lost, what: str, code: str = "", *, has_worked: bool = True) -> str:
+    """Name the upstream, why there is no reply, whether the request was sent, and the way out. A call is to be repeated
+    only where that can help: not while a program is missing, nor if the server has never worked (`has_worked`)."""
     coded = f" [{code}]" if code else ""
-    sent = (
-        "it had been sent, so it may have been carried out: check before calling again"
-        if lost.sent
-        else "it had not been sent: call again"
-    )
+    doctor = "tell the user, who can run `foretool doctor`"
+    if lost.sent:
+        way_out = "it had been sent, so it may have been carried out: check before calling again"
+    elif code in FOR_THE_USER:
+        way_out = f"it had not been sent, and calling again does not help: {doctor}"
+    elif not has_worked:
+        way_out = f"it had not been sent, and the server has not worked yet: {doctor}"
+    else:
+        way_out = "it had not been sent: call again (the next call reconnects)"
     if lost.is_too_large:
-        return f"the answer of upstream {upstream!r} to {what} was not read: {lost.reason}{coded}; {sent}"
-    return f"upstream {upstream!r} did not answer {what}: {lost.reason}{coded}; {sent} (the next call reconnects)"
+        return f"the answer of upstream {upstream!r} to {what} was not read: {lost.reason}{coded}; {way_out}"
+    return f"upstream {upstream!r} did not answer {what}: {lost.reason}{coded}; {way_out}"
 
 
 def sign_in_text(upstream: str, problem: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from foretool.retrieval.tokens import estimate
+from foretool.server.catalog.signatures import signature
 from foretool.server.methods.plain_schemas import trim, without_noise
 from foretool.server.methods.tool_lines import KEPT
 from foretool.server.protocol import jsonrpc
@@ -50,9 +51,15 @@ class Schemas:
         self._cards: list[tuple[dict[str, Any], _Parts]] = []
 
     def add(self, card: dict[str, Any], tool: Tool, *, whole: bool = False) -> None:
-        """Put the schema into the card if it fits, trimmed if only that fits. `whole`: put it in whatever it costs."""
-        if self.left < LEAST and not whole:
-            return
+        """Put the schema into the card if it fits, trimmed if only that fits, else what a call needs at least. `whole`:
+        put it in whatever it costs."""
+        if self.left >= LEAST or whole:
+            self._fit(card, tool, whole=whole)
+        if "inputSchema" not in card:
+            card["call"] = signature(tool) or tool.id
+            card["trimmed"] = f'its schema is left out; discover_tools(names=["{tool.id}"]) shows it'
+
+    def _fit(self, card: dict[str, Any], tool: Tool, *, whole: bool) -> None:
         parts = _parts(tool.definition)
         apart = not any(name in self._said and self._said[name] != text for name, text in parts.defs.items())
         new = sum(cost for name, cost in parts.costs.items() if name not in self._said)
@@ -64,11 +71,12 @@ class Schemas:
                 self._said |= parts.defs
                 self._cards.append((card, parts))
         elif cost > self._cap:
-            trimmed, tokens = _trimmed(tool.definition)
-            if tokens <= self.left:
-                card["inputSchema"] = trimmed
-                card["trimmed"] = f'discover_tools(names=["{tool.id}"]) shows the whole schema'
-                self.left -= tokens
+            for trimmed, tokens in (_trimmed(tool.definition, depth) for depth in (2, 1)):
+                if tokens <= self.left:
+                    card["inputSchema"] = trimmed
+                    card["trimmed"] = f'discover_tools(names=["{tool.id}"]) shows the whole schema'
+                    self.left -= tokens
+                    return
 
     def shared(self) -> dict[str, Raw]:
         """Take the definitions that several schemas share out of them and return these; call it once, at the end."""
@@ -108,6 +116,6 @@ def _parts(definition: bytes) -> _Parts:
 
 
 @lru_cache(maxsize=KEPT)
-def _trimmed(definition: bytes) -> tuple[Raw, int]:
-    trimmed = jsonrpc.raw(trim(jsonrpc.plain(_parts(definition).whole)))
+def _trimmed(definition: bytes, depth: int) -> tuple[Raw, int]:
+    trimmed = jsonrpc.raw(trim(jsonrpc.plain(_parts(definition).whole), depth))
     return trimmed, estimate(bytes(trimmed).decode())

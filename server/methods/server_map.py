@@ -5,7 +5,7 @@ Only names, counts and texts that were approved reach the model: the error of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -118,19 +118,26 @@ def _cost(entry: tuple[str, str]) -> int:
     return estimate(f"- {entry[0]}: {entry[1]}") + 1
 
 
-def matter(absent: Sequence[Away], catalog: Catalog, task: Sequence[str], *, is_sure: bool) -> list[Away]:
+def matter(
+    absent: Sequence[Away], catalog: Catalog, task: Sequence[str], told: Collection[str] = (), *, is_sure: bool
+) -> list[Away]:
     """Return those of the absent servers that could have had the tool: all of them in doubt, else those whose name or
-    description shares a word with the task."""
+    description shares a word with the task. One that is down is named once a session (`told`), and again where the task
+    names it."""
     from foretool.retrieval.glossary import put_into_english
     from foretool.retrieval.words import terms
 
     def words(text: str) -> set[str]:
         return set(terms(put_into_english(text)))
 
-    hidden = [each for each in absent if not each.has_tools]
+    wanted = set[str]().union(*map(words, task))
+
+    def is_new(server: Away) -> bool:
+        return server.state == "starting" or server.name not in told or bool(wanted & words(server.name))
+
+    hidden = [each for each in absent if not each.has_tools and is_new(each)]
     if not is_sure:
         return hidden
-    wanted = set[str]().union(*map(words, task))
     return [each for each in hidden if wanted & (words(each.name) | words(catalog.server_text(each.name)))]
 
 

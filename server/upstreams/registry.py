@@ -27,7 +27,8 @@ class Absent(NamedTuple):
     starting: tuple[str, ...] = ()
     """They may yet list their tools for the first time."""
     down: tuple[str, ...] = ()
-    """They failed to start, were lost, or could not list their tools. Tools from an earlier list may be known."""
+    """They failed to start, take too long for it, were lost, or could not list their tools. Tools from an earlier list
+    may be known."""
 
 
 class _Waiter(Struct, eq=False):
@@ -159,12 +160,12 @@ class UpstreamRegistry:
 
     def absent(self, profile: Profile) -> Absent:
         """Return which servers of a profile are still starting, and which are down."""
-        starting, down = [], []
+        starting, down = list[str](), list[str]()
         for upstream in self.admitted(profile):
             if upstream.error or upstream.state in (State.RETRYING, State.UNLISTED):
                 down.append(upstream.name)
             elif self._is_coming(upstream):
-                starting.append(upstream.name)
+                (down if self._is_overdue(upstream) else starting).append(upstream.name)
         return Absent(tuple(starting), tuple(down))
 
     def still_coming(self, profile: Profile | None = None) -> bool:
@@ -174,6 +175,12 @@ class UpstreamRegistry:
     def _is_coming(self, upstream: Upstream) -> bool:
         coming = (State.KNOWN, State.STARTING, State.READY)
         return self._is_unlisted(upstream) and upstream.state in coming and not upstream.error
+
+    def _is_overdue(self, upstream: Upstream) -> bool:
+        """Tell whether nobody should expect the tools of an upstream soon: it has failed before and tries again, or it
+        takes longer than anybody waits."""
+        waits = upstream.state is not State.KNOWN and time.time() - upstream.since > PATIENCE_S
+        return upstream.has_failed or (waits and not upstream.is_loading)
 
     def when_listed(self, go: Callable[[], None], profile: Profile) -> None:
         """Call `go` as soon as every upstream has listed its tools or failed to, at the latest `cold_list_s` after the

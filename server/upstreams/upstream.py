@@ -165,6 +165,11 @@ class Upstream:
         return any(link.is_loading for link in self._links())
 
     @property
+    def has_failed(self) -> bool:
+        """Whether its last attempt to start failed, or its last connection was lost soon: it may be trying again."""
+        return any(line.failures for line in self._lines.values())
+
+    @property
     def needs_sign_in(self) -> bool:
         """Whether the server refuses us until a person signs in."""
         return self.bearer is not None and self.bearer.needs_sign_in

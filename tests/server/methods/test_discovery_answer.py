@@ -29,6 +29,7 @@ def catalog(*tools: Any) -> Catalog:
     return made
 
 
+DOWN = "Server mail is down, so its tools are missing here: tell the user, who can run `foretool doctor`."
 SHOWN: dict[Level, int] = {"high": 5, "medium": 6, "low": 8, "none": 0}
 """How many tools suffice at each level, in place of what the gate says."""
 
@@ -52,7 +53,7 @@ def asked(
         reach,
         budget,
         cap,
-        absent=absent,
+        lacks=discovery_answer.Lacks(absent),
         k=SHOWN[said] if enough is None else enough,
     )
 
@@ -171,13 +172,30 @@ def test_nothing_found_shows_the_servers_and_no_tool() -> None:
         "confidence": "none",
         "matches": [],
         "servers": {"calc": "1 tool: Works with numbers."},
-        "advice": "No tool matches this task. Describe it in other words or with the name of a server; with limit=5 "
-        "the nearest tools are shown anyway.",
+        "advice": "No tool is likely to fit this task. Describe it in other words or with the name of a server.",
     }
 
 
 @requirement("discovery:nothing")
-def test_an_answer_that_found_nothing_has_at_most_200_tokens_however_many_servers_there_are() -> None:
+def test_where_nothing_fits_the_three_nearest_tools_have_a_line_each_and_are_no_matches() -> None:
+    made = catalog(*(tool(f"chart_{n}", "Plots a chart", {"n": {"type": "integer"}}) for n in range(5)))
+    answer = asked(made, task="plot a chart", sure="none")
+    assert (answer.structured["matches"], answer.matches, answer.callable) == ([], (), ())
+    assert answer.text.splitlines() == [
+        "confidence: none",
+        "nearest tools:",
+        "- calc__chart_0(): Plots a chart",
+        "- calc__chart_1(): Plots a chart",
+        "- calc__chart_2(): Plots a chart",
+        "servers:",
+        "- calc: 5 tools: Works with numbers.",
+        "No tool is likely to fit this task. Describe it in other words or with the name of a server. Call them with "
+        "call_tool_write(name, arguments).",
+    ]
+
+
+@requirement("discovery:nothing")
+def test_an_answer_that_found_nothing_has_at_most_300_tokens_however_many_servers_there_are() -> None:
     config = config_of(*(FakeUpstream(f"server{n}") for n in range(60)))
     made = Catalog(list(config.servers.values()))
     for n in range(60):
@@ -185,8 +203,19 @@ def test_an_answer_that_found_nothing_has_at_most_200_tokens_however_many_server
     reach = Reach(config.profiles[""], config.servers, config.settings)
     answer = asked(made, task="paint the walls of the house", sure="none", reach=reach)
     assert (answer.structured["matches"], answer.matches) == ([], ())
-    assert answer.tokens <= 200
+    assert answer.tokens <= 300
     assert "more servers" in answer.text
+
+
+@requirement("discovery:prepared")
+def test_an_answer_says_first_that_search_by_meaning_is_still_being_prepared() -> None:
+    lacks = discovery_answer.Lacks(meaning=True)
+    arguments = discovery_arguments.Arguments(task="quux")
+    answer = discovery_answer.answer(
+        arguments, Ranking(), "low", catalog("add"), lambda _: False, REACH, 1500, 300, lacks=lacks, k=3
+    )
+    assert answer.text.splitlines()[0] == f"confidence: low; {discovery_answer.BY_WORDS}"
+    assert (answer.structured["note"], answer.by_words, answer.level) == (discovery_answer.BY_WORDS, True, "low")
 
 
 @requirement("discovery:nothing")
@@ -201,10 +230,27 @@ def test_whoever_insists_sees_the_nearest_tools_though_none_fits() -> None:
 @requirement("discovery:absent")
 def test_a_server_that_is_down_is_named_where_it_could_have_had_the_tool() -> None:
     made, mail = catalog(tool("add", "Adds two numbers")), Away("mail", "down", has_tools=False)
-    named = "Server mail is down, so its tools are missing here: tell the user, who can run `foretool doctor`."
-    assert named in asked(made, task="quux", absent=[mail]).text
-    assert named in asked(made, task="adds two numbers and a mail", sure="high", absent=[mail]).text
+    assert DOWN in asked(made, task="quux", absent=[mail]).text
+    assert DOWN in asked(made, task="adds two numbers and a mail", sure="high", absent=[mail]).text
     assert "mail" not in asked(made, task="adds two numbers", sure="high", absent=[mail]).text
+
+
+@requirement("discovery:absent")
+def test_a_server_that_is_down_is_named_once_a_session_and_where_the_task_names_it() -> None:
+    made = catalog(tool("add", "Adds two numbers"))
+    away = [Away("mail", "down", has_tools=False), Away("new", "starting", has_tools=False)]
+    lacks = discovery_answer.Lacks(away, told={"mail"})
+
+    def said(task: str) -> tuple[str, tuple[str, ...]]:
+        arguments = discovery_arguments.Arguments(task=task)
+        answer = discovery_answer.answer(
+            arguments, Ranking(), "low", made, lambda _: False, REACH, 1500, 300, lacks=lacks
+        )
+        return answer.structured["absent"], answer.down
+
+    starting = "Server new is starting, so its tools are missing here: ask again in a few seconds."
+    assert said("paint") == (starting, ())
+    assert said("send a mail") == (f"{starting}\n{DOWN}", ("mail",))
 
 
 @requirement("discovery:absent")

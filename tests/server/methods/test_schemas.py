@@ -93,7 +93,26 @@ def test_nothing_is_added_beyond_the_budget_but_what_was_asked_for() -> None:
     wide = tool("wide", {f"p{n}": {"type": "string", "description": "text " * 20} for n in range(40)})
     schemas, card = Schemas(5, 300), {}
     schemas.add(card, wide)
-    assert card == {}
+    said = 'its schema is left out; discover_tools(names=["wide"]) shows it'
+    assert card == {"call": "wide()", "trimmed": said}
     schemas.add(card, wide, whole=True)
     assert len(plain(card["inputSchema"])["properties"]) == 40
     assert schemas.left < 0
+
+
+def test_of_a_schema_that_is_too_large_even_when_trimmed_the_outermost_properties_are_shown() -> None:
+    inner = {
+        "type": "object",
+        "properties": {f"q{n}": {"type": "string", "description": "text " * 20} for n in range(20)},
+    }
+    deep = tool("deep", {f"p{n}": inner for n in range(15)})
+    schemas, card = Schemas(1000, 300), {}
+    schemas.add(card, deep)
+    shown = plain(card["inputSchema"])["properties"]
+    assert list(shown) == [f"p{n}" for n in range(15)]
+    assert shown["p0"] == {
+        "type": "object",
+        "description": "(properties: q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, q10, q11, …)",
+    }
+    assert card["trimmed"] == 'discover_tools(names=["deep"]) shows the whole schema'
+    assert schemas.left >= 0

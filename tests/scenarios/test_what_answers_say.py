@@ -1,0 +1,124 @@
+"""What a model is told where a search or a call cannot give it what it wants: never to do in vain what it just did."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from fakes import FakeUpstream, SwiftLoop, proxy_over, tool
+from requirements import requirement
+
+from foretool.server.methods.discovery_answer import BY_WORDS
+from foretool.server.upstreams.registry import PATIENCE_S, Absent
+
+pytestmark = pytest.mark.anyio
+
+DOCTOR = "tell the user, who can run `foretool doctor`"
+
+
+def text_of(result: dict[str, Any]) -> str:
+    text: str = result["content"][0]["text"]
+    return text
+
+
+@requirement("discovery:empty")
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_search_that_names_nothing_is_told_what_to_say(era: str) -> None:
+    async with proxy_over(FakeUpstream("calc", ["add", "sub"])) as stage:
+        client = stage.client if era == "legacy" else stage.client.modern()
+        if era == "legacy":
+            await client.initialize()
+        results = [await client.call_tool("discover_tools", given) for given in ({}, {"task": " \n "}, {"limit": 3})]
+        recorded = stage.misses()
+    assert [result["isError"] for result in results] == [True] * 3
+    assert {text_of(result) for result in results} == {
+        'Say what the tool has to do: discover_tools(task="one need a line"), or '
+        'discover_tools(names=["server__tool"]) for tools that you know by name.'
+    }
+    assert recorded == []
+
+
+@requirement("discovery:prepared")
+@pytest.mark.parametrize("task", ["quux", "add two numbers"])
+async def test_before_the_tools_are_embedded_an_answer_says_so_and_is_no_verdict(task: str) -> None:
+    async with proxy_over(FakeUpstream("calc", [tool("add", "Adds two numbers"), "paint"])) as stage:
+        await stage.client.initialize()
+        stage.app.search.open_encoders_with(lambda: None, lambda: True)
+        before = await stage.client.discover(task)
+        stage.app.search.open_encoders_with(lambda: None, lambda: False)
+        after = await stage.client.discover(task)
+        changes = [miss.change for miss in stage.misses()]
+    assert before["note"] == BY_WORDS and before["confidence"] != "none"
+    assert "note" not in after
+    if task == "quux":
+        assert after["confidence"] == "none"
+        assert "search by meaning was still being prepared" in changes[0]
+        assert not any("being prepared" in change for change in changes[1:])
+
+
+@requirement("discovery:absent")
+async def test_a_dead_server_is_named_once_a_session() -> None:
+    dead = FakeUpstream("chatty", ["say"], missing="command 'chatty' was not found")
+    async with proxy_over(FakeUpstream("calc", ["add", "sub"]), dead) as stage:
+        await stage.client.initialize()
+        answers = [await stage.client.discover(task) for task in ("quux", "quux quux", "something chatty")]
+        other = stage.connect()
+        await other.initialize()
+        answers.append(await other.discover("quux"))
+    said = f"Server chatty is down, so its tools are missing here: {DOCTOR}."
+    assert [answer.get("absent") for answer in answers] == [said, None, said, said]
+
+
+@requirement("discovery:absent")
+async def test_a_server_that_never_becomes_ready_is_not_said_to_be_starting_for_ever() -> None:
+    assert isinstance(asyncio.get_running_loop(), SwiftLoop)
+    stuck, failing = FakeUpstream("stuck", ["say"], gate=asyncio.Event()), FakeUpstream("failing", missing="no")
+    async with proxy_over(FakeUpstream("calc", ["add"]), stuck, failing, cold_search_s=0.1, cold_list_s=0.1) as stage:
+        await stage.client.initialize()
+        upstreams, profile = stage.app.upstreams, stage.app.config.profiles[""]
+        first = (await stage.client.discover("quux"))["absent"]
+        upstreams["stuck"].since -= PATIENCE_S + 1
+        later = await stage.client.discover("quux stuck")
+        while failing.starts < 2:
+            await asyncio.sleep(0.1)  # of the loop's own time
+        assert upstreams.absent(profile) == Absent(down=("stuck", "failing"))
+    assert "Server stuck is starting" in first and "Server failing is down" in first
+    assert later["absent"] == f"Server stuck is down, so its tools are missing here: {DOCTOR}."
+
+
+@requirement("death:not-sent")
+@pytest.mark.parametrize(
+    ("reason", "way_out"),
+    [
+        ("command 'docker' was not found", f"calling again does not help: {DOCTOR}"),
+        ("exited with code 1", f"the server has not worked yet: {DOCTOR}"),
+    ],
+)
+async def test_no_call_is_repeated_for_a_server_that_cannot_start(reason: str, way_out: str) -> None:
+    dead = FakeUpstream("github", ["say"], missing=reason)
+    async with proxy_over(FakeUpstream("calc", ["add"]), dead) as stage:
+        await stage.client.initialize()
+        result = await stage.client.call_tool("call_tool_write", {"name": "github__say", "arguments": {}})
+    assert result["isError"] is True
+    assert text_of(result).endswith(f"it had not been sent, and {way_out}")
+    assert "call again" not in text_of(result)
+
+
+@requirement("death:not-sent")
+@pytest.mark.parametrize(
+    ("reason", "way_out"),
+    [
+        ("command 'calc' was not found", f"it had not been sent, and calling again does not help: {DOCTOR}"),
+        ("exited with code 1", "it had not been sent: call again (the next call reconnects)"),
+    ],
+)
+async def test_a_call_is_repeated_for_a_server_that_has_worked(reason: str, way_out: str) -> None:
+    upstream = FakeUpstream("calc", ["add"])
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        await stage.client.call_tool("calc__add", {})
+        upstream.missing = reason
+        upstream.die()
+        result = await stage.client.call_tool("calc__add", {})
+    assert text_of(result).endswith(way_out)
