@@ -22,7 +22,7 @@ from foretool.server.upstreams.missing_variables import advise_server, held_back
 _HTTP_STATUS: Final = (
     (r"run `foretool login", Code.SIGN_IN),
     (r"wants another Authorization|credentials in headers do not suffice|HTTP 40[13]\b", Code.CREDENTIAL_REFUSED),
-    (r"nothing is served there|takes no POST there|HTTP 40[45]\b|no content type", Code.ADDRESS_WRONG),
+    (r"nothing is served there|takes no POST there|HTTP 40[45]\b|and no reply$", Code.ADDRESS_WRONG),
 )
 _OPEN_CAUSES: Final = (
     Code.SERVER_FAILED, Code.NETWORK_DOWN, Code.SERVER_SLOW, Code.NOT_MCP, Code.CREDENTIAL_MISSING,
