@@ -250,6 +250,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "instructions:unique": Promise("ITR, section 12", "the same words are kept once"),
     "instructions:found": Promise("design: instructions", "fragments are found by the share of the query they have"),
     "instructions:answers": Promise("design: instructions", "fragments that apply come with tools, in the budget"),
+    "meaning:first-search": Promise(
+        "docs/retrieval.md", "what `init`, `doctor` and `add` have listed is found by meaning from the first search on"
+    ),
     "meaning:bare": Promise("docs/retrieval.md", "an installation without extras ranks by meaning"),
     "instructions:safety-in-answers": Promise("docs/configuration.md", "safety texts are in every answer"),
     "instructions:reload": Promise("docs/configuration.md", "a changed file counts from the next search on"),

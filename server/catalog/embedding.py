@@ -13,7 +13,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -46,6 +46,9 @@ vain."""
 AT_ONCE: Final = 300
 """So many tools a command embeds itself, which takes some three seconds; with more, it leaves them to a proxy."""
 
+OnEmbedded = Callable[[int, int], None]
+"""Told how many of how many tools are embedded."""
+
 CHOICE: Final = ("encoder", "encoder_url", "encoder_key")
 """The settings that choose encoders."""
 
@@ -69,6 +72,7 @@ class Embedder(BackgroundWork):
         """What searches wait for."""
         self._is_long = False
         """Whether more tools are being embedded than a search may wait for."""
+        self._on_embedded: OnEmbedded = lambda done, total: None
         self._begin(settings)
         search.open_encoders_with(self.open_now, lambda: self.is_coming)
 
@@ -134,6 +138,14 @@ class Embedder(BackgroundWork):
             self._opening = asyncio.get_running_loop().create_future()
         return self._opening
 
+    async def embed_all(self, on_embedded: OnEmbedded) -> None:
+        """Embed every tool that the store has no vector of, for a command that has just listed them; `problem` says
+        afterwards what went wrong, in words."""
+        if self._settings.encoder != "none" and len(self._catalog):
+            self._on_embedded = on_embedded
+            self._search.update_corpus(inf)
+            await self._work()
+
     def _end_wait(self) -> None:
         """Let searches go on that wait for the encoders."""
         opening, self._opening = self._opening, None
@@ -183,8 +195,12 @@ class Embedder(BackgroundWork):
         vectors = self._store.vectors
         texts = await self._read_texts(missing)
         new: dict[bytes, bytes] = {}
-        async for digest, data in embed_texts(weights, texts, models_folder(self._store.path), settings):
+        embedded = embed_texts(weights, texts, models_folder(self._store.path), settings)
+        done = 0
+        async for digest, data in embedded:
             new[digest] = data
+            done += 1
+            self._on_embedded(done, len(texts))
             if len(new) == SAVED_AT_ONCE:
                 vectors.save(weights.key, new)
                 new = {}

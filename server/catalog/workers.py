@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 COMMAND: Final = worker_command("foretool.server.catalog.workers")
 MISSING_STATUS: Final = 3
 URL, KEY = "FORETOOL_ENCODER_URL", "FORETOOL_ENCODER_KEY"
+AT_ONCE: Final = 200
+"""So many texts are embedded with the priority of other programs: the first search of a new machine waits for them."""
 COUNTED_AT_ONCE: Final = 256
 """How many texts are counted at once."""
 
@@ -54,11 +56,14 @@ def embed(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:
     from foretool.retrieval.encoders.base import BATCH
     from foretool.server.catalog.encoders import open_encoder
 
-    os.nice(10)
     endpoint = Endpoint(os.environ.get(URL, ""), os.environ.get(KEY, ""))
     encoder: Encoder | None = None
+    embedded = 0
     for batch in _read_batches(stdin, BATCH):
         started = encoder is not None
+        if embedded <= AT_ONCE < embedded + len(batch):
+            os.nice(10)
+        embedded += len(batch)
         weights = find(name, endpoint)[0].for_tools
         encoder = encoder or open_encoder(weights, Path(cache) if cache else None, key=endpoint.key)
         vectors = encoder.documents(batch)

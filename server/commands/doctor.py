@@ -15,7 +15,7 @@ from click import UsageError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from foretool.server import doctor
+from foretool.server import doctor, preparing
 from foretool.server.checks.clients import Registered, find_registered
 from foretool.server.commands import edits, output, repairs
 from foretool.server.commands.options import config_option, json_option
@@ -120,10 +120,31 @@ def _environment(registered: Sequence[Registered], client: str | None) -> Iterat
 
 
 def examine(config: Config, timeout_s: float = TIMEOUT_S, registered: Sequence[Registered] | None = None) -> Diagnosis:
-    """Run every check, with a progress bar."""
+    """Run every check, with a progress bar, and prepare the search by meaning for what was listed."""
     entries = find_registered(config.path) if registered is None else registered
     with mute_logging(), _progress_bar(config) as on_progress:
-        return doctor.diagnose(config, timeout_s, on_progress, registered=entries)
+        diagnosis = doctor.diagnose(config, timeout_s, on_progress, registered=entries)
+    if any(each.tools for each in diagnosis.upstreams):
+        prepare_meaning(config)
+    return diagnosis
+
+
+def prepare_meaning(config: Config) -> None:
+    """Embed the tools that were listed, with a progress bar, so that the first search ranks by meaning."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    is_hidden = not sys.stderr.isatty()
+    with (
+        mute_logging(),
+        Progress(*columns, console=output.console(error=True), transient=True, disable=is_hidden) as progress,
+    ):
+        task = progress.add_task("preparing the search by meaning", total=None)
+        problem = preparing.prepare_meaning(
+            config, lambda done, total: progress.update(task, completed=done, total=total)
+        )
+    if problem:
+        output.warn(
+            f"the search by meaning is not prepared yet ({problem}); a proxy tries it again, and ranks by words"
+        )
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from msgspec import Struct
 from foretool.retrieval.tokens import estimate
 from foretool.server.checks.settings import explain_entry
 from foretool.server.commands import output
+from foretool.server.commands.doctor import prepare_meaning
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import load
@@ -62,6 +63,8 @@ def _start(path: Path, names: list[str]) -> list[FirstStart]:
         return unusable
     with mute_logging():
         probes = probe_servers(config, servers, TIMEOUT_S)
+    if any(probe.definitions for probe in probes):
+        prepare_meaning(config)
     return [*unusable, *(_describe(probe) for probe in probes)]
 
 
