@@ -33,7 +33,7 @@ def search_parts(path: Path) -> set[str]:
 def test_after_a_command_that_lists_tools_the_first_search_ranks_by_meaning(command: list[str], tmp_path: Path) -> None:
     model = write_model(tmp_path / "tiny")
     path = write_config(tmp_path, {"one": echo()}, encoder=str(model))
-    added = ["two", "--", sys.executable, *echo()["args"], "--name", "two"] if command == ["add"] else []
+    added = ["two", "--", sys.executable, *echo()["args"], "--tools", "3"] if command == ["add"] else []
     assert run([*command, "--config", str(path), *added]) in (0, 1)
     assert "tiny" in search_parts(path)
 
