@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from foretool.retrieval.rankers.learned import LearnedModel
 
 
-class NoCheckpoints:
-    """Stands for `Checkpoints` where an ended run begins from the start."""
-
-    def keep(self, kind: str, trained: Sequence[TrialModel]) -> list[list[Any]]:
-        """Keep nothing."""
-        return []
-
-
 class Judgement(NamedTuple):
     """How a method did on later tasks."""
 
@@ -53,7 +45,7 @@ class MethodPromotion:
     results: Results
     material: Callable[[int], Material]
     """What may be learned from the episodes before a place."""
-    checkpoints: Checkpoints | NoCheckpoints
+    checkpoints: Checkpoints
 
     def learn(self, kind: str, method: Method, say: Say) -> MethodResult:
         """Train on earlier tasks, replay later ones, and if that shows a gain train once more on all of them."""

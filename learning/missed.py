@@ -23,11 +23,10 @@ def read_missed(
     store: Store,
     tools: Mapping[ToolId, object],
     people: Mapping[str, tuple[str, bool]] | None = None,
-    profile: str | None = None,
 ) -> list[MissedNeed]:
     """Return the needs that misses revealed, the oldest first; without tools that are gone, and without the sessions of
-    `people` that may not be learned from. With `profile` only those of its sessions."""
-    latest = store.calls.find_misses(MissFilter(profile=profile), MOST)
+    `people` that may not be learned from."""
+    latest = store.calls.find_misses(MissFilter(), MOST)
     misses = [each for each in latest if each.query and each.discovery and each.tool in tools]
     answers = {each.id: each for each in store.discoveries.answered(MOST)} if misses else {}
     found = []

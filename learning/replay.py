@@ -42,8 +42,6 @@ class Replay:
     texts: EncodedTexts | None
     timeline: Timeline
     upstream_of: Mapping[ToolId, str]
-    beside: Replay | None = None
-    """Another one that is done, whose pipeline this one takes over: making one reads every tool."""
     index: Index | None = None
     """Reads the tools as searches do; without it, no wordings take part."""
 
@@ -54,8 +52,6 @@ class Replay:
 
     @cached_property
     def _pipeline(self) -> Pipeline:
-        if self.beside is not None:
-            return self.beside._pipeline
         corpus = (self.index or Index(self.catalog)).update().corpus
         pipeline = Pipeline(corpus, self.texts.meaning(self.catalog, corpus) if self.texts else None)
         pipeline.is_replaying = True

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from foretool.learning.checkpoints import Checkpoints, describe_done, is_unfinished
 from foretool.learning.encoded_texts import EMBED_S, EncodedTexts
@@ -41,7 +40,7 @@ from foretool.server.config.loader import Config
 from foretool.server.learning_schedule import LEARNING
 from foretool.storage.episodes import PROMPT_S, drop_calls
 from foretool.storage.places import ServerAddress, StorePlace
-from foretool.storage.records import Artifact, Episode, Holder, MissedNeed, ToolId
+from foretool.storage.records import Artifact, Episode, Holder, ToolId
 from foretool.storage.stores import Lead, StorageError, Store
 
 if TYPE_CHECKING:
@@ -54,8 +53,6 @@ if TYPE_CHECKING:
 RUN: Final = "run"
 """The kind under which the report of a whole run is kept."""
 
-EMBED_PROFILE_S: Final = 5.0
-"""Processor seconds in which a run embeds the words of one profile that were cleaned once more."""
 EMBEDDING: Final = "tasks"
 """Under this name a run says how many words of tasks it has embedded."""
 
@@ -101,7 +98,7 @@ def learn(
             say(kind, what, share)
 
         learner = Learner(config, catalog, store, report, at, file.check, limits)
-        results = (*learner.results(methods), *learner.results_of_profiles(methods))
+        results = tuple(learner.results(methods))
         file.check()
         took_s = round(time.perf_counter() - started, 1)
         run = Run(at, len(learner.timeline), learner.timeline.imported, results, took_s, learner.waiting)
@@ -179,9 +176,9 @@ class Learner:
         imported, logged = read_sample(store, now, self.upstream_of, limits)
         # They were called by the names of their time; the user may have given other ones since.
         imported, logged = (rename_calls(each, catalog.find) for each in (imported, logged))
-        self.people: People = store.sessions.people()
-        logged = choose_episodes(logged, self.people)
-        clean = sharing(logged, self.people, config.settings.share_words)
+        people: People = store.sessions.people()
+        logged = choose_episodes(logged, people)
+        clean = sharing(logged, people, config.settings.share_words)
         logged = clean_episodes(logged, clean)
         self.texts = EncodedTexts.open(config.settings, store)
         self.waiting = 0
@@ -190,7 +187,7 @@ class Learner:
         """Those of them whose tools are still there."""
         imported, logged = self._embed(imported, logged)
         self.timeline = Timeline(imported, logged, self.upstream_of, artifacts.count_demonstrations())
-        self._missed = clean_missed(read_missed(store, self.upstream_of, self.people), clean)
+        self._missed = clean_missed(read_missed(store, self.upstream_of, people), clean)
         self.results_of_run = Results(artifacts, self.timeline.stamp(), encoder_names(self.texts), now, check)
         self.checkpoints = Checkpoints(store.path, artifacts, self.timeline, RUN)
         own = own_tools.definitions(catalog.upstreams())
@@ -215,18 +212,6 @@ class Learner:
         kept = set(map(id, chosen))
         self._unread = drop_calls([each for each in both if id(each) not in kept], self.upstream_of)
         return [each for each in imported if id(each) in kept], [each for each in logged if id(each) in kept]
-
-    def embed(self, episodes: list[Episode]) -> list[Episode]:
-        """Return those of the chosen tasks whose words still have vectors, after a profile's were cleaned once more."""
-        return self.texts.choose(episodes, EMBED_PROFILE_S) if self.texts is not None else episodes
-
-    def results_of_profiles(self, methods: Sequence[str] = ()) -> Iterator[MethodResult]:
-        """Yield what comes of each profile that has enough tasks; call this after `results`."""
-        try:
-            from foretool.learning.profiles import learn_profiles
-        except ImportError:
-            return  # a package is missing: each method has said so
-        yield from learn_profiles(self, methods)
 
     def results(self, methods: Sequence[str] = ()) -> Iterator[MethodResult]:
         """Yield what comes of lists, of each method, of the weights, and of how lists grow; of `methods` alone if
@@ -326,23 +311,19 @@ class Learner:
 
     def _material_before(self, place: int) -> Material:
         """Return what may be learned from the episodes before a place."""
-        found = self.material_of(self.timeline, self._missed, place)
-        return replace(found, unread=tuple(self.timeline.earlier(self._unread, place)))
-
-    def material_of(self, timeline: Timeline, missed: Sequence[MissedNeed], place: int) -> Material:
-        """Return what may be learned from the episodes of a timeline before a place, and from these needs."""
         from foretool.learning.language_models import scorer_of_environment
         from foretool.learning.training import Material
 
         texts = self.texts
         return Material(
             tools=tuple(self._tools),
-            episodes=tuple(timeline.episodes[:place]),
+            episodes=tuple(self.timeline.episodes[:place]),
+            unread=tuple(self.timeline.earlier(self._unread, place)),
             server_texts={name: self.catalog.server_text(name) for name in self.catalog.upstreams()},
             documents=texts.documents if texts else None,
             queries=texts.queries if texts else None,
             flows=tuple(self.store.flows.all()),
-            missed=tuple(timeline.missed_before(place, missed)),
+            missed=tuple(self.timeline.missed_before(place, self._missed)),
             open_scorer=scorer_of_environment,
         )
 

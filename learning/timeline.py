@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -97,10 +97,10 @@ class Timeline:
         ]
         return seen[-1] + 1 if seen else 0
 
-    def parts_to_replay(self, model: Artifact | None, earliest: int = 0) -> list[tuple[int, int]]:
-        """Return the parts to replay before this model is replaced, each from one place to another, from the place
-        `earliest` on; [] if too few episodes are new to it."""
-        first, last = max(self.place_after(model), earliest), len(self)
+    def parts_to_replay(self, model: Artifact | None) -> list[tuple[int, int]]:
+        """Return the parts to replay before this model is replaced, each from one place to another; [] if too few
+        episodes are new to it."""
+        first, last = self.place_after(model), len(self)
         if last - first < LEAST_REPLAYED:
             return []
         count = PARTS if last - first >= PARTS * LEAST_OF_PART else 1
@@ -154,15 +154,6 @@ class KnownModels:
     def before(self, place: int) -> dict[str, LearnedModel]:
         """Return the latest version of each model that has seen no episode from this place on."""
         return {kind: held[-1] for kind, each in self._versions.items() if (held := [m for p, m in each if p <= place])}
-
-    def versions(self) -> Iterator[tuple[str, int, LearnedModel]]:
-        """Yield every version of every model, with its kind and its place, in the order in which they were added."""
-        for kind, held in self._versions.items():
-            yield from ((kind, place, model) for place, model in held)
-
-    def first_place(self, kind: str) -> int:
-        """Return the first place at which a version of a model is known; 0 if none of this kind serves."""
-        return min((place for place, _ in self._versions.get(kind, ())), default=0)
 
     def places(self) -> list[int]:
         """Return the places up to which some model has seen episodes, in rising order."""

@@ -54,8 +54,6 @@ class Pipeline:
         """The encoders; None while there are none."""
         self.learned = learned
         """The learned models; None while there are none."""
-        self.learned_by: Mapping[str, LearnedModels] = {}
-        """By profile: the models that rank in place of those, where a profile has some of its own."""
         self.is_filling = False
         """Whether many tools are still to come. Words and names rank those that are there; encoders and models wait."""
         self._readings: dict[str, Reading] = {}
@@ -65,8 +63,7 @@ class Pipeline:
         self._reader: object = None
         """The encoders that made them."""
         self._predictions: dict[Hashable, tuple[Reading | None, tuple[Mapping[ToolId, float], float]]] = {}
-        """By calls, task and profile, with the vectors of the task that were read for it; of one corpus and its
-        models."""
+        """By calls and task, with the vectors of the task that were read for it; of one corpus and its models."""
         self._habits: dict[int, tuple[Mapping[ToolId, Usage], Mapping[ToolId, float]]] = {}
         """By the id of a usage that was given lately: that usage, which nobody changes, and how much each tool is used
         by it."""
@@ -94,7 +91,7 @@ class Pipeline:
             if (tool := ids[slot]) is not None
         ]
         is_learned = request.sum is not None and request.learned is not None and bool(request.learned.models)
-        return Ranking(tuple(ranked), fitting, request.evidence(), is_learned, query.profile)
+        return Ranking(tuple(ranked), fitting, request.evidence(), is_learned)
 
     def prepare(self, query: Query) -> Iterator[None]:
         """Compute what `rank` needs of the words of a query, in steps; among tens of thousands of tools that takes
@@ -125,20 +122,18 @@ class Pipeline:
         request = self._request(query, usage)
         return request.sum.parts if request.sum is not None else {}
 
-    def after(
-        self, history: Sequence[ToolId], lines: Sequence[str] = (), profile: str = ""
-    ) -> tuple[Mapping[ToolId, float], float]:
+    def after(self, history: Sequence[ToolId], lines: Sequence[str] = ()) -> tuple[Mapping[ToolId, float], float]:
         """Return the tools that are called next and their probabilities, the likeliest first, and the probability that
         the task is done; ({}, 0) where nothing was learned. Cheap enough for the path of a call: the words of a task
         count only if they were searched before."""
-        learned = self._aligned_models(self._ready_encoders(), profile)
+        learned = self._aligned_models(self._ready_encoders())
         if learned is None:
             return {}, 0.0
-        if self._predicted_by != (by := (self.learned, self.learned_by, learned.stamp)):
+        if self._predicted_by != (by := (learned, learned.stamp)):
             self._predictions.clear()
             self._predicted_by = by
         reading = self._known_reading(lines)
-        key = tuple(history), tuple(lines), profile
+        key = tuple(history), tuple(lines)
         known = self._predictions.get(key)
         if known is None or known[0] is not reading:
             while len(self._predictions) >= MAX_PREDICTIONS:
@@ -146,17 +141,17 @@ class Pipeline:
             known = self._predictions[key] = reading, self._predict(learned, history, reading, lines)
         return known[1]
 
-    def knows_next(self, history: Sequence[ToolId], lines: Sequence[str] = (), profile: str = "") -> bool:
+    def knows_next(self, history: Sequence[ToolId], lines: Sequence[str] = ()) -> bool:
         """Tell whether `after` has its answer from before, so that asking it costs nothing."""
-        learned, dense = self._models_of(profile), self.dense
+        learned, dense = self.learned, self.dense
         if dense is not None and (dense.version != self.corpus.version or not dense.is_ready):
             dense = None
         stamp = (self.corpus.version, id(dense))
         if learned is None or self.is_filling or learned.stamp != stamp:
             return False
-        if self._predicted_by != (self.learned, self.learned_by, stamp):
+        if self._predicted_by != (learned, stamp):
             return False
-        known = self._predictions.get((tuple(history), tuple(lines), profile))
+        known = self._predictions.get((tuple(history), tuple(lines)))
         return known is not None and known[0] is self._known_reading(lines)
 
     def _known_reading(self, lines: Sequence[str]) -> Reading | None:
@@ -184,7 +179,7 @@ class Pipeline:
     def _request(self, query: Query, usage: Mapping[ToolId, Usage] | None) -> Request:
         dense = self._ready_encoders()
         usage = usage or {}
-        learned = self._aligned_models(dense, query.profile)
+        learned = self._aligned_models(dense)
         kept = self._keep(dense) if self.is_replaying else self._take_prepared(query, widened=dense is None)
         habit = self._habit_of(usage)
         return Request(self.corpus, query, usage, habit, dense, learned, self._read, kept, self.may_read)
@@ -228,13 +223,9 @@ class Pipeline:
             self._untaken.discard(oldest)
         return found
 
-    def _models_of(self, profile: str) -> LearnedModels | None:
-        """Return the learned models that rank for a profile."""
-        return self.learned_by.get(profile, self.learned)
-
-    def _aligned_models(self, dense: DenseEnsemble | None, profile: str) -> LearnedModels | None:
-        """Return the learned models of a profile, brought up to the tools as they are now."""
-        learned = self._models_of(profile) if not self.is_filling else None
+    def _aligned_models(self, dense: DenseEnsemble | None) -> LearnedModels | None:
+        """Return the learned models, brought up to the tools as they are now."""
+        learned = self.learned if not self.is_filling else None
         if learned is not None and learned.stamp != (stamp := (self.corpus.version, id(dense))):
             vectors = dense.heads[0].vectors() if dense is not None else None
             learned.align(self.corpus.ids, stamp, vectors, dense.names if dense is not None else "")

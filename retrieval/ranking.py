@@ -34,7 +34,7 @@ class Query(Struct, frozen=True):
     """The calls so far, oldest first."""
     servers_in_use: tuple[str, ...] = ()
     profile: str = ""
-    """Whose learned models rank, where the profile has some of its own."""
+    """By whose use of tools near ties are settled."""
 
 
 class Reasons(Sequence[str]):
@@ -132,8 +132,6 @@ class Ranking(Struct, frozen=True):
     """One for each line that is a need of its own (one for all where they tell a story), then one for each name."""
     is_learned: bool = False
     """Whether learned models took part in the scores."""
-    profile: str = ""
-    """As in its query."""
 
     def rank_of(self, tool: ToolId) -> int:
         """Return 1 for the best tool, 0 for one that is not in the ranking."""

@@ -205,9 +205,6 @@ class SessionStore(Protocol):
     def people(self) -> dict[str, tuple[str, bool]]:
         """Return whose each session is of which that is kept, and whether it may be learned from."""
 
-    def profiles(self, keys: Collection[str]) -> dict[str, str]:
-        """Return the profile of each of these sessions that is on record."""
-
     def begin(self, session: SessionRecord) -> None:
         """Keep a session before its first call, and that its client was seen; a known key stays as it is."""
 

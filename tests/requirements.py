@@ -477,7 +477,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "learn:ended": Promise("docs/learning.md", "a run that is ended at any moment is continued, and locks nobody out"),
     "learn:one": Promise("docs/learning.md", "one process learns from a storage file at a time"),
-    "learn:profiles": Promise("docs/fleet.md", "a profile goes by its own use and models where it has enough of both"),
+    "learn:profiles": Promise("docs/fleet.md", "a profile goes by its own use of tools once it has enough of it"),
     "learn:opt-out": Promise("docs/fleet.md", "what people did who opted out of learning counts for nobody else"),
     "storage:commit": Promise(
         "docs/configuration.md", "`commit` says whether records are written before or behind answers"

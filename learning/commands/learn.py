@@ -120,7 +120,7 @@ def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, a
 
     def say(kind: str, what: str, share: float) -> None:
         if kind not in bar_of:
-            bar_of[kind] = bars.add_task(what, total=1.0, kind=models.describe_kind(kind))
+            bar_of[kind] = bars.add_task(what, total=1.0, kind=kind)
         bars.update(bar_of[kind], description=what, completed=share)
 
     try:
@@ -132,7 +132,7 @@ def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, a
         output.emit(run)
         return 0
     for result in run.results:
-        output.say(f"{models.describe_kind(result.kind):<10} {result.outcome:<9} {result.reason}")
+        output.say(f"{result.kind:<10} {result.outcome:<9} {result.reason}")
     if run.waiting:
         output.say(
             f"{output.plural(run.waiting, 'task')} not embedded yet: a run spends {EMBED_S:.0f} s on that, with rare"
@@ -148,12 +148,10 @@ def _learn(config: Any, catalog: Any, store: Store, methods: Sequence[str], *, a
 def _roll_back(store: Store, methods: Sequence[str], as_json: bool) -> int:
     artifacts = store.artifacts
     # What was imported was not learned here: `foretool import-priors --undo` takes it back.
-    served = {kind: models.split_kind(kind) for kind in artifacts.served() if kind != IMPORTED}
-    kinds = [kind for kind, (general, _) in served.items() if not methods or general in methods]
-    if not methods:
+    kinds = [kind for kind in artifacts.served() if kind != IMPORTED and (not methods or kind in methods)]
+    if not methods and models.LearnedLists(store).base() is None:
         # The growth that serves again was fitted with the models that serve again, so it is not rolled back once more.
-        fits = models.LearnedLists(store).base
-        kinds = [kind for kind in kinds if served[kind][0] != models.GROWTH or fits(served[kind][1] or "") is not None]
+        kinds = [kind for kind in kinds if kind != models.GROWTH]
     done = {kind: artifacts.roll_back(kind) for kind in kinds}
     if as_json:
         output.emit(done)
@@ -163,10 +161,8 @@ def _roll_back(store: Store, methods: Sequence[str], as_json: bool) -> int:
     for kind, outcome in done.items():
         assert outcome is not None
         before, now = outcome
-        name = models.describe_kind(kind)
-        otherwise = "what is for all serves" if models.split_kind(kind)[1] is not None else "none serves"
-        serves = f"{name} {now.number} serves again" if now else f"{otherwise}; ranking goes on without it"
-        output.say(f"{name} {before.number} no longer serves; {serves}")
+        serves = f"{kind} {now.number} serves again" if now else "none serves; ranking goes on without it"
+        output.say(f"{kind} {before.number} no longer serves; {serves}")
     return 0
 
 
@@ -176,7 +172,7 @@ def _report(store: Store, as_json: bool) -> int:
         output.emit({"served": [each for each in found if each.active], "history": found})
         return 0
     rows = [
-        (models.describe_kind(each.kind), each.number, output.when(each.created_at), _state(each),
+        (each.kind, each.number, output.when(each.created_at), _state(each),
          each.report.get("episodes", "-"), each.report.get("replayed", "-"), *_figures(each.report))
         for each in found if each.kind not in ("run", IMPORTED)
     ]  # fmt: skip

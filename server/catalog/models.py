@@ -23,7 +23,7 @@ from foretool.storage.stores import ArtifactStore, StorageError, Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.list_rules import Growth
-    from foretool.retrieval.rankers.learned import Factors, LearnedModel, LearnedModels
+    from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
     from foretool.server.catalog.search import Search
 
 WEIGHTS: Final = "weights"
@@ -33,8 +33,6 @@ PRIOR: Final = "prior"
 GROWTH: Final = "growth"
 NAMES: Final = "names"
 """The kind of how lists grow; its bytes are JSON (`retrieval.list_rules`)."""
-OF_PROFILE: Final = "@"
-"""Stands between a kind and the profile that it was learned for: `dtdr@ops`. No name of a profile or kind has it."""
 RETRY_TICKS: Final = 30
 """How many ticks to wait after the store could not be read."""
 _WAY_OUT = "pip install 'foretool[models]'"
@@ -49,11 +47,8 @@ class OpenedModels(Struct, frozen=True):
     """The models that serve, where each came from, and in words why others do not serve."""
 
     learned: LearnedModels | None
-    """Those for all profiles."""
     served: dict[str, Artifact]
     problems: tuple[str, ...]
-    by_profile: dict[str, LearnedModels] = {}
-    """Those that serve a profile with something of its own: that, and what is for all beside it."""
 
 
 class ModelLoader(BackgroundWork):
@@ -95,7 +90,7 @@ class ModelLoader(BackgroundWork):
         for problem in opened.problems:
             log.warning("%s", problem)
         self._version = version
-        self._search.install_models(opened.learned, opened.by_profile)
+        self._search.install_models(opened.learned)
         self._search.install_wordings(wordings)
         if opened.served:
             log.info("learned: %s", ", ".join(f"{kind} {each.number}" for kind, each in opened.served.items()))
@@ -105,7 +100,7 @@ class ModelLoader(BackgroundWork):
 def install_models(search: Search, store: Store) -> tuple[str, ...]:
     """Open and install the models now, for a command; returns in words why some do not serve."""
     opened = open_models(read_models(store))
-    search.install_models(opened.learned, opened.by_profile)
+    search.install_models(opened.learned)
     return opened.problems
 
 
@@ -123,26 +118,7 @@ def read_models(store: Store) -> dict[str, Candidates]:
     """Return the candidates of every kind that takes part in ranking. Raises `StorageError`."""
     artifacts = store.artifacts
     ranking = {*methods.METHODS, WEIGHTS, GROWTH}
-    return {kind: artifacts.load_intact(kind) for kind in artifacts.served() if split_kind(kind)[0] in ranking}
-
-
-def kind_of(kind: str, profile: str | None) -> str:
-    """Return the kind under which something is kept that was learned for one profile; None stands for all."""
-    return kind if profile is None else f"{kind}{OF_PROFILE}{profile}"
-
-
-def split_kind(kind: str) -> tuple[str, str | None]:
-    """Return a kind and the profile that it was learned for; None if it is for all."""
-    general, at, profile = kind.partition(OF_PROFILE)
-    return general, profile if at else None
-
-
-def describe_kind(kind: str) -> str:
-    """Return a kind in words."""
-    general, profile = split_kind(kind)
-    if profile is None:
-        return general
-    return f"{general} ({profile or 'without a profile'})"
+    return {kind: artifacts.load_intact(kind) for kind in artifacts.served() if kind in ranking}
 
 
 def open_models(kept: Mapping[str, Candidates]) -> OpenedModels:
@@ -152,72 +128,36 @@ def open_models(kept: Mapping[str, Candidates]) -> OpenedModels:
         return OpenedModels(None, {}, ())
     try:
         from foretool.retrieval.model_format import ModelError
-        from foretool.retrieval.rankers.learned import Factors
+        from foretool.retrieval.rankers.learned import Factors, LearnedModels
     except ImportError as error:
         return OpenedModels(None, {}, (f"what was learned is not served: {error.name} is missing; {_WAY_OUT}",))
-    opened: dict[str, LearnedModel | Factors] = {}
+    opened: dict[str, LearnedModel] = {}
+    factors = Factors()
     served: dict[str, Artifact] = {}
     problems: list[str] = []
     for kind, candidates in kept.items():
-        general, name = split_kind(kind)[0], describe_kind(kind)
         if not candidates:
-            problems.append(f"{name}: every copy that is kept is damaged; `foretool learn` makes a new one")
-        for artifact, data in candidates if general != GROWTH else ():
+            problems.append(f"{kind}: every copy that is kept is damaged; `foretool learn` makes a new one")
+        for artifact, data in candidates if kind != GROWTH else ():
             try:
-                if general == WEIGHTS:
-                    opened[kind] = msgspec.json.decode(data, type=Factors)
+                if kind == WEIGHTS:
+                    factors = msgspec.json.decode(data, type=Factors)
                 else:
-                    opened[kind] = open_model(general, data)
+                    opened[kind] = open_model(kind, data)
             except (ModelError, msgspec.MsgspecError) as error:
-                problems.append(f"{name} {artifact.number} is refused: {error}")
+                problems.append(f"{kind} {artifact.number} is refused: {error}")
             except ImportError as error:
-                problems.append(f"{name} is not served: {error.name} is missing; {_WAY_OUT}")
+                problems.append(f"{kind} is not served: {error.name} is missing; {_WAY_OUT}")
                 break
             else:
                 served[kind] = artifact
                 break
-    together = _Together(kept, opened, served)
-    learned = together.put(None)
-    profiles = {profile for kind in opened if (profile := split_kind(kind)[1]) is not None}
-    by_profile = {profile: own for profile in sorted(profiles) if (own := together.put(profile)) is not None}
-    return OpenedModels(learned, together.served, tuple(problems), by_profile)
-
-
-class _Together:
-    """Puts what was opened together: for all, and for each profile."""
-
-    def __init__(
-        self,
-        kept: Mapping[str, Candidates],
-        opened: Mapping[str, LearnedModel | Factors],
-        served: Mapping[str, Artifact],
-    ) -> None:
-        self._kept = kept
-        self._opened = opened
-        self.served = dict(served)
-        """What serves, by kind; `put` adds the growth that fits."""
-
-    def put(self, profile: str | None) -> LearnedModels | None:
-        """Return the models of a profile: its own, and those for all where it has none; None without a model."""
-        from foretool.retrieval.rankers.learned import Factors, LearnedModels
-
-        found: dict[str, LearnedModel] = {}
-        factors, served = Factors(), dict[str, Artifact]()
-        for general in (*methods.METHODS, WEIGHTS):
-            kind = own if (own := kind_of(general, profile)) in self._opened else general
-            if (each := self._opened.get(kind)) is not None:
-                served[general] = self.served[kind]
-                if isinstance(each, Factors):
-                    factors = each
-                else:
-                    found[general] = each
-        growth = None
-        for kind in dict.fromkeys((kind_of(GROWTH, profile), GROWTH)):
-            if (chosen := choose_growth(self._kept.get(kind, ()), collect_numbers(served))) is not None:
-                self.served[kind], growth = chosen
-                break
-        trained_with = {general: each.report.get("encoders", "") for general, each in served.items()}
-        return LearnedModels(found, factors, growth, trained_with) if found else None
+    growth = None
+    if (chosen := choose_growth(kept.get(GROWTH, ()), collect_numbers(served))) is not None:
+        served[GROWTH], growth = chosen
+    trained_with = {kind: each.report.get("encoders", "") for kind, each in served.items() if kind != GROWTH}
+    learned = LearnedModels(opened, factors, growth, trained_with) if opened else None
+    return OpenedModels(learned, served, tuple(problems))
 
 
 def open_model(kind: str, data: bytes) -> LearnedModel:
@@ -229,9 +169,8 @@ def open_model(kind: str, data: bytes) -> LearnedModel:
 
 
 def collect_numbers(served: Mapping[str, Artifact]) -> dict[str, int]:
-    """Return the number of each model that takes part in scores, by kind; of a profile's own by the kind that says
-    so, since their numbers count apart."""
-    return {each.kind: each.number for kind, each in served.items() if kind in (*methods.METHODS, WEIGHTS)}
+    """Return the number of each model that takes part in scores, by kind."""
+    return {kind: each.number for kind, each in served.items() if kind in (*methods.METHODS, WEIGHTS)}
 
 
 def choose_growth(
@@ -272,14 +211,12 @@ class LearnedLists:
     def __init__(self, store: Store) -> None:
         self._artifacts = store.artifacts
 
-    def prior(self, profile: str) -> tuple[int, bytes]:
-        """Return the number of the last learning run and the prior that orders lists of a profile
-        (`retrieval.list_prior`), that for all if it has none; (0, b"") if nothing was learned or the store does not
-        answer."""
+    def prior(self) -> tuple[int, bytes]:
+        """Return the number of the last learning run and the prior that orders lists (`retrieval.list_prior`); (0, b"")
+        if nothing was learned or the store does not answer."""
         try:
             version = self._artifacts.version
-            load = self._artifacts.load_intact
-            whole = (load(kind_of(PRIOR, profile)) or load(PRIOR)) if version else []
+            whole = self._artifacts.load_intact(PRIOR) if version else []
         except StorageError:
             return 0, b""
         return version, whole[0][1] if whole else b""
@@ -292,23 +229,12 @@ class LearnedLists:
         except StorageError:
             return 0.0
 
-    def base(self, profile: str) -> int | None:
-        """Return the tokens that a growing list of a profile begins with, besides our own tools and pins
-        (`retrieval.list_growth`); None if that was not learned with the models that serve, or the store does not
-        answer."""
+    def base(self) -> int | None:
+        """Return the tokens that a growing list begins with, besides our own tools and pins (`retrieval.list_growth`);
+        None if that was not learned with the models that serve, or the store does not answer."""
         try:
             served = self._artifacts.served()
-            load = self._artifacts.load_intact
-            kinds = [kind for kind in (kind_of(GROWTH, profile), GROWTH) if kind in served]
-            candidates = [each for kind in kinds for each in load(kind)]
-            chosen = choose_growth(candidates, collect_numbers(serving(served, profile)))
+            chosen = choose_growth(self._artifacts.load_intact(GROWTH), collect_numbers(served))
         except StorageError:
             return None
         return chosen[1].base if chosen is not None else None
-
-
-def serving(served: Mapping[str, Artifact], profile: str | None) -> dict[str, Artifact]:
-    """Return what serves a profile, by general kind: its own, and what is for all where it has nothing of its own."""
-    general = {kind: each for kind, each in served.items() if split_kind(kind)[1] is None}
-    own = {split_kind(kind)[0]: each for kind, each in served.items() if split_kind(kind)[1] == profile}
-    return general if profile is None else general | own

@@ -189,8 +189,6 @@ class Search(BackgroundWork):
         self._usage: dict[str, tuple[float, Mapping[ToolId, Usage]]] = {}
         """By profile: the usage, and until when it is believed."""
         self._models: LearnedModels | None = None
-        self._models_by: Mapping[str, LearnedModels] = {}
-        """By profile, where it has models of its own."""
         self._wordings: Mapping[bytes, tuple[str, ...]] = {}
         self._encoders: DenseEnsemble | None = None
         self._slow: Sequence[Ahead] = ()
@@ -215,18 +213,13 @@ class Search(BackgroundWork):
 
     @property
     def has_learned(self) -> bool:
-        """Whether learned models take part, of some profile at least; indexes nothing."""
-        return self._models is not None or bool(self._models_by)
+        """Whether learned models take part; indexes nothing."""
+        return self._models is not None
 
-    def has_learned_for(self, profile: str) -> bool:
-        """Tell whether learned models take part in the rankings of a profile."""
-        return self._models_by.get(profile, self._models) is not None
-
-    def growth(self, profile: str) -> Growth | None:
-        """Return how lists grow by the scores of the models of a profile and these encoders; None if that was not
-        learned."""
-        models = self._models_by.get(profile, self._models)
-        growth = models.growth if models is not None else None
+    @property
+    def growth(self) -> Growth | None:
+        """How lists grow by the scores of these models and these encoders; None if that was not learned."""
+        growth = self._models.growth if self._models is not None else None
         encoders = self._encoders.names if self._encoders is not None and self._encoders.is_ready else ""
         return growth if growth is not None and growth.encoders == encoders else None
 
@@ -251,14 +244,12 @@ class Search(BackgroundWork):
         it before anything is indexed here."""
         self._index.begin_with(other.update_corpus(inf))
 
-    def install_models(self, models: LearnedModels | None, by_profile: Mapping[str, LearnedModels] = {}) -> None:
-        """Rank with these learned models, for profiles that are named with those; None takes them away. What was
-        imported is read again."""
+    def install_models(self, models: LearnedModels | None) -> None:
+        """Rank with these learned models; None takes them away. What was imported is read again."""
         if self._imported is not None:
             self._imported.refresh()
         self._usage.clear()
         self._index.pipeline.learned = self._models = models
-        self._index.pipeline.learned_by = self._models_by = by_profile
         self._installed += 1
 
     def install_wordings(self, wordings: Mapping[bytes, tuple[str, ...]]) -> None:
@@ -331,10 +322,10 @@ class Search(BackgroundWork):
             yield
             self._index.advance(SLICE_S)
 
-    def rank_for_list(self, lines: Sequence[str], profile: str) -> list[ToolId]:
+    def rank_for_list(self, lines: Sequence[str]) -> list[ToolId]:
         """Return the best tools for the words of a profile and past tasks, best first; usage takes no part in it."""
         self.is_wanted |= bool(lines)
-        ranking = self._index.update(MANY).rank(Query(lines=tuple(lines), profile=profile), limit=50)
+        ranking = self._index.update(MANY).rank(Query(lines=tuple(lines)), limit=50)
         return [each.tool for each in ranking.ranked]
 
     def find(
@@ -433,14 +424,12 @@ class Search(BackgroundWork):
             self._usage[profile] = self._clock() + USAGE_S, usage
         return usage
 
-    def predict(
-        self, history: Sequence[ToolId], lines: Sequence[str], profile: str = ""
-    ) -> tuple[Mapping[ToolId, float], float]:
+    def predict(self, history: Sequence[ToolId], lines: Sequence[str]) -> tuple[Mapping[ToolId, float], float]:
         """Return which tools are called next with which probability, likeliest first, and the probability that the task
         is done; ({}, 0) if nothing was learned. Cheap enough for the path of a call.
 
         What was imported decides until a model of our own predicts."""
-        found = self._index.update(FEW).after(history, lines, profile) if self.has_learned else NOBODY_KNOWS
+        found = self._index.update(FEW).after(history, lines) if self.has_learned else NOBODY_KNOWS
         return self._imported.after(history) if self._imported is not None and not found[0] else found
 
     @property
@@ -453,17 +442,17 @@ class Search(BackgroundWork):
         """Whether so few tools are still to be indexed that nobody waits for `predict`."""
         return self.count_unindexed() <= AT_ONCE
 
-    def knows_next(self, history: Sequence[ToolId], lines: Sequence[str], profile: str = "") -> bool:
+    def knows_next(self, history: Sequence[ToolId], lines: Sequence[str]) -> bool:
         """Tell whether the same was predicted before, so that `predict` takes no time."""
-        if not self.has_learned_for(profile):
+        if not self.has_learned:
             return self.can_predict  # what was imported is looked up
-        return self._index.is_complete and self._index.pipeline.knows_next(history, lines, profile)
+        return self._index.is_complete and self._index.pipeline.knows_next(history, lines)
 
     def judge(self, ranking: Ranking) -> Judgement:
         """Return how sure a ranking is, and how many of its tools to show."""
         from foretool.retrieval.confidence import judge
 
-        return judge(ranking, self._calibrate, None if self._has_drifted else self.growth(ranking.profile))
+        return judge(ranking, self._calibrate, None if self._has_drifted else self.growth)
 
     async def index(self, patience_s: float) -> bool:
         """Index missing tools and wait `patience_s` for it; returns whether none is left. Indexing then goes on."""

@@ -150,7 +150,7 @@ class Exposures:
     def __init__(
         self,
         catalog: Catalog,
-        rank: Callable[[Sequence[str], str], Sequence[ToolId]],
+        rank: Callable[[Sequence[str]], Sequence[ToolId]],
         prepare_ranking: Callable[[], Steps[None]],
         recorder: Recorder,
         config: LiveConfig,
@@ -159,7 +159,7 @@ class Exposures:
         policy: TrustPolicy,
         imported: ImportedPriors,
     ) -> None:
-        """`rank` returns the best tools for some words in a profile, best first, at once after `prepare_ranking`.
+        """`rank` returns the best tools for some words, best first, at once after `prepare_ranking`.
         `unlisted` returns the upstreams whose tools are unknown."""
         self._catalog = catalog
         self._rank = rank
@@ -252,7 +252,7 @@ class Exposures:
             return
         if self._read_lines(profile):
             yield from self._prepare_ranking()
-        if self._config.settings.list_fill and self._prior(profile).fill:
+        if self._config.settings.list_fill and self._prior().fill:
             yield from self._first.read(*self._competing(profile))
 
     def _read_needed(self, profile: Profile, policy: Policy) -> Steps[None]:
@@ -507,7 +507,7 @@ class Exposures:
             settings.list_whole, settings.list_fill,
         )  # fmt: skip
         digest = hashlib.sha256("".join(map(repr, parts)).encode())
-        if (learned := self._learned.prior(profile.name)[0]) and policy != "full":
+        if (learned := self._learned.prior()[0]) and policy != "full":
             digest.update(b"learned %d" % learned)
         for _, definition in self._own(profile):
             digest.update(bytes(definition))
@@ -559,8 +559,8 @@ class Exposures:
 
         expected = self._expected(profile, [each for each in self._read_usage(profile) if is_there(each.tool)])
         lines = self._read_lines(profile)
-        relevant = self._rank(lines, profile.name) if lines else ()
-        fills = self._config.settings.list_fill and self._prior(profile).fill
+        relevant = self._rank(lines) if lines else ()
+        fills = self._config.settings.list_fill and self._prior().fill
         first = self._first.order(competes, profile.list_tokens, key) if fills else ()
         ranked = tuple(dict.fromkeys((*filter(is_there, (*expected, *relevant)), *first)))
         return self._pages_first(profile, ranked, competes)
@@ -600,10 +600,10 @@ class Exposures:
     def _read_failing(self) -> set[ToolId]:
         return set(map(self._catalog.name_now, self._recorder.failing()))
 
-    def _prior(self, profile: Profile) -> Prior:
+    def _prior(self) -> Prior:
         """Return what was learned about lists; what holds without learning if there is nothing, or it is damaged."""
         self._imported.refresh()
-        if learned := self._learned.prior(profile.name)[1]:
+        if learned := self._learned.prior()[1]:
             with suppress(msgspec.MsgspecError):
                 return msgspec.json.decode(learned, type=Prior)
         figures = self._imported.lists
@@ -612,7 +612,7 @@ class Exposures:
     def _expected(self, profile: Profile, usages: Sequence[Usage]) -> list[ToolId]:
         """Order tools by expected need per token, or by usage alone if nothing was learned. What was imported counts as
         some calls more, and takes at most half a list for one server."""
-        prior = self._prior(profile)
+        prior = self._prior()
         imported = self._imported.usage()
         every = (*usages, *imported.values())
         ordered = order_tools(prior, every, self._catalog.tokens, self._recorder.now(), HALF_LIFE_S)
@@ -657,7 +657,7 @@ class Exposures:
         left = profile.list_tokens - sum(estimate(bytes(one).decode()) for _, one in self._own(profile))
         left -= sum(map(self._catalog.tokens, self._pinned(profile)))
         if policy == "growing":
-            learned = self._learned.base(profile.name)
+            learned = self._learned.base()
             kept = int((1.0 - BASE_SHARE) * profile.list_tokens)
             left = left - kept if learned is None else min(learned, left)
         return left

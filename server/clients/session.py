@@ -104,10 +104,8 @@ class SessionMemo(Struct, frozen=True, omit_defaults=True):
 class Conversation:
     """What one chat called and found. The one with the handle "" holds what the session did without a handle."""
 
-    def __init__(self, handle: str = "", opened_by: int = 0, profile: str = "") -> None:
+    def __init__(self, handle: str = "", opened_by: int = 0) -> None:
         self.handle = handle
-        self.profile = profile
-        """The profile of its session."""
         self.opened_by = opened_by
         """Id of the discovery whose answer gave the handle out; 0 once the handle was used."""
         self.history: deque[ToolId] = deque(maxlen=HISTORY)
@@ -198,7 +196,7 @@ class Conversation:
 
     def fork(self, handle: str, discovery: int) -> Conversation:
         """Return a copy with a handle of its own that continues from this point."""
-        other = Conversation(handle, discovery, self.profile)
+        other = Conversation(handle, discovery)
         other.history.extend(self.history)
         other.upstreams.extend(self.upstreams)
         # A copy of a set or a table takes a tenth of what filling an empty one takes.
@@ -245,7 +243,7 @@ class Session:
         """Pursuits of which something is known that is not on record, by their identity."""
         self._passes_handles = False
         """The client has passed a handle, so each search without one begins a chat."""
-        self._whole = Conversation(profile=record.profile)
+        self._whole = Conversation()
 
     # -- with other replicas
 
@@ -268,7 +266,7 @@ class Session:
         session's own conversation."""
         if not handle or not _handle.fullmatch(handle):
             return self._whole
-        found = self._conversations.pop(handle, None) or Conversation(handle, profile=self.record.profile)
+        found = self._conversations.pop(handle, None) or Conversation(handle)
         self._passes_handles = True
         self._keep(found)
         return found

@@ -70,7 +70,7 @@ def command(path: Path | None, as_json: bool, profile: str, file: Path | None, s
     now = time.time()
     with open_search(path, profile) as (app, shown_to):
         reach = app.policy.reach(shown_to)
-        rankings = Rankings(app, app.config.settings, reach.finds, shown_to.name)
+        rankings = Rankings(app, app.config.settings, reach.finds)
         tools = rankings.tools
         if file is None:
             found = read_log(app.store, tools, now - since, now, most)

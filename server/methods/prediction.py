@@ -57,11 +57,11 @@ class Predictor:
 
     def predict(self, chat: Conversation) -> Prediction:
         """Return which tools may be called next; there are none if nothing was learned."""
-        return Prediction(*self._search.predict(chat.steps, chat.lines, chat.profile))
+        return Prediction(*self._search.predict(chat.steps, chat.lines))
 
     def knows_next(self, chat: Conversation) -> bool:
         """Tell whether the prediction was made ahead, so that `predict` takes no time."""
-        return self._search.knows_next(chat.steps, chat.lines, chat.profile)
+        return self._search.knows_next(chat.steps, chat.lines)
 
     def predict_ahead(self, chat: Conversation, found: Iterable[ToolId] = ()) -> None:
         """Predict what follows the calls that are likely to come next, `found` first, once the conversation is quiet.
@@ -86,16 +86,16 @@ class Predictor:
         for tool in list(dict.fromkeys((*found, *chances)))[:MOST_AHEAD]:
             steps = [*chat.steps, tool][-HISTORY:]
             # The same tool again would change nothing.
-            if chat.steps[-1:] != [tool] and not self._search.knows_next(steps, chat.lines, chat.profile):
-                self._search.predict(steps, chat.lines, chat.profile)
+            if chat.steps[-1:] != [tool] and not self._search.knows_next(steps, chat.lines):
+                self._search.predict(steps, chat.lines)
                 yield
 
-    def rule(self, profile: str) -> Rule:
-        """Return the rule by which lists of a profile grow. A learned rule serves only with the models and encoders it
-        was fitted on."""
-        if not self._search.has_learned_for(profile):
+    @property
+    def rule(self) -> Rule:
+        """The rule by which lists grow. A learned rule serves only with the models and encoders it was fitted on."""
+        if not self._search.has_learned:
             return Fixed(most_found=None)
-        return self._search.growth(profile) or Fixed()
+        return self._search.growth or Fixed()
 
     # -- lists that grow
 
@@ -104,14 +104,12 @@ class Predictor:
         if client.tools.policy(session) != "growing":
             return False
         hidden = self._hidden(client, session, prediction.chances)
-        rule = self.rule(client.profile.name)
-        return client.tools.grow(session, rule.for_next(hidden, prediction.goes_on, self._catalog.tokens))
+        return client.tools.grow(session, self.rule.for_next(hidden, prediction.goes_on, self._catalog.tokens))
 
     def grow_for_discovery(self, client: ListOwner, session: Session, discovery: Discovery) -> bool:
         """Append what a discovery has found, best first."""
         # Tools that were asked for by name come first, and their scores are not comparable.
-        profile = client.profile.name
-        rule = Fixed() if discovery.names and self._search.has_learned_for(profile) else self.rule(profile)
+        rule = Fixed() if discovery.names and self._search.has_learned else self.rule
         ranked = [Ranked(match.tool, match.score, match.parts) for match in discovery.matches]
         is_sure = discovery.level in ("high", "medium")
         found = rule.for_discovery(ranked, is_sure, self._catalog.tokens)
@@ -119,8 +117,7 @@ class Predictor:
 
     def grow_for_prompt(self, client: ListOwner, session: Session, ranked: Sequence[Ranked], *, is_sure: bool) -> bool:
         """Append what a prompt is likely to need, best first, before anything is called."""
-        rule = self.rule(client.profile.name)
-        return client.tools.grow(session, rule.for_prompt(ranked, is_sure, self._catalog.tokens))
+        return client.tools.grow(session, self.rule.for_prompt(ranked, is_sure, self._catalog.tokens))
 
     # -- hints
 

@@ -110,7 +110,7 @@ class PromptAnswers:
         ranking = self._search.rank(Query(lines, (), (), servers, profile.name), reach.finds, RANKED)
         ids = [each.tool for each in ranking.ranked]
         if self._search.judge(ranking).level == "none":
-            ids = self._surely_next(lines, profile.name)
+            ids = self._surely_next(lines)
         known = (tool for each in ids if (tool := self._catalog.get(each)) is not None)
         return filter(reach.finds, known)
 
@@ -124,9 +124,9 @@ class PromptAnswers:
         if session is not None:
             session.conversation().note_hint(tool for tool in hint.tools if not session.sees(tool))
 
-    def _surely_next(self, lines: tuple[str, ...], profile: str) -> list[ToolId]:
+    def _surely_next(self, lines: tuple[str, ...]) -> list[ToolId]:
         """Return the tools that past tasks with such words began with, where that is likely enough for a hint."""
-        chances, _ = self._search.predict((), lines, profile)
+        chances, _ = self._search.predict((), lines)
         return [tool for tool, chance in chances.items() if chance >= self._config.settings.hint_threshold]
 
     def _shown(

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from foretool.server.catalog.models import describe_kind
 from foretool.server.config.loader import Config
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Artifact
@@ -73,7 +72,7 @@ def read_lesson(artifact: Artifact) -> Lesson:
     measure = next((key for key in MEASURES if key in new), "")
     difference = report.get("difference")
     return Lesson(
-        kind=describe_kind(artifact.kind),
+        kind=artifact.kind,
         number=artifact.number,
         at=artifact.created_at,
         state=_say_state(artifact),

@@ -9,11 +9,9 @@ from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from foretool.server import offline
 from foretool.server.app import App
-from foretool.server.catalog.models import describe_kind
 from foretool.server.config.loader import Config
 from foretool.server.page.viewer import Viewer, admits
 from foretool.server.recording.costs import Costs, add_costs, by_client, read_costs
@@ -135,7 +133,7 @@ def count_profile(counts: Iterable[ProfileCount]) -> list[Costs]:
 def list_models(app: App) -> list[Artifact]:
     """Return what was learned and serves, each kind in words."""
     served = app.store.artifacts.served().values()
-    return [replace(each, kind=describe_kind(each.kind)) for each in sorted(served, key=lambda each: each.kind)]
+    return sorted(served, key=lambda each: each.kind)
 
 
 def make_bars(rows: Sequence[Costs]) -> list[Bar]:

@@ -61,12 +61,11 @@ class RankingFigures(Struct, frozen=True):
 class Rankings:
     """The rankings of one catalog that are compared."""
 
-    def __init__(self, app: App, settings: Settings, finds: Finds, profile: str = "") -> None:
-        """`finds` says which tools a search of the profile may find. Opens the encoders of the settings; words alone
-        rank where that fails."""
+    def __init__(self, app: App, settings: Settings, finds: Finds) -> None:
+        """`finds` says which tools a search may find. Opens the encoders of the settings; words alone rank where that
+        fails."""
         self._app = app
         self._finds = finds
-        self._profile = profile
         models.install_wordings(app.search, app.store)
         self._corpus = app.search.update_corpus(inf)
         OpenedEncoders().install(settings, app, app.store)
@@ -137,7 +136,7 @@ class Rankings:
         return [name for name, tool in tools if tool is not None and self._finds(tool)][:DEPTH]
 
     def _learned(self, at: float) -> LearnedModels | None:
-        """Return the models of the profile that had been promoted by a time."""
+        """Return the models that had been promoted by a time."""
         kept = {
             kind: found
             for kind, each in self._kept.items()
@@ -146,7 +145,7 @@ class Rankings:
         key = tuple(found[0][0].id for found in kept.values())
         if key not in self._opened:
             opened = models.open_models(kept)
-            self._opened[key] = opened.by_profile.get(self._profile, opened.learned)
+            self._opened[key] = opened.learned
         return self._opened[key]
 
 

@@ -15,8 +15,10 @@ from foretool.storage.sql.tables import insert_into
 from foretool.storage.stores import KEPT_MODELS
 
 _COLUMNS = "id, kind, number, created_at, sha256, length(data), active, previous, promoted_at, report"
-_ACTIVE = f"SELECT {_COLUMNS} FROM artifacts WHERE active = 1 ORDER BY kind"  # noqa: S608  # a constant
-_HISTORY = f"SELECT {_COLUMNS} FROM artifacts WHERE ? IS NULL OR kind = ? ORDER BY id DESC LIMIT ?"  # noqa: S608
+# Earlier versions learned for one profile too, under kinds such as `dtdr@ops`, which nothing reads any more.
+_FOR_ALL = "kind NOT LIKE '%@%'"
+_ACTIVE = f"SELECT {_COLUMNS} FROM artifacts WHERE active = 1 AND {_FOR_ALL} ORDER BY kind"  # noqa: S608  # constants
+_HISTORY = f"SELECT {_COLUMNS} FROM artifacts WHERE {_FOR_ALL} AND (? IS NULL OR kind = ?) ORDER BY id DESC LIMIT ?"  # noqa: S608
 _ADD = insert_into(
     "artifacts", ("kind", "number", "created_at", "sha256", "data", "active", "previous", "promoted_at", "report")
 )

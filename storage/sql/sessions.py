@@ -95,10 +95,6 @@ class Sessions(Subject):
         rows = self._database.rows("SELECT session, person, learns FROM session_people")
         return {session: (person, bool(learns)) for session, person, learns in rows}
 
-    def profiles(self, keys: Collection[str]) -> dict[str, str]:
-        sql = f"SELECT key, profile FROM sessions WHERE key IN ({self._database.json_strings})"  # noqa: S608
-        return dict(map(tuple, self._database.rows(sql, (encode_json(list(keys)),))))
-
     def end(self, key: str, at: float) -> None:
         self._database.run("UPDATE sessions SET ended_at = ? WHERE key = ?", (at, key))
 

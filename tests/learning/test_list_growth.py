@@ -34,9 +34,9 @@ def test_growing_is_fitted_for_the_models_that_serve_and_counts_for_them_alone(
     assert report["new"]["tokens"] <= 100.0
     growth = list_rules.loads(setting.artifacts.load_intact("growth")[0][1])
     assert growth.models == {"dtdr": 2}
-    assert models.LearnedLists(setting.store).base("") == growth.base
+    assert models.LearnedLists(setting.store).base() == growth.base
     setting.artifacts.roll_back("dtdr")
-    assert models.LearnedLists(setting.store).base("") is None
+    assert models.LearnedLists(setting.store).base() is None
 
 
 @requirement("learn:worth")

@@ -123,17 +123,17 @@ def grown(**models_of: int) -> bytes:
 def test_how_lists_grow_counts_for_the_models_it_was_fitted_with_alone() -> None:
     with open_store(":memory:") as store:
         artifacts = store.artifacts
-        assert models.LearnedLists(store).base("") is None
+        assert models.LearnedLists(store).base() is None
         artifacts.add("dtdr", MODEL, {}, promote=True)
         artifacts.add("growth", grown(dtdr=1), {}, promote=True)
         opened = open_models(read_models(store))
         assert opened.learned is not None
         assert opened.learned.growth == list_rules.loads(grown(dtdr=1))
-        assert models.LearnedLists(store).base("") == 250
+        assert models.LearnedLists(store).base() == 250
         artifacts.add("dtdr", MODEL, {}, promote=True)
         opened = open_models(read_models(store))
         assert opened.learned is not None
-        assert (opened.learned.growth, sorted(opened.served), models.LearnedLists(store).base("")) == (
+        assert (opened.learned.growth, sorted(opened.served), models.LearnedLists(store).base()) == (
             None,
             ["dtdr"],
             None,
@@ -141,17 +141,17 @@ def test_how_lists_grow_counts_for_the_models_it_was_fitted_with_alone() -> None
         # Of what was fitted later, that which was fitted with the models that serve again counts.
         artifacts.add("growth", grown(dtdr=2), {}, promote=True)
         artifacts.roll_back("dtdr")
-        assert models.LearnedLists(store).base("") == 250
+        assert models.LearnedLists(store).base() == 250
         connection_of(store).execute("UPDATE artifacts SET data = ? WHERE kind = 'growth'", (b"{}",))
-        assert models.LearnedLists(store).base("") is None
+        assert models.LearnedLists(store).base() is None
 
 
 def test_the_prior_of_an_empty_store_is_none() -> None:
     with open_store(":memory:") as store:
-        assert LearnedLists(store).prior("") == (0, b"")
+        assert LearnedLists(store).prior() == (0, b"")
         store.artifacts.add("prior", b"{}", {}, promote=True)
         store.artifacts.bump_version()
-        assert LearnedLists(store).prior("") == (1, b"{}")
+        assert LearnedLists(store).prior() == (1, b"{}")
 
 
 async def test_a_store_that_fails_leaves_the_models_in_use() -> None:

@@ -54,10 +54,10 @@ class Setting:
             ImportedPriors(self.store.artifacts, self.catalog),
         )
 
-    def prior(self, profile: str) -> tuple[int, bytes]:
+    def prior(self) -> tuple[int, bytes]:
         return self.learned
 
-    def base(self, profile: str) -> int | None:
+    def base(self) -> int | None:
         return self.learned_base
 
     def named_share(self) -> float:

@@ -102,7 +102,7 @@ async def test_what_was_learned_of_growing_decides_what_a_list_gains() -> None:
         # Fitted with other encoders it says nothing of these scores.
         other = replace(dear, encoders="some-encoder")
         stage.app.search.install_models(LearnedModels({"dtdr": Counted(COUNTS)}, None, other))
-        assert stage.app.predictor.rule("") == Fixed()
+        assert stage.app.predictor.rule == Fixed()
         call = stage.client.post("tools/call", {"name": OPEN, "arguments": {}})
         await stage.client.heard(LIST_CHANGED)
         await stage.client.list_tools()
@@ -383,9 +383,9 @@ async def test_only_the_likeliest_calls_are_predicted_from_ahead_and_none_once_a
         real = stage.app.search.predict
         chat = Conversation()
 
-        def predict(history: Any, lines: Any, profile: str) -> Any:
+        def predict(history: Any, lines: Any) -> Any:
             made.append(tuple(history))
-            return real(history, lines, profile)
+            return real(history, lines)
 
         monkeypatch.setattr(stage.app.search, "predict", predict)
         stage.app.predictor.predict_ahead(chat, [ToolId("many__t9")])

@@ -159,7 +159,7 @@ OFF_LOOP: Final = {
     "flows": "all",
     "forgetting": "forget compact",
     "retention": "touch_vectors scrub prune",
-    "sessions": "people profiles get recent ended exposures conversations",
+    "sessions": "people get recent ended exposures conversations",
     "tasks": "texts steps",
     "vectors": "load missing forget known",
     "wordings": "save remove",
