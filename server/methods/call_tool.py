@@ -104,7 +104,7 @@ def _fit_arguments(call: BridgedCall, go: Go, exchange: Exchange, tool: Tool) ->
         return
     fitted = fit(schema, arguments)
     if fitted.refusal:
-        problem = f"{_say_misfit(tool, fitted.refusal)}; change that and call again. {_quote_schema(tool, schema)}"
+        problem = f"{_say_misfit(tool, fitted.refusal)}; correct that and call again. {_quote_schema(tool, schema)}"
         exchange.tool_error(problem)
         return
     exchange.params["arguments"] = fitted.arguments

@@ -369,12 +369,12 @@ async def test_a_client_that_cannot_ask_is_refused_with_the_setting_and_the_way_
 
 @requirement("trust:confirm:asked")
 async def test_an_allowed_tool_is_not_asked_about_and_arguments_that_do_not_fit_ask_nobody() -> None:
-    wipe = tool("wipe", properties={"path": {"type": "string"}})
+    wipe = tool("wipe", properties={"path": {"type": "number"}})
     upstream = disk(wipe, tool("plain"), allow=["plain"])
     async with proxy_over(upstream, confirm="all") as stage:
         await stage.client.initialize(capabilities={"elicitation": {}})
         assert await ran(stage.client, wrapped("call_tool", "disk__plain"))
-        assert "do not fit" in await tried(stage.client, wrapped("call_tool_write", "disk__wipe", {"path": 5}))
+        assert "do not fit" in await tried(stage.client, wrapped("call_tool_write", "disk__wipe", {"path": "/"}))
     assert stage.client.questions == []
 
 

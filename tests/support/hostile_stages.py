@@ -264,6 +264,7 @@ class _Transport:
 
 class _Connection:
     transport = _Transport()
+    source = ""
 
     def recognise(self, principal: str) -> None:
         pass
