@@ -271,6 +271,8 @@ class Event(Struct, frozen=True):
     session: str = ""
     arguments: str = ""
     """Of a call, as in `Call`."""
+    discovery: int = 0
+    """Of a call, as in `Call`, where that is asked for."""
 
 
 class Retry(Struct, frozen=True):
@@ -305,7 +307,7 @@ class Turn(Struct, frozen=True):
     tokens: int = 0
     """Tokens of the list, the text or the answer that was put before the model."""
     hidden: bool = False
-    """The called tool was not in the list."""
+    """The called tool was not in the list; of a miss: a call revealed it."""
     id: int = 0
     """Of its record; ids of calls, discoveries, lists and misses count apart."""
 
@@ -341,6 +343,12 @@ class CostSum(Struct, frozen=True):
     list_tokens: int = 0
     said_tokens: int = 0
     read_tokens: int = 0
+    rated_tasks: int = 0
+    rated_calls: int = 0
+    rated_hidden: int = 0
+    rated_misses: int = 0
+    rated_discoveries: int = 0
+    rated_read_tokens: int = 0
 
 
 class Prompt(Struct, frozen=True):

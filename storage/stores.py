@@ -344,7 +344,8 @@ class DiscoveryStore(Protocol):
         """Return the tool called first on behalf of each discovery from `id` on."""
 
     def needs(self, since: float) -> Iterator[Event]:
-        """Yield each need of a hidden tool, in no fixed order: searches by task, calls that no discovery led to."""
+        """Yield each need of a hidden tool, in no fixed order: searches by task, and calls of what a discovery found or
+        the list lacked."""
 
 
 class TaskStore(Protocol):

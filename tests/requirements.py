@@ -364,6 +364,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "miss:account": Promise(
         "README: the misses", "the ledger agrees with an account that a client keeps of what it reads"
     ),
+    "rates:fifty-tasks": Promise(
+        "docs/data.md", "rates come from fifty tasks whose end is known, and never say something absurd"
+    ),
     "miss:history": Promise("README: the misses", "a miss keeps the calls before it"),
     "miss:nothing-found": Promise("README: the misses", "a discovery without a match is a miss"),
     "miss:unknown-name": Promise("README: the misses", "an unknown name is an error and a miss"),

@@ -38,6 +38,9 @@ from bench.options import add_foretool, make_parser
 from bench.proxy import many_servers
 from bench.proxy.many_servers import OWN
 from foretool.retrieval import token_ranks
+from foretool.server.config.loader import load
+from foretool.server.page.overview import read_overview
+from foretool.server.page.viewer import Viewer
 from foretool.storage.opening import open_store
 
 Kind = Literal["growing", "deaf", "modern"]
@@ -365,7 +368,14 @@ def compare(place: Place, account: Account) -> list[Line]:
     """Compare the account with what the commands say, and with each miss."""
     ledger = place.ask("misses", "--all", "--limit", "100000")
     total = place.ask("stats")["total"]
-    return [*_compare_sums(account, ledger, total), *_compare_misses(place, account, ledger["misses"])]
+    page = read_overview(load(place.path), Viewer("")).total
+    return [
+        *_compare_sums(account, ledger, total),
+        Line("page: searches", account.searches, page.discoveries),
+        Line("page: misses", ledger["total"], page.misses),
+        Line("page: tokens read", account.read, page.read_tokens, WITHIN),
+        *_compare_misses(place, account, ledger["misses"]),
+    ]
 
 
 def _compare_sums(account: Account, ledger: Json, total: Json) -> Iterator[Line]:

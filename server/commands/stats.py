@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,13 +17,18 @@ from foretool.server.commands import output
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
-from foretool.server.recording.costs import Costs, add_costs, by_client, estimate_own_search, read_costs
+from foretool.server.recording.costs import FEWEST, Costs, add_costs, by_client, estimate_own_search, read_costs
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 LONGEST_LINE: Final = 45
-"""So many days stand side by side; of more, several share a bar."""
-NARROW: Final = 130
-"""On fewer columns each day and client is shown as a card of three lines instead of a row."""
+"""So many bars stand side by side; where there are more, several share one."""
+NARROW: Final = 100
+"""On fewer columns each day and client is shown as a card of two lines instead of a row."""
+
+
+SMALL: Final = "because the list at each turn and the searches took more than all tools would have"
+FEW: Final = "because the list at each turn and the searches took more than the names of all tools would have"
+"""Why foretool may cost more than what it is compared with."""
 
 
 @click.command("stats")
@@ -41,6 +46,9 @@ def command(path: Path | None, as_json: bool, since: float) -> int:
     from then on. "full list" is what listing every tool would have cost instead. "own search" is an estimate of what a
     client reads that defers all tools behind a search of its own: the names of all tools at every turn, one search for
     each task, and five definitions from then on.
+
+    Rates are formed from tasks whose end is known, once there are fifty; searches that no call followed are counted and
+    belong to no task.
     """
     now = time.time()
     with offline.read(load(path)) as app:
@@ -58,15 +66,14 @@ def command(path: Path | None, as_json: bool, since: float) -> int:
 
 
 def describe(costs: Costs) -> dict[str, Any]:
-    """Return the counts of a row, and what they come to per call and per task; None where there is nothing to divide
-    by."""
+    """Return the counts of a row, and what they come to per call and per task; None where rates say nothing."""
     return {
         **asdict(costs),
         "miss_rate": costs.miss_rate,
-        "discoveries_per_task": costs.per_task(costs.discoveries),
-        "hidden_per_task": costs.per_task(costs.hidden),
-        "read_per_task": costs.per_task(costs.read_tokens),
-        "full_per_task": costs.per_task(costs.full_tokens),
+        "discoveries_per_task": costs.per_task(costs.rated_discoveries),
+        "hidden_per_task": costs.per_task(costs.rated_hidden),
+        "read_per_task": costs.per_task(costs.rated_read_tokens),
+        "full_per_task": costs.per_task(costs.rated_full_tokens),
         "saved": costs.saved,
         "own_search_per_task": costs.per_task(costs.own_search_tokens),
         "saved_of_own_search": costs.saved_of_own_search,
@@ -79,31 +86,29 @@ def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs) ->
         return
     if output.console().width < NARROW:
         for row in rows:
-            _print_card(row)
+            output.say(f"{row.day}  {row.client}", "bold")
+            output.say(f"  {_count(row)}")
     else:
-        columns = ("day", "client", "tasks#", "calls#", "missed#", "discoveries#", "hidden#", "read#", "full list#",
-                   "saved#", "own search#", "saved#")  # fmt: skip
+        columns = ("day", "client", "tasks#", "calls#", "hidden#", "misses#", "searches#", "tokens read#")
         output.table(columns, [_cells(row) for row in rows])
-        output.say("Discoveries, hidden calls and tokens are per task.")
     if len(clients) > 1:
         for name, costs in clients.items():
-            if not costs.tasks and not costs.calls:
-                continue
-            output.say(f"{name}: {_sentence(costs)}")
-            _print_courses([row for row in rows if row.client == name])
+            if costs.tasks or costs.calls:
+                output.say(f"{name}: {_sentence(costs)}")
+                _print_courses([row for row in rows if row.client == name])
     output.say(f"in all: {_sentence(total)}", "bold")
     _print_courses(rows)
 
 
 def _print_courses(rows: Sequence[Costs]) -> None:
-    """Print how the figures went from day to day, the oldest first."""
-    days = by_day(rows)
-    if len(days) < 2:
+    """Print how the rates went, the oldest first."""
+    spans = by_span(rows)
+    if len(spans) < 2:
         return
     courses: tuple[tuple[str, Sequence[float | None], Callable[[float], str]], ...] = (
-        ("missed", [each.miss_rate for each in days], lambda share: f"{share:.0%}"),
-        ("discoveries", [each.per_task(each.discoveries) for each in days], lambda count: f"{count:.2f} a task"),
-        ("saved", [each.saved for each in days], lambda share: f"{share:.0%}"),
+        ("missed", [each.miss_rate for each in spans], lambda share: f"{share:.0%}"),
+        ("searches", [each.per_task(each.rated_discoveries) for each in spans], lambda count: f"{count:.2f} a task"),
+        ("saved", [each.saved for each in spans], lambda share: f"{share:.0%}"),
     )
     for name, values, write in courses:
         known = [each for each in values if each is not None]
@@ -113,16 +118,18 @@ def _print_courses(rows: Sequence[Costs]) -> None:
             output.say(f"  {name:<11}  {sparkline(values)}  {between}")
 
 
-def by_day(rows: Sequence[Costs]) -> list[Costs]:
-    """Return the sum of each day from the first to the last one; of neighbours together where there are too many."""
-    sums = {day: add_costs((row for row in rows if row.day == day), "") for day in {row.day for row in rows}}
-    first, last = (date.fromisoformat(end(sums)) for end in (min, max))
-    all_days = [str(first + timedelta(days=number)) for number in range((last - first).days + 1)]
-    size = -(-len(all_days) // LONGEST_LINE)
-    return [
-        add_costs((sums[day] for day in all_days[start : start + size] if day in sums), "")
-        for start in range(0, len(all_days), size)
-    ]
+def by_span(rows: Sequence[Costs]) -> list[Costs]:
+    """Return the sums of days that follow each other, as many together as rates take; what is left over at the end goes
+    to the last of them. Neighbours share a sum where there are too many."""
+    spans: list[list[Costs]] = [[]]
+    for day in sorted({row.day for row in rows}):
+        if sum(each.rated_tasks for each in spans[-1]) >= FEWEST:
+            spans.append([])
+        spans[-1] += [row for row in rows if row.day == day]
+    if len(spans) > 1 and sum(each.rated_tasks for each in spans[-1]) < FEWEST:
+        spans[-2:] = [[*spans[-2], *spans[-1]]]
+    size = -(-len(spans) // LONGEST_LINE)
+    return [add_costs(chain.from_iterable(spans[start : start + size]), "") for start in range(0, len(spans), size)]
 
 
 def sparkline(values: Sequence[float | None]) -> str:
@@ -137,47 +144,38 @@ def sparkline(values: Sequence[float | None]) -> str:
 
 def _cells(row: Costs) -> tuple[object, ...]:
     return (
-        row.day, row.client, row.tasks, row.calls, _percent(row.miss_rate), _number(row.per_task(row.discoveries), 2),
-        _number(row.per_task(row.hidden), 2), _number(row.per_task(row.read_tokens)),
-        _number(row.per_task(row.full_tokens)), _percent(row.saved), _number(row.per_task(row.own_search_tokens)),
-        _percent(row.saved_of_own_search),
+        row.day, row.client, f"{row.tasks:,}", f"{row.calls:,}", f"{row.hidden:,}", f"{row.misses:,}",
+        f"{row.discoveries:,}", f"{row.read_tokens:,}",
     )  # fmt: skip
 
 
-def _print_card(row: Costs) -> None:
-    output.say(f"{row.day}  {row.client}", "bold")
-    for line in _lines(row):
-        output.say(f"  {line}")
-
-
-def _lines(row: Costs) -> list[str]:
-    found = [
-        f"{output.plural(row.tasks, 'task')}, {output.plural(row.calls, 'call')}, missed {_percent(row.miss_rate)}"
-    ]
-    if row.tasks:
-        found.append(
-            f"per task: {_number(row.per_task(row.discoveries), 2)} discovery turns,"
-            f" {_number(row.per_task(row.hidden), 2)} hidden calls"
-        )
-        found.append(
-            f"{_number(row.per_task(row.read_tokens))} tokens read, {_number(row.per_task(row.full_tokens))} with the"
-            f" full list: {_saved(row.saved)}; {_number(row.per_task(row.own_search_tokens))} with the client's own"
-            f" search: {_saved(row.saved_of_own_search)}"
-        )
-    return found
+def _count(row: Costs) -> str:
+    counts = {"task": row.tasks, "call": row.calls, "miss": row.misses, "search": row.discoveries}
+    counted = [output.plural(count, noun) for noun, count in counts.items()]
+    return ", ".join([*counted, f"{row.read_tokens:,} tokens read"])
 
 
 def _sentence(costs: Costs) -> str:
-    return "; ".join(_lines(costs))
+    if not costs.has_rates:
+        return f"{_count(costs)} (rates take {FEWEST} tasks whose end is known; so far {costs.rated_tasks})"
+    counts = (costs.rated_read_tokens, costs.rated_full_tokens, costs.own_search_tokens)
+    read, full, own = (_number(costs.per_task(count)) for count in counts)
+    return (
+        f"{_count(costs)}; of the calls of {costs.rated_tasks:,} tasks {costs.miss_rate:.0%} missed; per task:"
+        f" {_number(costs.per_task(costs.rated_discoveries), 2)} searches,"
+        f" {_number(costs.per_task(costs.rated_hidden), 2)} hidden calls, {read} tokens read; {full} with the full"
+        f" list: {_saved(costs.saved, SMALL)}; {own} with the client's own search:"
+        f" {_saved(costs.saved_of_own_search, FEW)}"
+    )
 
 
-def _saved(share: float | None) -> str:
-    """Say what share of other tokens was saved, or how much more was read."""
-    return "-" if share is None else f"{share:.0%} saved" if share >= 0 else f"{-share:.0%} more read"
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.0%}"
+def _saved(share: float | None, why: str) -> str:
+    """Say what share of other tokens was saved, or how much more was read, and why."""
+    if share is None:
+        return "-"
+    if share >= 0:
+        return f"{share:.0%} saved"
+    return f"{-share:.0%} more read, {why}" if share > -1 else f"{1 - share:.1f} times as much read, {why}"
 
 
 def _number(value: float | None, digits: int = 0) -> str:

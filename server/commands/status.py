@@ -33,6 +33,7 @@ from foretool.server.recording.calibration import (
     discovery_outcomes,
     rate_confidence,
 )
+from foretool.server.recording.costs import FEWEST
 from foretool.server.recording.store_watch import TroubleNote, read_notes
 from foretool.server.signin.vault import Known, Vault
 from foretool.server.trust.held_words import say_waiting
@@ -62,8 +63,8 @@ SENT: Final[dict[Telemetry, str]] = {
 """What leaves the machine, for people; `docs/observability.md` has the whole list."""
 ASK_S = 1.0
 """How long all running proxies may take to say which windows they have."""
-LEAST_RATED = 50
-"""Fewer rated searches say nothing about the quality of search."""
+LEAST_RATED = FEWEST
+"""Fewer searches whose outcome is known say nothing about the quality of search."""
 
 
 class Window(Struct, frozen=True):
@@ -123,7 +124,8 @@ class Status(Struct, frozen=True):
     imported: ImportNote | None
     """What was taken over from another store (`import-priors`); null if nothing was."""
     encoder: Encoding
-    confidence: Confidence
+    confidence: Confidence | None
+    """How well confidence has matched what followed; null while too few searches have a known outcome."""
     proxies: tuple[Proxy, ...]
     broken: dict[str, str]
     disabled: tuple[str, ...]
@@ -185,6 +187,7 @@ def read_status(config: Config) -> Status:
         recorded = {each.pid for each in states} | {each.pid for each in without_storage}
         last_call = max((call.at for call in store.calls.recent(1)), default=0.0)
         last_discovery = max((each.at for each in store.discoveries.recent(1)), default=0.0)
+        outcomes = discovery_outcomes(store.discoveries)
         return Status(
             config=config.path,
             config_named_by=config.named_by,
@@ -194,7 +197,7 @@ def read_status(config: Config) -> Status:
             telemetry=config.settings.telemetry,
             imported=_find_import(store),
             encoder=_describe_encoders(config, store),
-            confidence=rate_confidence(discovery_outcomes(store.discoveries)),
+            confidence=rate_confidence(outcomes) if len(outcomes) >= LEAST_RATED else None,
             proxies=tuple(
                 Proxy(
                     each.pid,
@@ -291,7 +294,7 @@ def _print(status: Status, verbose: bool) -> None:
     _print_import(status.imported)
     if status.telemetry != "off":
         output.say_fact("telemetry", f"{status.telemetry}: {SENT[status.telemetry]} go to a collector")
-    if status.confidence.verdicts >= LEAST_RATED:
+    if status.confidence is not None:
         output.say(f"Search quality {_say_quality(status.confidence, verbose)}")
 
 
@@ -328,7 +331,7 @@ def _print_findings(findings: Mapping[str, Mapping[Severity, int]]) -> None:
 
 
 def _say_quality(found: Confidence, verbose: bool) -> str:
-    said = f"({found.verdicts} rated searches): right tool in the top {WITHIN}: {found.found:.0%}."
+    said = f"({found.verdicts} searches with a known outcome): right tool in the top {WITHIN}: {found.found:.0%}."
     if found.state == "drifted":
         said += (
             f" Answers were surer than they should be: of the last {RECENT} searches {found.said:.0%} should have shown"

@@ -11,11 +11,12 @@ from foretool.server.config.loader import Config
 from foretool.server.page.charts import Bin, sort_into_bins
 from foretool.server.page.overview import wilson
 from foretool.server.recording.calibration import EPS, WITHIN, Confidence, discovery_outcomes, rate_confidence
+from foretool.server.recording.costs import FEWEST
 from foretool.storage.opening import open_existing_store
 
 LATEST: Final = 2000
 """So many of the latest searches are compared with what followed them."""
-LEAST: Final = 20
+LEAST: Final = FEWEST
 """Fewer outcomes show nothing."""
 
 

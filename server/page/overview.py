@@ -14,7 +14,7 @@ from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.config.loader import Config
 from foretool.server.page.viewer import Viewer, admits
-from foretool.server.recording.costs import Costs, add_costs, by_client, read_costs
+from foretool.server.recording.costs import FEWEST, Costs, add_costs, by_client, read_costs
 from foretool.server.trust.held_words import say_waiting
 from foretool.server.upstreams.running import find_running, states_by_upstream
 from foretool.storage.records import Artifact, Miss, MissCount, MissFilter, ProfileCount, UpstreamState
@@ -35,9 +35,9 @@ class Bar(Struct, frozen=True):
 
     day: str
     calls: int
-    misses: int
+    hidden: int
     height: float
-    missed: float
+    unseen: float
 
 
 class ServerRow(Struct, frozen=True):
@@ -57,7 +57,7 @@ class Overview(Struct, frozen=True):
 
     total: Costs
     bound: tuple[float, float] | None
-    """The 95 % interval of the miss rate; None without calls."""
+    """The 95 % interval of the miss rate; None without a rate."""
     clients: Mapping[str, Costs]
     bars: Sequence[Bar]
     servers: Sequence[ServerRow]
@@ -71,6 +71,8 @@ class Overview(Struct, frozen=True):
     warnings: Sequence[str]
     waiting: int
     """Calls that no figure counts yet, because they are still being added up."""
+    fewest: int = FEWEST
+    """Tasks whose end is known from which rates are formed."""
 
 
 def wilson(hits: int, of: int) -> tuple[float, float] | None:
@@ -102,7 +104,7 @@ def read_overview(config: Config, viewer: Viewer) -> Overview:
         total = add_costs(rows, "")
         return Overview(
             total=total,
-            bound=wilson(total.misses, total.calls),
+            bound=wilson(total.rated_misses, total.rated_calls) if total.has_rates else None,
             clients=by_client(rows),
             bars=make_bars(rows),
             servers=_read_servers(config, app, viewer),
@@ -137,16 +139,13 @@ def list_models(app: App) -> list[Artifact]:
 
 
 def make_bars(rows: Sequence[Costs]) -> list[Bar]:
-    """Return calls and misses by day, the oldest first."""
+    """Return calls, and those of tools that lists lacked, by day, the oldest first."""
     days: dict[str, list[Costs]] = {}
     for row in rows:
         days.setdefault(row.day, []).append(row)
     sums = {day: add_costs(own, "") for day, own in sorted(days.items())}
     most = max((each.calls for each in sums.values()), default=0) or 1
-    return [
-        Bar(day, each.calls, each.misses, each.calls / most, min(each.misses, each.calls) / most)
-        for day, each in sums.items()
-    ]
+    return [Bar(day, each.calls, each.hidden, each.calls / most, each.hidden / most) for day, each in sums.items()]
 
 
 def _read_servers(config: Config, app: App, viewer: Viewer) -> list[ServerRow]:

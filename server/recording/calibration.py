@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -188,9 +188,10 @@ def discovery_outcomes(log: DiscoveryStore, limit: int = 2000) -> list[Discovery
     """Return the outcomes of the latest `limit` discoveries, the oldest first. May raise `StorageError`.
 
     A tool that was called on behalf of a discovery was needed, at its rank. If none was called, and the same
-    conversation searched again or called another hidden tool soon after, then the needed tool was not in the answer. A
-    client that searches again may say how far what it sees suffices: if it does, the needed tool was there, at the last
-    rank that counts; if that is not clear, the outcome is unknown. Discoveries that nothing followed are left out.
+    conversation soon called a tool that a later search found, or that none did, then the needed tool was not in the
+    answer. A client that searches again may say how far what it sees suffices: if it does, the needed tool was there,
+    at the last rank that counts; if it does not, it was not. Of the others nobody knows what they were for: a search
+    that no call followed is not a wrong one.
     """
     answered = log.answered(limit)[::-1]
     if not answered:
@@ -198,22 +199,22 @@ def discovery_outcomes(log: DiscoveryStore, limit: int = 2000) -> list[Discovery
     oldest = min(each.at for each in answered)
     called = log.first_calls(answered[0].id, oldest)
     rated = {(each.session, each.handle, each.at): each.sufficiency for each in answered}
-    followed = _followed([each for each in answered if each.id not in called], log.needs(oldest))
+    served = _served([each for each in answered if each.id not in called], log.needs(oldest), rated)
     found = []
     for each in answered:
         if each.id in called:
             found.append(DiscoveryOutcome(each.at, each.probability, _rank(each, called[each.id])))
-        elif (need := followed.get(each.id)) is not None:
-            said = rated.get((need.session, need.handle, need.at))
-            if said is None or said < LACKS:
-                found.append(DiscoveryOutcome(each.at, each.probability, None))
-            elif said >= SUFFICES:
-                found.append(DiscoveryOutcome(each.at, each.probability, min(len(each.matches), WITHIN)))
+        elif (does_serve := served.get(each.id)) is not None:
+            rank = min(len(each.matches), WITHIN) if does_serve else None
+            found.append(DiscoveryOutcome(each.at, each.probability, rank))
     return found
 
 
-def _followed(discoveries: Iterable[Discovery], needs: Iterable[Event]) -> dict[int, Event]:
-    """Return the discoveries, by id, after which their conversation soon needed another tool, with such a need.
+def _served(
+    discoveries: Iterable[Discovery], needs: Iterable[Event], rated: Mapping[tuple[str, str, float], float | None]
+) -> dict[int, bool]:
+    """Return by id whether a discovery that led to no call served, as far as what its conversation did next tells.
+    `rated`: how far what it saw sufficed, as the client said when it searched again.
 
     Each is taken out as soon as that is known, so that many needs do not look at many discoveries.
     """
@@ -222,12 +223,20 @@ def _followed(discoveries: Iterable[Discovery], needs: Iterable[Event]) -> dict[
         pending.setdefault((each.session, each.handle), []).append((each.at, each.id))
     for own in pending.values():
         own.sort()
-    found: dict[int, Event] = {}
-    for need in needs:
-        if own := pending.get((need.session, need.handle), []):
-            soon_before = slice(bisect_left(own, (need.at - FOLLOWS_S,)), bisect_left(own, (need.at,)))
-            found.update((id, need) for _, id in own[soon_before])
-            del own[soon_before]
+    found: dict[int, bool] = {}
+    for need in sorted(needs, key=lambda each: each.at):
+        if not (own := pending.get((need.session, need.handle), [])):
+            continue
+        before = bisect_left(own, (need.at,))
+        soon_before = own[bisect_left(own, (need.at - FOLLOWS_S,)) : before]
+        if need.kind == "call":
+            decided = {id: False for _, id in soon_before if not 0 < need.discovery <= id}
+        else:
+            said = rated.get((need.session, need.handle, need.at))
+            is_clear = said is not None and (said >= SUFFICES or said < LACKS)
+            decided = {id: said is not None and said >= SUFFICES for _, id in soon_before[-1:] if is_clear}
+        found |= decided
+        own[:before] = [each for each in soon_before if each[1] not in decided]
     return found
 
 

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from math import inf
+from math import inf, nextafter
 from typing import Final
 
 from msgspec import Struct
@@ -24,6 +24,8 @@ from foretool.storage.stores import Store
 EVERYTHING: Final = 1 << 60
 LONGEST_S: Final = 21_600.0
 """A stretch that has lasted so long is added up, although the session goes on."""
+FEWEST: Final = 50
+"""Tasks from which rates are formed at the fewest: of fewer, a few odd ones make any rate."""
 FOUND: Final = 5
 """Definitions that a client's own search loads: those of Anthropic's tool search load three to five."""
 UNNAMED: Final = "(unnamed)"
@@ -59,28 +61,46 @@ class Costs(Struct):
     """Tokens of the list, answers and hints, counted at each turn in which they stood before the model."""
     full_tokens: int = 0
     """What the list of all tools would have taken, counted at each call."""
+    rated_tasks: int = 0
+    """Those of the tasks whose end is known. Rates are formed from these tasks, and only where they are at least
+    `FEWEST`: not from searches that no call followed, nor from what a client is about."""
+    rated_calls: int = 0
+    rated_hidden: int = 0
+    rated_misses: int = 0
+    """Calls of these tasks whose tool neither the list nor a hint had shown."""
+    rated_discoveries: int = 0
+    rated_read_tokens: int = 0
+    rated_full_tokens: int = 0
     own_search_tokens: int = 0
-    """What a client with a search of its own would have read, as `estimate_own_search` says."""
+    """What a client with a search of its own would have read for these tasks, as `estimate_own_search` says."""
+
+    @property
+    def has_rates(self) -> bool:
+        return self.rated_tasks >= FEWEST
 
     @property
     def miss_rate(self) -> float | None:
-        """Misses per call, 1 at most; None without calls."""
-        return min(self.misses / self.calls, 1.0) if self.calls else None
+        """The share of calls that missed; None where rates say nothing."""
+        return self.rated_misses / self.rated_calls if self.has_rates else None
 
     @property
     def saved(self) -> float | None:
-        """The share of the full list's tokens that was not read; below 0 where foretool cost more. None without
-        calls."""
-        return 1.0 - self.read_tokens / self.full_tokens if self.full_tokens else None
+        """The share of the full list's tokens that was not read; below 0 where foretool cost more. None where rates say
+        nothing."""
+        return self._saved_of(self.rated_full_tokens)
 
     @property
     def saved_of_own_search(self) -> float | None:
-        """The share of `own_search_tokens` that was not read; below 0 where foretool cost more. None without calls."""
-        return 1.0 - self.read_tokens / self.own_search_tokens if self.own_search_tokens else None
+        """The share of `own_search_tokens` that was not read; below 0 where foretool cost more. None where rates say
+        nothing."""
+        return self._saved_of(self.own_search_tokens)
 
-    def per_task(self, count: int) -> float | None:
-        """Return a count per task; None without tasks."""
-        return count / self.tasks if self.tasks else None
+    def _saved_of(self, tokens: int) -> float | None:
+        return 1.0 - self.rated_read_tokens / tokens if self.has_rates and tokens else None
+
+    def per_task(self, rated: int) -> float | None:
+        """Return a count of rated tasks per task; None where rates say nothing."""
+        return rated / self.rated_tasks if self.has_rates else None
 
 
 def add_costs(rows: Iterable[Costs], client: str) -> Costs:
@@ -100,7 +120,7 @@ def read_costs(store: Store, since: float, now: float, full: int, *, reads_rest:
     request path. Times count by quarters of an hour.
     """
     with store.snapshot():
-        rest = add_up(store, store.costs.part(EVERYTHING, since - GAP_S), None)[0] if reads_rest else []
+        rest = add_up(store, store.costs.part(EVERYTHING, since - GAP_S), None, now)[0] if reads_rest else []
         sums = [*store.costs.sums(since), *(each for each in rest if each.period >= since // PERIOD_S)]
     found: dict[Row, Costs] = {}
     for each in sums:
@@ -108,6 +128,7 @@ def read_costs(store: Store, since: float, now: float, full: int, *, reads_rest:
         for name in CostSum.__struct_fields__[2:]:
             setattr(row, name, getattr(row, name) + getattr(each, name))
         row.full_tokens += full * each.calls
+        row.rated_full_tokens += full * each.rated_calls
     return sorted(found.values(), key=lambda each: (each.day, each.calls, each.client), reverse=True)
 
 
@@ -118,7 +139,8 @@ def estimate_own_search(rows: Iterable[Costs], names: int, tokens: float) -> Non
     `names`: tokens of the names of all tools; `tokens`: those of a definition in the mean.
     """
     for row in rows:
-        row.own_search_tokens = names * (row.calls + row.tasks) + round(FOUND * tokens * row.calls)
+        turns = row.rated_calls + row.rated_tasks
+        row.own_search_tokens = names * turns + round(FOUND * tokens * row.rated_calls)
 
 
 def add_next(store: Store, now: float, most: int) -> bool:
@@ -127,15 +149,16 @@ def add_next(store: Store, now: float, most: int) -> bool:
     if not part.turns:
         return False
     before = max(min(now, part.until or now) - GAP_S, part.finished)
-    sums, unfinished = add_up(store, part, before)
+    sums, unfinished = add_up(store, part, before, inf)
     return store.costs.add(part, sums, unfinished, before) and part.until is not None
 
 
-def add_up(store: Store, part: LogPart, before: float | None) -> tuple[list[CostSum], dict[str, float]]:
+def add_up(store: Store, part: LogPart, before: float | None, now: float) -> tuple[list[CostSum], dict[str, float]]:
     """Return what the finished stretches of a part come to, and since when each other session is in an unfinished one.
 
     A stretch is what one session does without a pause of `GAP_S`, so tasks end with it. It is finished if its last turn
-    came `before` a time, or if it is longer than `LONGEST_S`. Without `before` every stretch counts as finished.
+    came `before` a time, or if it is longer than `LONGEST_S`. Without `before` every stretch counts as finished, but
+    the last task of one that goes on `now` has no known end.
     """
     sessions: dict[str, list[Turn]] = defaultdict(list)
     for turn in part.turns:
@@ -145,6 +168,7 @@ def add_up(store: Store, part: LogPart, before: float | None) -> tuple[list[Cost
     for episode in cut_log(part.events, part.prompts, (), inf):
         if episode.calls:
             begins[session_of(episode.key)].append(episode.at)
+    ended = store.sessions.ended(sessions) if before is None else frozenset[str]()
     found: dict[Quarter, Costs] = {}
     unfinished: dict[str, float] = {}
     for key, turns in sessions.items():
@@ -155,9 +179,10 @@ def add_up(store: Store, part: LogPart, before: float | None) -> tuple[list[Cost
             if key in unfinished or (before is not None and last >= before and last - first < LONGEST_S):
                 unfinished.setdefault(key, first)
                 continue
-            own = [at for at in begins[key] if first - PROMPT_S <= at <= last]
+            own = sorted(at for at in begins[key] if first - PROMPT_S <= at <= last)
             listed = 0 if stretch[0].kind == "list" else store.costs.last_list(key, first)
-            _add_stretch(found, client, stretch, sorted(own), listed)
+            goes_on = before is None and key not in ended and now - last <= GAP_S
+            _add_stretch(found, client, stretch, own, listed, _rated_until(stretch, own, goes_on=goes_on))
     names = CostSum.__struct_fields__[2:]
     sums = [CostSum(*key, *(getattr(each, name) for name in names)) for key, each in found.items()]
     return sums, unfinished
@@ -184,18 +209,33 @@ def _order(turn: Turn) -> tuple[float, bool]:
     return turn.at, turn.kind not in ("list", "hint")
 
 
+def _rated_until(turns: Sequence[Turn], begins: Sequence[float], *, goes_on: bool) -> float:
+    """Return until when the turns of a stretch belong to tasks whose end is known: to the last call, because nobody
+    knows what searches after it were for, or to the beginning of a task that may go on."""
+    if not begins:
+        return -inf
+    if goes_on:
+        return begins[-1]
+    return nextafter(max((turn.at for turn in turns if turn.kind == "call"), default=-inf), inf)
+
+
 def _add_stretch(
-    found: dict[Quarter, Costs], client: str, turns: Sequence[Turn], begins: Sequence[float], listed: int
-) -> None:
+    found: dict[Quarter, Costs], client: str, turns: Sequence[Turn], begins: Sequence[float], listed: int,
+    rated_until: float,
+) -> None:  # fmt: skip
     """Add what happened in one stretch of a session, in order.
 
-    `begins`: when its tasks began; `listed`: tokens of the list that the session had before.
+    `begins`: when its tasks began; `listed`: tokens of the list that the session had before; `rated_until`: what
+    happened before this time belongs to tasks whose end is known.
     """
     for at in begins:
-        _sum_of(found, at, client).tasks += 1
+        row = _sum_of(found, at, client)
+        row.tasks += 1
+        row.rated_tasks += at < rated_until
     said = task = 0
     for turn in turns:
         row = _sum_of(found, turn.at, client)
+        is_rated = bool(begins) and begins[0] <= turn.at < rated_until
         if (place := bisect_right(begins, turn.at)) != task:
             # What was said before the first task was said for it.
             task, said = place, 0 if task else said
@@ -203,17 +243,22 @@ def _add_stretch(
             listed = turn.tokens
         elif turn.kind == "miss":
             row.misses += 1
+            row.rated_misses += turn.hidden and is_rated
         elif turn.kind == "hint":
             said += turn.tokens
             row.said_tokens += turn.tokens
         else:
             row.list_tokens += listed
             row.read_tokens += listed + said
+            row.rated_read_tokens += is_rated * (listed + said)
             if turn.kind == "call":
                 row.calls += 1
                 row.hidden += turn.hidden
+                row.rated_calls += is_rated
+                row.rated_hidden += is_rated and turn.hidden
             else:
                 row.discoveries += 1
+                row.rated_discoveries += is_rated
                 row.said_tokens += turn.tokens
                 said += turn.tokens
 

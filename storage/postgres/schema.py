@@ -170,6 +170,13 @@ def _create_profile_usage(run: Run) -> None:
         )
 
 
+def _create_rated_costs(run: Run) -> None:
+    for name in ("tasks", "calls", "hidden", "misses", "discoveries", "read_tokens"):
+        run(f"ALTER TABLE costs ADD COLUMN rated_{name} bigint NOT NULL DEFAULT 0")
+    for table in ("costs", "costs_marks", "costs_open"):
+        run(f"DELETE FROM {table}")  # noqa: S608  # a constant
+
+
 TOLD: Final = ("approvals", "artifacts", "working_sets")
 """The tables whose changes replicas are told of: what is approved, which models serve, which lists are given out."""
 LIVE: Final = frozenset({"live_sessions", "live_events", "letters", "days"})
@@ -179,6 +186,7 @@ STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
     ("days", days.create), ("grants", _create_grants),
     ("session people", _create_session_people), ("catalog summaries", _create_catalog_summaries),
     ("wordings", _create_wordings), ("usage of profiles", _create_profile_usage),
+    ("rated costs", _create_rated_costs),
 )  # fmt: skip
 """The history of the schema. What a released step creates never changes."""
 

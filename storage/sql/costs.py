@@ -26,7 +26,7 @@ _TURNS: Final = {
     "exposures": "CASE WHEN reason IN ('hint', 'prompt', 'named') THEN 'hint' ELSE 'list' END, tokens, 0",
     "discoveries": "'discovery', tokens, 0",
     "calls": "'call', 0, hidden",
-    "misses": "'miss', 0, 0",
+    "misses": "'miss', 0, CASE WHEN call > 0 THEN 1 ELSE 0 END",
 }
 """By table of the log: kind, tokens and hidden of its turns."""
 _FINISHED: Final = "finished"

@@ -62,9 +62,9 @@ _FIRST_CALLS = """
     ) AS firsts ON firsts.id = calls.id WHERE calls.at >= ?
 """
 _NEEDS = """
-    SELECT at, 'task', task, handle, session FROM discoveries WHERE at >= ? AND names = '[]'
-    UNION ALL SELECT at, 'call', tool, handle, session FROM calls
-    WHERE id >= ? AND at >= ? AND hidden = 1 AND discovery = 0 AND outcome <> 'refused'
+    SELECT at, 'task', task, handle, session, 0 FROM discoveries WHERE at >= ? AND names = '[]'
+    UNION ALL SELECT at, 'call', tool, handle, session, discovery FROM calls
+    WHERE id >= ? AND at >= ? AND (hidden = 1 OR discovery > 0) AND outcome <> 'refused'
 """
 _EVENTS = """
 SELECT at, task, handle, session FROM discoveries WHERE at >= ? AND at <= ? AND task != ''
@@ -157,8 +157,8 @@ class Discoveries(Subject):
 
     def needs(self, since: float) -> Iterator[Event]:
         values = (since, first_call(self._database, since), since)
-        for at, kind, text, handle, session in self._database.each_row(_NEEDS, values):
-            yield Event(at, kind, text, handle=handle, session=session)
+        for at, kind, text, handle, session, discovery in self._database.each_row(_NEEDS, values):
+            yield Event(at, kind, text, handle=handle, session=session, discovery=discovery)
 
 
 class Tasks(Subject):

@@ -401,3 +401,12 @@ def m022_profile_usage(db: Database) -> None:
             f"INSERT INTO counters (name, value) SELECT 'profile_usage.{table}', {column} FROM usage_folded"  # noqa: S608
             f" WHERE {column} > 0"
         )
+
+
+@migration
+def m023_rated_costs(db: Database) -> None:
+    """Add what belongs to tasks whose end is known, of which rates are formed; the log is added up again."""
+    for name in ("tasks", "calls", "hidden", "misses", "discoveries", "read_tokens"):
+        db.table("costs").add_column(f"rated_{name}", int, not_null_default=0)
+    for table in ("costs", "costs_marks", "costs_open"):
+        db.execute(f"DELETE FROM {table}")  # noqa: S608  # a constant

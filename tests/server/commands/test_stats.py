@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from command_fakes import CALC, WEATHER, fill, write_config
+from requirements import requirement
 from rich.console import Console
 
-from foretool.retrieval.tokens import estimate
 from foretool.server.commands import output, stats
 from foretool.server.commands.group import run
-from foretool.server.commands.stats import LONGEST_LINE, by_day, sparkline
+from foretool.server.commands.stats import LONGEST_LINE, by_span, sparkline
 from foretool.server.recording.costs import Costs
 from foretool.storage.records import Call, Exposure, SessionRecord
 
@@ -27,22 +27,26 @@ def written(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_a_time_cost_is_given_whole_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_time_cost_is_given_whole_as_json_and_no_rate_comes_from_one_task(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["stats", "--json", "--config", str(written(tmp_path))]) == 0
     told = json.loads(capsys.readouterr().out)
     (day,) = told["days"]
     assert (told["full_list_tokens"], told["total"]["calls"], day["tasks"]) == (120, 1, 1)
-    assert (day["misses"], day["miss_rate"], day["hidden_per_task"], day["discoveries_per_task"]) == (0, 0.0, 1.0, 0.0)
-    assert (day["read_per_task"], day["full_per_task"], day["saved"]) == (40.0, 120.0, pytest.approx(2 / 3))
+    assert (day["misses"], day["hidden"], day["read_tokens"], day["full_tokens"]) == (0, 1, 40, 120)
+    rates = ("miss_rate", "saved", "saved_of_own_search", *(name for name in day if name.endswith("_per_task")))
+    assert {day[name] for name in rates} == {None}
 
 
 def test_every_day_and_client_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path)
     assert run(["stats", "--since", "3000w", "--config", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "cursor" in out and "codex" in out and "full list" in out and "\x1b" not in out
-    assert "in all: 2 tasks, 2 calls, missed 50%; per task: 0.50 discovery turns, 1.00 hidden calls" in out
-    assert "\ncursor: 1 task, 1 call, missed 100%" in out
+    assert "cursor" in out and "codex" in out and "tokens read" in out and "\x1b" not in out and "%" not in out
+    assert "in all: 2 tasks, 2 calls, 1 miss, 1 search, " in out
+    assert "\ncursor: 1 task, 1 call, 1 miss, 1 search, " in out
+    assert "(rates take 50 tasks whose end is known; so far " in out
 
 
 def test_a_narrow_terminal_gets_cards_that_fit(
@@ -52,7 +56,7 @@ def test_a_narrow_terminal_gets_cards_that_fit(
     assert run(["stats", "--since", "3000w", "--config", str(written(tmp_path))]) == 0
     out = capsys.readouterr().out
     cards = out[: out.index("\ncodex")]
-    assert "  40 tokens read, 120 with the full list: 67% saved" in cards
+    assert "  1 task, 1 call, 0 misses, 0 searches, 40 tokens read" in cards
     assert "│" not in cards and max(map(len, out.splitlines())) <= 80
 
 
@@ -63,15 +67,12 @@ def test_an_empty_time_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "Nothing is on record" in capsys.readouterr().out
 
 
-def test_what_the_clients_own_search_would_have_taken_is_estimated(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["stats", "--json", "--config", str(written(tmp_path))]) == 0
-    (day,) = json.loads(capsys.readouterr().out)["days"]
-    names = sum(map(estimate, (CALC, WEATHER, "calc__subtract")))
-    # The names at both turns, the one that searches too, and five definitions of 40 tokens at the call.
-    assert day["own_search_tokens"] == 2 * names + 5 * 40
-    assert day["saved_of_own_search"] == pytest.approx(1 - 40 / day["own_search_tokens"])
+def test_what_the_clients_own_search_would_have_taken_is_estimated_for_the_tasks_that_rates_come_from() -> None:
+    row = Costs("2026-11-04", "a", calls=9, rated_tasks=50, rated_calls=100, rated_read_tokens=9_000)
+    stats.estimate_own_search([row], 30, 40.0)
+    # The names at all turns, those that search too, and five definitions of 40 tokens at each call.
+    assert row.own_search_tokens == 30 * 150 + 5 * 40 * 100
+    assert row.saved_of_own_search == pytest.approx(1 - 9_000 / row.own_search_tokens)
 
 
 @pytest.mark.parametrize(
@@ -82,24 +83,23 @@ def test_a_line_of_bars_stands_between_nothing_and_the_highest(values: list[floa
     assert sparkline(values) == line
 
 
-def test_each_day_has_a_bar_also_one_without_calls_and_many_days_share_one() -> None:
-    rows = [
-        Costs("2026-11-04", "a", calls=2, misses=1),
-        Costs("2026-11-01", "a", calls=2),
-        Costs("2026-11-01", "b", calls=2),
-    ]
-    assert [(each.calls, each.misses) for each in by_day(rows)] == [(4, 0), (0, 0), (0, 0), (2, 1)]
-    long_ago = [*rows, Costs("2026-05-01", "a", calls=1)]
-    assert len(by_day(long_ago)) <= LONGEST_LINE and sum(each.calls for each in by_day(long_ago)) == 7
+def test_a_bar_stands_for_as_many_days_as_rates_take_and_many_bars_share_one() -> None:
+    few = [Costs(f"2026-11-0{day}", "a", calls=day, rated_tasks=20, rated_calls=20) for day in (4, 1, 2, 3, 5)]
+    assert [each.calls for each in by_span(few)] == [15]
+    rows = [Costs(f"2026-{month:02}-{day:02}", "a", rated_tasks=50) for month in range(1, 6) for day in range(1, 29)]
+    assert len(by_span(rows)) <= LONGEST_LINE and sum(each.rated_tasks for each in by_span(rows)) == 50 * 140
+    assert [each.rated_tasks for each in by_span([*rows[:2], few[0]])] == [50, 70]
 
 
-def test_more_than_was_compared_with_is_said_as_more(
+@requirement("rates:fifty-tasks")
+def test_more_than_was_compared_with_is_said_as_more_and_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = written(tmp_path)
-    monkeypatch.setattr(stats, "estimate_own_search", lambda rows, names, tokens: [
-        setattr(row, "own_search_tokens", 10 * row.calls) for row in rows
-    ])  # fmt: skip
-    assert run(["stats", "--config", str(path)]) == 0
-    out = capsys.readouterr().out
-    assert "120 with the full list: 67% saved; 10 with the client's own search: 300% more read" in out
+    row = Costs("2026-11-04", "a", tasks=50, calls=60, misses=30, discoveries=40, read_tokens=9_000, rated_tasks=50,
+                rated_calls=60, rated_misses=15, rated_hidden=30, rated_discoveries=40, rated_read_tokens=9_000,
+                rated_full_tokens=6_000)  # fmt: skip
+    monkeypatch.setattr(stats, "read_costs", lambda *arguments: [row])
+    assert run(["stats", "--config", str(written(tmp_path))]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "of the calls of 50 tasks 25% missed; per task: 0.80 searches, 0.60 hidden calls, 180 tokens read" in out
+    assert "120 with the full list: 50% more read, because the list at each turn and the searches took" in out

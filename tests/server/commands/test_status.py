@@ -108,7 +108,7 @@ def test_it_says_whether_the_confidence_of_answers_held(tmp_path: Path, capsys: 
             tool = WEATHER if at % 2 else CALC
             store.calls.record([Call("s", at + 0.1, tool, "u", "bridge", True, "ok", 1.0, True, "", id)])
     assert run(["status", "--config", str(path)]) == 0
-    quality = "Search quality (61 rated searches): right tool in the top 5: 100%."
+    quality = "Search quality (61 searches with a known outcome): right tool in the top 5: 100%."
     assert quality in capsys.readouterr().out.splitlines()
     assert run(["status", "--verbose", "--config", str(path)]) == 0
     line = next(each for each in capsys.readouterr().out.splitlines() if each.startswith("Search quality"))

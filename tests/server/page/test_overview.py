@@ -33,7 +33,7 @@ def test_the_bound_of_a_share_is_wilsons() -> None:
 
 def test_bars_are_days_in_order_and_their_heights_are_shares() -> None:
     rows = [
-        Costs("2026-01-02", "a", calls=10, misses=5),
+        Costs("2026-01-02", "a", calls=10, hidden=5),
         Costs("2026-01-01", "a", calls=2),
         Costs("2026-01-02", "b", calls=10),
     ]

@@ -92,7 +92,8 @@ def told(store: Store, outcome: DiscoveryOutcome) -> None:
     if outcome.rank is not None:
         store.calls.record([Call("s", outcome.at, ToolId("a"), "u", "bridge", True, "ok", 1.0, True, "", id)])
     else:
-        store.discoveries.add(Discovery("s", outcome.at + 0.5, "t", (), None, "low", (), 1, 1.0, handle=handle))
+        missed = Call("s", outcome.at + 0.5, ToolId("b"), "u", "bridge", True, "ok", 1.0, True, "", handle=handle)
+        store.calls.record([missed])
 
 
 @pytest.fixture
@@ -178,7 +179,16 @@ def test_the_first_tool_called_for_a_discovery_was_needed() -> None:
         assert discovery_outcomes(store.discoveries) == [DiscoveryOutcome(10.0, 0.7, 3)]
 
 
-def test_another_search_or_call_means_that_the_needed_tool_was_not_found() -> None:
+def test_a_call_of_what_a_later_search_found_or_none_did_means_that_the_needed_tool_was_not_found() -> None:
+    with open_store(":memory:") as store:
+        asked(store, 10.0, A)
+        called(store, 21.0, C, asked(store, 20.0, B, C))
+        assert [each.rank for each in discovery_outcomes(store.discoveries)] == [None, 2]
+    with open_store(":memory:") as store:
+        first = asked(store, 10.0, A)
+        asked(store, 20.0, B)
+        called(store, 21.0, A, first)
+        assert [each.at for each in discovery_outcomes(store.discoveries)] == [10.0], "the second led to nothing known"
     with open_store(":memory:") as store:
         asked(store, 10.0, A)
         asked(store, 20.0, B, p=None)
@@ -192,7 +202,7 @@ def test_another_search_or_call_means_that_the_needed_tool_was_not_found() -> No
 @requirement("gate:rated")
 @pytest.mark.parametrize(
     ("rated", "expected"),
-    [(None, (None,)), (0.2, (None,)), (0.6, ()), (0.7, (2,)), (1.0, (2,))],
+    [(None, ()), (0.2, (None,)), (0.6, ()), (0.7, (2,)), (1.0, (2,))],
 )
 def test_a_client_that_searches_again_may_say_that_it_had_found_what_it_needed(
     rated: float | None, expected: tuple[int | None, ...]
@@ -207,7 +217,8 @@ def test_a_client_that_searches_again_may_say_that_it_had_found_what_it_needed(
         assert [each.rank for each in discovery_outcomes(store.discoveries)] == [2]
 
 
-def test_a_discovery_has_no_outcome_if_nothing_soon_follows_in_its_conversation() -> None:
+@requirement("rates:fifty-tasks")
+def test_a_discovery_has_no_outcome_if_no_call_soon_follows_in_its_conversation() -> None:
     with open_store(":memory:") as store:
         asked(store, 10.0, A, session="one")
         asked(store, 20.0, A, session="two")
@@ -223,7 +234,7 @@ def test_discoveries_without_a_match_or_by_name_have_no_outcome() -> None:
         asked(store, 10.0)
         store.discoveries.add(Discovery("s", 11.0, "", ("a",), None, "high", (Match(A, 1, 1.0),), 1, 1.0))
         asked(store, 12.0, B)
-        asked(store, 13.0, B)
+        called(store, 13.0, A)
         assert [outcome.at for outcome in discovery_outcomes(store.discoveries)] == [12.0]
 
 

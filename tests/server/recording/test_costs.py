@@ -5,8 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
+from msgspec.structs import replace
+from requirements import requirement
 
-from foretool.server.recording.costs import UNKNOWN, Costs, add_costs, by_client, read_costs, session_of
+from foretool.server.recording.costs import (
+    FEWEST,
+    UNKNOWN,
+    Costs,
+    add_costs,
+    by_client,
+    estimate_own_search,
+    read_costs,
+    session_of,
+)
 from foretool.storage.episodes import GAP_S
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Exposure, Match, Miss, SessionRecord, ToolId
@@ -44,7 +55,46 @@ def test_what_one_task_cost_is_counted_at_each_of_its_turns() -> None:
         "2026-03-04", "cursor", tasks=1, calls=2, hidden=1, misses=1, discoveries=1, list_tokens=900, said_tokens=100,
         read_tokens=1080, full_tokens=2000,
     )  # fmt: skip
-    assert (row.miss_rate, row.per_task(row.hidden), row.saved) == (0.5, 1.0, pytest.approx(0.46))
+    assert (row.miss_rate, row.per_task(row.hidden), row.saved) == (None, None, None), "one task makes no rate"
+
+
+def many(store: Store, tasks: int, *, ends: bool = True) -> None:
+    """So many tasks in sessions of their own: a search, a call of what it found, and a search that nothing follows."""
+    for number in range(tasks):
+        key, at = f"s{number}", DAY + 10 * number
+        begin(store, key)
+        listed(store, at, 300, key)
+        store.discoveries.add(Discovery(key, at + 1, "do b", (), None, "high", (Match(B, 1, 1.0),), 80, 1.0))
+        miss = Miss(key, at + 2, B, "discovery", "budget", 1, 2, "", (), 1, 1, "", "discovered", 1, 80)
+        store.calls.record([Call(key, at + 2, B, "s", "bridge", True, "ok", 1.0, True, "")], [replace(miss, call=1)])
+        store.discoveries.add(Discovery(key, at + 3, "only looks", (), None, "high", (Match(B, 1, 1.0),), 80, 1.0))
+        store.calls.record([], [replace(miss, tool="", noticed="nothing_found", at=at + 3)])
+        if ends:
+            store.sessions.end(key, at + 4)
+
+
+@requirement("rates:fifty-tasks")
+def test_rates_come_from_fifty_tasks_whose_end_is_known() -> None:
+    with open_store(":memory:") as store:
+        many(store, FEWEST)
+        (row,) = read_costs(store, 0.0, DAY + 1000, full=1000)
+    assert (row.tasks, row.rated_tasks, row.calls, row.misses, row.discoveries) == (50, 50, 50, 100, 100)
+    # What followed the last call of each session belongs to no task.
+    assert (row.rated_calls, row.rated_misses, row.rated_discoveries) == (50, 50, 50)
+    assert (row.miss_rate, row.per_task(row.rated_discoveries)) == (1.0, 1.0)
+    assert row.saved == pytest.approx(1 - (300 + 380) / 1000)
+
+
+@requirement("rates:fifty-tasks")
+@pytest.mark.parametrize(("tasks", "ends"), [(FEWEST - 1, True), (FEWEST, False)])
+def test_without_fifty_such_tasks_there_is_no_rate(tasks: int, ends: bool) -> None:
+    with open_store(":memory:") as store:
+        many(store, tasks, ends=ends)
+        (row,) = read_costs(store, 0.0, DAY + 1000, full=1000)
+        estimate_own_search([row], 100, 50.0)
+    assert (row.tasks, row.calls, row.misses) == (tasks, tasks, 2 * tasks)
+    assert row.rated_tasks == (tasks if ends else 0)
+    assert (row.miss_rate, row.saved, row.saved_of_own_search, row.per_task(5)) == (None,) * 4
 
 
 def test_a_new_task_does_not_read_what_an_earlier_one_was_told() -> None:

@@ -172,6 +172,7 @@ IN_THREADS: Final = {
     "costs.clients": "recording/costs.py",
     "costs.last_list": "recording/costs.py",
     "costs.sums": "recording/costs.py",
+    "sessions.ended": "recording/costs.py",
     "retention.prune": "recording/retention.py",
     "retention.scrub": "recording/retention.py",
     "retention.touch_vectors": "recording/retention.py",
