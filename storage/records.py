@@ -26,7 +26,9 @@ Noticed = Literal["call", "bridge", "discovery", "search", "nothing_found", "unk
 tool that a discovery had found, a discovery that did not show what was needed (`search`: another tool was called, or
 the client searched again), a discovery without a match, or a name that no upstream has."""
 
-Cause = Literal["rank", "budget", "stale", "gate", "policy", "offline", "denied", "failing", "app", "unknown"]
+Cause = Literal[
+    "rank", "budget", "stale", "gate", "policy", "offline", "preparing", "denied", "failing", "app", "unknown"
+]
 Approval = Literal["approved", "held", "blocked"]
 """`held`: waits for the user's decision; `blocked`: the user has refused it. Only what is approved is served."""
 

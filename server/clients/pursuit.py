@@ -151,10 +151,10 @@ class Pursuit(Struct):
             miss = need.miss
             if (search := failed.get(id(need))) is not None:
                 said = search.miss
+                cause, change = _explain(search, miss.tool)
                 miss = replace(
-                    miss, noticed="search", cause=_cause(search), query=said.query, of=said.of,
+                    miss, noticed="search", cause=cause, change=change, query=said.query, of=said.of,
                     rank=search.rank_of(miss.tool), discovery=said.discovery, exposure=said.exposure,
-                    change=_change(miss.tool),
                 )  # fmt: skip
             turns, tokens = shares.get(id(need), (0, 0))
             yield need, replace(miss, turns=turns, tokens=tokens)
@@ -171,15 +171,11 @@ class Pursuit(Struct):
         needed = next((need for need in self.needs if need.miss.at >= search.miss.at), None)
         if needed is not None and self._was_for(search, needed.miss):
             tool = needed.miss.tool
-            is_empty = search.miss.noticed == "nothing_found"
             recovered = "discovered" if needed.is_found else "called"
-            rank = search.rank_of(tool)
-            if is_empty:
-                return replace(search.miss, tool=tool, rank=rank, recovered=recovered)
+            cause, change = _explain(search, tool)
             return replace(
-                search.miss, tool=tool, rank=rank, recovered=recovered, cause=_cause(search),
-                change=_change(tool),
-            )  # fmt: skip
+                search.miss, tool=tool, rank=search.rank_of(tool), recovered=recovered, cause=cause, change=change
+            )
         is_followed = place < len(self.searches) - 1
         return search.miss if search.miss.noticed == "nothing_found" or is_followed else None
 
@@ -196,10 +192,9 @@ def _share(total: int, count: int) -> list[int]:
     return [total // count + (place < total % count) for place in range(count)]
 
 
-def _cause(search: Search) -> Cause:
-    """Return why a search did not show a tool that is known by now."""
-    return "rank" if search.miss.cause == "unknown" else search.miss.cause
-
-
-def _change(tool: str) -> str:
-    return f"describe {tool} in the words of this task, or let foretool learn from it"
+def _explain(search: Search, tool: str) -> tuple[Cause, str]:
+    """Return why a search did not show a tool that is known by now, and what would have helped."""
+    miss = search.miss
+    if miss.cause != "unknown" or not search.shown:
+        return miss.cause, miss.change
+    return "rank", f"describe {tool} in the words of this task, or let foretool learn from it"

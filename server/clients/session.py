@@ -23,7 +23,7 @@ from foretool.server.clients.exposure import View, Why
 from foretool.server.clients.pursuit import Need, Pursuit, Search, Settled
 from foretool.server.recording.calibration import SUFFICES
 from foretool.storage.episodes import GAP_S, are_alike
-from foretool.storage.records import Cause, Discovery, Miss, Noticed, Policy, SessionRecord, Tool, ToolId
+from foretool.storage.records import Cause, Discovery, Match, Miss, Noticed, Policy, SessionRecord, Tool, ToolId
 
 Via = Literal["name", "bridge"]
 
@@ -386,23 +386,25 @@ class Session:
         )
 
     def discovered(
-        self, discovery: Discovery, id: int, of: int, chat: Conversation | None = None, starting: Sequence[str] = (),
+        self, discovery: Discovery, id: int, of: int, chat: Conversation | None = None, unlisted: str = "",
         ranked: Sequence[ToolId] = (), matching: int = 0, left_out: bool = False, told: Iterable[ToolId] = (),
-        is_step: bool = False, by_words: bool = False,
+        nearest: Sequence[Match] = (), is_step: bool = False, by_words: bool = False,
     ) -> Settled:  # fmt: skip
         """Take in an answer of `discover_tools`, recorded as `id`, over `of` tools. It is a miss when it found none;
         so is the search before it that led to no call.
 
-        `starting`: servers whose tools were not known yet; `ranked`: the tools that the search ranked, best first;
-        `matching`: how many it found before the gate; `left_out`: a rule or the profile leaves out every tool that it
-        found; `told`: the matches whose arguments the answer shows, which no hint has to name; `is_step`: it is what an
-        agent framework got for a step, and says nothing of the steps before it; `by_words`: words alone decided,
-        because tools were still being embedded.
+        `unlisted`: what is to be done about servers whose tools were not known yet and that probably have what it was
+        for, or ""; `ranked`: the tools that the search ranked, best first; `matching`: how many it found before the
+        gate; `left_out`: a rule or the profile leaves out every tool that it found; `told`: the matches whose arguments
+        the answer shows, which no hint has to name; `nearest`: what it names although none is likely to fit; `is_step`:
+        it is what an agent framework got for a step, and says nothing of the steps before it; `by_words`: words alone
+        decided, because tools were still being embedded.
         """
         chat = chat or self._whole
         chat.task = discovery.task or chat.task
         named_before = chat.hinted & chat.told
-        for match in discovery.matches:
+        shown = discovery.matches or nearest
+        for match in shown:
             is_seen = self.sees(match.tool)
             # Else a hint came first, or the list has the tool because an earlier search showed it.
             if match.tool not in named_before and not (is_seen and match.tool in chat.found):
@@ -411,14 +413,14 @@ class Session:
                     id, match.rank, of, discovery.task, match.parts, was_hidden, self.exposure
                 )
         chat.told.update(told)
-        cause, change = _explain_search(discovery, starting, matching, left_out, by_words)
+        cause, change = _explain_search(discovery, unlisted, matching, left_out, by_words)
         name = discovery.names[0] if discovery.names and not discovery.matches else ""
         noticed: Noticed = "search" if discovery.matches else "nothing_found"
         miss = self._miss(chat, name, discovery.at, noticed, cause, change, of=of, query=discovery.task, discovery=id)
-        shown = frozenset(match.tool for match in discovery.matches)
         # Nobody searches again for want of the tools of a step: it widens.
         serves = is_step and bool(shown)
-        search = Search(miss, discovery.level, discovery.tokens, shown, tuple(ranked[:RANKED]), serves)
+        tools = frozenset(match.tool for match in shown)
+        search = Search(miss, discovery.level, discovery.tokens, tools, tuple(ranked[:RANKED]), serves)
         pursuit = self._pursue(discovery, chat, is_step=is_step)
         pursuit.searches.append(search)
         return pursuit.settle()
@@ -513,29 +515,23 @@ class Session:
 
 
 def _explain_search(
-    discovery: Discovery, starting: Sequence[str], matching: int, left_out: bool, by_words: bool
+    discovery: Discovery, unlisted: str, matching: int, left_out: bool, by_words: bool
 ) -> tuple[Cause, str]:
     """Return why a search did not show what was needed, as far as that is known at once."""
-    if by_words and not starting:
-        change = "none: words alone decided, because search by meaning was still being prepared; later searches have it"
-        return "unknown", change
-    if discovery.matches:
-        return "unknown", "see what it was for: foretool misses show tells what the client did next"
-    name = discovery.names[0] if discovery.names else ""
-    if starting:
-        change = f"none: the tools of {_name_some(starting)} were not known yet; the next search finds them"
-        return "offline", change
-    if matching and left_out and not name:
+    is_by_name = bool(discovery.names) and not discovery.matches
+    if left_out and matching and not is_by_name:
         change = "a rule or the profile leaves out the tools that fit: foretool explain TASK --tool NAME says which"
         return "denied", change
-    if matching and not name:
+    if unlisted and not discovery.matches:
+        return "offline", unlisted
+    if by_words:
+        change = "none: words alone decided, because search by meaning was still being prepared; later searches have it"
+        return "preparing", change
+    if discovery.matches:
+        return "unknown", "see what it was for: foretool misses show tells what the client did next"
+    if matching and not is_by_name:
         change = "describe the task in the words of the tool, or describe its server (server setting `description`)"
         return "gate", change
     return "unknown", (
         "add a server that has such a tool, or describe the one that is there (server setting `description`)"
     )
-
-
-def _name_some(servers: Sequence[str]) -> str:
-    named = ", ".join(map(repr, servers[:3]))
-    return f"{named} and {len(servers) - 3} more" if len(servers) > 3 else named

@@ -194,7 +194,7 @@ class _Finder:
             yield from self._let_through(tool)
         elif miss.noticed == "unknown_name":
             yield from self._rename(tool)
-        else:
+        elif miss.cause != "preparing":
             is_of_list = miss.noticed not in ("search", "nothing_found") and miss.cause not in ("gate", "unknown")
             if is_of_list:
                 yield from self._list(tool)

@@ -14,6 +14,7 @@ CAUSES: Final[dict[Cause, str]] = {
     "gate": "the search found tools, but was too unsure to show one",
     "policy": "a list that may grow keeps tokens free for that, and they were missing",
     "offline": "its server's tools were not known when the list was made",
+    "preparing": "search by meaning was still being prepared, so words alone decided",
     "denied": "a rule of the config refuses it, the profile excludes its server, or it waits for `foretool review`",
     "failing": "each of its latest calls failed, so no list takes it unless it is pinned",
     "app": "it has a page (MCP Apps), which the client shows only for tools of its list",
@@ -52,10 +53,10 @@ def say_why(miss: Miss) -> str:
 
 def _say_why_not_shown(miss: Miss) -> str:
     """Say why a search did not show the tool that it was for."""
+    if miss.cause not in ("rank", "unknown"):
+        return ""
     if not miss.tool:
         return "the client searched again, and what it needed is not known"
-    if miss.cause != "rank":
-        return ""
     return "other tools fit the words of the search better" if miss.rank else "the words of the search hardly fit it"
 
 

@@ -131,12 +131,10 @@ class DiscoverTools:
             probability=probability,
         )
         kept = replace(kept, id=self._recorder.discovery(kept))
-        # Only an answer without matches is a miss, which the servers that are starting may explain.
-        starting = self._upstreams.absent(client.profile).starting if not kept.matches else ()
         left_out = not ranking.ranked and ranking.total > 0
         settled = session.discovered(
-            kept, kept.id, len(self._catalog), chat, starting, [each.tool for each in ranking.ranked], ranking.total,
-            left_out, answer.callable, by_words=answer.by_words,
+            kept, kept.id, len(self._catalog), chat, answer.unlisted, [each.tool for each in ranking.ranked],
+            ranking.total, left_out, answer.callable, answer.nearest, by_words=answer.by_words,
         )  # fmt: skip
         self._recorder.settle(settled.new, settled.changed)
         return kept, answer

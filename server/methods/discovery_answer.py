@@ -34,7 +34,7 @@ from foretool.server.methods.match_groups import (
     twin_servers,
 )
 from foretool.server.methods.schemas import Schemas
-from foretool.server.methods.server_map import Away, describe_absent, map_servers, matter
+from foretool.server.methods.server_map import Away, blame, describe_absent, map_servers, matter
 from foretool.server.methods.tool_lines import CLAUSE, summarize
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
@@ -96,6 +96,11 @@ class Answer(Struct, frozen=True):
     """Words alone ranked, because tools are still being embedded."""
     down: tuple[str, ...] = ()
     """The servers of which it says that they are down."""
+    nearest: tuple[Match, ...] = ()
+    """The tools that it names although none is likely to fit."""
+    unlisted: str = ""
+    """What is to be done about servers whose tools nobody knows yet and that probably have what was searched for; "" if
+    there are none."""
 
 
 def with_handle(answer: Answer, handle: str) -> Answer:
@@ -144,7 +149,8 @@ def answer(
     ending: dict[str, Any] = {}
     if fragments:
         ending["instructions"] = [{"source": each.source, "text": each.text} for each in fragments]
-    if not cards and (nearest := _nearest(ranking, catalog, visible, reach)):
+    nearest = _nearest(ranking, catalog, visible, reach) if not cards else []
+    if nearest:
         ending["nearest"] = nearest
         calling = _mark_bridges([tool for each in nearest if (tool := catalog.get(each["name"]))], nearest, reach)
     if chosen.has_map:
@@ -169,7 +175,12 @@ def answer(
     written = text.with_schemas(shared)
     told_whole = cards if is_paragraph else cards[: chosen.lined]
     shown = tuple(card["name"] for card in told_whole if "call" in card or "inputSchema" in card)
-    return Answer(level, written, structured | ending, chosen.matches(), estimate(written), shown, lacks.meaning, down)
+    named = enumerate(ranking.ranked[: len(nearest)], 1)
+    return Answer(
+        level, written, structured | ending, chosen.matches(), estimate(written), shown, lacks.meaning, down,
+        tuple(Match(each.tool, rank, each.score, each.parts) for rank, each in named),
+        blame(lacks.servers, catalog, (*arguments.lines, *arguments.names)),
+    )  # fmt: skip
 
 
 class AnswerWriter:

@@ -141,6 +141,20 @@ def matter(
     return [each for each in hidden if wanted & (words(each.name) | words(catalog.server_text(each.name)))]
 
 
+def blame(absent: Sequence[Away], catalog: Catalog, task: Sequence[str]) -> str:
+    """Say what is to be done about the servers whose tools nobody knows yet, and that probably have what a task is for:
+    those whose name or description shares a word with it, or all if no tool is known at all. "" if there are none."""
+    unlisted = [each for each in absent if not each.has_tools]
+    found = matter(unlisted, catalog, task, is_sure=True) if len(catalog) else unlisted
+    if not found:
+        return ""
+    names = ", ".join(repr(each.name) for each in found[:MOST_ABSENT])
+    more = f" and {len(found) - MOST_ABSENT} more" if len(found) > MOST_ABSENT else ""
+    if any(each.state == "starting" for each in found):
+        return f"none: the tools of {names}{more} were not known yet; the next search finds them"
+    return f"see why the tools of {names}{more} are not known: foretool doctor"
+
+
 def describe_absent(absent: Sequence[Away]) -> str:
     """Say in a line or two which servers are not there, and what can be done about it."""
     lines = []

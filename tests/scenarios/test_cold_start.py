@@ -117,6 +117,28 @@ async def test_a_search_that_finds_nothing_while_servers_start_blames_no_missing
     assert miss.change == "none: the tools of 'slow' were not known yet; the next search finds them"
 
 
+@requirement("start:offline-cause")
+@pytest.mark.parametrize(
+    ("task", "cause", "change"),
+    [
+        ("quux zyzzy", "unknown", "add a server that has such a tool"),
+        ("quux on the slow machine", "offline", "none: the tools of 'slow' were not known yet"),
+        ("quux for whoever is chatty", "offline", "see why the tools of 'chatty' are not known: foretool doctor"),
+    ],
+)
+async def test_a_search_in_vain_blames_a_server_only_if_it_probably_has_the_tool(
+    task: str, cause: str, change: str
+) -> None:
+    slow = FakeUpstream("slow", ["divide"], gate=asyncio.Event())
+    dead = FakeUpstream("chatty", ["say"], missing="command 'chatty' was not found")
+    async with proxy_over(FakeUpstream("calc", ["add"]), slow, dead, cold_list_s=0.1, cold_search_s=0.2) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        await stage.client.discover(task)
+        (miss,) = stage.misses()
+    assert (miss.cause, miss.change[: len(change)]) == (cause, change)
+
+
 @requirement("start:greeting-at-once")
 async def test_the_greeting_waits_for_nobody() -> None:
     slow = FakeUpstream("slow", ["b"], gate=asyncio.Event())

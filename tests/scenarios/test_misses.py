@@ -211,3 +211,19 @@ async def test_a_tool_answers_to_every_exact_spelling_of_its_name(name: str) -> 
     async with proxy_over(calc()) as stage:
         await stage.client.initialize()
         assert said(await stage.client.call_tool(name, {})) == "subtract"
+
+
+@requirement("miss:search")
+async def test_a_tool_that_a_search_named_as_the_nearest_one_is_found_by_it() -> None:
+    task = "please help me to decide what present my brother wants for his work"
+    others = FakeUpstream("other", [tool(f"t{place}", "Does some work for a brother") for place in range(8)])
+    async with proxy_over(calc(), others, policy="frozen") as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        answer = await stage.client.discover(task)
+        assert (answer["confidence"], answer["matches"]) == ("none", [])
+        assert [(miss.noticed, miss.cause) for miss in stage.misses()] == [("nothing_found", "gate")]
+        name = answer["nearest"][1]["name"]
+        await stage.client.call_tool("call_tool_write", {"name": name, "arguments": {}})
+        misses = [(miss.tool, miss.noticed, miss.rank, miss.turns) for miss in stage.misses()]
+    assert misses == [(name, "discovery", 2, 1)]
