@@ -19,23 +19,24 @@ from typing import Any, Final, Literal, NewType, Union, get_args, get_origin, ge
 import msgspec
 from msgspec import Struct
 
+from foretool.desk.commands.bench import BenchAnswer
+from foretool.desk.commands.graph import Neighbours
+from foretool.desk.commands.replay import ReplayAnswer
+from foretool.desk.confusions import Confusion
 from foretool.learning.commands.enrich import Enriched, KeptWording, RemovedWordings
 from foretool.learning.commands.export_priors import WrittenPriors
 from foretool.learning.commands.import_priors import PriorsImport, UndoneImport
 from foretool.learning.run import Run
 from foretool.retrieval.graph import Edge
-from foretool.server.commands.bench import BenchAnswer
 from foretool.server.commands.explain import Explanation
 from foretool.server.commands.first_start import FirstStart
 from foretool.server.commands.forget import Outcome
-from foretool.server.commands.graph import Neighbours
 from foretool.server.commands.list import ListedServer
 from foretool.server.commands.logout import LoggedOut
 from foretool.server.commands.miss_details import MissDetails
 from foretool.server.commands.misses import Ledger
 from foretool.server.commands.pin import Pins
 from foretool.server.commands.repairs import Fixed
-from foretool.server.commands.replay import ReplayAnswer
 from foretool.server.commands.search import SearchResult
 from foretool.server.commands.service import ServiceAnswer
 from foretool.server.commands.status import Status
@@ -43,7 +44,6 @@ from foretool.server.commands.token import NewToken
 from foretool.server.commands.tools import Inventory
 from foretool.server.config.codes import Code
 from foretool.server.diagnosis import Finding, Summary, UpstreamCheck
-from foretool.server.ledger.confusions import Confusion
 from foretool.server.ledger.review import Batch, Change
 from foretool.server.recording.costs import Costs
 from foretool.server.setup.installation import Installation

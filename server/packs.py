@@ -6,9 +6,26 @@ The core imports no pack; a pack imports the core. A contract in `pyproject.toml
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
 
-COMMANDS_OF_PACKS: Final[Mapping[str, str]] = dict.fromkeys(
-    ("learn", "enrich", "export-priors", "import-priors"), "foretool.learning.commands"
-)
+COMMANDS_OF_PACKS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("learn", "enrich", "export-priors", "import-priors"), "foretool.learning.commands"),
+    **dict.fromkeys(("page", "replay", "bench", "confusions", "graph", "open"), "foretool.desk.commands"),
+}
 """By the name of a command: the package whose module of the same name has it."""
+MAKE_PAGE: Final = "foretool.desk.page.gate:make_page"
+"""Takes the config and returns the page for browsers that `serve --http` shows below `/ui`."""
+MEASURE_FIXES: Final = "foretool.desk.fix_effects:measure_diagnosis"
+"""Takes the app, why a tool was missed and seconds of the processor; returns the changes with what each does."""
+
+
+def load(name: str) -> Any | None:
+    """Return a part of a pack by the name of its module and its own, None if that pack is not installed."""
+    module, _, part = name.partition(":")
+    pack = ".".join(module.split(".")[:2])
+    try:
+        import_module(pack)
+    except ModuleNotFoundError:
+        return None
+    return getattr(import_module(module), part)

@@ -13,7 +13,7 @@ import pytest
 from requirements import requirement
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("server", "retrieval", "storage", "learning")
+FOLDERS = ("server", "retrieval", "storage", "learning", "desk")
 
 pytestmark = pytest.mark.skipif(not (ROOT / "pyproject.toml").is_file(), reason="needs the source tree")
 
@@ -35,6 +35,8 @@ BREACHES = [
     ("papers", "server/methods/agent_step.py", "import bench.papers.published.itr"),
     ("papers", "learning/training/dtdr.py", "import bench.papers.published.dtdr"),
     ("folders", "server/catalog/models.py", "import foretool.learning.rankers.dtdr"),
+    ("folders", "server/ledger/fixes.py", "import foretool.desk.replay.effect"),
+    ("folders", "learning/run.py", "import foretool.desk.replay.past"),
     ("folders", "retrieval/pipeline.py", "def late():\n    import foretool.learning.training.dtdr"),
     ("pure-retrieval", "learning/training/dtdr.py", "import sqlite3"),
 ]

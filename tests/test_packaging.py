@@ -19,7 +19,7 @@ from requirements import requirement
 from served import Served, wait_until, write_config
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-FOLDERS = ("server", "retrieval", "storage", "learning")
+FOLDERS = ("server", "retrieval", "storage", "learning", "desk")
 MADE_HERE = (".*", "build", "dist", "*.egg-info", "__pycache__", "node_modules")
 """Names in a checkout that no clone has; a `build/` left over from before would end up in the next wheel."""
 

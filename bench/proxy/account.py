@@ -37,10 +37,10 @@ from bench.learning.simulation import read_names, sample, size, written
 from bench.options import add_foretool, make_parser
 from bench.proxy import many_servers
 from bench.proxy.many_servers import OWN
+from foretool.desk.page.overview import read_overview
+from foretool.desk.page.viewer import Viewer
 from foretool.retrieval import token_ranks
 from foretool.server.config.loader import load
-from foretool.server.page.overview import read_overview
-from foretool.server.page.viewer import Viewer
 from foretool.storage.opening import open_store
 
 Kind = Literal["growing", "deaf", "modern"]

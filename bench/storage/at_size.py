@@ -33,16 +33,16 @@ from bench.metrics import quantile
 from bench.options import add_json, make_parser
 from bench.processes import installed, load_average
 from bench.reports import Row, print_row
+from foretool.desk.commands.replay import VERDICTS
+from foretool.desk.page.process import VIEWER
+from foretool.desk.page.rendering import Words
+from foretool.desk.page.serving import Behind
+from foretool.desk.page.site import Site
+from foretool.desk.page.viewer import Viewer
 from foretool.server.commands import group
-from foretool.server.commands.replay import VERDICTS
 from foretool.server.commands.status import STATES
 from foretool.server.config.loader import Config, load
 from foretool.server.ledger.miss_words import CAUSES, NOTICED
-from foretool.server.page.process import VIEWER
-from foretool.server.page.rendering import Words
-from foretool.server.page.serving import Behind
-from foretool.server.page.site import Site
-from foretool.server.page.viewer import Viewer
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import MissFilter
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
-from importlib import import_module
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from foretool.server import packs
 from foretool.server.commands import edits, output
 from foretool.server.commands.effects import say_doubts, say_effect
 from foretool.server.commands.exit import WRONG, complain
@@ -22,12 +21,8 @@ if TYPE_CHECKING:
     from foretool.server.app import App
     from foretool.server.ledger.fixes import Diagnosis, MeasuredFix
 
-PLAYED: Final = 100
-"""How many of the latest tasks each change is tried on."""
 GUARDED: Final = ("rule", "enable", "profile", "approve")
 """Changes that let something in which the user has kept out: only a user who names one makes it unasked."""
-SINCE_S: Final = 30 * 86_400.0
-"""How far back they may lie."""
 KINDS: Final = (
     "pin", "budget", "policy", "fill", "alias", "description", "enable", "rule", "profile", "approve", "learn", "doctor"
 )  # fmt: skip
@@ -94,17 +89,14 @@ def fix(path: Path | None, id: int | None, kind: str | None, agreed: bool, dry_r
 def measure_all(app: App, found: Diagnosis, *, replays: bool = True, patience_s: float = inf) -> list[MeasuredFix]:
     """Return the fixes of a miss with what each would have done to the latest tasks, the cheapest first. `patience_s`:
     seconds of the processor after which fewer tasks have to do."""
-    from foretool.server.ledger.fixes import MeasuredFix, measure
-    from foretool.server.replay.effect import Replays
+    from foretool.server.ledger.fixes import MeasuredFix
 
-    if not replays or not any(each.changes for each in found.fixes):
+    is_wanted = replays and any(each.changes for each in found.fixes)
+    if not is_wanted or (measure := packs.load(packs.MEASURE_FIXES)) is None:
         return [MeasuredFix(each, None, 0) for each in found.fixes]
-    now = time.time()
     with output.waiting("playing recorded tasks with each change"):
-        # The tasks around the miss tell most, however long ago that was.
-        since = min(now - SINCE_S, found.miss.at - SINCE_S)
-        recorded = Replays(app.config, app.store, since, now, PLAYED, patience_s, app.search)
-        return measure(recorded, app.config, found.fixes, found.tool)
+        measured: list[MeasuredFix] = measure(app, found, patience_s)
+    return measured
 
 
 def _say_nothing(found: Diagnosis) -> int:
@@ -149,9 +141,9 @@ def _choose(fixes: Sequence[MeasuredFix], *, agreed: bool) -> MeasuredFix | None
 def _run(line: str, path: Path | None, *, agreed: bool, dry_run: bool) -> int:
     """Run the command that makes a change outside of the config; with --yes or --dry-run only name it. Returns the
     exit status."""
-    name, *arguments = line.removeprefix("foretool ").split()
     if dry_run or agreed:
         output.say(f"This is done by another command, which shows what it does: {line}")
         return 0
-    given = [*arguments, *(["--config", str(path)] if path is not None else [])]
-    return int(import_module(f"foretool.server.commands.{name}").command.main(args=given, standalone_mode=False) or 0)
+    from foretool.server.commands.group import run
+
+    return run([*line.removeprefix("foretool ").split(), *(["--config", str(path)] if path is not None else [])])

@@ -11,17 +11,15 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from foretool.server import packs
 from foretool.server.commands.exit import complain
 from foretool.server.commands.serve_options import read_options
 from foretool.server.config.addresses import parse_address
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load
-
-if TYPE_CHECKING:
-    from foretool.server.serve import Page
 
 ON_TERMINAL = (
     "foretool serve talks to the MCP client that starts it. It now waits for that client's messages on this terminal;"
@@ -89,7 +87,8 @@ def serve(options: ServeOptions) -> int:
         reload.report_place(config)
         reload.report_problems(config)
         if options.http is not None:
-            asyncio.run(serving.serve_http(config, options.http, _make_page(config)))
+            make_page = packs.load(packs.MAKE_PAGE)
+            asyncio.run(serving.serve_http(config, options.http, make_page(config) if make_page else None))
         else:
             asyncio.run(serving.serve_stdio(config, options.profile))
     except ConfigError as error:
@@ -161,11 +160,3 @@ def _check_options(options: ServeOptions, config: Config) -> None:
         parse_address(options.http or config.settings.bind)
     except ValueError as error:
         raise ConfigError(f"--http: {error}, found {options.http!r}", Code.OPTION_WRONG) from None
-
-
-def _make_page(config: Config) -> Page:
-    """Return the page for browsers, which starts a process of its own when somebody opens it."""
-    from foretool.server.page.gate import Gate
-    from foretool.server.page.process import PageProcess
-
-    return Gate(PageProcess([f"--config={config.path}"], {"FORETOOL_STORAGE": str(config.storage)}))

@@ -1,4 +1,4 @@
-"""What would have shown a missed tool: the changes that apply, what each does to the tasks on record, and making one.
+"""What would have shown a missed tool: the changes that apply, and making one.
 
 `foretool misses show`, `foretool misses fix` and the page use these functions. `budget`, `policy` and `fill` are tried:
 each is offered only if the list made with it has the tool. The others follow from the cause of the miss.
@@ -6,8 +6,7 @@ each is offered only if the list made with it has the tool. The others follow fr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -20,9 +19,9 @@ from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, Profile
 from foretool.server.config.servers import matches
 from foretool.server.ledger.better_words import FOR, cut_words, describe_for, name_for
+from foretool.server.ledger.effects import Effect
 from foretool.server.ledger.miss_words import say_why
-from foretool.server.replay.changes import ConfigChange, change_config
-from foretool.server.replay.effect import Effect, Replays, compare
+from foretool.server.setup.config_changes import ConfigChange, change_config
 from foretool.server.setup.documents import DocumentError, Keys
 from foretool.server.setup.own_servers import OwnServers, read_own_servers
 from foretool.storage.records import Miss, Policy, Tool
@@ -67,7 +66,8 @@ class MeasuredFix(Struct, frozen=True):
 
     fix: Fix
     effect: Effect | None
-    """None if no task is on record, or the change is not one of the config."""
+    """None if nothing was played: the change is not one of the config, no task is on record, or the pack that plays
+    them is not there."""
     spared: int
     """How many misses of this tool fewer there would have been."""
 
@@ -95,47 +95,6 @@ def diagnose(app: App, miss: Miss) -> Diagnosis:
     tool = finder.tool
     listed = tool.id in offline.view(app, finder.profile).shown if tool is not None else None
     return Diagnosis(miss, say_why(miss), tool.id if tool is not None else miss.tool, listed, tuple(finder.find()))
-
-
-def measure(replays: Replays, config: Config, fixes: Iterable[Fix], tool: str) -> list[MeasuredFix]:
-    """Return the fixes with what they would have done to the tasks on record, the cheapest that helps first. Changes
-    that the config does not understand are left out."""
-    found: list[MeasuredFix] = []
-    changed: list[tuple[Fix, Config]] = []
-    for fix in fixes:
-        if not fix.changes or not replays.tasks:
-            found.append(MeasuredFix(fix, None, 0))
-            continue
-        with suppress(ConfigError, DocumentError):
-            changed.append((fix, change_config(config, open_own(config), fix.changes)))
-    played = replays.play_all([each for _, each in changed]) if changed else []
-    for (fix, _), then in zip(changed, played, strict=True):
-        before, after = (sum(each.missed.count(tool) for each in tasks) for tasks in (replays.now, then))
-        found.append(MeasuredFix(fix, compare(replays.now, then, of=replays.found), before - after))
-    order = list(_ORDER)
-    return sorted(
-        found,
-        key=lambda each: (
-            each.effect is None, each.spared <= 0, each.effect.tokens.mean if each.effect else 0.0,
-            order.index(each.fix.kind),
-        ),
-    )  # fmt: skip
-
-
-_ORDER: Final[tuple[Kind, ...]] = (
-    "enable",
-    "approve",
-    "profile",
-    "pin",
-    "budget",
-    "fill",
-    "policy",
-    "description",
-    "alias",
-    "rule",
-    "learn",
-    "doctor",
-)
 
 
 def open_own(config: Config) -> OwnServers:

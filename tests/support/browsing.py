@@ -8,13 +8,13 @@ from pathlib import Path
 
 import httpx2
 
-from foretool.server.commands.replay import VERDICTS
+from foretool.desk.commands.replay import VERDICTS
+from foretool.desk.page.access import Door
+from foretool.desk.page.rendering import Words
+from foretool.desk.page.site import Site
 from foretool.server.commands.status import STATES
 from foretool.server.config.loader import load
 from foretool.server.ledger.miss_words import CAUSES, NOTICED
-from foretool.server.page.access import Door
-from foretool.server.page.rendering import Words
-from foretool.server.page.site import Site
 
 HOME = "http://127.0.0.1:4000"
 

@@ -82,6 +82,8 @@ def test_another_command_is_named_and_not_run_unasked(path: Path, capsys: pytest
     assert "This is done by another command, which shows what it does: foretool review sky" in capsys.readouterr().out
     assert miss_fix._run("foretool review sky", path, agreed=False, dry_run=False) == 0
     assert "sky" in capsys.readouterr().out
+    assert miss_fix._run("foretool learn --report", path, agreed=False, dry_run=False) == 0
+    assert "Nothing was learned yet" in capsys.readouterr().out, "a command of a pack is found too"
 
 
 def test_nothing_is_written_where_nobody_can_be_asked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

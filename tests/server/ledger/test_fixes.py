@@ -9,20 +9,17 @@ from typing import Any
 import pytest
 from command_fakes import remember
 from msgspec.structs import replace
-from recorded_tasks import HOUR, START, write_recorded
+from recorded_tasks import START, write_recorded
 from stored_records import MISS
 
 from foretool.server import offline
 from foretool.server.config import loader
 from foretool.server.ledger.fixes import (
     Diagnosis,
-    Fix,
     FixProblem,
     diagnose,
     edit_config,
-    measure,
 )
-from foretool.server.replay.effect import Replays
 from foretool.storage.opening import open_store
 from foretool.storage.records import Definition, Exposure, Miss, SessionRecord, ToolId
 
@@ -187,20 +184,6 @@ def test_learning_is_offered_once_there_is_something_to_learn_from(tmp_path: Pat
     assert kinds(path, miss)[-1] == "learn"
     (tmp_path / "few").mkdir()
     assert "learn" not in kinds(write_recorded(tmp_path / "few", TASKS, list_tokens=320), miss)
-
-
-def test_the_cheapest_change_that_helps_comes_first(tmp_path: Path) -> None:
-    path = write_recorded(tmp_path, TASKS * 4, list_tokens=360)
-    config = loader.load(path)
-    with offline.read(config) as app:
-        diagnosis = diagnose(app, HIDDEN)
-        replays = Replays(config, app.store, START - 10, START + 99 * HOUR)
-        measured = measure(replays, config, [*diagnosis.fixes, Fix("learn", "learn")], diagnosis.tool)
-    helping = [each for each in measured if each.spared > 0]
-    assert helping and measured[: len(helping)] == helping
-    costs = [each.effect.tokens.mean for each in helping if each.effect is not None]
-    assert costs == sorted(costs)
-    assert measured[-1].fix.kind == "learn" and measured[-1].effect is None
 
 
 def test_an_edit_keeps_comments_and_order(tmp_path: Path) -> None:

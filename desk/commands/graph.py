@@ -1,0 +1,90 @@
+"""`foretool graph`: which tools need the results of others, and how that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from msgspec import Struct
+
+from foretool.desk.dependencies import draw_graph, learned_graph
+from foretool.retrieval.graph import Edge
+from foretool.server import offline
+from foretool.server.commands import output
+from foretool.server.commands.exit import WRONG, complain
+from foretool.server.commands.options import config_option, json_option
+from foretool.server.config.loader import load
+from foretool.storage.records import ToolId
+
+
+class Neighbours(Struct, frozen=True):
+    """The edges of one tool, the surest first."""
+
+    tool: ToolId
+    needs: tuple[Edge, ...]
+    """From the tools whose results it takes."""
+    feeds: tuple[Edge, ...]
+    """To the tools that take its result."""
+    served: bool
+    """Whether a learned graph is in use."""
+
+
+@click.group("graph", invoke_without_command=True)
+@config_option
+@json_option
+@click.pass_context
+def command(context: click.Context, path: Path | None, as_json: bool) -> int:
+    """Show which tools need the results of other tools.
+
+    Edges come from schemas (a tool takes a field that another one returns), from calls (a value from a result was later
+    an argument of another tool; foretool keeps the names of such fields, never the values), and from training.
+    Without a subcommand, lists all edges, the surest first.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    with offline.read(load(path)) as app, output.waiting("comparing the schemas of all tools"):
+        edges = list(draw_graph(app))
+    return output.show(edges, as_json, _print_all)
+
+
+@command.command("show")
+@click.argument("tool")
+@config_option
+@json_option
+def show(path: Path | None, as_json: bool, tool: str) -> int:
+    """Show what one TOOL needs, and what needs it."""
+    with offline.read(load(path)) as app:
+        found = app.catalog.find(tool)
+        if found is None:
+            meant = offline.suggest(app, tool) or ";"
+            return complain(f"graph show: no tool is called {tool!r}{meant} `foretool tools` lists them", WRONG)
+        with output.waiting("comparing the schemas of all tools"):
+            graph = draw_graph(app)
+        served = learned_graph(app) is not None
+    around = Neighbours(found.id, tuple(graph.producers(found.id)), tuple(graph.consumers(found.id)), served)
+    return output.show(around, as_json, _print_around)
+
+
+def _cells(tool: ToolId, edge: Edge) -> tuple[str, str, str]:
+    return tool, f"{edge.confidence:.2f}", "; ".join(edge.evidence)
+
+
+def _print_all(edges: Sequence[Edge]) -> None:
+    if not edges:
+        output.say("No dependencies between tools are known yet; foretool finds them as tools are called.")
+        return
+    rows = [(edge.before, *_cells(edge.after, edge)) for edge in edges]
+    output.table(("needed first…", "needed by…", "sure#", "because…"), rows)
+
+
+def _print_around(around: Neighbours) -> None:
+    needs = [_cells(edge.before, edge) for edge in around.needs]
+    feeds = [_cells(edge.after, edge) for edge in around.feeds]
+    for verb, rows in (("needs", needs), ("feeds", feeds)):
+        if rows:
+            output.table(("tool…", "sure#", "because…"), rows, title=f"{around.tool} {verb}")
+    if not around.needs and not around.feeds:
+        output.say(f"{around.tool}: no known dependencies.")
+    elif not around.served:
+        output.say("Ranking does not use this yet; `foretool learn` checks whether it helps.", "dim")

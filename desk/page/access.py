@@ -1,0 +1,111 @@
+"""Who may open the page: a one-time link, then a cookie, and only from this machine's own names.
+
+The link is printed on the terminal alone. It works once and for five minutes, and leads to a cookie that scripts
+cannot read. Cookies of one host go to all its ports, so the page also lives under a random path, and the cookie belongs
+to that path: a server of another user on another port is never asked for it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections.abc import Callable
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+from urllib.parse import parse_qs
+
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from foretool.desk.page.page_rules import HEADERS, refusal_of
+from foretool.desk.page.viewer import VIEWER, Viewer
+from foretool.server.protocol.headers import Headers
+from foretool.server.transports.client.security import Guards, Refused
+
+LINK_S: Final = 300.0
+"""How long the link works."""
+COOKIE: Final = "foretool_page"
+AGAIN: Final = "This link was used already, or is older than five minutes. Run `foretool page` again for a new one."
+CLOSED: Final = "Open the page with the link that `foretool page` prints."
+
+
+class Door:
+    """Lets the browser in that comes with the link, and keeps the others out. An ASGI app around the page."""
+
+    def __init__(self, app: ASGIApp, clock: Callable[[], float] = time.monotonic) -> None:
+        self._app = app
+        self._guards = Guards()
+        self._clock = clock
+        self.place = "/" + secrets.token_urlsafe(12)
+        """The path under which the page lives."""
+        self._key: str | None = secrets.token_urlsafe(32)
+        self._until = clock() + LINK_S
+        self._session = secrets.token_urlsafe(32)
+        self._viewer = Viewer(secrets.token_urlsafe(32))
+
+    @property
+    def link(self) -> str:
+        """The path of the one-time link; it stays the same, and stops working."""
+        return f"{self.place}/open?key={self._key}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return  # lifespan and websockets are not served
+        answer = self._answer(scope)
+        if answer is None:
+            inner = {**scope, "path": scope["path"][len(self.place) :], "root_path": "", VIEWER: self._viewer}
+            await self._app(inner, receive, with_headers(send))
+        else:
+            await answer(scope, receive, with_headers(send))
+
+    def _answer(self, scope: Scope) -> Response | None:
+        """Return what is said to a request that does not reach the page; None if it does."""
+        headers = Headers(scope["headers"])
+        try:
+            self._guards.check(headers)
+        except Refused as error:
+            return PlainTextResponse(f"{error}\n", error.status)
+        path: str = scope["path"]
+        if path == self.place + "/open" and scope["method"] == "GET":
+            return self._open(scope["query_string"])
+        if not (path.startswith(self.place + "/") and self._is_known(headers)):
+            return PlainTextResponse(f"{CLOSED}\n", 401)
+        refused = refusal_of(scope["method"], headers)
+        return PlainTextResponse(refused[1], refused[0], refused[2]) if refused is not None else None
+
+    def _open(self, query: bytes) -> Response:
+        """Trade the key of the link for the cookie, once."""
+        sent = parse_qs(query.decode("latin-1")).get("key", [""])[0]
+        key = self._key if self._clock() < self._until else None
+        if key is None or not hmac.compare_digest(sent.encode(), key.encode()):
+            return PlainTextResponse(f"{AGAIN}\n", 403)
+        self._key = None
+        # A redirect would go on as a request of the site before us, without the cookie; our page begins a new one.
+        home = f"{self.place}/"
+        head = f'<meta charset="utf-8"><title>foretool</title><meta http-equiv="refresh" content="0;url={home}">'
+        head += f'<link rel="icon" href="{home}static/icon.svg">'
+        link = f'<p><a href="{home}">Open the page</a></p>'
+        answer = HTMLResponse(f'<!doctype html><html lang="en"><head>{head}</head><body>{link}</body></html>')
+        answer.set_cookie(COOKIE, self._session, path=home, httponly=True, samesite="strict")
+        return answer
+
+    def _is_known(self, headers: Headers) -> bool:
+        try:
+            cookies = SimpleCookie(headers.get("cookie") or "")
+        except CookieError:
+            return False
+        found = cookies.get(COOKIE)
+        return found is not None and hmac.compare_digest(found.value.encode(), self._session.encode())
+
+
+def with_headers(send: Send) -> Send:
+    """Return a `send` that adds the headers which hold for every answer."""
+    added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+
+    async def send_more(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *added]}
+        await send(message)
+
+    return send_more

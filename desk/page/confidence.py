@@ -1,0 +1,57 @@
+"""Confidence: what answers promised, and what held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from foretool.desk.page.charts import Bin, sort_into_bins
+from foretool.desk.page.overview import wilson
+from foretool.server.config.loader import Config
+from foretool.server.recording.calibration import EPS, WITHIN, Confidence, discovery_outcomes, rate_confidence
+from foretool.server.recording.costs import FEWEST
+from foretool.storage.opening import open_existing_store
+
+LATEST: Final = 2000
+"""So many of the latest searches are compared with what followed them."""
+LEAST: Final = FEWEST
+"""Fewer outcomes show nothing."""
+
+
+class ConfidencePage(Struct, frozen=True):
+    """How well confidence has matched what happened."""
+
+    rated: Confidence | None
+    """None with fewer than `LEAST` outcomes."""
+    outcomes: int
+    bins: Sequence[Bin]
+    within: int = WITHIN
+    promise: float = 1.0 - EPS
+    """The share of needed tools that a list of `rated.show` tools promises to hold."""
+    least: int = LEAST
+
+
+def read_confidence(config: Config) -> ConfidencePage:
+    """Return what the searches on record promised and what held. Raises `StorageError`."""
+    with open_existing_store(config.storage) as store:
+        outcomes = discovery_outcomes(store.discoveries, LATEST)
+    pairs = [
+        (outcome.probability, float(outcome.rank is not None and outcome.rank <= WITHIN))
+        for outcome in outcomes
+        if outcome.probability is not None
+    ]
+    rated = rate_confidence(outcomes) if len(pairs) >= LEAST else None
+    return ConfidencePage(rated, len(outcomes), make_bins(pairs))
+
+
+def make_bins(pairs: Sequence[tuple[float, float]]) -> list[Bin]:
+    """Return promises (probability, and 1.0 if it came true) by tenths."""
+    return [
+        Bin(
+            low, high, len(own), sum(said for said, _ in own) / len(own), sum(true for _, true in own) / len(own),
+            wilson(int(sum(true for _, true in own)), len(own)) or (0.0, 1.0),
+        )
+        for low, high, own in sort_into_bins(pairs)
+    ]  # fmt: skip

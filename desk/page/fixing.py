@@ -1,0 +1,150 @@
+"""The changes that would have shown a missed tool, and the buttons that make one and take it back.
+
+The same functions do it as for `foretool misses fix` and `foretool misses fix --undo`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from rich.text import Text
+
+from foretool.desk.page.background import Work
+from foretool.desk.page.forms import FormError
+from foretool.server import offline
+from foretool.server.config.loader import Config
+from foretool.server.ledger.diffs import diff_lines
+from foretool.server.ledger.fixes import Diagnosis, Fix, FixProblem, MeasuredFix, diagnose, edit_config
+from foretool.server.setup.changes import ChangeError
+from foretool.server.setup.masking import mask_text
+from foretool.server.setup.own_servers import OwnServers, save_edit, undo_edit
+
+KEY_LENGTH: Final = 16
+KEPT: Final = 50
+KEPT_S: Final = 30.0
+
+
+class ShownFix(Struct, frozen=True):
+    """One change, as the page shows it."""
+
+    fix: Fix
+    key: str
+    """Names the change in a form; another change has another key."""
+    lines: Sequence[Text]
+    """What changes in the config file, without any secret."""
+    measured: MeasuredFix | None
+    """What it would have done to the tasks on record; None while that is not known."""
+
+
+class FixPage(Struct, frozen=True):
+    """Why a tool was missed, and what can be done about it."""
+
+    why: str
+    """More exactly than the cause says; "" if the cause says it all."""
+    tool: str
+    listed_now: bool | None
+    fixes: Sequence[ShownFix]
+    """The cheapest that helps comes first once they were tried."""
+    work: Work | None
+    """The trial of the changes; None if nobody has asked for it."""
+
+    @property
+    def is_trying(self) -> bool:
+        return self.work is not None and not self.work.is_over
+
+
+class _Answer(Struct, frozen=True):
+    """What the page reads of `foretool misses show --json`."""
+
+    fixes: tuple[MeasuredFix, ...]
+
+
+def try_fixes(config: Config, id: int) -> tuple[str, ...]:
+    """Return the arguments of the command that tries each change on the tasks on record."""
+    return ("misses", "show", str(id), "--json", f"--config={config.path}")
+
+
+class Diagnoses:
+    """Keeps what was found about the latest misses for `KEPT_S`: finding it takes some tenths of a second, and a page
+    that waits for the trial of its changes asks each second."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[tuple[object, int], tuple[float, Diagnosis | None]] = OrderedDict()
+
+    def read(self, config: Config, id: int) -> Diagnosis | None:
+        """Return why a tool was missed and what would have shown it; None if there is no such miss. Raises
+        `StorageError`."""
+        key, now = (config.stamp, id), self._clock()
+        kept = self._kept.get(key)
+        if kept is None or now - kept[0] > KEPT_S:
+            kept = self._kept[key] = now, _diagnose(config, id)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return kept[1]
+
+
+def _diagnose(config: Config, id: int) -> Diagnosis | None:
+    with offline.read(config) as app:
+        miss = app.store.calls.miss(id)
+        return diagnose(app, miss) if miss is not None else None
+
+
+def read_fixes(config: Config, id: int, work: Work | None, diagnoses: Diagnoses) -> FixPage | None:
+    """Return what can be done about a miss; None if there is no such miss. Raises `StorageError`."""
+    found = diagnoses.read(config, id)
+    if found is None:
+        return None
+    tried = msgspec.json.decode(work.answer, type=_Answer).fixes if work is not None and work.answer else ()
+    measured = {key_of(each.fix): each for each in tried}
+    order = list(measured)
+    shown = [_show(config, fix, measured.get(key_of(fix))) for fix in found.fixes]
+    shown.sort(key=lambda each: order.index(each.key) if each.key in measured else len(order))
+    return FixPage(found.why, found.tool, found.listed_now, shown, work)
+
+
+def key_of(fix: Fix) -> str:
+    """Return what names a change in a form."""
+    said = msgspec.json.encode([fix.kind, *(change.text for change in fix.changes)])
+    return hashlib.sha256(said).hexdigest()[:KEY_LENGTH]
+
+
+def _show(config: Config, fix: Fix, measured: MeasuredFix | None) -> ShownFix:
+    try:
+        lines = _changed_lines(edit_config(config, fix)) if fix.changes else []
+    except FixProblem:
+        lines = []
+    return ShownFix(fix, key_of(fix), lines, measured)
+
+
+def _changed_lines(own: OwnServers) -> list[Text]:
+    before, after = mask_text((own.before or b"").decode()), mask_text(own.text())
+    return diff_lines(before.splitlines(), after.splitlines())
+
+
+def make_fix(config: Config, id: int, key: str) -> str:
+    """Make the change that a form names; return it in words. Raises `FormError`, and `StorageError`."""
+    page = read_fixes(config, id, None, Diagnoses())
+    chosen = next((each.fix for each in page.fixes if each.key == key), None) if page is not None else None
+    if chosen is None:
+        raise FormError("This change does not apply any more; open the miss again.")
+    try:
+        save_edit(edit_config(config, chosen), chosen.what)
+    except (FixProblem, ChangeError) as error:
+        raise FormError(f"Nothing was changed: {error}.") from None
+    return chosen.what
+
+
+def take_back(config: Config) -> str:
+    """Put the config back as it was before the latest edit; return in words what came of it. Raises `FormError`."""
+    try:
+        restored, problems = undo_edit(config.path)
+    except ChangeError:
+        raise FormError("No earlier version of the config is kept, so there is nothing to take back.") from None
+    return "; ".join([*(f"{each} is as it was before" for each in restored), *problems])

@@ -1,0 +1,84 @@
+"""The list of tools: what each costs, how it is used, and whether clients see it."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from foretool.desk.page.tool_words import member
+from foretool.desk.page.viewer import Viewer, admits
+from foretool.server import offline
+from foretool.server.app import App
+from foretool.server.config.loader import Config
+from foretool.storage.records import ToolId, Usage
+
+SHOWN: Final = 200
+"""How many tools one page lists."""
+LATEST: Final = 30_000
+"""Of so many latest calls the use of one profile is counted."""
+NEVER: Final = Usage(ToolId(""), 0, 0, 0.0)
+
+Use = Literal["", "used", "never", "missed", "listed", "hidden"]
+
+
+class ToolRow(Struct, frozen=True):
+    """One tool in the list of tools."""
+
+    id: ToolId
+    upstream: str
+    summary: str
+    tokens: int
+    calls: int
+    misses: int
+    last_at: float
+    is_listed: bool
+    """A list that is made now has it."""
+    is_pinned: bool
+    is_yours: bool
+    """The user's own words stand in place of the server's."""
+    waits: bool
+    """A change of it waits for review."""
+
+
+def read_tools(config: Config, viewer: Viewer, text: str, server: str, use: str) -> tuple[int, list[ToolRow]]:
+    """Return how many tools fit and the first of them, the most called first. Raises `StorageError`."""
+    with offline.read(config) as app:
+        usage = read_usage(app, viewer)
+        profile = config.profiles.get(viewer.profile or "", config.profiles[""])
+        listed = offline.view(app, profile).shown
+        pinned = set(app.catalog.pins(profile.pin))
+        held = {(each.server, each.name) for each in app.store.approvals.undecided() if each.kind == "tool"}
+        rows = [
+            ToolRow(
+                tool.id, tool.upstream, member(tool, "description").strip().partition("\n")[0][:200],
+                app.catalog.tokens(tool.id), used.calls, used.misses, used.last_at, tool.id in listed,
+                tool.id in pinned, tool.name in app.catalog.overrides.of(tool.upstream),
+                (tool.upstream, tool.name) in held,
+            )
+            for tool in app.catalog.tools()
+            if admits(config, viewer, tool.upstream)
+            and (not server or tool.upstream == server) and text.lower() in tool.id.lower()
+            for used in (usage.get(tool.id, NEVER),)
+        ]  # fmt: skip
+    rows = [row for row in rows if _fits(row, use)]
+    rows.sort(key=lambda row: (-row.calls, -row.misses, row.id))
+    return len(rows), rows[:SHOWN]
+
+
+def _fits(row: ToolRow, use: str) -> bool:
+    fits = {
+        "used": row.calls > 0,
+        "never": row.calls == 0,
+        "missed": row.misses > 0,
+        "listed": row.is_listed,
+        "hidden": not row.is_listed,
+    }
+    return fits.get(use, True)
+
+
+def read_usage(app: App, viewer: Viewer) -> dict[ToolId, Usage]:
+    """Return how often each tool was called and missed, as far as this viewer may know."""
+    if viewer.profile is None:
+        return {each.tool: each for each in app.catalog.count_under_new_names(app.store.calls.usage())}
+    return {each.tool: each for each in app.store.browsing.usage(viewer.profile, LATEST)}

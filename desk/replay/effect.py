@@ -1,0 +1,196 @@
+"""What a change of the config would have done to recorded tasks: misses, discovery turns and tokens, with intervals.
+
+Both configs play the same tasks, so the differences are of pairs: a bootstrap over tasks gives their 95 % intervals.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from math import inf
+from statistics import fmean
+from typing import Final
+
+from msgspec import Struct
+
+from foretool.desk.replay.encoders import OpenedEncoders
+from foretool.desk.replay.past import Before, read_before
+from foretool.desk.replay.player import PlayedTask, Player
+from foretool.desk.replay.tasks import MOST, RecordedTask, read_tasks, searched_texts
+from foretool.retrieval.evaluation import paired_difference
+from foretool.server.catalog.search import Search
+from foretool.server.config.loader import Config
+from foretool.server.ledger.effects import Difference, Effect, Figures, ToolShift
+from foretool.storage.opening import open_existing_store
+from foretool.storage.records import Miss
+from foretool.storage.stores import Store
+
+WEEK_S: Final = 7 * 86_400.0
+"""How far a replay looks back unless it is told otherwise."""
+LEAST_PLAYED: Final = 5
+"""Tasks that are played however long they take, by up to three configs."""
+LEAST_OF_MANY: Final = 15
+"""So many times a task is played by a config in all, however long it takes, where there are more configs."""
+TOP: Final = 5
+"""How many tools are named whose misses change."""
+UNSEEN: Final = ("unknown_name", "nothing_found")
+"""What reveals misses that no task of the log tells of: they led to no call. Nor does a search that failed before the
+one that did not."""
+
+Progress = Callable[[float], None]
+"""Takes the share of the tasks that were played."""
+
+
+class Recorded(Struct, frozen=True):
+    """What the log says of the time of the tasks that are played, per task."""
+
+    misses: float
+    discoveries: float
+
+
+class Replays:
+    """Plays the recorded tasks of one store, under the config in force once, and under any number of others."""
+
+    def __init__(
+        self, config: Config, store: Store, since: float, now: float, most: int = MOST, patience_s: float = inf,
+        indexed: Search | None = None,
+    ) -> None:  # fmt: skip
+        """`patience_s`: seconds of the processor after which no further task is played, once the least number was;
+        `indexed`: a search over the tools of the store. Raises `StorageError`."""
+        self._config = config
+        self._indexed = indexed
+        self._patience_s = patience_s
+        self._store = store
+        self.tasks: Sequence[RecordedTask] = read_tasks(store, since, now, most)
+        self.found = len(self.tasks)
+        """How many tasks there are, whether or not there was time to play them."""
+        self._encoders = OpenedEncoders(list(searched_texts(self.tasks)))
+        self._now: list[PlayedTask] | None = None
+
+    @property
+    def now(self) -> list[PlayedTask]:
+        """The tasks under the config in force."""
+        if self._now is None:
+            self._now = self.play(self._config)
+        return self._now
+
+    @cached_property
+    def _before(self) -> Before:
+        """What had happened before the first task."""
+        return read_before(self._store, self.tasks[0].episode.at if self.tasks else 0.0)
+
+    @cached_property
+    def recorded(self) -> Recorded:
+        """What the log says of these tasks."""
+        if not self.tasks:
+            return Recorded(0.0, 0.0)
+        since, sessions = self.tasks[0].episode.at - 60.0, {each.session.key for each in self.tasks}
+        misses = [each for each in self._store.calls.misses(since) if each.session in sessions]
+        searched = self._store.discoveries.count_by_session(since)
+        count = len(self.tasks)
+        searches = sum(searched.get(key, 0) for key in sessions)
+        return Recorded(sum(map(_is_of_call, misses)) / count, searches / count)
+
+    def play(self, config: Config, progress: Progress = lambda share: None) -> list[PlayedTask]:
+        """Return what each task takes under a config."""
+        return self._play([config], progress)[0]
+
+    def play_all(self, configs: Sequence[Config]) -> list[list[PlayedTask]]:
+        """Return what each task takes under each config, those under the config in force the first time too."""
+        if self._now is not None:
+            return self._play(configs, lambda share: None)
+        self._now, *found = self._play([self._config, *configs], lambda share: None)
+        return found
+
+    def _play(self, configs: Sequence[Config], progress: Progress) -> list[list[PlayedTask]]:
+        """Return what each task takes under each config. All of them play a task before any plays the next one, so that
+        the encoder has as much to do for the tasks ahead as they have with this one."""
+        found: list[list[PlayedTask]] = [[] for _ in configs]
+        until = time.process_time() + self._patience_s
+        least = min(LEAST_PLAYED, max(LEAST_OF_MANY // len(configs), 2))
+        with ExitStack() as opened:
+            opened.callback(self._encoders.close)
+            players: list[Player] = []
+            for config in configs:
+                player = Player(config, self._store, self._before, self.tasks, self._encoders, self._indexed)
+                opened.callback(player.close)
+                players.append(player)
+                self._indexed = self._indexed or player.app.search
+            for number, task in enumerate(self.tasks, 1):
+                for player, played in zip(players, found, strict=True):
+                    played.append(player.play(task))
+                progress(number / len(self.tasks))
+                if number >= least and time.process_time() >= until:
+                    # What is played later gets the same tasks, so that all of it can be compared.
+                    self.tasks, self._patience_s = self.tasks[:number], inf
+                    break
+        return found
+
+    def effect(self, config: Config, progress: Progress = lambda share: None) -> Effect:
+        """Return what the same tasks take now and under another config."""
+        started = time.perf_counter()
+        if self._now is None:
+            self._now, then = self._play([self._config, config], progress)
+        else:
+            then = self.play(config, progress)
+        return self._compare(then, started)
+
+    def effect_of_nothing(self) -> Effect:
+        """Return what the tasks take now, as an effect without any difference."""
+        started = time.perf_counter()
+        return self._compare(self.now, started)
+
+    def _compare(self, then: Sequence[PlayedTask], started: float) -> Effect:
+        sessions = len({each.session.key for each in self.tasks})
+        took_s = round(time.perf_counter() - started, 1)
+        return compare(self.now, then, sessions=sessions, took_s=took_s, of=self.found)
+
+
+@contextmanager
+def open_replays(config: Config, since: float, now: float, most: int = MOST) -> Iterator[Replays]:
+    """Open the store of a config and read the tasks that can be played. Raises `StorageError`."""
+    with open_existing_store(config.storage) as store:
+        yield Replays(config, store, since, now, most)
+
+
+def compare(
+    now: Sequence[PlayedTask], then: Sequence[PlayedTask], *, sessions: int = 0, took_s: float = 0.0, of: int = 0
+) -> Effect:
+    """Compare what the same tasks take under two configs; `of`: how many could have been played."""
+    before, after = (Counter(tool for each in played for tool in each.missed) for played in (now, then))
+    shifts = [ToolShift(tool, before[tool], after[tool]) for tool in {*before, *after} if before[tool] != after[tool]]
+    shifts.sort(key=lambda each: (-abs(each.then - each.now), each.tool))
+    return Effect(
+        tasks=len(now),
+        sessions=sessions,
+        calls=sum(each.calls for each in now),
+        guessed=max(sum(each.guessed for each in played) for played in (now, then)),
+        now=_figures(now),
+        then=_figures(then),
+        misses=_difference(now, then, "misses"),
+        discoveries=_difference(now, then, "discoveries"),
+        tokens=_difference(now, then, "read"),
+        shifts=tuple(shifts[:TOP]),
+        took_s=took_s,
+        of=max(of, len(now)),
+    )
+
+
+def _is_of_call(miss: Miss) -> bool:
+    return miss.noticed not in UNSEEN and (miss.noticed != "search" or miss.call > 0)
+
+
+def _figures(played: Sequence[PlayedTask]) -> Figures:
+    def mean(name: str) -> float:
+        return round(fmean(getattr(each, name) for each in played), 4) if played else 0.0
+
+    names = ("misses", "hidden", "discoveries", "read", "listed", "unreachable")
+    return Figures(*map(mean, names))
+
+
+def _difference(now: Sequence[PlayedTask], then: Sequence[PlayedTask], name: str) -> Difference:
+    after, before = ([float(getattr(each, name)) for each in played] for played in (then, now))
+    return Difference(*paired_difference(after, before))

@@ -1,0 +1,327 @@
+"""Plays recorded tasks again, one after the other, through the parts that serve clients.
+
+The application is the one that a proxy builds (`server.app`), over the store as it was then (`past`). Its lists, its
+search, its answers, the growth of its lists, its hints and its misses are what a client gets. Only the client is
+played: it calls the tools that it called, in their order. Where it does not see a tool, it asks `discover_tools` in the
+words that it searched with then, once per task and tool, unless a text has named the tool before. If these words are
+not on record, it searches with the tool's own. It calls a tool that it does not see through a bridge.
+
+Tokens count as in `recording.costs`: the list at each turn, an answer or a hint at each turn after it came.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from foretool.desk.replay.encoders import OpenedEncoders
+from foretool.desk.replay.past import Before, PastStore
+from foretool.desk.replay.tasks import RecordedTask, last_tasks
+from foretool.retrieval.list_rules import DEPTH
+from foretool.retrieval.ranking import Query
+from foretool.server.app import App
+from foretool.server.catalog import models
+from foretool.server.catalog.search import Search
+from foretool.server.clients.exposure import Why
+from foretool.server.clients.policy_choice import RELIST_SHARE, RELISTERS, relist_share
+from foretool.server.clients.session import Conversation, Session
+from foretool.server.clients.tool_list import ToolList
+from foretool.server.config.loader import Config
+from foretool.server.methods import discovery_arguments
+from foretool.server.methods.discover_tools import RANKED
+from foretool.server.methods.discovery_arguments import Arguments
+from foretool.server.methods.prompt_hook import searched_lines
+from foretool.server.methods.tool_lines import summarize
+from foretool.storage.records import Call, ListReason, Prompt, Tool, ToolId
+from foretool.storage.stores import Store
+
+STEP_S: Final = 0.001
+"""The time between two calls of a task: when exactly they came is not known."""
+ANSWER_TOKENS: Final = 600
+"""Tokens of the answer to a search in vain, until an answer was given to compare with."""
+
+
+class PlayedTask(Struct):
+    """What one task took."""
+
+    key: str
+    """That of the episode."""
+    calls: int = 0
+    hidden: int = 0
+    """Calls of tools that the list lacked when they were wanted."""
+    misses: int = 0
+    """As a proxy records them: a hidden tool that no hint had named, once per list."""
+    discoveries: int = 0
+    unreachable: int = 0
+    """Calls of tools that the settings do not let through, or that no server has."""
+    guessed: int = 0
+    """Searches whose words are not on record, so the tool's own words stand for them."""
+    listed: int = 0
+    """Tokens of the list when the task began."""
+    read: int = 0
+    """Tokens of the list, answers and hints, counted at each turn in which they stood before the model."""
+    missed: tuple[ToolId, ...] = ()
+    """The tool of each miss."""
+
+
+class PlayedSession(Session):
+    """A session whose misses have no cause: half of the time of a replay would go into finding it."""
+
+    def _explain(self, tool: Tool) -> Why | None:
+        return None
+
+
+class Seat:
+    """One recorded session as a client that a proxy serves."""
+
+    def __init__(self, app: App, task: RecordedTask, ends_at: float) -> None:
+        record = task.session
+        self.profile = app.live.profile(record.profile)
+        self.session: Session | None = PlayedSession(record)
+        self.ends_at = ends_at
+        self.tools = ToolList(self, app.exposures, app.live)
+        self.known: dict[str, set[ToolId]] = {}
+        """By conversation, the tools that a text has named."""
+        share = relist_share(app.recorder.client(record.client, record.version, record.era))
+        follows = record.client.lower() in RELISTERS if share is None else share >= RELIST_SHARE
+        self.lists_again = follows and record.era == "legacy"
+        """Whether it lists again when it is told that its list has changed."""
+
+    def sessions(self) -> list[Session]:
+        return [self.session] if self.session is not None else []
+
+    def notify(self, kind: str, method: str) -> bool:
+        return False  # nobody waits for it: `Player` lists again where the client does
+
+
+class Player:
+    """Plays tasks under one config. Tasks come in the order of time."""
+
+    def __init__(
+        self, config: Config, kept: Store, before: Before, tasks: Sequence[RecordedTask], encoders: OpenedEncoders,
+        like: Search | None = None,
+    ) -> None:  # fmt: skip
+        """`before`: what had happened before the first task; `like`: a search over about the same tools."""
+        self._past = PastStore(kept, before)
+        self.app = App(config, self._past, self._past.now)
+        self._ends = last_tasks(tasks)
+        self._seats: dict[str, Seat] = {}
+        self._served: dict[str, int] = {}
+        self._version = 0
+        """How often something had been learned when that was last looked at."""
+        self._answers: list[int] = []
+        """Tokens of the answers so far."""
+        if like is not None:
+            self.app.search.index_like(like)
+        models.install_wordings(self.app.search, self._past)
+        encoders.install(config.settings, self.app, kept)
+        self.app.search.is_wanted = True
+
+    def close(self) -> None:
+        """Forget everything that was played."""
+        self._past.close()
+
+    def play(self, task: RecordedTask) -> PlayedTask:
+        """Return what a task takes under this config, after those that were played before it."""
+        app, episode = self.app, task.episode
+        self._past.time = max(self._past.time, episode.at)
+        self._follow_models()
+        app.exposures.advance()
+        seat = self._take_seat(task)
+        assert seat.session is not None
+        played = PlayedTask(episode.key)
+        run = _Run(self, seat, seat.session, task, played)
+        played.listed = run.listed
+        self._past.time += STEP_S  # a list is there before the first call
+        for tool in episode.failed:
+            self._record(seat.session, tool, "tool_error")
+        run.read_prompt()
+        for place, name in enumerate(episode.calls):
+            run.call(name, episode.arguments[place] if episode.arguments else "")
+            self._past.time += STEP_S
+        app.recorder.commit()
+        if task.is_last:
+            app.recorder.end_session(task.session.key)
+            del self._seats[task.session.key]
+        return played
+
+    def _follow_models(self) -> None:
+        """Serve the models that had been promoted by now; a learning run begins an epoch."""
+        if (version := self._past.artifacts.version) == self._version:
+            return
+        self._version = version
+        numbers = {kind: each.number for kind, each in self._past.artifacts.served().items()}
+        if numbers != self._served:
+            models.install_models(self.app.search, self._past)
+            self._served = numbers
+        self.app.exposures.forget()
+
+    def _take_seat(self, task: RecordedTask) -> Seat:
+        """Return the client of a task; a new one lists its tools, an old one only if its list is not current."""
+        key, app = task.session.key, self.app
+        seat = self._seats.get(key)
+        if seat is None:
+            now = self._past.now()
+            others = [each for each in self._seats.values() if each.profile.name == task.session.profile]
+            if not any(each.ends_at >= now for each in others):
+                app.exposures.begin_session(task.session.profile)
+            app.recorder.begin_session(task.session)
+            seat = self._seats[key] = Seat(app, task, self._ends.get(key, now))
+            give_list(seat, "list")
+        elif seat.lists_again and seat.tools.is_stale():
+            give_list(seat, "epoch")
+        return seat
+
+    def _record(self, session: Session, tool: ToolId, outcome: Any, **more: Any) -> None:
+        given = {"via": "name", "hidden": False, "arguments": "", "discovery": 0, "handle": "", **more}
+        settled = session.settle(given.pop("missed", None))
+        upstream = found.upstream if (found := self.app.catalog.get(tool)) is not None else ""
+        call = Call(
+            session=session.record.key, at=self._past.now(), tool=tool, upstream=upstream, outcome=outcome,
+            took_ms=0.0, sent=True, **given,
+        )  # fmt: skip
+        self.app.recorder.call(call, settled.revealed)
+        self.app.recorder.settle(settled.new, settled.changed)
+
+
+def give_list(seat: Seat, reason: ListReason) -> None:
+    """Give a client its list, and record it."""
+    for session in seat.sessions():
+        session.delivered = len(session.grown)
+        seat.tools.view(session)
+        seat.tools.record(session, reason)
+
+
+class _Run:
+    """One task while it is played."""
+
+    def __init__(self, player: Player, seat: Seat, session: Session, task: RecordedTask, played: PlayedTask) -> None:
+        self._player = player
+        self._app = player.app
+        self._seat, self._session, self._task, self._played = seat, session, task, played
+        self._chat: Conversation = session.conversation(task.handle)
+        self._known = seat.known.setdefault(task.handle, set())
+        self._reach = player.app.policy.reach(seat.profile)
+        self._said = 0
+        self._searched = 0
+
+    @property
+    def listed(self) -> int:
+        """The tokens of the list that the client has."""
+        view = self._session.view
+        grown = self._session.grown[: self._session.delivered]
+        new = (tool for tool in grown if view is None or tool not in view.shown)
+        return (view.tokens if view is not None else 0) + sum(map(self._app.catalog.tokens, new))
+
+    def read_prompt(self) -> None:
+        """Have the list grow for the prompt, and read what its hook shows."""
+        text = self._task.prompt
+        if not text:
+            return
+        app, session = self._app, self._session
+        prompt = Prompt(app.recorder.now(), text)
+        app.store.tasks.add_prompt(prompt)
+        hint = app.prompt_answers.write(prompt, self._seat.profile, session)
+        self._said += hint.tokens if hint.tools else 0
+        if self._seat.tools.policy(session) == "growing":
+            query = Query(searched_lines(prompt), (), (), self._chat.servers_in_use(), self._seat.profile.name)
+            ranking = app.search.rank(query, self._reach.finds, DEPTH)
+            is_sure = app.search.judge(ranking).level in ("high", "medium")
+            app.predictor.grow_for_prompt(self._seat, session, ranking.ranked, is_sure=is_sure)
+            self._list_again()
+
+    def call(self, name: ToolId, arguments: str) -> None:
+        """Call a tool, after a search if the client does not know of it."""
+        played, session = self._played, self._session
+        played.calls += 1
+        tool = self._app.catalog.find(name)
+        if tool is None or not self._reach.finds(tool):
+            self._note_unreachable(name)
+            return
+        if not session.sees(tool.id):
+            played.hidden += 1
+            if tool.id not in self._known | self._chat.hinted and not session.names(tool.id):
+                self._search(tool)
+        self._turn()
+        via = "name" if session.sees(tool.id) else "bridge"
+        missed, forward = session.call(tool, via, self._app.recorder.now(), self._chat)  # type: ignore[arg-type]
+        if missed is not None:
+            # By the name that is on record: the same tool may have another one under another config.
+            self._note_misses([name])
+        self._player._record(
+            session, tool.id, "ok", via=via, hidden=forward.hidden, arguments=arguments,
+            discovery=forward.discovery, handle=self._chat.handle, missed=missed,
+        )  # fmt: skip
+        self._look_ahead(via)
+
+    def _turn(self) -> None:
+        """Count one turn of the model."""
+        self._played.read += self.listed + self._said
+
+    def _note_unreachable(self, name: ToolId) -> None:
+        """Count a call that nothing lets through: the client searches once, in vain."""
+        self._played.unreachable += 1
+        self._turn()
+        if name not in self._known:
+            self._known.add(name)
+            self._played.discoveries += 1
+            self._said += self._mean_answer()
+            self._note_misses([name])
+
+    def _note_misses(self, tools: Sequence[ToolId]) -> None:
+        self._played.misses += len(tools)
+        self._played.missed += tuple(tools)
+
+    def _search(self, wanted: Tool) -> None:
+        played, app, session = self._played, self._app, self._session
+        self._turn()
+        played.discoveries += 1
+        self._known.add(wanted.id)  # whatever the answer lacks, the recorded task went on with the right call
+        words = self._task.searches
+        if not words:
+            played.guessed += 1
+            words = (f"{wanted.name.replace('_', ' ')}: {summarize(wanted.definition)}",)
+        text = words[min(self._searched, len(words) - 1)]
+        self._searched += 1
+        arguments = Arguments(task=text)
+        started = time.perf_counter()
+        self._chat.note_task(arguments.lines, app.recorder.now())
+        query = discovery_arguments.query(
+            arguments, self._chat.steps, self._chat.servers_in_use(), self._seat.profile.name
+        )
+        ranking = app.search.rank(query, self._reach.finds, max(RANKED, arguments.wanted))
+        kept, answer = app.discovery.answer_search(self._seat, session, self._chat, arguments, query, ranking, started)
+        self._known.update(match.tool for match in answer.matches)
+        self._said += answer.tokens
+        self._player._answers.append(answer.tokens)
+        hint = app.predictor.hint(self._seat, session, self._chat, app.predictor.predict(self._chat))
+        if hint is not None:
+            app.predictor.note_shown(session, self._chat, hint)
+            self._said += hint.tokens
+        app.predictor.grow_for_discovery(self._seat, session, kept)
+        self._list_again()
+
+    def _look_ahead(self, via: str) -> None:
+        """Have the list grow for what comes next, and read the hint behind the answer of a bridge."""
+        predictor = self._app.predictor
+        if not predictor.can_predict:
+            return
+        prediction = predictor.predict(self._chat)
+        predictor.grow_for_next(self._seat, self._session, prediction)
+        hint = predictor.hint(self._seat, self._session, self._chat, prediction)
+        if hint is not None and via == "bridge":
+            predictor.note_shown(self._session, self._chat, hint)
+            self._said += hint.tokens
+        self._list_again()
+
+    def _list_again(self) -> None:
+        """Fetch the list that has grown, as far as the client does so."""
+        if self._seat.lists_again:
+            self._session.delivered = len(self._session.grown)
+
+    def _mean_answer(self) -> int:
+        answers = self._player._answers
+        return round(sum(answers) / len(answers)) if answers else ANSWER_TOKENS

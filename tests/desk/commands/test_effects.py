@@ -1,0 +1,44 @@
+"""What a change does to the tasks on record, in words and as a table."""
+
+import pytest
+
+from foretool.desk.commands.replay import _show_effect
+from foretool.desk.replay.effect import compare
+from foretool.desk.replay.player import PlayedTask
+from foretool.server.commands.effects import say_doubts, say_effect
+from foretool.server.ledger.effects import Effect
+from foretool.server.ledger.fixes import Fix, MeasuredFix
+
+
+def effect(tasks: int = 30, guessed: int = 0, unreachable: int = 0) -> Effect:
+    now = [PlayedTask(str(number), 2, misses=1, discoveries=1, read=900, listed=300) for number in range(tasks)]
+    then = [
+        PlayedTask(str(number), 2, read=1000, listed=400, guessed=guessed, unreachable=unreachable)
+        for number in range(tasks)
+    ]
+    return compare(now, then)
+
+
+def test_an_effect_in_words_has_its_intervals() -> None:
+    said = say_effect(MeasuredFix(Fix("pin", "pin a__b"), effect(), 4))
+    assert said == (
+        "over 30 tasks: this tool missed 4 times less; per task misses -1.00 (-1.00 to -1.00), discovery turns -1.00"
+        " (-1.00 to -1.00), tokens read +100 (+100 to +100)"
+    )
+    assert say_effect(MeasuredFix(Fix("learn", "learn"), None, 0)) == "not known"
+
+
+def test_a_table_has_then_against_now(capsys: pytest.CaptureFixture[str]) -> None:
+    _show_effect(effect(unreachable=1))
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert ["misses", "1.00", "0.00", "-1.00", "(-1.00", "to", "-1.00)"] in rows
+    assert ["tokens", "of", "the", "list", "300", "400", "-"] in rows
+    assert ["calls", "not", "let", "through", "0.00", "1.00", "-"] in rows
+
+
+def test_doubts_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    say_doubts(effect())
+    assert capsys.readouterr().out == ""
+    say_doubts(effect(2, guessed=1))
+    out = capsys.readouterr().out
+    assert "The words of 2 searches are not on record" in out and "2 tasks: with so few" in out

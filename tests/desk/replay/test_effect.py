@@ -1,0 +1,142 @@
+"""Then against now: figures per task, and intervals of their differences over pairs of tasks."""
+
+from math import inf
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from recorded_tasks import HOUR, START, write_recorded
+
+from foretool.desk.replay.changes import read_changes
+from foretool.desk.replay.effect import Replays, compare, open_replays
+from foretool.desk.replay.player import PlayedTask
+from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.document import Document
+from foretool.server.config import loader
+from foretool.server.ledger.effects import Difference, Effect
+from foretool.server.setup.config_changes import change_config
+from foretool.server.setup.own_servers import read_own_servers
+from foretool.storage.opening import open_existing_store, open_store
+from foretool.storage.records import Tool
+
+NOW = START + 100 * HOUR
+# Every tool in turn, so that a small list never has them all.
+NEEDS = [
+    ("add two numbers", ["calc__add"]), ("send a message by mail", ["mail__send"]), ("the weather", ["sky__forecast"]),
+    ("take one number from another", ["calc__subtract"]), ("phase of the moon", ["sky__moon"]),
+    ("find messages by words", ["mail__find"]),
+]  # fmt: skip
+
+
+def effect_of(path: Path, *changes: str) -> Effect:
+    config, own = loader.load(path), read_own_servers(path)
+    changed = change_config(config, own, read_changes(changes, config))
+    with open_replays(config, START - 10, NOW) as replays:
+        return replays.effect(changed)
+
+
+def test_a_larger_list_spares_misses_and_costs_tokens(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, NEEDS * 4)
+    effect = effect_of(path, "list_tokens=2000")
+    assert effect.misses.is_lower and effect.discoveries.is_lower
+    assert effect.now.misses > effect.then.misses
+    assert (effect.tasks, effect.sessions, effect.calls) == (24, 24, 24)
+    assert effect.shifts and all(each.then < each.now for each in effect.shifts)
+
+
+def test_a_change_of_nothing_has_no_difference(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, NEEDS)
+    effect = effect_of(path, "list_tokens=420")
+    assert effect.now == effect.then and effect.verdict == "same" and not effect.is_worse
+    assert effect.misses == effect.discoveries == effect.tokens == Difference(0.0, 0.0, 0.0)
+
+
+def test_taking_a_server_away_is_worse_even_if_it_costs_less(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, NEEDS)
+    effect = effect_of(path, "servers.mail.disabled=true")
+    assert effect.then.unreachable == pytest.approx(2 / 6, abs=1e-3)
+    assert effect.is_worse and effect.verdict in ("worse", "mixed")
+
+
+def test_what_is_on_record_is_told_beside_what_is_played(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, NEEDS)
+    with open_replays(loader.load(path), START - 10, NOW) as replays:
+        assert (replays.recorded.misses, replays.recorded.discoveries) == (1.0, 1.0)
+        assert replays.effect_of_nothing().verdict == "same"
+
+
+def test_only_what_the_sessions_of_the_tasks_searched_is_counted(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, NEEDS)
+    config = loader.load(path)
+    with open_store(config.storage) as store:
+        other = store.discoveries.recent(1)[0]
+        store.discoveries.add(replace(other, session="another", task="without a call"))
+        store.discoveries.add(replace(other, at=START - HOUR, task="long ago"))
+    with open_replays(config, START - 10, NOW) as replays:
+        assert replays.recorded.discoveries == 1.0
+
+
+def test_without_patience_a_few_tasks_are_played_by_all_configs(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, NEEDS * 4)
+    config, own = loader.load(path), read_own_servers(path)
+    changed = change_config(config, own, read_changes(["list_tokens=2000"], config))
+    with open_existing_store(config.storage) as store:
+        whole, short = (Replays(config, store, START - 10, NOW, patience_s=each) for each in (inf, 0.0))
+        (some,), (every,) = short.play_all([changed]), whole.play_all([changed])
+        assert (len(every), len(some), len(short.now), len(short.tasks)) == (24, 5, 5, 5)
+        assert [each.key for each in some] == [each.key for each in every[:5]] and short.now == whole.now[:5]
+        assert len(short.play(config)) == 5, "what is compared later has the same tasks"
+        effect = short.effect(changed)
+        assert (effect.tasks, effect.of) == (5, 24), "how many there are is said"
+
+
+def test_without_patience_many_configs_play_fewer_tasks(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, NEEDS * 4)
+    config = loader.load(path)
+    with open_existing_store(config.storage) as store:
+        for others, played in ((4, 3), (20, 2)):
+            replays = Replays(config, store, START - 10, NOW, patience_s=0.0)
+            assert [len(each) for each in replays.play_all([config] * others)] == [played] * others
+
+
+def test_configs_that_take_over_an_index_play_as_those_that_read_every_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_recorded(tmp_path, NEEDS * 2)
+    config = loader.load(path)
+    said = "servers.sky.tools.moon.description=The height of the tide"
+    changed = [
+        change_config(config, read_own_servers(path), read_changes(asked, config))
+        for asked in ([said], ["servers.calc.disabled=true"], ["list_tokens=2000"])
+    ]
+    read: list[str] = []
+    as_it_is = Corpus.read
+
+    def note(corpus: Corpus, tool: Tool, server_text: str = "") -> tuple[Document, bytes]:
+        read.append(tool.id)
+        return as_it_is(corpus, tool, server_text)
+
+    monkeypatch.setattr(Corpus, "read", note)
+    with open_existing_store(config.storage) as store:
+        together = Replays(config, store, START - 10, NOW).play_all(changed)
+        assert sorted(read) == sorted([*set(read), "sky__moon"]), "only the tool with other words is read again"
+        alone = [Replays(config, store, START - 10, NOW).play(each) for each in changed]
+    assert together == alone
+    assert together[0] != together[2], "the changes do something"
+
+
+def test_without_tasks_there_is_nothing_to_compare(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, [])
+    with open_replays(loader.load(path), START, NOW) as replays:
+        assert replays.effect_of_nothing().tasks == 0 and replays.recorded.misses == 0.0
+
+
+def test_the_verdict_follows_the_intervals() -> None:
+    less = [PlayedTask(str(number), calls=1, misses=0, discoveries=0, read=100) for number in range(40)]
+    more = [PlayedTask(str(number), calls=1, misses=1, discoveries=1, read=100) for number in range(40)]
+    dear = [PlayedTask(str(number), calls=1, misses=0, discoveries=0, read=200) for number in range(40)]
+    assert compare(more, less).verdict == "better" and not compare(more, less).is_worse
+    assert compare(less, more).verdict == "worse" and compare(less, more).is_worse
+    assert compare(more, dear).verdict == "mixed" and compare(more, dear).tokens.is_higher
+    gained = compare(more, less).misses
+    assert (gained.low, gained.mean, gained.high) == (-1.0, -1.0, -1.0)
