@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
-from foretool.desk.page.origin import is_from_here
+from foretool.desk.page.page_rules import is_from_here
 from foretool.desk.page.viewer import viewer_of
 from foretool.server.protocol.headers import Headers, media_type
 

@@ -19,8 +19,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from msgspec import Struct
 
-from foretool.desk.page.origin import is_from_here
-from foretool.desk.page.page_rules import HEADERS, refusal_of
+from foretool.desk.page.page_rules import HEADERS, is_from_here, refusal_of
 from foretool.desk.page.process import PageProcess, ProcessFailed
 from foretool.server.config.loader import Config
 from foretool.server.config.tokens import DEFAULT

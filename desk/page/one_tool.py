@@ -12,8 +12,7 @@ from rich.text import Text
 
 from foretool.desk.dependencies import draw_graph
 from foretool.desk.page.charts import Drawing, draw_neighbours
-from foretool.desk.page.tool_words import member
-from foretool.desk.page.tools import read_usage
+from foretool.desk.page.tools import member, read_usage
 from foretool.desk.page.viewer import Viewer, admits
 from foretool.retrieval.graph import Edge, Graph
 from foretool.server import offline

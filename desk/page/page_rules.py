@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urlsplit
 
 from foretool.server.protocol.headers import Headers
 
@@ -30,3 +31,14 @@ def refusal_of(method: str, headers: Headers) -> tuple[int, str, dict[str, str]]
     if method not in ("GET", "HEAD", "POST"):
         return 405, "The page knows GET, HEAD and POST.\n", {"allow": "GET, HEAD, POST"}
     return None
+
+
+def is_from_here(headers: Headers) -> bool:
+    """Tell whether a request comes from a page of the same host and port, as browsers say it."""
+    if (headers.get("sec-fetch-site") or "same-origin") != "same-origin":
+        return False
+    try:
+        sent = urlsplit(headers.get("origin") or "")
+    except ValueError:
+        return False
+    return sent.scheme in ("http", "https") and sent.netloc.lower() == (headers.get("host") or "").lower()

@@ -6,12 +6,12 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from foretool.desk.page.tool_words import member
 from foretool.desk.page.viewer import Viewer, admits
 from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.config.loader import Config
-from foretool.storage.records import ToolId, Usage
+from foretool.server.protocol import jsonrpc
+from foretool.storage.records import Tool, ToolId, Usage
 
 SHOWN: Final = 200
 """How many tools one page lists."""
@@ -82,3 +82,8 @@ def read_usage(app: App, viewer: Viewer) -> dict[ToolId, Usage]:
     if viewer.profile is None:
         return {each.tool: each for each in app.catalog.count_under_new_names(app.store.calls.usage())}
     return {each.tool: each for each in app.store.browsing.usage(viewer.profile, LATEST)}
+
+
+def member(tool: Tool, name: str) -> str:
+    """Return a text member of a definition, or ""."""
+    return jsonrpc.member(jsonrpc.Raw(tool.definition), name) or ""

@@ -9,6 +9,7 @@ from command_fakes import CALC, WEATHER, fill, write_config
 from foretool.desk.page import tools
 from foretool.desk.page.viewer import Viewer
 from foretool.server.config.loader import load
+from foretool.storage.records import Tool, ToolId
 
 ALL = Viewer("key")
 
@@ -43,3 +44,12 @@ def test_one_profile_sees_its_servers_and_its_own_use(tmp_path: Path) -> None:
     assert total == 2 and {row.upstream for row in rows} == {"sky"}
     assert [row.calls + row.misses for row in rows] == [0, 0]
     assert tools.read_tools(load(path), Viewer("key", "gone"), "", "", "") == (0, [])
+
+
+def test_a_member_that_is_no_text_is_empty() -> None:
+    tool = Tool(ToolId("a__b"), "a", "b", b'{"name":"b","description":"Does it.","title":7}', "h")
+    assert (tools.member(tool, "description"), tools.member(tool, "title"), tools.member(tool, "other")) == (
+        "Does it.",
+        "",
+        "",
+    )
