@@ -445,8 +445,8 @@ def _compare_misses(place: Place, account: Account, misses: Sequence[Json]) -> I
         of_foretool[f"{told} list {sorted(place.list_of(miss))}"] += 1
     yield Line("lists with the tool", 0, sum(miss["tool"] in place.list_of(miss) for miss in misses))
     differ = [*(of_client - of_foretool).elements(), *(of_foretool - of_client).elements()]
-    for each in differ:
-        print("   ", each[:300])
+    for difference in differ:
+        print("   ", difference[:300])
     yield Line("misses that differ", 0, len(differ))
 
 
