@@ -27,7 +27,7 @@ ORDER: Final[tuple[Kind, ...]] = (
 
 
 def measure_diagnosis(app: App, diagnosis: Diagnosis, patience_s: float) -> list[MeasuredFix]:
-    """Return the fixes of a miss with what each would have done to the latest tasks, the cheapest that helps first.
+    """Return the fixes of a miss with what each would have done to the latest tasks, the best first.
     `patience_s`: seconds of the processor after which fewer tasks have to do."""
     now = time.time()
     # The tasks around the miss tell most, however long ago that was.
@@ -37,8 +37,8 @@ def measure_diagnosis(app: App, diagnosis: Diagnosis, patience_s: float) -> list
 
 
 def measure(replays: Replays, config: Config, fixes: Iterable[Fix], tool: str) -> list[MeasuredFix]:
-    """Return the fixes with what they would have done to the tasks on record, the cheapest that helps first. Changes
-    that the config does not understand are left out."""
+    """Return the fixes with what they would have done to the tasks on record: the one with the fewest misses first, of
+    these the one with the fewest searches, then tokens. Changes that the config does not understand are left out."""
     measured: list[MeasuredFix] = []
     changed: list[tuple[Fix, Config]] = []
     for fix in fixes:
@@ -54,6 +54,8 @@ def measure(replays: Replays, config: Config, fixes: Iterable[Fix], tool: str) -
     return sorted(measured, key=_cost)
 
 
-def _cost(measured: MeasuredFix) -> tuple[bool, bool, float, int]:
-    tokens = measured.effect.tokens.mean if measured.effect else 0.0
-    return measured.effect is None, measured.spared <= 0, tokens, ORDER.index(measured.fix.kind)
+def _cost(measured: MeasuredFix) -> tuple[bool, float, float, float, int]:
+    place, effect = ORDER.index(measured.fix.kind), measured.effect
+    if effect is None:
+        return True, 0.0, 0.0, 0.0, place
+    return False, effect.misses.mean, effect.discoveries.mean, effect.tokens.mean, place

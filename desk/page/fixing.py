@@ -50,7 +50,7 @@ class FixPage(Struct, frozen=True):
     tool: str
     listed_now: bool | None
     fixes: Sequence[ShownFix]
-    """The cheapest that helps comes first once they were tried."""
+    """The best comes first once they were tried; those that do harm are left out then."""
     work: Work | None
     """The trial of the changes; None if nobody has asked for it."""
 
@@ -104,7 +104,9 @@ def read_fixes(config: Config, id: int, work: Work | None, diagnoses: Diagnoses)
     tried = msgspec.json.decode(work.answer, type=_Answer).fixes if work is not None and work.answer else ()
     measured = {key_of(each.fix): each for each in tried}
     order = list(measured)
-    shown = [_show(config, fix, measured.get(key_of(fix))) for fix in found.fixes]
+    # What was tried and is not among the answers would do the tasks on record harm.
+    offered = [fix for fix in found.fixes if not measured or key_of(fix) in measured]
+    shown = [_show(config, fix, measured.get(key_of(fix))) for fix in offered]
     shown.sort(key=lambda each: order.index(each.key) if each.key in measured else len(order))
     return FixPage(found.why, found.tool, found.listed_now, shown, work)
 

@@ -51,7 +51,7 @@ class ToolExplanation(Struct, frozen=True):
     shown: bool
     """Whether the answer of the search has it."""
     listed: bool
-    """Whether the client has it without a search."""
+    """Whether the client has it without a search: its list defines it, or names it with what a call takes."""
     rank: int
     """Its place for this task; 0 if nothing of the task fits it."""
     of: int
@@ -153,10 +153,10 @@ def explain_tool(app: App, found: SearchResult, tool: Tool, profile: Profile) ->
     if wordings := find_wordings(app.catalog, app.store, tool, with_shipped=shipped):
         said = "; ".join(wordings.texts)
         reasons.append(Reason(f"ranked with wordings {wordings.origin}, not by the server: {said}"))
+    is_listed = tool.id in view.shown or tool.id in view.named
     return ToolExplanation(
-        tool.id, is_shown, tool.id in view.shown, rank, ranking.total, ranked.score, ranked.parts, last, cause,
-        tuple(reasons),
-    )  # fmt: skip
+        tool.id, is_shown, is_listed, rank, ranking.total, ranked.score, ranked.parts, last, cause, tuple(reasons)
+    )
 
 
 def _say_policy(app: App, tool: Tool, profile: Profile) -> list[Reason]:
@@ -197,12 +197,12 @@ def _say_lists(app: App, view: View, tool: Tool, profile: Profile) -> tuple[Caus
     """Say why lists lack a tool: the one that the latest client has, and the one that is made now."""
     cause: Cause | None = None
     said: list[Reason] = []
-    is_listed = tool.id in view.shown
+    is_listed, is_named = tool.id in view.shown, tool.id in view.named
     got = read_last_list(app.store, profile.name)
     if got is not None and tool.id not in got.tools:
         if not was_known(app, tool, got):
             cause = "offline"
-        elif is_listed:
+        elif is_listed or (is_named and not is_named_in(app.store, got, tool)):
             cause = "stale"
     if got is not None and cause is not None:
         what = f"the list that a client got {output.ago(got.at)} lacks it ({cause}): {CAUSES[cause]}"
@@ -210,6 +210,9 @@ def _say_lists(app: App, view: View, tool: Tool, profile: Profile) -> tuple[Caus
     if is_listed:
         new = "a list that is made now has it" if cause else "the client's list has it, so no search is needed"
         return cause, [*said, Reason(new)]
+    if is_named:
+        new = "a list that is made now names it" if cause else "the client's list names it, so no search is needed"
+        return cause, [*said, Reason(f"{new}: it stands in the descriptions of the bridges with what a call takes")]
     why = view.why_hidden(tool.id, tool.upstream)
     what = "a list that is made now lacks it too" if cause else "the client's list lacks it"
     change = why.change.replace("none: ", "nothing: ", 1) if why.change.startswith("none: ") else why.change
@@ -223,6 +226,12 @@ def read_last_list(store: Store, profile: str) -> Exposure | None:
             lists = [each for each in store.sessions.exposures(session.key) if each.reason in LISTS]
             return lists[-1] if lists and session.ended_at is None else None
     return None
+
+
+def is_named_in(store: Store, got: Exposure, tool: Tool) -> bool:
+    """Tell whether a list that a client has names a tool."""
+    named = (each for each in store.sessions.exposures(got.session) if each.reason == "named" and each.at == got.at)
+    return any(tool.id in each.tools for each in named)
 
 
 def was_known(app: App, tool: Tool, got: Exposure) -> bool:

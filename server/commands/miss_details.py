@@ -32,7 +32,7 @@ class MissDetails(MissStory, frozen=True):
     tool: str
     """The exposed name of the tool that was needed, "" if that is not known."""
     fixes: tuple[MeasuredFix, ...]
-    """The changes that would have shown it, the cheapest first."""
+    """The changes that would have shown it and do no harm to the tasks on record, the best first."""
 
 
 def show_miss(path: Path | None, id: int, *, replays: bool, as_json: bool) -> int:
@@ -49,7 +49,7 @@ def show_miss(path: Path | None, id: int, *, replays: bool, as_json: bool) -> in
         details = MissDetails(
             miss, told.session, told.exposure, told.discovery, told.call, told.story,
             cause_in_words=CAUSES[miss.cause], listed_now=found.listed_now, why=found.why, tool=found.tool,
-            fixes=tuple(fixes),
+            fixes=tuple(each for each in fixes if not each.is_worse),
         )  # fmt: skip
     return output.show(details, as_json, _print)
 
@@ -70,14 +70,16 @@ def _print(details: MissDetails) -> None:
 
 
 def _tell_fixes(details: MissDetails) -> Iterator[tuple[str, str]]:
-    """Yield what would have shown the tool: the cheapest change with what it does, and the others."""
+    """Yield what would have shown the tool: the best change with what it does, and the others."""
     fixes = details.fixes
     if not fixes:
         yield "would have helped", details.miss.change or "(unknown)"
         return
     best = fixes[0]
     size = f"; the list then takes {best.fix.list_tokens:,} tokens" if best.fix.list_tokens else ""
-    yield "would have helped", f"{best.fix.what}{size}"
+    helps = best.effect is None or best.spared > 0 or best.effect.verdict == "better"
+    # What changes nothing in the tasks on record would have shown the tool, and that is all that is known.
+    yield "would have helped" if helps else "would have shown it", f"{best.fix.what}{size}"
     if best.effect is not None:
         yield "played again", say_effect(best, f"foretool misses fix {details.miss.id}")
     if len(fixes) > 1:

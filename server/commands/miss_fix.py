@@ -31,7 +31,7 @@ KINDS: Final = (
 @click.command("fix")
 @click.argument("id", type=int, required=False)
 @click.option("--change", "kind", type=click.Choice(KINDS), help="Make this change instead of asking which.")
-@click.option("--yes", "-y", "agreed", is_flag=True, help="Ask nothing: make the change named, or the cheapest one.")
+@click.option("--yes", "-y", "agreed", is_flag=True, help="Ask nothing: make the change named, or the best one.")
 @edits.dry_run_option
 @edits.undo_option
 @config_option
@@ -39,8 +39,9 @@ def fix(path: Path | None, id: int | None, kind: str | None, agreed: bool, dry_r
     """Make a change that would have shown the tool of a miss.
 
     Shows every change that would have: a pin, a larger list, another policy, an alias, a better description, a server
-    or a tool that is let in again, an approval, learning. Each is tried on the latest tasks on record first. Then asks
-    which one to make. The file keeps its comments and its order.
+    or a tool that is let in again, an approval, learning. Each is tried on the latest tasks on record: the one with the
+    fewest misses comes first, and one with which these tasks would have missed or searched more is made only by its
+    name. Then asks which one to make. The file keeps its comments and its order.
 
     \b
     foretool misses fix 12
@@ -63,18 +64,11 @@ def fix(path: Path | None, id: int | None, kind: str | None, agreed: bool, dry_r
         if not found.fixes:
             return _say_nothing(found)
         fixes = measure_all(app, found)
-    if kind is not None:
-        fixes = [each for each in fixes if each.fix.kind == kind]
-        if not fixes:
-            there = ", ".join(each.kind for each in found.fixes)
-            return complain(f"misses fix: {kind} would not have shown {found.tool}; these would: {there}", WRONG)
-    if agreed and kind is None:
-        fixes = [each for each in fixes if each.fix.kind not in GUARDED]
-        if not fixes:
-            what = found.fixes[0]
-            return complain(f"misses fix: --yes alone does not {what.what}; add --change {what.kind}", WRONG)
-    _print(found, fixes)
-    chosen = _choose(fixes, agreed=agreed or dry_run)
+    offered, problem = _narrow(found, fixes, kind, agreed=agreed)
+    if problem:
+        return complain(f"misses fix: {problem}", WRONG)
+    _print(found, offered)
+    chosen = _choose(offered, agreed=agreed or dry_run)
     if chosen is None:
         output.say("Nothing was changed.")
         return WRONG
@@ -86,8 +80,26 @@ def fix(path: Path | None, id: int | None, kind: str | None, agreed: bool, dry_r
     return edits.finish(own, chosen.fix.what, "misses fix", dry_run=dry_run, as_json=False)
 
 
+def _narrow(
+    found: Diagnosis, fixes: Sequence[MeasuredFix], kind: str | None, *, agreed: bool
+) -> tuple[list[MeasuredFix], str]:
+    """Return the changes that are offered, or why there are none. What does the tasks on record harm is made only by
+    its name."""
+    if kind is not None:
+        named = [each for each in fixes if each.fix.kind == kind]
+        there = ", ".join(each.kind for each in found.fixes)
+        return named, "" if named else f"{kind} would not have shown {found.tool}; these would: {there}"
+    offered = [each for each in fixes if not each.is_worse]
+    if not offered:
+        harm = "; ".join(f"{each.fix.what}: {say_effect(each)}" for each in fixes)
+        return [], f"each change would do the tasks on record more harm than good: {harm}"
+    unasked = [each for each in offered if each.fix.kind not in GUARDED] if agreed else offered
+    first = offered[0].fix
+    return unasked, "" if unasked else f"--yes alone does not {first.what}; add --change {first.kind}"
+
+
 def measure_all(app: App, found: Diagnosis, *, replays: bool = True, patience_s: float = inf) -> list[MeasuredFix]:
-    """Return the fixes of a miss with what each would have done to the latest tasks, the cheapest first. `patience_s`:
+    """Return the fixes of a miss with what each would have done to the latest tasks, the best first. `patience_s`:
     seconds of the processor after which fewer tasks have to do."""
     from foretool.server.ledger.fixes import MeasuredFix
 

@@ -22,6 +22,12 @@ TRIED_WORDS: Final = 5
 LONGEST_NAME: Final = 40
 _WORD: Final = re.compile(r"[A-Za-z]{3,20}\Z")
 """A word that can stand in a name."""
+_PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+"""The words of a name."""
+_SAYS_HOW: Final = re.compile(
+    r"(ly|ed|ing|i[sz]e)\Z|\A(every|full|more|new|next|now|soon|to(day|morrow|night)|yesterday)\Z", re.IGNORECASE
+)
+"""A word that is probably no noun."""
 
 
 def describe_for(tool: Tool, query: str) -> str | None:
@@ -42,13 +48,17 @@ def cut_words(query: str, most: int = MOST_WORDS) -> str:
 def name_for(catalog: Catalog, tool: Tool, tasks: Sequence[str], other: Tool | None = None) -> str | None:
     """Return the name that has the word which most tasks of this tool share, and which its own name lacks. The name of
     another tool that is taken for it, and what that one says, lack the word as well. None for a tool that the user has
-    named, and where no word will do."""
-    if (tool.upstream, tool.name) in catalog.overrides.names:
+    named, and where no word will do: a name of several words does not read like one with another word behind it, nor
+    does one with a word that says when or how."""
+    if (tool.upstream, tool.name) in catalog.overrides.names or len(_PARTS.findall(tool.name)) > 1:
         return None
     said = f"{tool.name} {other.name} {read_description(other)}" if other is not None else tool.name
     known = set(terms(said))
     shared = Counter(
-        word for task in tasks for term, word in spell_terms(task).items() if term not in known and _WORD.match(word)
+        word
+        for task in tasks
+        for term, word in spell_terms(task).items()
+        if term not in known and _WORD.match(word) and not _SAYS_HOW.search(word)
     )
     for word, _ in shared.most_common(TRIED_WORDS):
         name = f"{tool.name}{'-' if '-' in tool.name and '_' not in tool.name else '_'}{word.lower()}"

@@ -71,6 +71,14 @@ class MeasuredFix(Struct, frozen=True):
     spared: int
     """How many misses of this tool fewer there would have been."""
 
+    @property
+    def is_worse(self) -> bool:
+        """Whether the tasks on record would have missed or searched more with it: it is not offered."""
+        if self.effect is None:
+            return False
+        misses, searches = self.effect.misses.mean, self.effect.discoveries.mean
+        return self.effect.is_worse or misses > 0 or (misses == 0 and searches > 0)
+
 
 class Diagnosis(Struct, frozen=True):
     """Why a tool was missed, as far as that is known now, and what would have shown it."""

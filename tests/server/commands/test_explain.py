@@ -12,7 +12,7 @@ from command_fakes import CALC, WEATHER, fill, remember, write_config
 from foretool.server.commands.group import run
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
-from foretool.storage.records import Definition, Exposure, Miss, SessionRecord
+from foretool.storage.records import Call, Definition, Exposure, Miss, SessionRecord
 
 TASK = "forecast of the weather for a city"
 
@@ -154,3 +154,17 @@ def test_a_list_that_a_running_client_has_counts_until_the_client_is_gone(
         store.sessions.end("late", LATER + 1)
     said = explain(path, capsys, TASK, "--tool", "sky__forecast")
     assert said["tool"]["cause"] is None and "the client's list has it" in reasons(said)
+
+
+def test_a_tool_that_the_list_names_needs_no_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_config(tmp_path, policy="frozen", list_tokens=600, list_fill=False, list_whole=False)
+    with fill(path) as store:
+        store.calls.record([Call("s1", 10.0, WEATHER, "sky", "bridge", True, "ok", 1.0, True, "")])
+        for session in store.sessions.recent(9):
+            store.sessions.end(session.key, 20.0)
+        before = explain(path, capsys, TASK, "--tool", "sky__forecast")
+        store.artifacts.add("names", b'{"share": 1.0}', {}, promote=True)
+    told = explain(path, capsys, TASK, "--tool", "sky__forecast")
+    assert "the client's list names it, so no search is needed" not in reasons(before)
+    assert "the client's list names it, so no search is needed" in reasons(told)
+    assert (told["tool"]["cause"], told["tool"]["listed"]) == (None, True)

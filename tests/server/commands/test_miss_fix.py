@@ -94,10 +94,10 @@ def test_nothing_is_written_where_nobody_can_be_asked(path: Path, monkeypatch: p
 
 
 def test_a_better_name_is_tried_written_and_taken_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write_recorded(tmp_path, [("how full is it tonight", ["sky__moon"])] * 3, list_tokens=320)
+    path = write_recorded(tmp_path, [("when is the eclipse", ["sky__moon"])] * 3, list_tokens=320)
     missed = replace(
         MISS, session="s0", tool="sky__moon", noticed="discovery", cause="budget", rank=2, of=6, exposure=0,
-        discovery=0, call=0, query="how full is it tonight", at=START + 3,
+        discovery=0, call=0, query="when is the eclipse", at=START + 3,
     )  # fmt: skip
     with open_store(loader.load(path).storage) as store:
         store.calls.record([], [missed])

@@ -52,3 +52,16 @@ def test_no_word_that_may_not_stand_in_a_name_is_in_one(tmp_path: Path, task: st
 
 def test_a_tool_that_the_user_named_keeps_its_name(tmp_path: Path) -> None:
     assert name(tmp_path, "when is the eclipse", name="luna") is None
+
+
+@pytest.mark.parametrize("own", ["alarm_change", "bookFlight", "get-moon"])
+def test_a_name_of_several_words_gets_no_other_word_behind_it(tmp_path: Path, own: str) -> None:
+    path = write_recorded(tmp_path, [])
+    with offline.read(loader.load(path)) as app:
+        tool = Tool(ToolId(f"sky__{own}"), "sky", own, b"{}", "h")
+        assert name_for(app.catalog, tool, ["eclipse of the sun"]) is None
+
+
+@pytest.mark.parametrize("task", ["daily", "how full tonight", "is it waning", "shared"])
+def test_no_word_that_says_when_or_how_is_in_a_name(tmp_path: Path, task: str) -> None:
+    assert name(tmp_path, task) is None
