@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -42,7 +42,7 @@ from foretool.server.methods.exemplars import Exemplars
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.greeting import Greeting
 from foretool.server.methods.held_notices import HeldNotices
-from foretool.server.methods.lists import CHANGES, ListTools, MergedLists
+from foretool.server.methods.lists import ListTools, MergedLists
 from foretool.server.methods.long_results import LongResults, cuts_results
 from foretool.server.methods.prediction import Predictor
 from foretool.server.methods.prompt_answer import PromptAnswers
@@ -60,6 +60,7 @@ from foretool.server.methods.tool_runner import ToolRunner
 from foretool.server.methods.upstream_events import UpstreamEvents, UpstreamMessages
 from foretool.server.protocol.headers import annotated_schema
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.protocol.lists import LISTS, PROMPTS, RESOURCES, TEMPLATES, ListKind
 from foretool.server.recording.calibration import Recalibrator
 from foretool.server.recording.cost_sums import CostKeeper
 from foretool.server.recording.data_flow import FlowWatch
@@ -78,9 +79,10 @@ from foretool.server.upstreams.launcher import Launcher, link_opener, make_beare
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.refresh import Refresher
 from foretool.server.upstreams.registry import UpstreamRegistry
-from foretool.server.upstreams.tool_list import ListLimit
+from foretool.server.upstreams.server_list import ListLimit
 from foretool.server.upstreams.upstream import Connect, OpenLink, Upstream
 from foretool.storage.places import models_folder
+from foretool.storage.steps import Steps
 from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
@@ -164,7 +166,7 @@ class App:
         self.predictor = Predictor(self.search, self.catalog, live, self.policy, self.recorder)
         self.notices = HeldNotices(self.clients, self.gatekeeper)
         self.greeting = Greeting(self.upstreams, self.catalog, self.clients, lambda: cuts_results(live.now))
-        lists = MergedLists(self.upstreams, self.clients, forwarder, live)
+        lists = MergedLists(self.upstreams, self.clients, live, self.gatekeeper, precedence, self._note_list_problems)
         resources = Resources(self.upstreams, lists, forwarder, self.catalog, results)
         prompts = Prompts(
             self.upstreams, lists, forwarder, self.catalog, resources, self.gatekeeper,
@@ -227,12 +229,11 @@ class App:
         )
 
         # What takes the reports of upstreams, and what follows the config
-        messages = UpstreamMessages(
-            self.clients, self.server_requests, subscriptions, resources, lambda: self._instructions
-        )
+        messages = UpstreamMessages(self.clients, self.server_requests, subscriptions)
         self._events = UpstreamEvents(
             self.upstreams, self.catalog, lists, self.announcements, self.memory, messages, self.gatekeeper,
-            precedence,
+            precedence, live,
+            {PROMPTS: self._take_in_prompts, RESOURCES: resources.take_in, TEMPLATES: resources.take_in_templates},
         )  # fmt: skip
         self._launcher = Launcher(self.upstreams, self.memory, self._make_upstream)
         self.gatekeeper.look()  # a decision from here on is taken up
@@ -323,7 +324,8 @@ class App:
         opener = self._link_opener(server, bearer)
         return Upstream(
             server.name, self._events, opener, server.entry.timeout_s, server.secrets.redact,
-            capabilities=self.clients.capabilities, list_limit=self._list_limit, bearer=bearer, connect=self._connect,
+            capabilities=self.clients.capabilities, list_limit=self._list_limit, kinds=LISTS, bearer=bearer,
+            connect=self._connect,
         )  # fmt: skip
 
     def _link_opener(self, server: Server, authorizer: Authorizer | None) -> OpenLink:
@@ -347,6 +349,16 @@ class App:
         self.personal_tools.forget(server, person)
         self.exposures.forget_person(person)
         self.announcements.soon()
+
+    def _note_list_problems(self, upstream: Upstream, kind: ListKind, problems: Sequence[str]) -> None:
+        self.catalog.note_problems(upstream.name, kind.noun, problems)
+        self.memory.save_state(upstream)
+
+    def _take_in_prompts(self, upstream: Upstream, served: Mapping[str, Raw]) -> Steps[None]:
+        """Take in the prompts of an upstream, as far as somebody has searched; the first search reads them itself."""
+        yield
+        if self._instructions is not None:
+            yield from self._instructions.take_in(upstream, served)
 
     def keep_listed(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
         """Keep what a server has listed to a command instead of to this proxy. Needs a running loop."""
@@ -398,7 +410,7 @@ class App:
             self.search, self.embedding, self.schedule, self.models, self.retention, self.costs, self.store_watch,
             self._unconfirmed,
         )  # fmt: skip
-        for part in (*work, self.links, self.reader):
+        for part in (*work, self.links, self.reader, self._events):
             await part.stop()
         await self.recalibrator.finish()
         self.refresher.stop()
@@ -472,11 +484,9 @@ class App:
             return
         with contextlib.suppress(StorageError):  # the next list of the server brings it
             self.memory.take_up(decided)
-        for name in decided:
-            if self._instructions is not None and (upstream := self.upstreams.get(name)) is not None:
-                self._instructions.prompts_changed(upstream)
-            for client in self.clients.admitted(name):
-                client.notify(*CHANGES["prompts"])
+        for upstream in (self.upstreams.get(name) for name in decided):
+            if upstream is not None:
+                self._events.judge_again(upstream)
         self.announcements.soon()
 
     def follow_others(self, table: str) -> None:

@@ -18,6 +18,7 @@ from foretool.server.config.loader import Config, Profile
 from foretool.server.config.servers import Server
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
+from foretool.server.protocol.lists import ListKind
 from foretool.server.setup.launches import starts_foretool
 from foretool.server.transports.upstream.loading import LOADING_S, LOOK_S, is_launcher
 from foretool.server.transports.upstream.stdio import ChildWatcher
@@ -125,10 +126,13 @@ class Probe:
         asked = "tools/list" if self.ready_s else "initialize"
         return f"no answer to {asked} within {timeout_s:g} s{self.upstream.noise}"
 
-    async def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
+    async def on_listed(self, upstream: Upstream, kind: ListKind, tools: Sequence[Raw]) -> None:
         if not self._settled.is_set():
             self.definitions, self.listed_s = tools, self._took_s
             self._settled.set()
+
+    def on_unlisted(self, upstream: Upstream, kind: ListKind, reason: str) -> None:
+        pass  # tools alone are asked for
 
     def on_state(self, upstream: Upstream) -> None:
         if self._settled.is_set():

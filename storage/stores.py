@@ -476,9 +476,10 @@ class ApprovalStore(Protocol):
         """Replace what is held of these kinds of a server; what was approved or blocked meanwhile stays as it is."""
 
     def hold_in_steps(
-        self, server: str, kinds: Collection[DefinitionKind], definitions: Sequence[Definition]
+        self, server: str, kinds: Collection[DefinitionKind], definitions: Sequence[Definition], name: str = ""
     ) -> Iterator[None]:
-        """Do the same in steps of some milliseconds; whoever reads between two of them sees a part of it."""
+        """Do the same in steps of some milliseconds; whoever reads between two of them sees a part of it. `name`: the
+        one definition that this is about, "" for all of these kinds."""
 
     def held(self, server: str | None = None) -> list[HeldHead]:
         """Return what is held, of one server or of all, by server, kind and name."""

@@ -73,6 +73,11 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:pin:spelling": Promise("SECURITY.md", "another spelling of the same value is no change"),
     "trust:pin:instructions": Promise("SECURITY.md", "changed instructions are not quoted"),
     "trust:pin:prompts": Promise("SECURITY.md", "changed prompts are not listed, got or quoted"),
+    "trust:pin:resources": Promise(
+        "SECURITY.md",
+        "changed words of resources and templates are not listed; a new template is not there, and a new resource has"
+        " its address and name alone",
+    ),
     "trust:pin:launch": Promise(
         "SECURITY.md",
         "an entry that the user edits approves what its server then lists first, and no other version of it, nothing"
@@ -113,7 +118,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:names:prompts": Promise("SECURITY.md", "prompts follow the rules of tools' names"),
     # Resources that belong to one server
     "trust:resources:owner": Promise(
-        "SECURITY.md", "a URI goes to the server that it belongs to, and a template for everything owns nothing"
+        "SECURITY.md",
+        "a URI goes to the server that it belongs to, and a template for everything or for a whole scheme of many"
+        " servers owns nothing",
     ),
     "trust:resources:broadcast": Promise("SECURITY.md", "a URI that fits no server is shown to none"),
     "trust:resources:first": Promise("SECURITY.md", "no later listing takes a URI from the server that listed it"),
@@ -860,7 +867,11 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:limits:bodies": Promise(
         "SECURITY.md", "a body of a remote server takes no more memory than a message may have, however it is packed"
     ),
-    "trust:limits:floods": Promise("SECURITY.md", "what a server writes unasked takes a tenth of the loop at most"),
+    "trust:limits:floods": Promise(
+        "SECURITY.md",
+        "whatever a server sends besides its answers, and whatever it cuts them into, takes a tenth of the loop at"
+        " most",
+    ),
     "trust:limits:logs": Promise("SECURITY.md", "clients get so many log entries a second, and how many were left out"),
     "trust:limits:questions": Promise("SECURITY.md", "one request leads to so many open questions, and no more"),
     "trust:limits:greeting": Promise(
@@ -868,7 +879,12 @@ MANIFEST: Final[dict[str, Promise]] = {
         "of what a server says of itself, instructions beyond 65,536 characters, and capabilities or names beyond"
         " 64 KiB, are left out",
     ),
-    "trust:limits:tools": Promise("SECURITY.md", "of a server's list the first max_tools are used, and it is said"),
+    "trust:limits:tools": Promise(
+        "SECURITY.md", "of each list of a server the first max_tools members are used, and it is said"
+    ),
+    "trust:limits:lists": Promise(
+        "SECURITY.md", "a server that keeps a list back delays the answer of the others by about a second, once"
+    ),
     "trust:limits:changes": Promise("SECURITY.md", "a server that changes its list without end is asked now and then"),
     "trust:limits:housekeeping": Promise("SECURITY.md", "no slow job and no counter delays the time-outs of calls"),
     "layout": Promise("docs/architecture.md", "every room has a folder of tests"),

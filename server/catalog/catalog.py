@@ -116,6 +116,8 @@ class Catalog:
         self._problems: dict[str, tuple[str, ...]] = {}
         self._read_problems: dict[str, tuple[str, ...]] = {}
         """`problems` without what is wrong with `tools`, which is known once the tools are named."""
+        self._list_problems: dict[str, dict[str, Sequence[str]]] = {}
+        """What is wrong with each list of an upstream, by what it holds."""
         self._entries = {entry.name: entry for entry in entries}
         self._secrets = _secrets_of(entries)
         self._server_names: ServerNames | None = None
@@ -502,6 +504,7 @@ class Catalog:
         self._opened = given, Namespaces(entries, prefixes, given)
         self.overrides = Overrides(entries, lambda: self.namespaces)
         gone = set(self._by_upstream) - set(self._entries)
+        self._list_problems = {name: each for name, each in self._list_problems.items() if name in self._entries}
         for name in gone:
             self._by_upstream.pop(name)
             self._problems.pop(name, None)
@@ -573,8 +576,9 @@ class Catalog:
             if self._entries is entries:
                 break
         self._note_excluded(upstream, listed.excluded)
-        self._note_problems(upstream, (*([cut] if cut else []), *listed.problems, *refused))
-        for problem in self.problems[upstream]:
+        problems = (*([cut] if cut else []), *listed.problems, *refused)
+        self._note_problems(upstream, problems)
+        for problem in _shorten((*self.namespaces.problems.get(upstream, ()), *problems)):
             log.warning("upstream %r: %s", upstream, problem)
         self._known_as[upstream] = listed.known_as
         return self._take_over(upstream, prepared, said)
@@ -768,10 +772,23 @@ class Catalog:
                 refused[tool.name] = why
         return [tool for tool in tools if tool.name not in refused], say_refused(refused)
 
+    def note_problems(self, upstream: str, list_name: str, problems: Sequence[str]) -> None:
+        """Keep what is wrong with a list of an upstream that holds no tools."""
+        if list(problems) == list(self._list_problems.get(upstream, {}).get(list_name, ())):
+            return
+        for problem in _shorten(problems):
+            log.warning("upstream %r: %s", upstream, problem)
+        self._list_problems.setdefault(upstream, {})[list_name] = problems
+        self._note_problems(upstream, self._list_problems[upstream].get("tools", ()))
+        if self.overrides.of(upstream):
+            self._show(upstream)
+
     def _note_problems(self, upstream: str, problems: Sequence[str]) -> None:
-        every = [each[:MOST_PROBLEM] for each in (*self.namespaces.problems.get(upstream, ()), *problems)]
-        more = [f"and {len(every) - MOST_PROBLEMS} more like these"] if len(every) > MOST_PROBLEMS else []
-        self._read_problems[upstream] = self._problems[upstream] = (*every[:MOST_PROBLEMS], *more)
+        lists = self._list_problems.setdefault(upstream, {})
+        lists["tools"] = problems
+        every = (problem for problems in lists.values() for problem in problems)
+        found = _shorten((*self.namespaces.problems.get(upstream, ()), *every))
+        self._read_problems[upstream] = self._problems[upstream] = found
 
     def _show(self, upstream: str) -> None:
         """Take in what the user writes about the tools of one upstream, once they have their names."""
@@ -890,6 +907,12 @@ def _with_widest(known: Tool | None, listed: Tool) -> Tool:
     if is_wide(listed.definition) and not is_wide(known.definition):
         return replace(known, definition=listed.definition)
     return known
+
+
+def _shorten(problems: Sequence[str]) -> tuple[str, ...]:
+    """Return as much of the problems of a server as is kept."""
+    more = [f"and {len(problems) - MOST_PROBLEMS} more like these"] if len(problems) > MOST_PROBLEMS else []
+    return (*(each[:MOST_PROBLEM] for each in problems[:MOST_PROBLEMS]), *more)
 
 
 def _with_name(tool: Tool, name: ToolId) -> Tool:

@@ -2,6 +2,9 @@
 
 A URI belongs to the server that lists it: of several, to the first that did, then to the first in the config. A URI
 that nobody lists belongs to one server as well, or to none. It is never shown to several servers to see who knows it.
+
+A template that leaves the place open (`https://{+path}`, `memo://{+path}`) says nothing of who a URI belongs to. It
+counts where nobody else uses its scheme, which must not be one that servers share.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from typing import Final
 
 from foretool.server.catalog.uri_templates import MOST_CHARACTERS, UriTemplate, parse_template
 from foretool.server.protocol.apps import is_page, named_in
+from foretool.storage.steps import Steps
 
 MOST_URIS: Final = 10_000
 MOST_TEMPLATES: Final = 200
@@ -29,40 +33,54 @@ class ResourceOwners:
     def __init__(self) -> None:
         self._listed: dict[str, dict[str, None]] = {}
         self._templates: dict[str, tuple[UriTemplate, ...]] = {}
+        self._places: dict[str, tuple[UriTemplate, ...]] = {}
+        """By server: those of its templates that name the place of what fits them."""
         self._linked: dict[str, dict[str, None]] = {}
         """By server: URIs that the results of its tools name."""
-        self._roots: dict[str, frozenset[str]] = {}
-        """By server: the beginnings of URIs that are its own, from what it lists."""
+        self._roots: dict[str, dict[str, frozenset[str]]] = {}
+        """By server and list: the beginnings of URIs that are its own."""
+        self._schemes: dict[str, dict[str, frozenset[str]]] = {}
+        """By server and list: the schemes that it uses."""
         self._held: dict[str, dict[str, str]] = {}
         """By profile: which server a URI was listed by first."""
-        self._fresh: dict[str, set[str]] = {}
-        """By server: which of its two lists are known as they are now."""
 
     # -- what servers list and name
 
-    def note_resources(self, server: str, uris: Iterable[str]) -> None:
-        """Take in the resources that a server lists now."""
+    def note_resources(self, server: str, uris: Iterable[str]) -> Steps[None]:
+        """Take in the resources that a server lists now, in steps."""
         known: dict[str, None] = {}
         for uri in uris:
+            yield
             if len(known) >= MOST_URIS:
                 break
             if len(uri) <= MOST_CHARACTERS:
                 known[uri] = None
+        roots: set[str] = set()
+        for uri in known:
+            yield
+            roots.add(_root(uri))
         self._listed[server] = known
-        self._fresh.setdefault(server, set()).add("resources")
-        self._find_roots(server)
+        self._note_roots(server, "resources", roots, set(map(_scheme_of, known)))
 
-    def note_templates(self, server: str, texts: Iterable[str]) -> None:
-        """Take in the templates that a server lists now."""
+    def note_templates(self, server: str, texts: Iterable[str]) -> Steps[None]:
+        """Take in the templates that a server lists now, in steps."""
         found: list[UriTemplate] = []
         for text in texts:
+            yield
             if len(found) >= MOST_TEMPLATES:
                 break
-            if (template := parse_template(text)) is not None:
+            if (template := parse_template(text)) is not None and template.names_scheme:
                 found.append(template)
         self._templates[server] = tuple(found)
-        self._fresh.setdefault(server, set()).add("templates")
-        self._find_roots(server)
+        self._places[server] = tuple(each for each in found if _names_place(each.head))
+        schemes = {_scheme_of(each.head) for each in found}
+        # An opaque beginning (`note:`) is not a place: another server may use the scheme as well.
+        roots = {_root(each.head, whole=False) for each in self._places[server]} - {f"{each}:" for each in schemes}
+        self._note_roots(server, "templates", roots, schemes)
+
+    def _note_roots(self, server: str, listed: str, roots: set[str], schemes: set[str]) -> None:
+        self._roots.setdefault(server, {})[listed] = frozenset(roots - {""})
+        self._schemes.setdefault(server, {})[listed] = frozenset(schemes - SHARED_SCHEMES)
 
     def note_links(self, server: str, uris: Iterable[str]) -> None:
         """Take in URIs that a server names in a result; they need not be in its list (specification: tools)."""
@@ -80,19 +98,6 @@ class ResourceOwners:
         for uri, server in owned:
             if uri in held or len(held) < MOST_URIS:
                 held[uri] = server
-
-    def knows(self, server: str) -> bool:
-        """Tell whether a server has listed its resources and its templates, and has not announced others since."""
-        return len(self._fresh.get(server, ())) == 2
-
-    def forget(self, server: str) -> None:
-        """Take in that the lists of a server have changed. Those that are known count until it has listed again."""
-        self._fresh.pop(server, None)
-
-    def _find_roots(self, server: str) -> None:
-        uris = (_root(uri) for uri in self._listed.get(server, ()))
-        heads = (_root(template.head, whole=False) for template in self._templates.get(server, ()))
-        self._roots[server] = frozenset(root for root in (*uris, *heads) if root)
 
     # -- whose a resource is
 
@@ -132,24 +137,31 @@ class ResourceOwners:
         fitting = {server: fit for server in servers if (fit := self._fit(server, uri)) is not None}
         links = [each for each in servers if each in naming or self.links(each, uri)]
         root = _root(uri)
-        of_root = next((server for server in servers if root and root in self._roots.get(server, ())), None)
+        of_root = next((server for server in servers if root and self._has_root(server, root)), None)
         if of_root is not None:
             return self._within(of_root, root, fitting, links)
         named = [server for server in links if _authority(uri) == server.lower()]
         if found := [*named, *links, *fitting]:
             return found[0]
         scheme = _scheme_of(uri)
-        own = [server for server in servers if scheme in {_scheme_of(each) for each in self._roots.get(server, ())}]
-        if len(own) == 1 and scheme not in SHARED_SCHEMES:
+        own = [server for server in servers if self._uses_scheme(server, scheme)]
+        if len(own) == 1 and not any(scheme == each.lower() for each in servers if each not in own):
             return own[0]
         return servers[0] if len(servers) == 1 and not self._is_known_elsewhere(uri, servers[0]) else None
+
+    def _has_root(self, server: str, root: str) -> bool:
+        return any(root in roots for roots in self._roots.get(server, {}).values())
+
+    def _uses_scheme(self, server: str, scheme: str) -> bool:
+        """Tell whether a server lists anything of a scheme that is not one that servers share."""
+        return any(scheme in schemes for schemes in self._schemes.get(server, {}).values())
 
     def _is_known_elsewhere(self, uri: str, server: str) -> bool:
         """Tell whether what another server lists says that a URI is its own, whatever profile that server is in."""
         others = [each for each in self._listed.keys() | self._templates.keys() if each != server]
         root = _root(uri)
         return any(
-            uri in self._listed.get(each, ()) or root in self._roots.get(each, ()) or self._fit(each, uri) is not None
+            uri in self._listed.get(each, ()) or self._has_root(each, root) or self._fit(each, uri) is not None
             for each in others
         )
 
@@ -163,13 +175,13 @@ class ResourceOwners:
 
     def _fit(self, server: str, uri: str) -> int | None:
         """Return how long a literal beginning the URI shares with a template of a server; None if it fits none."""
-        fits = [each for each in self._templates.get(server, ()) if each.names_scheme and each.fits(uri)]
+        fits = [each for each in self._places.get(server, ()) if each.fits(uri)]
         return max((len(each.head) for each in fits), default=None)
 
     def template_owner(self, text: str, servers: Sequence[str]) -> str | None:
         """Return which of these servers, in config order, lists this template. One that names no scheme is nobody's."""
         for server in servers:
-            if any(each.text == text and each.names_scheme for each in self._templates.get(server, ())):
+            if any(each.text == text for each in self._templates.get(server, ())):
                 return server
         return None
 
@@ -189,6 +201,15 @@ def _root(uri: str, *, whole: bool = True) -> str:
     if authority is None:
         return "" if scheme in SHARED_SCHEMES else f"{scheme}:"
     return f"{scheme}://{folder}/" if folder else ""
+
+
+def _names_place(head: str) -> bool:
+    """Tell whether the beginning of a template says more than a scheme: a whole authority, the first folder where there
+    is none, or something behind the colon of an opaque URI."""
+    found = _uri.match(head)
+    if found is None:
+        return False
+    return bool(head[found.end(1) + 1 :].strip("/")) if found[2] is None else _root(head, whole=False) != ""
 
 
 def _authority(uri: str) -> str:

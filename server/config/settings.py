@@ -436,9 +436,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_message_mib: Annotated[float, Meta(gt=0, le=4096, extra={"unit": "MiB"})] = 32
     """Largest message that a client or a server may send."""
     max_tools: Annotated[int, Meta(ge=1, le=1_000_000, extra={"unit": "tools"})] = 1000
-    """How many tools of one server are used. A longer list is cut, and `status` and `doctor` say so."""
+    """How many tools of one server are used, and how many prompts, resources and resource templates. A longer list is
+    cut, and `status` and `doctor` say so."""
     max_tools_mib: Annotated[float, Meta(gt=0, le=1024, extra={"unit": "MiB"})] = 4
-    """How large the definitions of one server's tools may be together."""
+    """How large one server's tools may be together, and so its prompts, resources and resource templates."""
     max_sessions: Annotated[int, Meta(ge=1, le=1_000_000, extra={"unit": "sessions"})] = 1000
     """How many HTTP sessions may exist at once. Each token has an equal share of them."""
     session_idle_s: Seconds = 1800

@@ -23,8 +23,8 @@ from foretool.storage.records import Approval, AuditEntry, Definition, Definitio
 from foretool.storage.stores import Store
 
 NOUNS: Final[dict[DefinitionKind, str]] = {
-    "tool": "tool", "prompt": "prompt", "prompt_text": "text of prompt", "instructions": "instructions",
-    "launch": "command",
+    "tool": "tool", "prompt": "prompt", "prompt_text": "text of prompt", "resource": "words of resource",
+    "template": "resource template", "instructions": "instructions", "launch": "command",
 }  # fmt: skip
 EFFECTS: Final[dict[Effect, str]] = {
     "new": "new; not served",

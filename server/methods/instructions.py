@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -21,18 +22,22 @@ from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.methods.instruction_files import InstructionFiles
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.protocol.lists import PROMPTS
 from foretool.server.trust.gatekeeper import Gatekeeper
 from foretool.server.trust.text import clean
 from foretool.server.upstreams.connection import Lost, Reply
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Level, ToolId
+from foretool.storage.steps import Steps
 
 if TYPE_CHECKING:
     from foretool.retrieval.ranking import Query, Ranking
 
 MOST_SAID: Final = 32 * 1024
 """At most so many characters of one text of a server are read."""
+MOST_READ: Final = 256 * 1024
+"""Bytes of an answer to `prompts/get` that is read, in about a millisecond."""
 MOST_PROMPTS: Final = 50
 """At most so many prompts of one upstream are read."""
 SHARE: Final = 4
@@ -73,6 +78,8 @@ class Instructions:
         self._prompts: dict[str, dict[str, tuple[Fragment, ...]]] = {}
         """Prompts by upstream and by their name there."""
         self._asked: set[str] = set()
+        self._awaited: set[str] = set()
+        """Upstreams whose prompts were read, or are to be, and those of them whose list is not known yet."""
         self._counts: dict[str, int] = {}
         """Counted tokens by digest; the others are estimated."""
         self._texts: dict[str, tuple[str, tuple[Fragment, ...]]] = {}
@@ -178,24 +185,40 @@ class Instructions:
     # -- the prompts of upstreams
 
     def ask(self) -> None:
-        """Ask upstreams for their prompts if they are up and were not asked yet, without waiting for the answers."""
+        """Read the prompts of upstreams that are up and were not read yet; ask for their list where it is not known.
+        The next search uses what comes of it."""
         for upstream in self._upstreams:
             if upstream.name in self._asked or not upstream.is_up:
                 continue
-            due = "prompts" in (self._upstreams.capabilities(upstream.name) or {})
-            if due and upstream.ask("prompts/list", {}, partial(self._listed, upstream)):
-                self._asked.add(upstream.name)
+            if "prompts" not in (self._upstreams.capabilities(upstream.name) or {}):
+                continue
+            self._asked.add(upstream.name)
+            served = upstream.lists[PROMPTS].served if PROMPTS in upstream.lists else {}
+            if served is None:
+                self._awaited.add(upstream.name)
+                upstream.want_list(PROMPTS, "modern")
+            else:
+                self._read(upstream, served)
 
     def prompts_changed(self, upstream: Upstream) -> None:
-        """Ask an upstream again at the next search: it has announced that its prompts changed."""
+        """Read the prompts of an upstream again at the next search: they may have changed."""
         self._asked.discard(upstream.name)
 
-    def _listed(self, upstream: Upstream, reply: Reply) -> None:
+    def take_in(self, upstream: Upstream, served: Mapping[str, Raw]) -> Steps[None]:
+        """Take in the prompts of an upstream that may be quoted."""
+        yield
+        if upstream.name in self._awaited:
+            self._awaited.discard(upstream.name)
+            self._read(upstream, served)
+        else:
+            self.prompts_changed(upstream)
+
+    def _read(self, upstream: Upstream, served: Mapping[str, Raw]) -> None:
         found: dict[str, tuple[Fragment, ...]] = {}
-        for prompt in self._admitted(upstream.name, reply)[:MOST_PROMPTS]:
-            name = prompt.get("name")
-            if not isinstance(name, str) or self._catalog.namespaces.refusal(upstream.name, name) is not None:
+        for name, listed in islice(served.items(), MOST_PROMPTS):
+            if self._catalog.namespaces.refusal(upstream.name, name) is not None:
                 continue
+            prompt = jsonrpc.plain(listed)
             exposed = names.plain_name(self._catalog.namespaces.prefix(upstream.name), name)
             found[name] = tuple(
                 fragments(
@@ -207,22 +230,10 @@ class Instructions:
         self._prompts[upstream.name] = found
         self._changes += 1
 
-    def _admitted(self, upstream: str, reply: Reply) -> list[dict[str, Any]]:
-        """Return the prompts of an answer that may be quoted."""
-        if isinstance(reply, Lost) or not isinstance(reply.result, Raw):
-            return []
-        try:
-            members = jsonrpc.fields(reply.result)
-            listed = jsonrpc.items(members["prompts"])
-            is_whole = not jsonrpc.text(members.get("nextCursor"))
-        except (ValueError, KeyError):
-            return []
-        return [jsonrpc.plain(each) for each in self._gatekeeper.admit_prompts(upstream, listed, is_whole=is_whole)]
-
     def _got(self, upstream: Upstream, name: str, exposed: str, reply: Reply) -> None:
         contents = (message.get("content") for message in _objects(reply, "messages"))
         texts = [each["text"] for each in contents if isinstance(each, dict) and isinstance(each.get("text"), str)]
-        text = clean("\n\n".join(texts))[:MOST_SAID]
+        text = clean("\n\n".join(texts)[:MOST_SAID])
         text = self._gatekeeper.admit_prompt_text(upstream.name, name, text)
         if text.strip() and name in self._prompts.get(upstream.name, {}):
             said = fragments(text, f"prompt {exposed}", "guidance", upstream.name)
@@ -231,8 +242,8 @@ class Instructions:
 
 
 def _objects(reply: Reply, key: str) -> list[dict[str, Any]]:
-    """Return the objects of a list in a result; [] for anything else."""
-    if isinstance(reply, Lost) or not isinstance(reply.result, Raw):
+    """Return the objects of a list in a result; [] for anything else, and for what takes long to read."""
+    if isinstance(reply, Lost) or not isinstance(reply.result, Raw) or len(reply.result) > MOST_READ:
         return []
     try:
         listed = jsonrpc.plain(jsonrpc.fields(reply.result).get(key, Raw(b"[]")))

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.exchange import Exchange
@@ -16,15 +16,14 @@ from foretool.server.clients.registry import ClientRegistry
 from foretool.server.clients.session import Session
 from foretool.server.clients.tool_list import ToolList
 from foretool.server.config.loader import LiveConfig, Profile
-from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.held_notices import HeldNotices
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
+from foretool.server.protocol.lists import MERGED, ListKind
 from foretool.server.transports.tasks import Precedence, Tasks, in_slices
-from foretool.server.trust.links import clean_member
-from foretool.server.trust.text import is_clean, one_line, visible
-from foretool.server.upstreams.connection import Lost, Reply, Request
+from foretool.server.trust.gatekeeper import Gatekeeper
 from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.server_list import DEBOUNCE_S, SOON_S
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
 from foretool.storage.steps import Steps
@@ -34,47 +33,28 @@ TTL_MS: Final = 3_600_000
 INCOMPLETE_TTL_MS: Final = 2_000
 """How long it may cache a list that lacks the tools of servers which are still starting."""
 
-PAGES: Final = 100
-"""An upstream may have at most so many pages of a list."""
+ALONE_S: Final = 5.0
+"""How long a list waits for servers that are up while none of them has answered: on a busy machine all are slow."""
 
-CHANGES: Final = {
-    "resources": ("resourcesListChanged", "notifications/resources/list_changed"),
-    "resourceTemplates": ("resourcesListChanged", "notifications/resources/list_changed"),
-    "prompts": ("promptsListChanged", "notifications/prompts/list_changed"),
-}
-"""By list: its filter in `subscriptions/listen`, and its notification."""
-
-IDENTIFIERS: Final = {"resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}
-"""By list: the member by which clients ask for an item."""
-
-METHODS: Final = {
-    "resources": "resources/list",
-    "resourceTemplates": "resources/templates/list",
-    "prompts": "prompts/list",
-}
-"""By list: how an upstream is asked for it."""
-
-Parts = dict[str, list[Raw]]
-"""Members of a list by upstream, in config order."""
-Merge = Callable[[Parts], list[Raw]]
-"""Takes the members, remembers which upstream each one came from, and returns the merged list."""
-
+Merge = Callable[[Exchange, Sequence[Upstream]], Steps[list[Raw]]]
+"""Makes in steps what a client is answered from the lists of upstreams, which come in config order."""
 
 log = logging.getLogger("foretool.upstreams")
 
 
-class _Pending(Struct, eq=False):
-    """A list whose parts are still coming in."""
+class _Waiting(Struct, eq=False):
+    """A request that waits for lists."""
 
     exchange: Exchange
-    key: str
-    done: Callable[[Parts], None]
-    is_patient: bool
-    """Waits for upstreams that are up and slow."""
-    waiting: dict[str, Upstream]
-    """Upstreams whose parts are still to come."""
-    parts: Parts = field(default_factory=dict)
-    requests: list[tuple[Upstream, Request]] = field(default_factory=list)
+    go: Callable[[], None]
+    coming: dict[tuple[str, ListKind], Upstream]
+    """The lists that have yet to come, by upstream and kind."""
+    began: float
+    cold: frozenset[str]
+    """The upstreams that were not up when it began."""
+    last: float | None = None
+    """When a list came last."""
+    timer: asyncio.TimerHandle | None = None
 
 
 class ListTools:
@@ -143,115 +123,174 @@ class ListTools:
 
 
 class MergedLists:
-    """Asks every upstream for its part of a list and answers with all parts, in config order."""
+    """Answers with what all upstreams list, in config order, and waits for no upstream that keeps its list back.
+
+    Each upstream is asked once for all clients (`upstreams.server_list`), and what it listed is remembered. An answer
+    waits for the upstreams that are up until `SOON_S` after the last one that has listed, and for those that start as
+    the first list of tools does. The next one does not wait again for an upstream that was too late.
+    """
 
     def __init__(
-        self, upstreams: UpstreamRegistry, clients: ClientRegistry, forwarder: Forwarder, config: LiveConfig
-    ) -> None:
+        self, upstreams: UpstreamRegistry, clients: ClientRegistry, config: LiveConfig, gatekeeper: Gatekeeper,
+        precedence: Precedence, note_problems: Callable[[Upstream, ListKind, Sequence[str]], None],
+    ) -> None:  # fmt: skip
+        """`precedence`: a list goes before what servers list. `note_problems` says what is wrong with a list."""
         self._upstreams = upstreams
         self._clients = clients
-        self._forwarder = forwarder
         self._config = config
-        self._absent: dict[str, set[str]] = {}
-        """By upstream: the keys of the lists that were merged without it because it was not up."""
+        self._gatekeeper = gatekeeper
+        self._precedence = precedence
+        self._note_problems = note_problems
+        self._tasks = Tasks("lists")
+        self._waiting: list[_Waiting] = []
+        self._absent: set[tuple[str, ListKind]] = set()
+        """The lists that clients were answered without, or with what was remembered of them."""
+        self._telling: set[tuple[str, str]] = set()
+        """The upstreams and notifications that clients are about to get."""
+        self.version = 0
+        """Goes up with every change of a list."""
 
-    def answer(self, exchange: Exchange, capability: str, key: str, merge: Merge) -> None:
-        """Answer with the list under `key`, merged from the upstreams that declare `capability`."""
+    # -- what clients ask
+
+    def answer(self, exchange: Exchange, kind: ListKind, merge: Merge) -> None:
+        """Answer with a list, merged from the upstreams of the profile."""
         if jsonrpc.text(exchange.params.get("cursor")) is not None:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{exchange.method}: unknown cursor; the whole list is one page")
-        upstreams = self._upstreams.with_capability(capability, exchange.client.profile)
-        self.gather(exchange, upstreams, key, lambda parts: exchange.own_result({key: merge(parts)}), is_patient=True)
+        upstreams = self._upstreams.with_capability(kind.capability, exchange.client.profile)
 
-    def gather(
-        self,
-        exchange: Exchange,
-        upstreams: Sequence[Upstream],
-        key: str,
-        done: Callable[[Parts], None],
-        *,
-        is_patient: bool = False,
+        def go() -> None:
+            self._tasks.spawn(self._merge(exchange, kind, merge))
+
+        self._gather(exchange, upstreams, (kind,), go)
+
+    def when_known(
+        self, exchange: Exchange, upstreams: Sequence[Upstream], kinds: Sequence[ListKind], go: Callable[[], None]
     ) -> None:
-        """Ask upstreams for their parts of a list in the course of a request and call `done` with them. Unless
-        `is_patient`, nobody waits for an upstream that is up and slow, either."""
-        pending = _Pending(exchange, key, done, is_patient, {upstream.name: upstream for upstream in upstreams})
-        if not upstreams:
-            self._finish(pending)
+        """Call `go` once these lists of upstreams are known, as far as they come soon."""
+        self._gather(exchange, upstreams, kinds, go, only_unknown=True)
+
+    async def _merge(self, exchange: Exchange, kind: ListKind, merge: Merge) -> None:
+        upstreams = self._upstreams.with_capability(kind.capability, exchange.client.profile)
+        try:
+            with self._precedence.go_first():
+                merged = await in_slices(merge(exchange, upstreams))
+        except Exception:  # the boundary of a request
+            log.exception("A list could not be merged")
+            exchange.attempt(exchange.fail)
+        else:
+            exchange.attempt(exchange.own_result, {kind.key: merged})
+
+    def _gather(
+        self, exchange: Exchange, upstreams: Sequence[Upstream], kinds: Sequence[ListKind], go: Callable[[], None],
+        *, only_unknown: bool = False,
+    ) -> None:  # fmt: skip
+        """Ask upstreams for lists in the course of a request; call `go` once they are there, or came too late."""
+        coming: dict[tuple[str, ListKind], Upstream] = {}
         for upstream in upstreams:
-            self._ask(pending, upstream, {}, PAGES)
-        if pending.waiting:
-            asyncio.get_running_loop().call_later(self._config.settings.cold_list_s, self._stop_waiting, pending)
-            exchange.on_drop = lambda: _cancel(pending, *pending.waiting.values())
+            for kind in kinds:
+                wanted = upstream.lists[kind]
+                if only_unknown and wanted.served is not None:
+                    continue
+                is_coming = upstream.want_list(kind, exchange.era)
+                if is_coming and not wanted.is_late:
+                    coming[upstream.name, kind] = upstream
+                elif is_coming or wanted.served is None:
+                    self._absent.add((upstream.name, kind))
+        now = asyncio.get_running_loop().time()
+        cold = frozenset(name for (name, _), upstream in coming.items() if not upstream.is_up)
+        waiting = _Waiting(exchange, go, coming, now, cold)
+        exchange.on_drop = lambda: self._end(waiting)
+        self._waiting.append(waiting)
+        self._look(waiting)
 
-    def upstream_came(self, upstream: Upstream) -> None:
-        """Tell clients that the lists which were merged without this upstream have changed."""
-        for key in self._absent.pop(upstream.name, ()):
-            for client in self._clients:
-                client.notify(*CHANGES[key])
-
-    def _ask(self, pending: _Pending, upstream: Upstream, params: dict[str, Raw], pages: int) -> None:
-        """Ask an upstream for a page, then for the following ones, `pages` at most."""
-
-        def on_reply(_: Exchange, reply: Reply) -> None:
-            cursor = _take_page(pending, upstream.name, reply)
-            if cursor is not None and jsonrpc.text(cursor) and pages > 1:
-                self._ask(pending, upstream, {"cursor": cursor}, pages - 1)
-                return
-            pending.waiting.pop(upstream.name, None)
-            if not pending.waiting:
-                self._finish(pending)
-
-        self._forwarder.forward(pending.exchange, upstream, params, on_reply, method=METHODS[pending.key])
-        if pending.exchange.request is not None:
-            pending.requests.append((upstream, pending.exchange.request))
-
-    def _stop_waiting(self, pending: _Pending) -> None:
-        """Go on without the upstreams that have not come up; keep waiting for those that are up and slow, where the
-        list is what the client asked for."""
-        if pending.exchange.done or not pending.waiting:
+    def _look(self, waiting: _Waiting) -> None:
+        """Go on with a request for which everything has come or is overdue; look again later otherwise."""
+        now = asyncio.get_running_loop().time()
+        ends = {key: self._end_of_wait(waiting, upstream) for key, upstream in waiting.coming.items()}
+        for key in [key for key, end in ends.items() if end <= now]:
+            self._give_up(*key, waiting.coming.pop(key), now - waiting.began)
+            del ends[key]
+        if waiting.timer is not None:
+            waiting.timer.cancel()
+        if ends:
+            waiting.timer = asyncio.get_running_loop().call_at(min(ends.values()), self._look, waiting)
             return
-        for name, upstream in list(pending.waiting.items()):
-            if not (pending.is_patient and upstream.is_up):
-                del pending.waiting[name]
-                if pending.is_patient:
-                    self._absent.setdefault(name, set()).add(pending.key)
-                _cancel(pending, upstream)
-        if not pending.waiting:
-            self._finish(pending)
+        self._end(waiting)
+        waiting.exchange.on_drop = None
+        waiting.exchange.attempt(waiting.go)
 
-    def _finish(self, pending: _Pending) -> None:
-        ordered = {each.name: pending.parts[each.name] for each in self._upstreams if each.name in pending.parts}
-        pending.exchange.on_drop = None
-        pending.exchange.attempt(pending.done, ordered)
+    def _end_of_wait(self, waiting: _Waiting, upstream: Upstream) -> float:
+        """Return until when a request waits for an upstream, by the clock of the loop."""
+        started = waiting.began + self._config.settings.cold_list_s
+        if not upstream.is_up:
+            return started
+        soon = waiting.began + ALONE_S if waiting.last is None else waiting.last + SOON_S
+        return max(soon, started) if upstream.name in waiting.cold else soon
 
+    def _give_up(self, name: str, kind: ListKind, upstream: Upstream, waited_s: float) -> None:
+        """Wait no more for a list, now and the next time. It is said once."""
+        wanted = upstream.lists[kind]
+        self._absent.add((name, kind))
+        if wanted.is_late:
+            return
+        wanted.is_late = True
+        if upstream.is_up:
+            instead = "are left out" if wanted.served is None else "that it listed last are shown"
+            problem = (
+                f"it did not answer {kind.method} within {waited_s:.0f} s; its {kind.noun} {instead} until it does"
+            )
+            self._note_problems(upstream, kind, [problem])
 
-def _take_page(pending: _Pending, upstream: str, reply: Reply) -> Raw | None:
-    """Add a page to the upstream's part of the list; return the cursor of the next page."""
-    if isinstance(reply, Lost) or not isinstance(reply.result, Raw):
-        return None
-    try:
-        members = jsonrpc.fields(reply.result)
-        part = pending.parts.setdefault(upstream, [])
-        for position, item in enumerate(jsonrpc.items(members.get(pending.key, Raw(b"[]"))), 1):
-            try:
-                part.append(_clean_item(item, IDENTIFIERS[pending.key]))
-            except ValueError as error:
-                log.warning("upstream %r: %s %d was dropped: %s", upstream, pending.key, position, error)
-        return members.get("nextCursor")
-    except ValueError:
-        return None
+    def _end(self, waiting: _Waiting) -> None:
+        if waiting.timer is not None:
+            waiting.timer.cancel()
+        if waiting in self._waiting:
+            self._waiting.remove(waiting)
 
+    # -- what upstreams report
 
-def _clean_item(item: Raw, identifier: str) -> Raw:
-    """Return a listed item without invisible characters. Raises ValueError where they stand in a key or in what it is
-    asked for by."""
-    cleaned = clean_member(bytes(item))
-    name = jsonrpc.member(item, identifier)
-    if name is not None and not is_clean(name):
-        raise ValueError(f"its {identifier} {one_line(visible(name))!r} has invisible characters")
-    return Raw(cleaned)
+    def listed(self, upstream: Upstream, kind: ListKind, problems: Sequence[str], *, has_changed: bool) -> None:
+        """Take in that the list of an upstream is known as it is now. Clients are told if it has announced a change, or
+        if they were answered without what has changed."""
+        wanted, key = upstream.lists[kind], (upstream.name, kind)
+        self.version += has_changed
+        self._note_problems(upstream, kind, [*([wanted.cut] if wanted.cut else []), *problems])
+        self._settle(upstream, kind, has_come=True)
+        if wanted.is_announced or (has_changed and key in self._absent):
+            wanted.is_announced = False
+            self.tell_soon(upstream.name, kind)
+        self._absent.discard(key)
 
+    def tell_soon(self, upstream: str, kind: ListKind) -> None:
+        """Tell the clients of an upstream that a list has changed. Resources and templates have one notification, so
+        that what comes of both within a moment is told once."""
+        if (upstream, kind.change) not in self._telling:
+            self._telling.add((upstream, kind.change))
+            asyncio.get_running_loop().call_later(DEBOUNCE_S, self._tell, upstream, kind)
 
-def _cancel(pending: _Pending, *upstreams: Upstream) -> None:
-    for upstream, request in pending.requests:
-        if upstream in upstreams:
-            upstream.cancel(request, "no longer wanted")
+    def _tell(self, upstream: str, kind: ListKind) -> None:
+        self._telling.discard((upstream, kind.change))
+        for client in self._clients.admitted(upstream):
+            client.notify(kind.listens, kind.change)
+
+    def failed(self, upstream: Upstream, kind: ListKind, reason: str) -> None:
+        """Take in that an upstream could not list. It is asked again by itself."""
+        self._gatekeeper.note_asked(upstream.name, kind)
+        self._note_problems(upstream, kind, [reason])
+        self._absent.add((upstream.name, kind))
+        self._settle(upstream, kind, has_come=False)
+
+    def lost(self, upstream: Upstream) -> None:
+        """Take in that an upstream is down: nobody waits for its lists."""
+        for kind in MERGED:
+            if any((upstream.name, kind) in each.coming for each in self._waiting):
+                self._absent.add((upstream.name, kind))
+                self._settle(upstream, kind, has_come=False)
+
+    def _settle(self, upstream: Upstream, kind: ListKind, *, has_come: bool) -> None:
+        now = asyncio.get_running_loop().time()
+        for waiting in [each for each in self._waiting if (upstream.name, kind) in each.coming]:
+            del waiting.coming[upstream.name, kind]
+            if has_come:
+                waiting.last = now
+            self._look(waiting)

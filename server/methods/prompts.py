@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from foretool.server.catalog import names
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.names import Key, Resolver, plain_name
+from foretool.server.catalog.namespaces import Namespaces
 from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import Profile
 from foretool.server.methods.forwarder import Forwarder
@@ -15,12 +16,14 @@ from foretool.server.methods.lists import MergedLists
 from foretool.server.methods.resources import Resources
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw, RpcError
+from foretool.server.protocol.lists import PROMPTS
 from foretool.server.trust.gatekeeper import Gatekeeper
 from foretool.server.trust.held_words import why_held
 from foretool.server.upstreams.connection import Reply
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
-from foretool.storage.records import Era
+from foretool.storage.records import Era, ToolId
+from foretool.storage.steps import Steps, finish
 
 STEP: Final = "assemble_step"
 _STEP_PROMPT: Final = {
@@ -52,27 +55,36 @@ class Prompts:
         self._resources = resources
         self._gatekeeper = gatekeeper
         self._answer_step = answer_step
-        self._known: dict[str, dict[str, str]] = {}
-        """By upstream: the exposed names of its prompts, each with the prompt's own name."""
+        self._index: tuple[int, Namespaces, _Index] | None = None
+        """The version of the lists and the prefixes that it was made of, and the names of all prompts."""
 
     def handlers(self, era: Era) -> dict[str, Any]:
         return {"prompts/list": self.list_all, "prompts/get": self.get, "completion/complete": self.complete}
 
     def list_all(self, exchange: Exchange) -> None:
-        self._lists.answer(exchange, "prompts", "prompts", partial(self._merge, exchange.client.profile))
+        self._lists.answer(exchange, PROMPTS, self._merge)
 
-    def _merge(self, profile: Profile, parts: dict[str, list[Raw]]) -> list[Raw]:
-        found: dict[str, Raw] = {STEP: jsonrpc.raw(_STEP_PROMPT)} if offers_steps(profile) else {}
-        for upstream, items in parts.items():
-            known = self._known[upstream] = dict[str, str]()
-            for item in self._gatekeeper.admit_prompts(upstream, items):
-                name = jsonrpc.member(item, "name")
-                if name is None or self._catalog.namespaces.refusal(upstream, name) is not None:
-                    continue
-                exposed = names.plain_name(self._catalog.namespaces.prefix(upstream), name)
-                known.setdefault(exposed, name)
-                found.setdefault(exposed, jsonrpc.merge(item, {"name": exposed}))
-        return [found[name] for name in sorted(found, key=lambda name: name == STEP)]
+    def _merge(self, exchange: Exchange, upstreams: Sequence[Upstream]) -> Steps[list[Raw]]:
+        index = yield from self._index_in_steps()
+        merged: list[Raw] = []
+        taken = {STEP} if offers_steps(exchange.client.profile) else set()
+        for upstream in upstreams:
+            for own, prompt in (upstream.lists[PROMPTS].served or {}).items():
+                yield
+                exposed = index.names.get((upstream.name, own))
+                if exposed is not None and exposed not in taken:
+                    merged.append(jsonrpc.merge(prompt, {"name": exposed}))
+        return [*merged, jsonrpc.raw(_STEP_PROMPT)] if taken else merged
+
+    def _index_in_steps(self) -> Steps[_Index]:
+        """Return the names of all prompts, as tools get theirs: under the prefix of their server, each its own."""
+        while True:
+            version, namespaces = self._lists.version, self._catalog.namespaces
+            if self._index is not None and self._index[:2] == (version, namespaces):
+                return self._index[2]
+            index = yield from _read_names(self._upstreams, namespaces)
+            if (version, namespaces) == (self._lists.version, self._catalog.namespaces):
+                self._index = version, namespaces, index
 
     def get(self, exchange: Exchange) -> None:
         name = jsonrpc.text(exchange.params.get("name"))
@@ -83,8 +95,11 @@ class Prompts:
             profile = exchange.client.profile
             self._upstreams.when_listed(lambda: exchange.attempt(self._answer_step, exchange), profile)
             return
-        upstream, own = self._find(name, exchange.client.profile)
-        self._forwarder.pass_on(exchange, upstream, {**exchange.params, "name": jsonrpc.raw(own)})
+
+        def go(upstream: Upstream, own: str) -> None:
+            self._forwarder.pass_on(exchange, upstream, {**exchange.params, "name": jsonrpc.raw(own)})
+
+        self._find(exchange, name, go)
 
     def complete(self, exchange: Exchange) -> None:
         """Send a completion request to the upstream of the prompt or resource template that it is about."""
@@ -95,13 +110,15 @@ class Prompts:
             if self._is_own(name, profile):
                 exchange.own_result(NOTHING_COMPLETES)
                 return
-            upstream, own = self._find(name, profile)
-            reference["name"] = jsonrpc.raw(own)
+
+            def go(upstream: Upstream, own: str) -> None:
+                ref = jsonrpc.raw({**reference, "name": jsonrpc.raw(own)})
+                self._complete_at(exchange, upstream, {**exchange.params, "ref": ref})
+
+            self._find(exchange, name, go)
         else:
             uri = jsonrpc.text(reference.get("uri")) or ""
             self._resources.find_owner(exchange, uri, partial(self._complete_uri, exchange, uri))
-            return
-        self._complete_at(exchange, upstream, {**exchange.params, "ref": jsonrpc.raw(reference)})
 
     def _complete_uri(self, exchange: Exchange, uri: str, upstream: Upstream | None) -> None:
         """Send a request on a template or URI to its upstream, else to the only one that completes anything."""
@@ -126,32 +143,77 @@ class Prompts:
     def _is_own(self, name: str, profile: Profile) -> bool:
         return name == STEP and offers_steps(profile)
 
-    def _find(self, name: str, profile: Profile) -> tuple[Upstream, str]:
-        """Return the upstream of a prompt and the prompt's name there. Raises `RpcError` for one that is unknown or
-        held."""
-        upstream, own = self._locate(name, profile)
-        if self._gatekeeper.is_prompt_held(upstream.name, own):
-            raise RpcError(jsonrpc.INVALID_PARAMS, f"prompt {name!r} is not available: {why_held(upstream.name)}")
-        return upstream, own
+    def _find(self, exchange: Exchange, name: str, go: Callable[[Upstream, str], None]) -> None:
+        """Call `go` with the upstream of a prompt and the prompt's name there, or answer that it is unknown or held.
+        A name without a prefix is looked for once all lists are known: it may be that of a server which has yet to
+        list."""
+        profile = exchange.client.profile
+
+        def look() -> None:
+            upstream, own = self._locate(name, profile)
+            if self._gatekeeper.is_prompt_held(upstream.name, own):
+                raise RpcError(jsonrpc.INVALID_PARAMS, f"prompt {name!r} is not available: {why_held(upstream.name)}")
+            go(upstream, own)
+
+        resolver = finish(self._index_in_steps()).resolver
+        if resolver.resolve(name) is not None or self._catalog.namespaces.split(name) is not None:
+            look()
+        else:
+            upstreams = self._upstreams.with_capability(PROMPTS.capability, profile)
+            self._lists.when_known(exchange, upstreams, (PROMPTS,), look)
 
     def _locate(self, name: str, profile: Profile) -> tuple[Upstream, str]:
-        """Return the upstream whose prefix the name has, else the first without a prefix that lists it, else the only
-        one. Raises `RpcError` for an unknown prompt."""
-        admitted = self._upstreams.admitted(profile)
-        upstreams = {upstream.name: upstream for upstream in admitted if not upstream.is_personal}
-        namespaces = self._catalog.namespaces
-        bare = [upstream for upstream in namespaces.bare() if upstream in upstreams]
-        found = namespaces.split(name) if names.SEPARATOR in name else None
-        if found is not None and found[0] not in bare:
-            bare = [found[0]] if found[0] in upstreams else []
-        elif names.SEPARATOR in name:
-            bare = []
-        listing = [upstream for upstream in bare if name in self._known.get(upstream, {})]
-        if not listing and len(bare) != 1:
+        """Return the upstream of a prompt and the prompt's name there, by the rules of tools' names. A prompt that
+        nobody lists may be one of the server whose prefix the name has, or of the only one without a prefix. Raises
+        `RpcError` for an unknown prompt."""
+        index, namespaces = finish(self._index_in_steps()), self._catalog.namespaces
+        exposed = index.resolver.resolve(name)
+        found = index.keys.get(exposed) if exposed is not None else namespaces.split(name)
+        if found is None and self._may_be_unlisted(name, index):
+            found = namespaces.bare()[0], name
+        upstream = self._upstreams.get(found[0]) if found is not None else None
+        if found is None or upstream is None or upstream.is_personal or not self._upstreams.admits(profile, found[0]):
             raise RpcError(jsonrpc.INVALID_PARAMS, f"Unknown prompt: {name}")
-        owner = (listing or bare)[0]
-        unlisted = found[1] if found is not None else name
-        return upstreams[owner], self._known.get(owner, {}).get(name, unlisted)
+        return upstream, found[1]
+
+    def _may_be_unlisted(self, name: str, index: _Index) -> bool:
+        """Tell whether the only server without a prefix may be asked for a prompt that nobody lists."""
+        namespaces = self._catalog.namespaces
+        bare = namespaces.bare()
+        if len(bare) != 1 or namespaces.refusal(bare[0], name) is not None or not namespaces.may_mean(name, bare[0]):
+            return False
+        near = (index.keys[each][0] for each in index.resolver.near(name))
+        return all(owner == bare[0] for owner in near) and not any(
+            own == name and owner != bare[0] for owner, own in index.names
+        )
+
+
+class _Index(NamedTuple):
+    """The names of all prompts."""
+
+    names: Mapping[Key, ToolId]
+    """The exposed name of each prompt, by server and own name."""
+    keys: Mapping[ToolId, Key]
+    resolver: Resolver
+    """Finds the prompt that a name means."""
+
+
+def _read_names(upstreams: Iterable[Upstream], namespaces: Namespaces) -> Steps[_Index]:
+    names: dict[Key, ToolId] = {}
+    keys: dict[ToolId, Key] = {}
+    for upstream in upstreams:
+        prefix = namespaces.prefix(upstream.name)
+        listed = upstream.lists[PROMPTS].served if PROMPTS in upstream.lists else None
+        for own in listed or ():
+            yield
+            if namespaces.refusal(upstream.name, own) is not None:
+                continue
+            exposed = (ToolId(plain_name(head, own)) for head in (prefix, upstream.name))
+            if (name := next((each for each in exposed if each not in keys), None)) is not None:
+                names[upstream.name, own] = name
+                keys[name] = upstream.name, own
+    yield
+    return _Index(names, keys, Resolver(names, may_mean=namespaces.may_mean))
 
 
 def offers_steps(profile: Profile) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from foretool.server.catalog.catalog import Catalog
@@ -12,16 +10,16 @@ from foretool.server.catalog.resource_owners import ResourceOwners
 from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import Profile
 from foretool.server.methods.forwarder import Forwarder
-from foretool.server.methods.lists import MergedLists, Parts
+from foretool.server.methods.lists import MergedLists
 from foretool.server.methods.long_results import SCHEME, LongResults
 from foretool.server.protocol import apps, jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
+from foretool.server.protocol.lists import RESOURCES, TEMPLATES
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
+from foretool.storage.steps import Steps
 
-ASK_AGAIN_S: Final = 60.0
-"""An upstream that did not list its resources is asked again at most this often."""
 MOST_SCANNED: Final = 1024 * 1024
 """Bytes of a result that is searched for links."""
 
@@ -49,8 +47,6 @@ class Resources:
         self._catalog = catalog
         self._results = results
         self._owners = ResourceOwners()
-        self._asked_at: dict[str, float] = {}
-        """By upstream: when it was asked for its lists because they were not known, in seconds of the loop."""
 
     def handlers(self, era: Era) -> dict[str, Any]:
         return {
@@ -62,38 +58,37 @@ class Resources:
     # -- lists
 
     def list_all(self, exchange: Exchange) -> None:
-        self._lists.answer(exchange, "resources", "resources", partial(self._merge, exchange.client.profile))
+        self._lists.answer(exchange, RESOURCES, self._merge)
 
     def list_templates(self, exchange: Exchange) -> None:
-        self._lists.answer(exchange, "resources", "resourceTemplates", self._merge_templates)
+        self._lists.answer(exchange, TEMPLATES, self._merge_templates)
 
-    def _merge(self, profile: Profile, parts: Parts) -> list[Raw]:
+    def _merge(self, exchange: Exchange, upstreams: Sequence[Upstream]) -> Steps[list[Raw]]:
         """Return each resource once, as its owner lists it."""
-        named = {upstream: list(_named(items, "uri")) for upstream, items in parts.items()}
-        for upstream, found in named.items():
-            self._owners.note_resources(upstream, (uri for uri, _ in found))
-        servers = self._servers(profile)
+        profile, servers = exchange.client.profile, [upstream.name for upstream in upstreams]
         merged: dict[str, Raw] = {}
         owned: list[tuple[str, str]] = []
-        for upstream, found in named.items():
-            for uri, item in found:
+        for upstream in upstreams:
+            for uri, resource in (upstream.lists[RESOURCES].served or {}).items():
+                yield
                 owner = self._owners.lists(uri, profile.name, servers, self._naming(uri, profile))
-                if uri not in merged and owner in (upstream, None):  # None: more than is remembered
-                    merged[uri] = item
-                    owned.append((uri, upstream))
+                if uri not in merged and owner in (upstream.name, None):  # None: more than is remembered
+                    merged[uri] = resource
+                    owned.append((uri, upstream.name))
         self._owners.hold(profile.name, owned)
         return list(merged.values())
 
-    def _merge_templates(self, parts: Parts) -> list[Raw]:
-        for upstream, items in parts.items():
-            self._owners.note_templates(upstream, (template for template, _ in _named(items, "uriTemplate")))
-        return [item for items in parts.values() for item in items]
+    def _merge_templates(self, exchange: Exchange, upstreams: Sequence[Upstream]) -> Steps[list[Raw]]:
+        yield
+        return [item for upstream in upstreams for item in (upstream.lists[TEMPLATES].served or {}).values()]
 
-    def changed(self, upstream: str) -> None:
-        """Take in that an upstream has announced other resources."""
-        if self._owners.knows(upstream):  # one that keeps others waiting for its lists is not asked again at once
-            self._asked_at.pop(upstream, None)
-        self._owners.forget(upstream)
+    def take_in(self, upstream: Upstream, served: Mapping[str, Raw]) -> Steps[None]:
+        """Take in the resources of an upstream."""
+        return self._owners.note_resources(upstream.name, served)
+
+    def take_in_templates(self, upstream: Upstream, served: Mapping[str, Raw]) -> Steps[None]:
+        """Take in the templates of an upstream."""
+        return self._owners.note_templates(upstream.name, served)
 
     def note_result(self, upstream: str, result: Raw) -> None:
         """Take in the links of a tool's result: the resources need not be in any list."""
@@ -138,31 +133,12 @@ class Resources:
 
     def when_known(self, exchange: Exchange, go: Callable[[], None]) -> None:
         """Call `go` once it can be said whose each resource is, in the profile of a request. Upstreams whose lists are
-        not known are asked for them in its course."""
-        profile = exchange.client.profile
-        upstreams = self._upstreams.with_capability("resources", profile)
-        unknown = [upstream for upstream in upstreams if self._may_list(upstream)]
-        if not unknown or len(upstreams) == 1:
+        not known are asked for them."""
+        upstreams = self._upstreams.with_capability("resources", exchange.client.profile)
+        if len(upstreams) == 1:
             go()
-            return
-        now = asyncio.get_running_loop().time()
-        self._asked_at |= {upstream.name: now for upstream in unknown}
-
-        def decide(parts: Parts) -> None:
-            self._merge_templates(parts)
-            go()
-
-        def ask_for_templates(parts: Parts) -> None:
-            self._merge(profile, parts)
-            self._lists.gather(exchange, unknown, "resourceTemplates", decide)
-
-        self._lists.gather(exchange, unknown, "resources", ask_for_templates)
-
-    def _may_list(self, upstream: Upstream) -> bool:
-        """Tell whether an upstream is to be asked for its lists before a resource that nobody lists is looked for."""
-        asked_at = self._asked_at.get(upstream.name)
-        is_due = asked_at is None or asyncio.get_running_loop().time() - asked_at > ASK_AGAIN_S
-        return is_due and not self._owners.knows(upstream.name)
+        else:
+            self._lists.when_known(exchange, upstreams, (RESOURCES, TEMPLATES), go)
 
     def owner(self, uri: str, profile: Profile) -> Upstream | None:
         """Return the upstream that a URI or a template belongs to, as far as lists are known."""
@@ -188,13 +164,6 @@ class Resources:
         if not (named := self._catalog.naming(uri)):
             return []
         return [each.name for each in self._upstreams.admitted(profile) if each.name in named and not each.is_personal]
-
-
-def _named(items: Sequence[Raw], key: str) -> Iterator[tuple[str, Raw]]:
-    """Yield the items that say what they are asked for by."""
-    for item in items:
-        if (name := jsonrpc.member(item, key)) is not None:
-            yield name, item
 
 
 def _links(data: bytes) -> Iterator[str]:

@@ -1,24 +1,27 @@
-"""Acts on what upstreams report: their tools, their state, and messages that belong to no request."""
+"""Acts on what upstreams report: their lists, their state, and messages that belong to no request."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.listed_members import read_members
 from foretool.server.clients.registry import Announcements, ClientRegistry
-from foretool.server.methods.lists import CHANGES, MergedLists
-from foretool.server.methods.resources import Resources
+from foretool.server.config.loader import LiveConfig
+from foretool.server.methods.lists import MergedLists
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
+from foretool.server.protocol.lists import MERGED, TOOLS, ListKind
 from foretool.server.protocol.versions import META_SUBSCRIPTION
-from foretool.server.transports.tasks import Precedence, in_slices
+from foretool.server.transports.tasks import Precedence, Tasks, in_slices
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
+from foretool.server.trust.members import lacking
 from foretool.server.trust.questions import prepare_log
 from foretool.server.trust.text import clean_params
 from foretool.server.upstreams.connection import Request
@@ -28,8 +31,8 @@ from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.records import Era, Tool
 from foretool.storage.steps import Steps, finish
 
-if TYPE_CHECKING:
-    from foretool.server.methods.instructions import Instructions
+TakeIn = Callable[[Upstream, Mapping[str, Raw]], Steps[None]]
+"""Takes in what is served of a list, by what its members are asked for by."""
 
 log = logging.getLogger("foretool.upstreams")
 
@@ -37,16 +40,10 @@ log = logging.getLogger("foretool.upstreams")
 class UpstreamMessages:
     """Takes the messages of upstreams that belong to no request of a client."""
 
-    def __init__(
-        self, clients: ClientRegistry, server_requests: ServerRequests, subscriptions: Subscriptions,
-        resources: Resources, instructions: Callable[[], Instructions | None],
-    ) -> None:  # fmt: skip
-        """`instructions` returns the instruction corpus, None before the first search."""
+    def __init__(self, clients: ClientRegistry, server_requests: ServerRequests, subscriptions: Subscriptions) -> None:
         self._clients = clients
         self._server_requests = server_requests
         self._subscriptions = subscriptions
-        self._resources = resources
-        self._instructions = instructions
 
     def on_notification(self, upstream: Upstream, message: Message, era: Era) -> None:
         """Handle a notification that belongs to no request. `era`: the era of the connection that it came on."""
@@ -65,13 +62,9 @@ class UpstreamMessages:
             self._server_requests.withdraw(upstream, params.get("requestId"), str(params.get("reason") or ""))
         elif method == "notifications/elicitation/complete":
             self._server_requests.complete(upstream.key, message, str(params.get("elicitationId")))
-        elif kind := next((kind for kind, change in CHANGES.values() if change == method), ""):
-            if kind == "promptsListChanged" and (instructions := self._instructions()) is not None:
-                instructions.prompts_changed(upstream)
-            if kind == "resourcesListChanged":
-                self._resources.changed(upstream.name)
-            for client in self._clients.admitted(upstream.name):
-                client.notify(kind, method)
+        elif kind := next((kind for kind in MERGED if kind.change == method), None):
+            for client in self._clients.admitted(upstream.name):  # none of them has listed since we started
+                client.notify(kind.listens, method)
         elif method == "notifications/message":
             params = jsonrpc.plain(prepare_log(upstream.name, jsonrpc.raw(params)))
             for client in self._clients.log_readers(upstream, str(params.get("level", ""))):
@@ -89,8 +82,10 @@ class UpstreamEvents:
     def __init__(
         self, upstreams: UpstreamRegistry, catalog: Catalog, lists: MergedLists, announcements: Announcements,
         memory: UpstreamMemory, messages: UpstreamMessages, gatekeeper: Gatekeeper, precedence: Precedence,
+        config: LiveConfig, takers: Mapping[ListKind, TakeIn],
     ) -> None:  # fmt: skip
-        """`precedence`: lists of clients, which go before lists of servers."""
+        """`precedence`: lists of clients, which go before lists of servers. `takers`: who needs to know what a server
+        lists besides tools, in steps."""
         self._upstreams = upstreams
         self._catalog = catalog
         self._lists = lists
@@ -98,43 +93,83 @@ class UpstreamEvents:
         self._memory = memory
         self._gatekeeper = gatekeeper
         self._precedence = precedence
+        self._config = config
+        self._takers = takers
+        self._tasks = Tasks("decisions")
         self.on_notification = messages.on_notification
         self.on_request = messages.on_request
-        self._waiting: dict[Upstream, Sequence[Raw]] = {}
-        """The latest list of each server whose turn has not come."""
+        self._waiting: dict[tuple[Upstream, ListKind], Sequence[Raw]] = {}
+        """The latest list of each server and kind whose turn has not come."""
         self._turn = asyncio.Lock()
         self._trouble: dict[str, str] = {}
         """By upstream: its last problem, so that the same problem is logged once."""
 
-    async def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
+    async def on_listed(self, upstream: Upstream, kind: ListKind, members: Sequence[Raw]) -> None:
         """Take in a list, in slices. Servers wait for each other, so that hundreds of lists that come at once leave the
         loop as much time as one does; a list that waits is given up for a newer one of its server."""
-        is_waiting = upstream in self._waiting
-        self._waiting[upstream] = tools
+        is_waiting = (upstream, kind) in self._waiting
+        self._waiting[upstream, kind] = members
         if is_waiting:
             return
         try:
             await self._turn.acquire()
         finally:
-            newest = self._waiting.pop(upstream)
+            newest = self._waiting.pop((upstream, kind))
         try:
             if self._upstreams.get(upstream.name) is upstream:  # no reload has replaced it
-                await in_slices(self._follow(upstream, newest), self._precedence)
+                following = self._follow(upstream, newest) if kind is TOOLS else self._take(upstream, kind, newest)
+                await in_slices(following, self._precedence)
         finally:
             self._turn.release()
+
+    def on_unlisted(self, upstream: Upstream, kind: ListKind, reason: str) -> None:
+        self._lists.failed(upstream, kind, reason)
+        self._want_unseen(upstream)
+
+    def _want_unseen(self, upstream: Upstream) -> None:
+        """Ask a new server for a list that nobody has asked it for. They come one by one: a server that ends where it
+        is asked for one still gives the others."""
+        capabilities = upstream.server_info.capabilities or ()
+        unseen = [kind for kind in self._gatekeeper.unseen(upstream.name) if kind.capability in capabilities]
+        if unseen and upstream.is_up:
+            upstream.want_list(unseen[0], upstream.spoken_era() or "legacy")
+
+    def judge_again(self, upstream: Upstream) -> None:
+        """Serve what was approved of a server's lists, and no longer what was blocked. Clients are told."""
+        for kind, wanted in upstream.lists.items():
+            if wanted.served is not None:
+                wanted.is_announced = True
+                self._tasks.spawn(self.on_listed(upstream, kind, wanted.listed))
+
+    async def stop(self) -> None:
+        """Judge no list any more."""
+        await self._tasks.close()
+
+    def _take(self, upstream: Upstream, kind: ListKind, members: Sequence[Raw]) -> Steps[None]:
+        """Take in a list that holds no tools, as far as it may be served."""
+        hide = self._config.now.secrets.hide_credentials
+        read, problems = yield from read_members(kind, members, hide)
+        wanted = upstream.lists[kind]
+        before = wanted.served
+        admitted = yield from self._gatekeeper.admit_members(upstream.name, kind, read, before or {})
+        yield from self._takers[kind](upstream, admitted)
+        wanted.listed, wanted.served = members, admitted
+        self._lists.listed(upstream, kind, problems, has_changed=admitted != (before or {}))
+        self._memory.save_state(upstream)
+        self._want_unseen(upstream)
 
     def _follow(self, upstream: Upstream, tools: Sequence[Raw]) -> Steps[None]:
         decisions = self._gatekeeper.decisions()
         changes = yield from self._serve(upstream, tools)
         self._memory.save_state(upstream)
         self._upstreams.mark_listed(upstream, len(tools))
-        self._lists.upstream_came(upstream)
         self._upstreams.wake(upstream)
-        if upstream.announced:
-            upstream.announced = False
+        if upstream.lists[TOOLS].is_announced:
+            upstream.lists[TOOLS].is_announced = False
             self._announcements.relay(upstream.name)
         if changes:
             self._announcements.soon()
+        self._want_unseen(upstream)
         yield
         yield from self._memory.save_tools(upstream)
         if self._gatekeeper.decisions() != decisions:
@@ -156,7 +191,7 @@ class UpstreamEvents:
         """Return what may be served of the tools and the instructions of an upstream."""
         info, name = upstream.server_info, upstream.name
         version = str(info.implementation.get("version") or "")
-        listing = Listing(tools, text, version, "prompts" in (info.capabilities or {}))
+        listing = Listing(tools, text, version, lacking(info.capabilities or ()))
         before = Listing(self._catalog.listed(name), self._catalog.instructions(name))
         admitted = yield from self._gatekeeper.admit_in_steps(name, listing, before)
         return admitted.tools, admitted.text
@@ -169,6 +204,8 @@ class UpstreamEvents:
         if trouble or upstream.state is State.READY:  # an attempt that has only begun takes nothing back
             self._trouble[upstream.name] = trouble
         self._memory.save_state(upstream)
+        if upstream.state in (State.RETRYING, State.STOPPED):
+            self._lists.lost(upstream)
         if upstream.state in (State.RETRYING, State.STOPPED) or upstream.error:
             self._upstreams.wake(upstream)
 

@@ -120,21 +120,27 @@ class PipeWriter:
 class PipeReader:
     """Reads a pipe, a socket or a terminal on the running loop, and closes it at its end."""
 
-    def __init__(self, pipe: IO[bytes], feed: Callable[[bytes], None], lost: Callable[[], None]) -> None:
-        """`feed` gets what was read, `lost` is called once when the other side or we have closed the pipe."""
+    def __init__(
+        self, pipe: IO[bytes], feed: Callable[[bytes], None], lost: Callable[[], None], most: int = len(BUFFER)
+    ) -> None:
+        """`feed` gets what was read, `most` bytes at a time; `lost` is called once when the other side has closed the
+        pipe, or we have."""
         self._pipe = pipe
         self._feed = feed
         self._lost = lost
         self._loop = asyncio.get_running_loop()
         self.is_closed = False
-        self._is_paused = False
-        self._is_resting = False
+        self._buffer = BUFFER[:most]
+        self._is_paused = self._is_resting = False
+        self._is_reading = True
+        self._rest_of_work: Callable[[], None] | None = None
+        """What is to be done before more is read."""
         os.set_blocking(pipe.fileno(), False)
         self._loop.add_reader(pipe.fileno(), self._read)
 
     def _read(self) -> None:
         try:
-            count = os.readv(self._pipe.fileno(), [BUFFER])
+            count = os.readv(self._pipe.fileno(), [self._buffer])
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:  # EIO from a terminal that is gone
@@ -151,9 +157,10 @@ class PipeReader:
     def resume_reading(self) -> None:
         self._set_paused(False, self._is_resting)
 
-    def rest(self, seconds: float) -> None:
-        """Do not read for so long, whoever resumes reading meanwhile."""
+    def rest(self, seconds: float, then: Callable[[], None] | None = None) -> None:
+        """Do not read for so long, whoever resumes reading meanwhile; do `then` before more is read."""
         if not self.is_closed and not self._is_resting:
+            self._rest_of_work = then
             self._set_paused(self._is_paused, True)
             self._loop.call_later(seconds, self._end_rest)
 
@@ -161,11 +168,15 @@ class PipeReader:
         self._set_paused(self._is_paused, False)
 
     def _set_paused(self, paused: bool, resting: bool) -> None:
-        was_stopped = self._is_paused or self._is_resting
         self._is_paused, self._is_resting = paused, resting
-        if self.is_closed or was_stopped == (paused or resting):
+        if not self.is_closed and not paused and not resting and (then := self._rest_of_work) is not None:
+            self._rest_of_work = None
+            then()  # it may ask for another rest
+        reads = not self._is_paused and not self._is_resting
+        if self.is_closed or reads == self._is_reading:
             return
-        if was_stopped:
+        self._is_reading = reads
+        if reads:
             self._loop.add_reader(self._pipe.fileno(), self._read)
         else:
             self._loop.remove_reader(self._pipe.fileno())

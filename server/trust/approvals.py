@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -38,47 +38,50 @@ _CLOSED_MAPS: Final = frozenset({"patternProperties", "dependentSchemas"})
 """The same, but a further one may refuse what was taken before."""
 
 Versions = Callable[[str], Sequence[Definition]]
-"""Returns the approved versions of the tool or prompt of a name, the newest approval first."""
+"""Returns the approved versions of the definition of a name, the newest approval first."""
+StandIn = Callable[[Definition, Definition], Definition | None]
+"""Takes a listed definition and the approved one of its name; returns what may be served in its place, if anything."""
 
 
 class Judgement(Struct, frozen=True):
-    """What may be served of the tools that a server lists."""
+    """What may be served of the definitions that a server lists."""
 
-    served: tuple[Tool, ...]
+    served: tuple[Definition, ...]
     held: tuple[Definition, ...]
     """What nobody has decided about yet."""
 
 
-def judge_tools(
-    listed: Sequence[Tool],
+def judge(
+    listed: Iterable[Definition],
     approved: Mapping[str, Collection[str]],
     blocked: Mapping[str, Collection[str]],
     versions: Versions,
+    stand_in: StandIn,
 ) -> Steps[Judgement]:
-    """Decide about one listed tool after the other. `approved` and `blocked` hold the hashes by name.
+    """Decide about one listed definition after the other. `approved` and `blocked` hold the hashes by name.
 
-    `versions` is only called for a tool with a hash that was not approved.
+    `versions` is only called for a definition with a hash that was not approved.
     """
-    served: list[Tool] = []
+    served: list[Definition] = []
     held: list[Definition] = []
     # Whatever names they have: a store that hides secrets may keep a name in other words, and the hash covers the name.
     hashes = {each for versions_of in approved.values() for each in versions_of}
-    for tool in listed:
+    for definition in listed:
         yield
-        if tool.schema_hash in hashes:
-            served.append(tool)
+        if definition.hash in hashes:
+            served.append(definition)
             continue
-        is_blocked = tool.schema_hash in blocked.get(tool.name, ())
-        known = versions(tool.name) if tool.name in approved else ()
-        if not is_blocked and any(is_same(each.value, tool.definition) for each in known):
-            served.append(tool)
+        is_blocked = definition.hash in blocked.get(definition.name, ())
+        known = versions(definition.name) if definition.name in approved else ()
+        if not is_blocked and any(is_same(each.value, definition.value) for each in known):
+            served.append(definition)
             continue
-        instead = stand_in(tool, known[0]) if known else None
+        instead = stand_in(definition, known[0]) if known else None
         if instead is not None:
             served.append(instead)
         if not is_blocked:
             effect: Effect = "kept" if instead is not None else "withheld" if known else "new"
-            held.append(replace(definition_of(tool), effect=effect))
+            held.append(replace(definition, effect=effect))
     return Judgement(tuple(served), tuple(held))
 
 
@@ -144,22 +147,29 @@ def _in_order(value: Any, key: str, level: int) -> Any:
 # What still fits
 
 
-def stand_in(tool: Tool, approved: Definition) -> Tool | None:
+def stand_in_tool(listed: Definition, approved: Definition) -> Definition | None:
     """Return the approved version of a listed tool, as it may be served in its place; None if its calls would fail.
 
     Where the output schema has changed, the approved version is served without one: clients check results against it.
     """
     try:
-        before, now = jsonrpc.fields(approved.value), jsonrpc.fields(tool.definition)
+        before, now = jsonrpc.fields(approved.value), jsonrpc.fields(listed.value)
         if not _compare(now.get("inputSchema"), before.get("inputSchema"), _takes):
             return None
         if _compare(now.get("outputSchema"), before.get("outputSchema"), _gives):
-            return replace(tool, definition=approved.value, schema_hash=approved.hash, tokens=None)
+            return replace(listed, value=approved.value, hash=approved.hash)
     except (ValueError, RecursionError):
         return None
     before.pop("outputSchema", None)
     definition = jsonrpc.one_line(jsonrpc.encode(before))
-    return replace(tool, definition=definition, schema_hash=hash_value(definition), tokens=None)
+    return replace(listed, value=definition, hash=hash_value(definition))
+
+
+def serve_definition(tool: Tool, definition: Definition) -> Tool:
+    """Return a tool as it may be served: with this definition of it."""
+    if definition.hash == tool.schema_hash:
+        return tool
+    return replace(tool, definition=definition.value, schema_hash=definition.hash, tokens=None)
 
 
 def _compare(now: Raw | None, before: Raw | None, is_fit: Callable[[Any, Any, int], bool]) -> bool:
@@ -215,18 +225,3 @@ def _without_texts(schema: Any, level: int, *, is_map: bool = False) -> Any:
     if isinstance(schema, list):
         return [_without_texts(each, level + 1) for each in schema]
     return (type(schema).__name__, schema) if isinstance(schema, bool | int | float) else schema
-
-
-# Prompts
-
-
-def prompt_fits(now: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Tell whether a prompt takes the arguments that it took before, and requires no others."""
-    old, new = _prompt_arguments(before), _prompt_arguments(now)
-    return old.keys() <= new.keys() and all(old.get(name, False) for name, required in new.items() if required)
-
-
-def _prompt_arguments(prompt: Mapping[str, Any]) -> dict[str, bool]:
-    listed = prompt.get("arguments")
-    arguments = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    return {str(each.get("name")): each.get("required") is True for each in arguments}

@@ -1,4 +1,4 @@
-"""Decides with the store which texts of a server are served: tools, prompts, and `instructions`.
+"""Decides with the store which texts of a server are served: tools, prompts, resources, templates, `instructions`.
 
 The first sight of a server is approved, unless `approve_new` says otherwise; so is the first sight after the user has
 edited its entry. Other changes are held until `foretool review`, unless `trust` is `auto`. Every list is compared with
@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -21,12 +20,19 @@ from msgspec.structs import replace
 from foretool.server.config.loader import LiveConfig
 from foretool.server.config.permissions import is_users_word
 from foretool.server.config.servers import Server
-from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
-from foretool.server.trust import approvals
-from foretool.server.trust.approvals import definition_of, hash_value, is_same, prompt_fits, text_of
+from foretool.server.protocol.lists import RESOURCES, ListKind
+from foretool.server.trust.approvals import (
+    definition_of,
+    hash_value,
+    judge,
+    serve_definition,
+    stand_in_tool,
+    text_of,
+)
 from foretool.server.trust.launch import launch_of, of_launch, starts_same
 from foretool.server.trust.ledger import Ledger
+from foretool.server.trust.members import MEMBERS, read_words, serve_bare, serve_member, stand_in
 from foretool.storage.records import Approval, Definition, DefinitionKind, Tool, ToolId
 from foretool.storage.steps import Steps, T, finish
 from foretool.storage.stores import ApprovalStore, StorageError
@@ -35,8 +41,9 @@ LISTED: Final[tuple[DefinitionKind, ...]] = ("launch", "tool", "instructions")
 """What is known of a server once it has listed its tools."""
 
 FIRST_S: Final = 86_400.0
-"""Prompts that are first listed longer than this after their server was approved are held, and so are texts of prompts
-that are first read longer than this after the prompt was."""
+"""A list that comes longer than this after it was first asked for is held, and so are texts of prompts that are first
+read longer than this after the prompt was approved: a server that has answered with errors until then has had time to
+be trusted."""
 
 COSTLY_S: Final = 0.02
 """A comparison that finds changes and takes longer than this is not repeated soon."""
@@ -56,8 +63,8 @@ class Listing(Struct, frozen=True):
     text: str = ""
     """Its `instructions`."""
     version: str = ""
-    has_prompts: bool = True
-    """It may have prompts."""
+    lacks: Sequence[DefinitionKind] = ()
+    """What says that it has listed, for each list that it does not have."""
 
 
 class Gatekeeper:
@@ -69,10 +76,10 @@ class Gatekeeper:
         """`store` returns the store in use; a proxy may change to another one while it runs."""
         self._config = config
         self._clock = clock
-        self._rests: dict[str, float] = {}
-        """By server: until when its lists wait, because comparing the last one took long."""
-        self._edited: set[str] = set()
-        """Servers whose entry the user has edited, and whose prompts have not been listed since."""
+        self._rests: dict[tuple[str, DefinitionKind], float] = {}
+        """By server and kind: until when its list waits, because comparing the last one took long."""
+        self._edited: set[tuple[str, ListKind]] = set()
+        """Servers whose entry the user has edited, and their lists besides tools that have not come since."""
         self._ledger = ledger = Ledger(store, lambda: config.now.servers, clock)
         self.look, self.due, self.waiting = ledger.look, ledger.due, ledger.waiting
         self.decisions = ledger.decisions
@@ -93,21 +100,31 @@ class Gatekeeper:
         server = self._config.now.servers.get(name)
         if server is None:
             return listing
-        if self._clock() < self._rests.get(name, 0.0):
-            self._ledger.unjudged.add(name)
+        if self._rests_now(name, "tool"):
             return before
         try:
-            while True:
-                decisions = self.decisions()
-                admitted = yield from self._admit(server, listing, before)
-                if self.decisions() == decisions:
-                    return admitted
+            return (yield from self._decide(lambda: self._admit(server, listing, before)))
         except StorageError as error:
             self._ledger.unjudged.add(name)
             if server.entry.trust != "auto" and (before.tools or before.text or server.entry.approve_new):
                 log.warning("%s; nothing new of server %r is served until that works", error, name)
                 return before
             return listing
+
+    def _decide(self, admit: Callable[[], Steps[T]]) -> Steps[T]:
+        """Do what admits a list, and begin again where somebody has decided about a definition meanwhile."""
+        while True:
+            decisions = self.decisions()
+            admitted = yield from admit()
+            if self.decisions() == decisions:
+                return admitted
+
+    def _rests_now(self, server: str, kind: DefinitionKind) -> bool:
+        """Tell whether a list has to wait, because comparing the last one took long; the server lists again then."""
+        if self._clock() >= self._rests.get((server, kind), 0.0):
+            return False
+        self._ledger.unjudged.add(server)
+        return True
 
     def _admit(self, server: Server, listing: Listing, before: Listing) -> Steps[Listing]:
         launch = replace(launch_of(server), version=listing.version)
@@ -119,24 +136,34 @@ class Gatekeeper:
         if server.entry.trust == "auto":
             return (yield from self._admit_all(server.name, listing, said, launch))
         approved, blocked = yield from self._ledger.known_in_steps(server.name, "tool")
-        judging = approvals.judge_tools(
-            listing.tools, {} if is_strict else approved, blocked,
-            lambda name: self._ledger.approved(server.name, "tool", name),
+        judging = judge(
+            map(definition_of, listing.tools), {} if is_strict else approved, blocked,
+            lambda name: self._ledger.approved(server.name, "tool", name), stand_in_tool,
         )  # fmt: skip
         judged, took_s = yield from _timed(judging)
         text = self._judge_text(said, listing.text, held, is_strict=is_strict)
         held += judged.held
+        yield from self._hold(launch, LISTED, held)
+        if not held:
+            self._ledger.keep_version(launch)
+        self._rest(server.name, "tool", took_s if held else 0.0)
+        tools = {tool.name: tool for tool in listing.tools}
+        served = tuple(serve_definition(tools[each.name], each) for each in judged.served)
+        return Listing(served, text, listing.version)
+
+    def _hold(self, launch: Definition, kinds: Sequence[DefinitionKind], held: Sequence[Definition]) -> Steps[None]:
+        """Keep what is held of a list."""
         waiting: list[Definition] = []
         for each in held:
             yield
             waiting.append(of_launch(each, launch))
         yield
-        yield from self._ledger.hold_in_steps(server.name, LISTED, waiting)
-        if not held:
-            self._ledger.keep_version(launch)
-        if held and took_s > COSTLY_S:
-            self._rests[server.name] = self._clock() + REST_SHARE * took_s
-        return Listing(judged.served, text, listing.version)
+        yield from self._ledger.hold_in_steps(launch.server, kinds, waiting)
+
+    def _rest(self, server: str, kind: DefinitionKind, took_s: float) -> None:
+        """Have the next list of a server wait after a comparison that took long and found changes."""
+        if took_s > COSTLY_S:
+            self._rests[server, kind] = self._clock() + REST_SHARE * took_s
 
     def _admit_all(self, server: str, listing: Listing, said: Definition, launch: Definition) -> Steps[Listing]:
         """Approve everything that was not blocked."""
@@ -165,8 +192,7 @@ class Gatekeeper:
             yield
             first.append(replace(of_launch(definition_of(tool), launch), **kept))
         first.append(replace(of_launch(text_of(server.name, "instructions", "", seen.text), launch), **kept))
-        if not listing.has_prompts:
-            first.append(replace(of_launch(text_of(server.name, "prompt_list", "", ""), launch), **kept))
+        first += (replace(of_launch(text_of(server.name, kind, "", ""), launch), **kept) for kind in listing.lacks)
         return (yield from self._ledger.add_first_in_steps(first))
 
     def _follow_launch(
@@ -184,7 +210,7 @@ class Gatekeeper:
             return False
         listed: list[Definition] = []
         if self._is_edit(launch):
-            self._edited.add(server.name)
+            self._edited.update((server.name, kind) for kind in MEMBERS)
             waiting = self._ledger.held(server.name, LISTED)
             for each in (said, *map(definition_of, listing.tools)):
                 yield
@@ -215,60 +241,95 @@ class Gatekeeper:
         versions = self._ledger.approved(said.server, said.kind, said.name) if hashes else ()
         return versions[0].value.decode() if versions else ""
 
-    # -- prompts
+    # -- prompts, resources and templates
 
-    def admit_prompts(self, name: str, prompts: Sequence[Raw], *, is_whole: bool = True) -> list[Raw]:
-        """Return the prompts of a server that may be served, as they may be served.
-
-        A part of the list that is not the whole of it decides nothing about what was seen first.
-        """
+    def admit_members(
+        self, name: str, kind: ListKind, members: Mapping[str, Raw], before: Mapping[str, Raw]
+    ) -> Steps[dict[str, Raw]]:
+        """Return in steps what may be served of a list that holds no tools, by what its members are asked for by.
+        `before`: what is served of it now."""
         server = self._config.now.servers.get(name)
         if server is None:
-            return list(prompts)
-        listed: dict[str, Definition] = {}
-        for prompt in map(partial(_prompt_of, name), map(self._hide_credentials, prompts)):
-            if prompt is not None:
-                listed.setdefault(prompt.name, prompt)
+            return dict(members)
+        if self._rests_now(name, MEMBERS[kind].definition):
+            return dict(before)
         try:
-            return self._admit_prompts(server, listed, is_whole)
+            deciding = self._decide(lambda: self._admit_members(server, kind, members, before))
+            (admitted, has_changes), took_s = yield from _timed(deciding)
+            self._rest(name, MEMBERS[kind].definition, took_s if has_changes else 0.0)
+            return admitted
         except StorageError as error:
-            log.warning("%s; the prompts of server %r are not served until that works", error, name)
-            return []
+            self._ledger.unjudged.add(name)
+            log.warning("%s; nothing new of the %s of server %r is served until that works", error, kind.noun, name)
+            return dict(before)
 
-    def _hide_credentials(self, prompt: Raw) -> Raw:
-        return Raw(self._config.now.secrets.hide_credentials(bytes(prompt)))
-
-    def _admit_prompts(self, server: Server, listed: dict[str, Definition], is_whole: bool) -> list[Raw]:
-        launch = launch_of(server)
-        marker = text_of(server.name, "prompt_list", "", "")
-        if is_whole and not self._ledger.is_seen(server.name, "prompt_list"):
-            first = () if server.entry.approve_new or self._is_late(server.name, "launch", "") else listed.values()
+    def _admit_members(
+        self, server: Server, kind: ListKind, members: Mapping[str, Raw], before: Mapping[str, Raw]
+    ) -> Steps[tuple[dict[str, Raw], bool]]:
+        """Return what may be served, and whether something is held."""
+        launch, member = launch_of(server), MEMBERS[kind]
+        listed: dict[str, Definition] = {}
+        for name, item in members.items():
+            yield
+            if (words := read_words(kind, item, is_strict=server.entry.approve_new)) is not None:
+                value = bytes(words)
+                listed[name] = Definition(server.name, member.definition, name, hash_value(value), value)
+        if not self._ledger.is_seen(server.name, member.first):
+            is_first = not (server.entry.approve_new or self._is_late(server.name, "asked", member.definition))
+            marker = text_of(server.name, member.first, "", "")
             seen = {"state": "approved", "seen_at": time.time()}
-            if not self._ledger.add_first([replace(of_launch(each, launch), **seen) for each in (marker, *first)]):
-                return []
-        if server.entry.trust == "auto" or (is_whole and server.name in self._edited):
-            waiting = self._ledger.held(server.name, ("prompt",)) if server.entry.trust != "auto" else ()
+            first = [replace(of_launch(marker, launch), **seen)]
+            for each in listed.values() if is_first else ():
+                yield
+                first.append(replace(of_launch(each, launch), **seen))
+            if not (yield from self._ledger.add_first_in_steps(first)):
+                return dict(before), False
+        if server.entry.trust == "auto" or (server.name, kind) in self._edited:
+            waiting = self._ledger.held(server.name, (member.definition,)) if server.entry.trust != "auto" else ()
             new = [each for each in listed.values() if (each.kind, each.name, each.hash) not in waiting]
-            finish(self._ledger.approve_all(server.name, new, launch))
-            self._edited.discard(server.name)
-        approved, blocked = self._ledger.known(server.name, "prompt")
-        served: list[Raw] = []
-        held: list[Definition] = []
-        for prompt in listed.values():
-            known = self._ledger.approved(server.name, "prompt", prompt.name) if prompt.name in approved else ()
-            is_blocked = prompt.hash in blocked.get(prompt.name, ())
-            if not is_blocked and any(is_same(each.value, prompt.value) for each in known):
-                served.append(Raw(prompt.value))
-                continue
-            fits = bool(known) and prompt_fits(jsonrpc.plain(prompt.value), jsonrpc.plain(known[0].value))
-            served += [Raw(known[0].value)] if fits else []
-            if not is_blocked:
-                held.append(
-                    replace(of_launch(prompt, launch), effect="kept" if fits else "withheld" if known else "new")
-                )
-        if is_whole:
-            self._ledger.hold(server.name, ("prompt",), held)
-        return served
+            yield from self._ledger.approve_all(server.name, new, launch)
+            self._edited.discard((server.name, kind))
+        approved, blocked = yield from self._ledger.known_in_steps(server.name, member.definition)
+        judged = yield from judge(
+            listed.values(), approved, blocked,
+            lambda name: self._ledger.approved(server.name, member.definition, name), stand_in,
+        )  # fmt: skip
+        yield from self._hold(launch, (member.definition,), judged.held)
+        served = {each.name: each for each in judged.served}
+        may_be_bare = kind is RESOURCES and not server.entry.approve_new
+        bare = {each.name for each in judged.held if each.effect == "new"} if may_be_bare else ()
+        admitted: dict[str, Raw] = {}
+        for name, item in members.items():
+            yield
+            if name not in listed:
+                admitted[name] = item
+            elif name in served:
+                admitted[name] = serve_member(kind, item, listed[name], served[name])
+            elif name in bare:
+                admitted[name] = serve_bare(item)
+        return admitted, bool(judged.held)
+
+    def unseen(self, name: str) -> list[ListKind]:
+        """Return the lists that a server has to give soon, because what it lists counts as seen first: it is new, and
+        nobody has asked it for them, or the user has edited its entry."""
+        try:
+            new = [kind for kind, member in MEMBERS.items() if not self._ledger.is_seen(name, member.first)]
+            asked = {kind for kind in new if self._ledger.approved(name, "asked", MEMBERS[kind].definition)}
+        except StorageError:
+            return []
+        return [kind for kind in MEMBERS if (kind in new and kind not in asked) or (name, kind) in self._edited]
+
+    def note_asked(self, name: str, kind: ListKind) -> None:
+        """Take in that a server was asked for a list and has not given it."""
+        server, member = self._config.now.servers.get(name), MEMBERS[kind]
+        try:
+            if server is None or self._ledger.is_seen(name, member.first):
+                return
+            if not self._ledger.approved(name, "asked", member.definition):
+                asked = text_of(name, "asked", member.definition, "")
+                finish(self._ledger.approve_all(name, [asked], launch_of(server)))
+        except StorageError as error:
+            log.debug("%s; the next failure is noted", error)
 
     def admit_prompt_text(self, name: str, prompt: str, text: str) -> str:
         """Return what may be quoted of a prompt's text: the first one that was seen, until another one is approved."""
@@ -284,20 +345,13 @@ class Gatekeeper:
             if server.entry.trust == "auto" or is_first:
                 finish(self._ledger.approve_all(name, [said], launch))
             found = self._judge_text(said, text, held)
-            others = [
-                each
-                for each in self._ledger.store.undecided(name)
-                if each.kind == "prompt_text" and each.name != prompt
-            ]
-            waiting = [each for each in others if each.state == "held"]
-            self._ledger.hold(name, ("prompt_text",), [*waiting, *(of_launch(each, launch) for each in held)], prompt)
+            self._ledger.hold(name, ("prompt_text",), [of_launch(each, launch) for each in held], prompt)
         except StorageError:
             return ""
         return found
 
     def _is_late(self, server: str, kind: DefinitionKind, name: str) -> bool:
-        """Tell whether a definition was approved too long ago for what belongs to it to be a first sight: a server that
-        has answered with errors until now has had time to be trusted."""
+        """Tell whether a definition was approved too long ago for what belongs to it to be a first sight."""
         approved = self._ledger.approved(server, kind, name)
         return bool(approved) and time.time() - max(each.seen_at for each in approved) > FIRST_S
 
@@ -327,9 +381,3 @@ def _timed(steps: Steps[T]) -> Steps[tuple[T, float]]:
             return found, took_s + time.perf_counter() - started
         took_s += time.perf_counter() - started
         yield
-
-
-def _prompt_of(server: str, listed: Raw) -> Definition | None:
-    """Return a prompt as a definition; None if it has no name."""
-    name = jsonrpc.member(listed, "name")
-    return None if name is None else Definition(server, "prompt", name, hash_value(bytes(listed)), bytes(listed))

@@ -194,7 +194,8 @@ class Ledger:
         kept = set()
         for kind in kinds:
             heads = yield from self.read_in_steps(server, kind)
-            kept |= {(kind, head.name, head.hash) for head in heads if head.state == "held"}
+            held_now = (head for head in heads if head.state == "held" and name in ("", head.name))
+            kept |= {(kind, head.name, head.hash) for head in held_now}
         if held:
             self.say(server, held)
         if kept == {(each.kind, each.name, each.hash) for each in held}:
@@ -211,7 +212,7 @@ class Ledger:
                 waiting.append(replace(each, state="held", seen_at=at))
                 if not place % AT_ONCE:
                     yield
-            yield from self.store.hold_in_steps(server, kinds, waiting)
+            yield from self.store.hold_in_steps(server, kinds, waiting, name)
             self._changed.add(server)  # what was read meanwhile was a part of it
         except StorageError as error:
             log.warning("%s; `foretool review` does not show what is held of server %r until that works", error, server)

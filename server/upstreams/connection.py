@@ -21,7 +21,7 @@ from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw, UnsetType
 from foretool.server.transports.upstream.base import Link, LinkError
 from foretool.server.transports.upstream.loading import LOOK_S
 from foretool.server.trust.text import clean
-from foretool.server.upstreams.notice_limit import NoticeLimit
+from foretool.server.upstreams.notice_limit import MOST_SIZE, NoticeLimit
 from foretool.server.upstreams.question_clock import QUESTION_S, QuestionClock
 from foretool.storage.records import Era
 
@@ -436,6 +436,9 @@ class Connection:
         self.on_failed(greetings[0].id, reason, sent=True)
 
     def _on_notification(self, message: Message, request: int | None) -> None:
+        if isinstance(message.params, Raw) and len(message.params) > MOST_SIZE:
+            log.info("a notification of %d bytes was left out", len(message.params))
+            return
         if message.method == "notifications/progress":
             token = _member(message.params, "progressToken")  # ours is the id of the request
             request = token if isinstance(token, int) else None

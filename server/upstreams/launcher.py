@@ -15,6 +15,7 @@ from foretool.server.config.servers import Server
 from foretool.server.identity.subjects import Subjects
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.transports.pipes import Turn
+from foretool.server.transports.upstream.allowance import Allowance
 from foretool.server.transports.upstream.base import Authorizer, Link, Receiver
 from foretool.server.transports.upstream.stdio import Child, ChildWatcher, open_stdio
 from foretool.server.upstreams.memory import UpstreamMemory
@@ -38,22 +39,23 @@ def link_opener(
     """Return what opens the link to a server. `limit`: bytes of one message. `turn`: shared by all pipes of a proxy.
     `authorizer`: has the token of a remote server."""
     cert = (server.client_cert, server.client_key) if server.client_cert else None
+    allowance = Allowance()
 
     async def open_link(receiver: Receiver, era: Era) -> Link:
         if server.type == "stdio":
             env = server_environment(os.environ, server.inherit, server.withheld, server.env)
             child = Child(server.command, server.args, env, server.cwd)
-            return await open_stdio(child, receiver, watcher, limit, turn)
+            return await open_stdio(child, receiver, watcher, limit, turn, allowance)
         # The HTTP client takes a tenth of a second to import; only who has such an upstream waits for it.
         if server.type == "sse":
             from foretool.server.transports.upstream.sse import open_sse
 
-            return await open_sse(server.url, server.headers, receiver, limit, authorizer, cert)
+            return await open_sse(server.url, server.headers, receiver, limit, authorizer, cert, allowance)
         from foretool.server.transports.upstream.http import HttpLink
 
         return HttpLink(
             server.url, server.headers, era, receiver, limit, fall_back=server.entry.type is None,
-            authorizer=authorizer, cert=cert,
+            authorizer=authorizer, cert=cert, allowance=allowance,
         )  # fmt: skip
 
     return open_link

@@ -25,6 +25,9 @@ CHANGES: Final = (100.0, 20.0)
 PUT_OFF_S: Final = 1.0
 MOST_PUT_OFF: Final = 1000
 """Changes that wait; more are left out."""
+MOST_SIZE: Final = 1024 * 1024
+"""Bytes of one notification's params. A longer one is left out: nobody writes such log entries, and to read it takes
+time that belongs to the other upstreams."""
 MOST_KEY: Final = 4096
 """A change whose params are longer is left out over the limit, because it could not be told apart cheaply."""
 

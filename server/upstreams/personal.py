@@ -14,6 +14,7 @@ from typing import Any, Final
 from foretool.server.identity.credentials import CredentialError, Credentials
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message
+from foretool.server.protocol.lists import ListKind
 from foretool.server.signin.challenge import read_challenge
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream.base import Verdict
@@ -160,9 +161,12 @@ class PersonalHost:
         self._on_tools = on_tools
         self._wake = wake
 
-    async def on_tools(self, upstream: Upstream, tools: Any) -> None:
+    async def on_listed(self, upstream: Upstream, kind: ListKind, tools: Any) -> None:
         assert isinstance(upstream, Lane)
         self._on_tools(upstream, tools)
+
+    def on_unlisted(self, upstream: Upstream, kind: ListKind, reason: str) -> None:
+        """Do nothing: tools alone are asked for."""
 
     def on_state(self, upstream: Upstream) -> None:
         if upstream.error:

@@ -14,17 +14,19 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
+from foretool.server.protocol.lists import TOOLS, ListKind
 from foretool.server.protocol.versions import ERAS, other_era
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 from foretool.server.upstreams.connection import Connection, HandshakeError, Lost, Reply, Request, ServerInfo
 from foretool.server.upstreams.line import Line, note_refusal
+from foretool.server.upstreams.server_list import ListLimit, ServerList
 from foretool.server.upstreams.subscriptions import Subscriptions
-from foretool.server.upstreams.tool_list import ListLimit, ToolList
 from foretool.storage.records import Era
 
 if TYPE_CHECKING:
@@ -57,7 +59,10 @@ class State(Enum):
 class Host(Protocol):
     """Takes what upstreams report."""
 
-    async def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None: ...
+    async def on_listed(self, upstream: Upstream, kind: ListKind, members: Sequence[Raw]) -> None: ...
+
+    def on_unlisted(self, upstream: Upstream, kind: ListKind, reason: str) -> None:
+        """A list other than that of its tools failed. It is asked for again by itself."""
 
     def on_state(self, upstream: Upstream) -> None:
         """The state or the error of the upstream has changed."""
@@ -90,7 +95,7 @@ class Upstream:
 
     `open_link` starts or reaches the server, `redact` takes secrets out of error texts, `capabilities` returns what we
     declare in a handshake of the given era, `connect` makes its connections. `timeout_s` limits each request; 0 means
-    no limit.
+    no limit. `kinds`: the lists that are asked for.
     """
 
     is_personal = False
@@ -110,6 +115,7 @@ class Upstream:
         *,
         capabilities: Callable[[Era], dict[str, Any]] = lambda era: {},
         list_limit: Callable[[], ListLimit] = ListLimit,
+        kinds: Sequence[ListKind] = (TOOLS,),
         bearer: Bearer | None = None,
         connect: Connect = Connection,
     ) -> None:
@@ -131,8 +137,6 @@ class Upstream:
         """The clients that have called it and have not gone. It may keep something for them, such as an open page."""
         self.invalid_lines = 0
         """Stdout lines that were not valid JSON-RPC."""
-        self.announced = False
-        """The upstream has announced a change of its tools since it last listed them."""
         self.server_info = ServerInfo()
         self.speaks: dict[Era, bool] = {}
         """The eras that the upstream is known to speak, or not to speak."""
@@ -146,10 +150,14 @@ class Upstream:
         self._tasks = Tasks(f"upstream {name!r}")
         self._closing = Tasks(f"upstream {name!r}")
         """They end connections and are never cancelled: a child that nobody waits for becomes a zombie."""
-        self._list = ToolList(
-            name, self._ready_connections, self._tasks, self._on_listed, self._on_unlisted, list_limit
-        )
-        self.subscriptions = Subscriptions(lambda era: self._lines[era].ready, self._list.ask_soon)
+        self.lists = {
+            kind: ServerList(
+                name, self._ready_connections, self._tasks, partial(self._on_listed, kind),
+                partial(self._on_unlisted, kind), list_limit, kind,
+            )
+            for kind in kinds
+        }  # fmt: skip
+        self.subscriptions = Subscriptions(lambda era: self._lines[era].ready, self._ask_soon)
         self._stopped = asyncio.Event()
         self._stderr: tuple[str, ...] = ()
 
@@ -195,7 +203,7 @@ class Upstream:
     @property
     def list_problem(self) -> str:
         """What was left out of its list of tools, "" if nothing was."""
-        return self._list.cut
+        return self.lists[TOOLS].cut
 
     def askers(self) -> list[Request]:
         """Return the requests in flight in whose course the upstream may speak."""
@@ -264,9 +272,21 @@ class Upstream:
             connection.notify(method, params)
 
     def relist_all(self) -> None:
-        """Ask for its tools again; the filters of its config may have changed."""
+        """Ask for its lists again; the filters of its config may have changed."""
         for connection in self._ready_connections():
-            self._list.ask_soon(connection)
+            self._ask_soon(connection)
+
+    def want_list(self, kind: ListKind, era: Era) -> bool:
+        """Ask for a list that somebody wants, as it is now; start the server if it is down and the list is not known.
+        Returns whether an answer may come."""
+        wanted = self.lists[kind]
+        wanted.is_wanted = True
+        if self._ready_connections():
+            return wanted.refresh()
+        is_worth_a_start = wanted.served is None and self.state is not State.STOPPED
+        if is_worth_a_start:
+            self.start(era)
+        return is_worth_a_start
 
     # -- start and end
 
@@ -294,7 +314,8 @@ class Upstream:
     async def stop(self) -> None:
         """End every connection and child process; requests in flight are lost."""
         self._set(State.STOPPED)
-        self._list.close()
+        for wanted in self.lists.values():
+            wanted.close()
         for line in self._lines.values():
             line.fail_waiting("the upstream was stopped")
         await self._tasks.close()
@@ -364,7 +385,15 @@ class Upstream:
         self._set(State.READY)
         line.send_waiting(connection)
         self.subscriptions.renew(connection)
-        await self._list.ask(connection)
+        for kind, wanted in self.lists.items():
+            if wanted.is_wanted and kind is not TOOLS:
+                wanted.begin(connection)
+        await self.lists[TOOLS].ask(connection)
+
+    def _ask_soon(self, connection: Connection) -> None:
+        for wanted in self.lists.values():
+            if wanted.is_wanted:
+                wanted.ask_soon(connection)
 
     def _swap(self, line: Line) -> None:
         """Swap the eras of the two lines: the connection of the modern one turned out to be legacy."""
@@ -412,10 +441,10 @@ class Upstream:
     # -- ConnectionEvents: what its connections tell
 
     def on_notification(self, connection: Connection, message: Message) -> None:
-        if message.method == "notifications/tools/list_changed":
-            self.announced = True
-            self._list.follow_change(connection)
-        else:
+        changed = [each for each in self.lists.values() if each.kind.change == message.method and each.is_wanted]
+        for each in changed:
+            each.follow_change(connection)
+        if not changed:
             self._host.on_notification(self, message, connection.era)
 
     def on_request(self, message: Message, request: Request | None, answer: Callable[[Message], None]) -> None:
@@ -441,15 +470,18 @@ class Upstream:
         # By identity: during a probe the era of a connection is not yet that of its line.
         return next(line for line in self._lines.values() if line.connection is connection)
 
-    # -- what its list of tools tells
+    # -- what its lists tell
 
-    async def _on_listed(self, tools: Sequence[Raw]) -> None:
-        if self.state is State.UNLISTED:
+    async def _on_listed(self, kind: ListKind, members: Sequence[Raw]) -> None:
+        if kind is TOOLS and self.state is State.UNLISTED:
             self.error = ""
             self._set(State.READY)
-        await self._host.on_tools(self, tools)
+        await self._host.on_listed(self, kind, members)
 
-    def _on_unlisted(self, reason: str) -> None:
+    def _on_unlisted(self, kind: ListKind, reason: str) -> None:
+        if kind is not TOOLS:
+            self._host.on_unlisted(self, kind, self._describe(reason))
+            return
         self.error = self._describe(reason)
         if self.state is State.UNLISTED:
             self._host.on_state(self)  # somebody may wait for this attempt

@@ -55,6 +55,8 @@ _END_OF_FIRST = "DELETE FROM approvals WHERE server = ? AND kind = 'begun' AND n
 _OF_FIRST: Final[dict[str, tuple[DefinitionKind, ...]]] = {
     "launch": ("tool", "instructions"),
     "prompt_list": ("prompt",),
+    "resource_list": ("resource",),
+    "template_list": ("template",),
 }
 """What is seen first together with a definition of this kind, and has no first sight of its own."""
 _WRITTEN_AFTER = (
@@ -196,14 +198,14 @@ class Approvals(Subject):
                 pass
 
     def hold_in_steps(
-        self, server: str, kinds: Collection[DefinitionKind], definitions: Sequence[Definition]
+        self, server: str, kinds: Collection[DefinitionKind], definitions: Sequence[Definition], name: str = ""
     ) -> Iterator[None]:
         kept = {(each.kind, each.name, each.hash) for each in definitions}
         is_small = all(len(self._held_after(server, kind)) < WRITTEN_AT_ONCE for kind in kinds)
         if is_small and len(definitions) <= WRITTEN_AT_ONCE:
             with self._database.atomic():
                 for kind in kinds:
-                    self._drop_held(server, self._held_after(server, kind), kept)
+                    self._drop_held(server, self._held_after(server, kind), kept, name)
                 self._insert(_HOLD, definitions)
             return
         for kind in kinds:
@@ -211,7 +213,7 @@ class Approvals(Subject):
             while page := self._held_after(server, kind, place):
                 place = page[-1][0]
                 with self._database.atomic():
-                    self._drop_held(server, page, kept)
+                    self._drop_held(server, page, kept, name)
                 yield
         for start in range(0, len(definitions), WRITTEN_AT_ONCE):
             with self._database.atomic():
@@ -223,9 +225,11 @@ class Approvals(Subject):
         return self._database.rows(_HELD_AFTER, (server, kind, place, WRITTEN_AT_ONCE))
 
     def _drop_held(
-        self, server: str, held: Sequence[tuple[Any, ...]], kept: Collection[tuple[DefinitionKind, str, str]]
+        self, server: str, held: Sequence[tuple[Any, ...]], kept: Collection[tuple[DefinitionKind, str, str]], name: str
     ) -> None:
-        self._database.run_all(_DROP_HELD, ((server, *key) for _, *key in held if tuple(key) not in kept))
+        """Drop what is held of a page unless it is kept; of one definition alone, if that is named."""
+        dropped = (key for _, *key in held if tuple(key) not in kept and name in ("", key[1]))
+        self._database.run_all(_DROP_HELD, ((server, *key) for key in dropped))
 
     def held(self, server: str | None = None) -> list[HeldHead]:
         wanted = ("", ()) if server is None else ("AND server = ?", (server,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -41,10 +42,11 @@ def cleanup() -> Iterator[ExitStack]:
         yield stack
 
 
-def serve(tmp_path: Path, cleanup: ExitStack, evil: dict[str, Any]) -> Served:
-    """A proxy in front of `good`, which echoes, and `evil`, which attacks; its client can be asked."""
-    config = write_config(tmp_path, {"good": ECHO, "evil": evil}, max_message_mib=MESSAGE_MIB)
-    served = Served(config)
+def serve(tmp_path: Path, cleanup: ExitStack, evil: dict[str, Any] | None) -> Served:
+    """A proxy in front of `good`, which echoes, and `evil`, which attacks, if there is one; its client can be asked."""
+    tmp_path.mkdir(exist_ok=True)
+    servers = {"good": ECHO} if evil is None else {"good": ECHO, "evil": evil}
+    served = Served(write_config(tmp_path, servers, max_message_mib=MESSAGE_MIB), "--alone")
     cleanup.callback(lambda: served.process.poll() is None and served.kill())
     info = {"name": "test", "version": "1"}
     capabilities = {"elicitation": {}}
@@ -70,6 +72,79 @@ def still_serves(served: Served) -> None:
         assert served.call("good__echo", {"text": str(number)}) == f'{{"text": "{number}"}}'
     if Path("/proc/self/status").exists():
         assert peak_mib(served) < MOST_MIB
+
+
+def holds_up_nobody(served: Served, control: Served, seconds: float = 3.0) -> None:
+    """In the same seconds, calls of `good` take about as long beside `evil` as they do without it. On a busy machine
+    both take long, and what writes without end makes it busier."""
+    waits: dict[Served, list[float]] = {served: [], control: []}
+    end, number = time.monotonic() + seconds, 0
+    while time.monotonic() < end or number < 50:
+        number += 1
+        for proxy, waited in waits.items():
+            began = time.perf_counter()
+            assert proxy.call("good__echo", {"text": str(number)}) == f'{{"text": "{number}"}}'
+            waited.append(time.perf_counter() - began)
+    slowest, beside = (sorted(waited)[len(waited) * 99 // 100 - 1] for waited in waits.values())
+    assert slowest < 5 * beside + 0.3
+    still_serves(served)
+
+
+@requirement("trust:limits:floods")
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "tiny-chunks",
+        "tiny-chunks-of-events",
+        "interim",
+        "early-hints",
+        "endless-events",
+        "empty-events",
+        "tiny-events",
+        "pings",
+        "standalone-pings",
+    ],
+)
+def test_whatever_a_remote_server_cuts_its_answer_into_it_holds_up_no_other(
+    attack: str, tmp_path: Path, cleanup: ExitStack
+) -> None:
+    evil = cleanup.enter_context(attacking_http(attack))
+    served, control = serve(tmp_path, cleanup, evil), serve(tmp_path / "control", cleanup, None)
+    served.list_tools()
+    served.post("tools/call", {"name": "evil__go", "arguments": {}})
+    holds_up_nobody(served, control)
+
+
+@requirement("trust:limits:floods")
+@pytest.mark.parametrize("attack", ["tiny-lines", "pings", "replies", "updates", "long-notices", "giant-notices"])
+def test_whatever_a_server_writes_on_its_pipe_it_holds_up_no_other(
+    attack: str, tmp_path: Path, cleanup: ExitStack
+) -> None:
+    served, control = serve(tmp_path, cleanup, over_stdio(attack)), serve(tmp_path / "control", cleanup, None)
+    served.list_tools()
+    served.post("tools/call", {"name": "evil__go", "arguments": {}})
+    holds_up_nobody(served, control)
+
+
+@requirement("trust:limits:lists", "trust:limits:tools")
+@pytest.mark.parametrize(
+    "attack",
+    ["many-members", "endless-members", "changing-members", "empty-pages", "giant-member", "silent-lists"],
+)
+def test_whatever_prompts_resources_and_templates_a_server_lists_it_holds_up_no_other(
+    attack: str, tmp_path: Path, cleanup: ExitStack
+) -> None:
+    served, control = serve(tmp_path, cleanup, over_stdio(attack)), serve(tmp_path / "control", cleanup, None)
+    served.list_tools()
+    served.post("tools/call", {"name": "evil__go", "arguments": {}})
+    for method in ("prompts/list", "resources/list", "resources/templates/list"):
+        served.post(method)
+    holds_up_nobody(served, control)
+    for method, key in (("prompts/list", "prompts"), ("resources/list", "resources")):
+        began = time.monotonic()
+        assert len(served.ask(method)[key]) <= 1001
+        assert time.monotonic() - began < 10
+    assert sum(file.stat().st_size for file in tmp_path.glob("store.sqlite3*")) < 12 * 2**20
 
 
 @requirement("trust:limits:bodies")

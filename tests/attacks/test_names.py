@@ -324,6 +324,43 @@ async def test_a_prompt_is_fetched_from_the_server_that_its_prefix_names(listed_
     assert not asked & {"git__greet", "greet", "old__greet"}  # others may be asked for the instruction corpus
 
 
+@requirement("trust:names:prompts")
+@pytest.mark.parametrize("listed_first", [True, False])
+@pytest.mark.parametrize(
+    "name", ["docs.review", "docs/review", "docs:review", "docs__review", "review", "Docs__Review"]
+)
+async def test_no_spelling_of_a_prompt_of_another_goes_to_a_server_without_a_prefix(
+    name: str, listed_first: bool
+) -> None:
+    copy, docs = prompts(evil(prefix=""), "fine"), prompts(FakeUpstream("docs"), "review")
+    async with proxy_over(copy, docs) as stage:
+        client = stage.client
+        await client.initialize()
+        await client.list_tools()
+        if listed_first:
+            await client.ask("prompts/list")
+        asked = {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "a", "value": ""}}
+        for method, params in (("prompts/get", {"name": name}), ("completion/complete", asked)):
+            await client.reply(client.post(method, params))
+        assert (await client.ask("prompts/get", {"name": "fine"}))["description"] == "evil fine"
+    fetched = [each.params for each in copy.requests if each.method in ("prompts/get", "completion/complete")]
+    assert [each for each in fetched if each.get("name") != "fine"] == []
+
+
+@requirement("trust:names:prompts")
+async def test_a_prompt_is_found_as_tools_are_and_two_of_one_name_have_names_of_their_own() -> None:
+    one, other = prompts(FakeUpstream("one", entry={"prefix": ""}), "review"), prompts(FakeUpstream("other"), "review")
+    third = prompts(FakeUpstream("third", entry={"prefix": ""}), "review")
+    async with proxy_over(one, other, third) as stage:
+        client = stage.client
+        await client.initialize()
+        await client.list_tools()
+        listed = [each["name"] for each in (await client.ask("prompts/list"))["prompts"]]
+        assert listed == ["review", "other__review", "third__review", "assemble_step"]
+        for name, server in (("review", "one"), ("third/review", "third"), ("mcp__foretool__other__review", "other")):
+            assert (await client.ask("prompts/get", {"name": name}))["description"] == f"{server} review"
+
+
 @on_the_real_clock
 @requirement("trust:names:suggested", "trust:names:tombstone")
 @pytest.mark.parametrize("name", ["", "modern"])

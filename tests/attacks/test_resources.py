@@ -76,6 +76,31 @@ async def test_a_template_for_everything_receives_no_uri_of_another(listed_first
     assert asked_for(evil) == asked_for(other) == []
 
 
+@requirement("trust:resources:owner")
+@pytest.mark.parametrize("scheme", ["https", "ssh", "file", "git", "ui", "memo"])
+@pytest.mark.parametrize("form", ["{}://{{+path}}", "{}:/{{+path}}", "{}:{{+path}}", "{}:{{//host}}/{{+path}}"])
+async def test_a_template_for_a_scheme_receives_no_uri_that_another_may_have(scheme: str, form: str) -> None:
+    """`memo` is the scheme of another server, by its lists; the other schemes are of nobody."""
+    evil, memo = server("evil", form.format(scheme)), server("other", "memo://mine/1")
+    async with proxy_over(evil, memo) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        for uri in (f"{scheme}://host/private", f"{scheme}:///private", f"{scheme}:private"):
+            reply = await stage.client.reply(stage.client.post("resources/read", {"uri": uri}))
+            assert "evil" not in json.dumps(reply)
+    assert asked_for(evil) == []
+
+
+@requirement("trust:resources:owner")
+async def test_a_scheme_that_is_named_after_a_server_is_that_servers() -> None:
+    evil, memo = server("evil", "memo://{+path}", "own://{+path}"), server("memo", "note://1")
+    async with proxy_over(evil, memo) as stage:
+        await stage.client.initialize()
+        with pytest.raises(Failed):
+            await read(stage.client, "memo://plans/2027")
+        assert await read(stage.client, "own://plans/2027") == "evil"
+
+
 @requirement("trust:resources:broadcast")
 @pytest.mark.parametrize("method", ["resources/read", "resources/subscribe", "completion/complete"])
 async def test_a_uri_that_fits_no_server_is_shown_to_none(method: str) -> None:

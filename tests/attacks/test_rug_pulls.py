@@ -7,7 +7,7 @@ import json
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from fakes import (
     MODERN,
     FakeClient,
     FakeUpstream,
+    Json,
     Stage,
     failing_store,
     proxy_over,
@@ -261,6 +262,160 @@ async def test_a_changed_prompt_keeps_its_text_and_a_new_one_is_not_there() -> N
         assert "result" in await stage.client.reply(stage.client.post("prompts/get", {"name": "weather__brief"}))
         found = [(each.kind, each.name, each.effect) for each in held(stage.store)]
     assert found == [("prompt", "brief", "kept"), ("prompt", "more", "new")]
+
+
+NOTE: Json = {"uri": "note://1", "name": "One", "title": "A note", "description": "Of today.", "size": 3}
+TEMPLATE: Json = {"uriTemplate": "note://{day}", "name": "Notes", "description": "By day."}
+KEYS = {"resources/list": "resources", "resources/templates/list": "resourceTemplates"}
+
+
+def with_lists(resources: Sequence[Json] = (), templates: Sequence[Json] = (), **more: Any) -> FakeUpstream:
+    """The server with these resources and templates, which may be changed in place."""
+    upstream = weather(capabilities={"tools": {}, "resources": {"listChanged": True}}, **more)
+    upstream.scripts["resources/list"] = lambda asked: asked.reply({"resources": resources})
+    upstream.scripts["resources/templates/list"] = lambda asked: asked.reply({"resourceTemplates": templates})
+    return upstream
+
+
+async def merged(client: FakeClient, method: str) -> list[Json]:
+    found: list[Json] = (await client.ask(method))[KEYS[method]]
+    return found
+
+
+@requirement("trust:pin:resources")
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"description": EVIL},
+        {"title": EVIL},
+        {"name": EVIL},
+        {"mimeType": EVIL},
+        {"annotations": {"lastModified": EVIL}},
+        {"annotations": {"audience": [EVIL]}},
+        {"_meta": {"com.example/x": EVIL}},
+        {"icons": [{"src": "https://weather.example/icon.png", "mimeType": EVIL}]},
+        {"x-more": EVIL},
+    ],
+)
+@pytest.mark.parametrize("announced", [True, False])
+async def test_changed_words_of_resources_and_templates_reach_nobody(words: Json, announced: bool) -> None:
+    resources, templates = [NOTE, {"uri": "note://2", "name": "Two"}], [TEMPLATE]
+    upstream = with_lists(resources, templates)
+    async with trusted(upstream) as stage:
+        before = [await merged(stage.client, method) for method in KEYS]
+        assert before == [resources, templates]
+        resources[:] = [NOTE | words, {"uri": "note://2", "name": "Two", **words}]
+        resources[1]["name"] = "Two"
+        templates[0] = TEMPLATE | words
+        if announced:
+            upstream.link.say("notifications/resources/list_changed")
+            await stage.client.heard("notifications/resources/list_changed")
+        after = [await merged(stage.client, method) for method in KEYS]
+        assert after == before
+        if words != {"name": EVIL}:
+            kinds = [("resource", "note://1"), ("resource", "note://2"), ("template", "note://{day}")]
+            assert [(each.kind, each.name) for each in held(stage.store)] == kinds
+
+
+@requirement("trust:pin:resources")
+async def test_what_changes_of_a_resource_besides_its_words_is_no_change() -> None:
+    resources = [NOTE]
+    async with trusted(with_lists(resources)) as stage:
+        await merged(stage.client, "resources/list")
+        grown = {"size": 4, "mimeType": "text/plain", "annotations": {"lastModified": "2026-11-28T10:00:00Z"}}
+        resources[0] = NOTE | grown
+        assert await merged(stage.client, "resources/list") == [NOTE | grown]
+        assert held(stage.store) == []
+
+
+@requirement("trust:pin:resources")
+async def test_a_new_resource_has_its_address_and_name_alone_and_a_new_template_is_not_there() -> None:
+    resources, templates = [NOTE], [TEMPLATE]
+    async with trusted(with_lists(resources, templates)) as stage:
+        for method in KEYS:
+            await merged(stage.client, method)
+        resources += [{"uri": "note://3", "name": "Three", "description": EVIL, "size": 1}]
+        resources += [{"uri": "note://4", "name": EVIL + EVIL}, {"uri": "note://5", "name": "Five"}]
+        templates += [{"uriTemplate": "more://{x}", "name": "More", "description": EVIL}]
+        assert await merged(stage.client, "resources/list") == [
+            NOTE,
+            {"uri": "note://3", "name": "Three", "size": 1},
+            {"uri": "note://4", "name": "note://4"},
+            {"uri": "note://5", "name": "Five"},
+        ]
+        assert await merged(stage.client, "resources/templates/list") == [TEMPLATE]
+        found = [(each.kind, each.name, each.effect) for each in held(stage.store)]
+        await asyncio.sleep(1.5)
+        (said,) = stage.app.gatekeeper.waiting().values()
+    assert found == [
+        ("resource", "note://3", "new"),
+        ("resource", "note://4", "new"),
+        ("template", "more://{x}", "new"),
+    ]
+    assert "2 resources new, 1 resource template new" in said[1]
+
+
+@requirement("trust:pin:resources", "trust:approve:live")
+async def test_words_that_somebody_approves_are_listed_at_once_although_the_server_is_down() -> None:
+    resources, templates = [NOTE], [TEMPLATE]
+    upstream = with_lists(resources, templates)
+    async with trusted(upstream) as stage:
+        for method in KEYS:
+            await merged(stage.client, method)
+        resources[0] = NOTE | {"title": "Another title"}
+        templates[0] = TEMPLATE | {"title": "Another title"}
+        for method in KEYS:
+            assert "title" not in str((await merged(stage.client, method))[0].get("title"))
+        upstream.missing = "it is gone"
+        upstream.die()
+        stage.store.approvals.decide(held(stage.store), "approved")
+        await stage.client.heard("notifications/resources/list_changed")
+        for method in KEYS:
+            assert [each["title"] for each in await merged(stage.client, method)] == ["Another title"]
+
+
+@requirement("trust:pin:resources")
+async def test_changed_words_are_held_between_two_sessions(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store.sqlite3") as store:
+        async with trusted(with_lists([NOTE], [TEMPLATE]), store=store) as stage:
+            before = [await merged(stage.client, method) for method in KEYS]
+        evil = with_lists([NOTE | {"title": EVIL}], [TEMPLATE | {"title": EVIL}])
+        async with trusted(evil, store=store) as stage:
+            assert [await merged(stage.client, method) for method in KEYS] == before
+        assert [each.kind for each in held(store)] == ["resource", "template"]
+
+
+@requirement("trust:pin:resources", "trust:approve:new")
+async def test_with_approve_new_no_prompt_resource_or_template_is_served_before_somebody_has_looked() -> None:
+    upstream = with_lists([NOTE, {"uri": "note://2", "name": "Two"}], [TEMPLATE], entry={"approve_new": True})
+    async with trusted(upstream) as stage:
+        for method in KEYS:
+            assert await merged(stage.client, method) == []
+        assert len([each for each in held(stage.store) if each.kind in ("resource", "template")]) == 3
+
+
+@requirement("trust:pin:resources", "trust:auto")
+async def test_resources_of_a_server_that_is_trusted_to_change_are_listed_as_they_are() -> None:
+    resources, templates = [NOTE], [TEMPLATE]
+    async with trusted(with_lists(resources, templates, entry={"trust": "auto"})) as stage:
+        for method in KEYS:
+            await merged(stage.client, method)
+        resources[0], templates[0] = NOTE | {"title": "Other"}, TEMPLATE | {"title": "Other"}
+        assert await merged(stage.client, "resources/list") == resources
+        assert await merged(stage.client, "resources/templates/list") == templates
+        assert held(stage.store) == []
+
+
+@requirement("trust:pin:resources", "trust:pin:store")
+async def test_new_words_reach_nobody_while_the_store_cannot_be_written() -> None:
+    store, connection = failing_store()
+    resources = [NOTE]
+    async with trusted(with_lists(resources), store=store) as stage:
+        before = await merged(stage.client, "resources/list")
+        connection.refuse = sqlite3.SQLITE_FULL
+        resources[0] = NOTE | {"title": EVIL}
+        assert await merged(stage.client, "resources/list") == before
+        connection.refuse = 0
 
 
 @requirement("trust:pin:prompts")

@@ -27,6 +27,7 @@ def writer(eras: tuple[Era, ...], pid: int | None = None) -> FakeUpstream:
 
     upstream = FakeUpstream("writer", ["write"], eras, capabilities={"tools": {}, "prompts": {}}, pid=pid)
     upstream.scripts["prompts/list"] = prompts
+    upstream.scripts["prompts/get"] = lambda asked: asked.reply({"messages": []})
     return upstream
 
 
@@ -43,7 +44,8 @@ async def test_a_modern_client_is_answered_by_a_legacy_upstream_whether_or_not_i
             await stage.client.call_tool("writer__write")
         client = stage.connect().modern(trace="kept")
         listed = await client.ask("prompts/list")
-        asked = await upstream.asked("prompts/list")
+        await client.ask("prompts/get", {"name": "writer__letter"})
+        asked = await upstream.asked("prompts/get")
     assert [each["name"] for each in listed["prompts"]] == ["writer__letter", "assemble_step"]
     assert asked.meta == {"trace": "kept"}
 
@@ -54,7 +56,8 @@ async def test_a_legacy_client_is_answered_by_a_modern_upstream_in_whose_era_its
     async with proxy_over(upstream) as stage:
         await stage.client.initialize(name="old", capabilities={"roots": {}})
         listed = await stage.client.ask("prompts/list")
-        asked = await upstream.asked("prompts/list")
+        await stage.client.ask("prompts/get", {"name": "writer__letter"})
+        asked = await upstream.asked("prompts/get")
     assert [each["name"] for each in listed["prompts"]] == ["writer__letter", "assemble_step"]
     assert asked.meta.keys() == ENVELOPE
     assert asked.meta[versions.META_CLIENT_INFO]["name"] == "old"

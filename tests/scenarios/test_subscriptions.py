@@ -90,6 +90,7 @@ async def test_an_unsubscription_does_not_end_what_a_client_of_the_other_era_lis
         await legacy.initialize()
         for client in (legacy, modern):
             await client.ask("resources/list")
+            await client.call_tool("a__add", {})
         await legacy.ask(SUBSCRIBE, {"uri": URI})
         modern.post("subscriptions/listen", listening(), id="L")
         await modern.heard("notifications/subscriptions/acknowledged")
@@ -167,6 +168,7 @@ async def test_of_an_upstream_of_both_eras_each_client_hears_once() -> None:
         await legacy.initialize()
         for client in (legacy, modern):
             await client.ask("resources/list")
+            await client.call_tool("a__add", {})
         await legacy.ask(SUBSCRIBE, {"uri": URI})
         modern.post("subscriptions/listen", listening())
         await upstream.asked("subscriptions/listen", 2)

@@ -76,6 +76,7 @@ async def send(writer: asyncio.StreamWriter, head: bytes, body: bytes) -> None:
 
 NOTICE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "error", "data": "x"}}
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 
 def events(message: dict) -> bytes:
@@ -88,14 +89,33 @@ ENDLESS = {
     "endless-events": (b"HTTP/1.1 200 OK\r\n" + EVENTS, b": comment\n" * 10_000),
     "endless-event": (b"HTTP/1.1 200 OK\r\n" + EVENTS, b"data: x\n" * 10_000),
     "notices": (b"HTTP/1.1 200 OK\r\n" + EVENTS, events(NOTICE)),
+    "pings": (b"HTTP/1.1 200 OK\r\n" + EVENTS, events(PING)),
+    "empty-events": (b"HTTP/1.1 200 OK\r\n" + EVENTS, b"\n" * 30_000),
+    "tiny-events": (b"HTTP/1.1 200 OK\r\n" + EVENTS, b"data:x\n\n" * 8_000),
 }
 """Attacks that never end: the head and what follows it again and again."""
+
+
+def by_bytes(data: bytes) -> bytes:
+    """Return the data in chunks of one byte."""
+    return b"".join(b"1\r\n%c\r\n" % byte for byte in data)
+
+
+DRIPS = {
+    "interim": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 3000),
+    "early-hints": (b"", b"HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n" * 1500),
+    "tiny-chunks": (b"HTTP/1.1 200 OK\r\n" + PLAIN + CHUNKED + b"\r\n", by_bytes(b" " * 10_000)),
+    "tiny-chunks-of-events": (b"HTTP/1.1 200 OK\r\n" + EVENTS + CHUNKED + b"\r\n", by_bytes(events(CHANGED))),
+}
+"""Attacks that never come to an answer: what is sent first, and what again and again."""
 
 
 async def attack(writer: asyncio.StreamWriter, ident: object, options: argparse.Namespace) -> None:
     name, ok = options.attack, b"HTTP/1.1 200 OK\r\n"
     if name in ENDLESS:
         await endless(writer, *ENDLESS[name])
+    elif name in DRIPS:
+        await repeat(writer, *DRIPS[name])
     elif name in ("gzip", "gzip-list"):
         await send(writer, ok + b"content-encoding: gzip\r\n" + PLAIN, options.bomb)
     elif name == "gzip-events":
@@ -132,10 +152,20 @@ async def endless(writer: asyncio.StreamWriter, head: bytes, part: bytes, pause:
         await asyncio.sleep(pause)
 
 
+async def repeat(writer: asyncio.StreamWriter, head: bytes, part: bytes) -> None:
+    """Write the same again and again, as fast as it goes."""
+    writer.write(head)
+    while True:
+        writer.write(part)
+        await writer.drain()
+
+
 async def stream(writer: asyncio.StreamWriter, options: argparse.Namespace) -> None:
     """Answer the GET of what belongs to no request."""
     if options.attack == "standalone":
         await endless(writer, b"HTTP/1.1 200 OK\r\n" + EVENTS, events(CHANGED))
+    if options.attack == "standalone-pings":
+        await endless(writer, b"HTTP/1.1 200 OK\r\n" + EVENTS, events(PING))
     await send(writer, b"HTTP/1.1 405 No\r\n", b"")
 
 

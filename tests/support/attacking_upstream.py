@@ -46,6 +46,8 @@ def answer(message: dict, attack: str, size: int) -> None:
         case "initialize":
             version = message["params"]["protocolVersion"]
             capabilities = {"tools": {"listChanged": True}, "logging": {}, "resources": {}}
+            if attack in LISTING:
+                capabilities |= {"prompts": {"listChanged": True}, "resources": {"listChanged": True}}
             info = {"name": "attacking", "version": "1"}
             about: dict = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
             if attack == "long-greeting":
@@ -59,6 +61,9 @@ def answer(message: dict, attack: str, size: int) -> None:
         case "resources/templates/list" if attack == "template":
             bombs = [{"name": f"t{n}", "uriTemplate": "file:///" + "{+a}x" * 3000} for n in range(50)]
             reply(message, {"resourceTemplates": bombs})
+        case "prompts/list" | "resources/list" | "resources/templates/list" if attack in LISTING:
+            if attack != "silent-lists":
+                reply(message, members(message, attack, size))
         case "resources/list":
             reply(message, {"resources": []})
         case "tools/call" if message["params"]["name"] == "go":
@@ -90,15 +95,38 @@ def page(message: dict, attack: str, size: int) -> dict:
     return {"tools": [go]}
 
 
+LISTING = ("many-members", "endless-members", "changing-members", "empty-pages", "giant-member", "silent-lists")
+"""Attacks by lists that hold no tools."""
+NAMES = {"prompts/list": "prompts", "resources/list": "resources", "resources/templates/list": "resourceTemplates"}
+
+
+def members(message: dict, attack: str, size: int) -> dict:
+    """Return an answer to a list of prompts, resources or templates."""
+    key, place = NAMES[message["method"]], int(message.get("params", {}).get("cursor", 0))
+    said = f"Written at {time.monotonic_ns()}." if attack == "changing-members" else "Says hello."
+    if attack == "giant-member":
+        said = "x" * 7_000_000
+    count = {"endless-members": 20, "empty-pages": 0, "giant-member": 1}.get(attack, size or 30_000)
+    found = [
+        {"name": f"m{number}", "uri": f"m://{number}", "uriTemplate": f"m://{number}/{{x}}", "description": said}
+        for number in range(place, place + count)
+    ]
+    more = {"nextCursor": str(place + max(count, 1))} if attack in ("endless-members", "empty-pages") else {}
+    return {key: found, **more}
+
+
 def begin(message: dict, attack: str, size: int) -> None:
     """Answer a call of `go`, or never do."""
     token = (message["params"].get("_meta") or {}).get("progressToken")
     if attack == "progress":
         background(flood, "notifications/progress", {"progressToken": token, "progress": 1})
-    elif attack == "log":
-        background(flood, "notifications/message", {"level": "error", "data": "x" * 200})
     elif attack == "questions":
         background(ask_for_ever)
+    elif attack in FLOODS:
+        for method, params in FLOODS[attack]:
+            background(flood, method, params)
+    elif attack in JUNK:
+        background(repeat, JUNK[attack])
     elif attack == "big-reply":
         say(f'{{"jsonrpc":"2.0","id":{json.dumps(message["id"])},"result":{{"content":[{{"type":"text","text":"', "")
         for _ in range(size or 200):
@@ -115,6 +143,28 @@ def begin(message: dict, attack: str, size: int) -> None:
         os._exit(3)
     else:
         reply(message, {"content": [{"type": "text", "text": "done"}]})
+
+
+FLOODS = {
+    "log": [("notifications/message", {"level": "error", "data": "x" * 200})],
+    "long-notices": [("notifications/message", {"level": "error", "data": "x" * 40_000})],
+    "updates": [("notifications/resources/updated", {"uri": "m://1"})],
+    "changing-members": [("notifications/prompts/list_changed", {}), ("notifications/resources/list_changed", {})],
+}
+"""What some attacks announce without end."""
+JUNK = {
+    "tiny-lines": "{}\n" * 20_000,
+    "pings": '{"jsonrpc":"2.0","id":1,"method":"ping"}\n' * 1000,
+    "replies": '{"jsonrpc":"2.0","id":987654,"result":{}}\n' * 1000,
+    "giant-notices": '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"%s"}}\n'
+    % ("x" * 7_000_000),
+}
+"""What some attacks write again and again."""
+
+
+def repeat(text: str) -> None:
+    while True:
+        say(text, "")
 
 
 def definition(name: str, **schema: object) -> dict:

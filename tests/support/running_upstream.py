@@ -10,6 +10,7 @@ from typing import Any
 from fakes import PATIENCE_S, FakeUpstream
 
 from foretool.server.protocol.jsonrpc import Message, Raw, raw
+from foretool.server.protocol.lists import ListKind
 from foretool.server.upstreams.connection import Reply, Request
 from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.records import Era
@@ -22,8 +23,10 @@ class Host:
         self.tools: list[int] = []
         self.states: list[State] = []
 
-    async def on_tools(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
+    async def on_listed(self, upstream: Upstream, kind: ListKind, tools: Sequence[Raw]) -> None:
         self.tools.append(len(tools))
+
+    def on_unlisted(self, upstream: Upstream, kind: ListKind, reason: str) -> None: ...
 
     def on_state(self, upstream: Upstream) -> None:
         self.states.append(upstream.state)

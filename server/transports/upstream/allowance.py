@@ -1,16 +1,23 @@
-"""How much of the event loop one upstream may take for what nobody asked it.
+"""How much of the event loop's time one upstream may take for what nobody asked it.
 
-Replies to our requests are free, because clients decide how many there are. Everything else that an upstream writes
-(notifications, questions, junk, replies to nothing) takes time that belongs to the other upstreams. It may take a tenth
-of the loop, and more for a moment. Then it is not read for a while; it notices because its pipe or its stream is full.
-Nothing is lost.
+What is counted is time, whatever takes it: bytes that come one by one, interim answers, comments and empty events, and
+what a server writes unasked (notifications, questions, junk, replies to nothing). Clients decide how many requests
+there are, so each answer brings the time that an honest one takes. Everything else is time that belongs to the other
+upstreams: an upstream may take a tenth of the loop for it, and more for a moment. Then it is not read for a while; it
+notices because its pipe or its stream is full. Nothing is lost.
+
+What answers may take is time of the processor: how long a busy machine lets us wait is no fault of the upstream. What
+goes beyond it counts with that wait, since a busy machine has less to share.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Final, NamedTuple
+
+from foretool.storage.steps import T
 
 SHARE: Final = 0.1
 """The part of the loop's time that one upstream may take for what nobody asked."""
@@ -20,33 +27,146 @@ LEAST_PAUSE_S: Final = 0.005
 MOST_PAUSE_S: Final = 2.0
 MOST_ASKED: Final = 100_000
 """Replies that can be outstanding; more are not counted as free."""
+REPLY_S: Final = 0.02
+"""Seconds of the loop's time that a request and its answer may take. A busy machine takes 5 ms for one over HTTPS."""
+BYTE_S: Final = 0.05 / (1024 * 1024)
+"""And each byte of the answer: a busy machine takes 30 ms for a mebibyte over HTTP."""
+
+ANSWERS_AT_ONCE: Final = 4
+MOST_ANSWERS: Final = 32
+"""Answers to one server that are sent at a time, and that may wait before it is not read any more."""
+
+
+class Took(NamedTuple):
+    """How long a step took."""
+
+    processor_s: float
+    wall_s: float
+
+
+class Watch:
+    """Measures a step from its making on."""
+
+    __slots__ = ("_processor", "_wall")
+
+    def __init__(self) -> None:
+        self._processor, self._wall = time.thread_time(), time.perf_counter()
+
+    def took(self) -> Took:
+        return Took(time.thread_time() - self._processor, time.perf_counter() - self._wall)
 
 
 class Allowance:
-    """Counts the time that an upstream takes."""
+    """Counts the time that an upstream takes, over all of its links."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._left = BURST_S
         self._at = clock()
         self._asked = 0
+        self._earned = 0.0
+        """Seconds that answers have brought since the last count."""
 
     def note_request(self) -> None:
-        """Take in that a request was sent: one message will be free."""
+        """Take in that a request was sent: one reply brings its time."""
         self._asked = min(self._asked + 1, MOST_ASKED)
 
-    def spend(self, seconds: float, messages: int, replies: int) -> float:
-        """Take in that `messages` were handled in so many seconds, `replies` of them replies; 0 messages means junk.
-        Return how long the upstream is not to be read, 0.0 if it may go on."""
-        free = min(replies, self._asked)
-        self._asked -= free
-        if free == messages > 0:
-            return 0.0
+    def note_reply(self, size: int) -> None:
+        """Take in that a reply of so many bytes has come; it counts if somebody has asked for it."""
+        if self._asked:
+            self._asked -= 1
+            self._earned += REPLY_S + size * BYTE_S
+
+    def note_part(self, size: int) -> None:
+        """Take in that a part of an answer has come."""
+        self._earned += size * BYTE_S
+
+    def spend(self, took: Took, free_s: float = 0.0) -> float:
+        """Take in that reading the upstream took so much time, of which some is free besides what answers have brought.
+        Return what is left of that."""
+        left = free_s + self._earned - took.processor_s
+        self._earned = 0.0
+        if left >= 0:
+            return left
+        self._refill()
+        over_s = -left * max(took.wall_s / took.processor_s, 1.0)
+        self._left = max(self._left - over_s, -MOST_PAUSE_S * SHARE)
+        return 0.0
+
+    @property
+    def pause_s(self) -> float:
+        """How long the upstream is not to be read; 0.0 if it may go on."""
+        self._refill()
+        return 0.0 if self._left >= 0 else max(-self._left / SHARE, LEAST_PAUSE_S)
+
+    async def wait(self) -> None:
+        """Wait until the upstream may be read."""
+        if pause_s := self.pause_s:
+            await asyncio.sleep(pause_s)
+
+    def _refill(self) -> None:
         now = self._clock()
         self._left = min(self._left + (now - self._at) * SHARE, BURST_S)
         self._at = now
-        self._left -= seconds * (messages - free) / messages if messages else seconds
-        if self._left >= 0:
-            return 0.0
-        self._left = max(self._left, -MOST_PAUSE_S * SHARE)
-        return max(-self._left / SHARE, LEAST_PAUSE_S)
+
+
+async def metered(begin: Callable[[], Coroutine[Any, Any, T]], allowance: Allowance, free_s: float = 0.0) -> T:
+    """Do work for an upstream, and count each of its steps between two waits, whatever library does what in it.
+    `free_s`: time that is not counted. The work itself waits where the allowance is used up, before it reads more."""
+    return await _Metered(begin(), allowance, free_s)
+
+
+class _Metered:
+    """Drives a coroutine step by step, as a task does."""
+
+    def __init__(self, work: Coroutine[Any, Any, T], allowance: Allowance, free_s: float) -> None:
+        self._work = work
+        self._allowance = allowance
+        self._free_s = free_s
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        error: BaseException | None = None
+        while True:
+            watch = Watch()
+            try:
+                waited_for = self._work.send(None) if error is None else self._work.throw(error)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            finally:
+                # What is left of the time that answers brought is for the next steps of this work.
+                left_s = self._allowance.spend(watch.took(), self._free_s)
+                self._free_s = min(left_s, max(REPLY_S, self._free_s))
+            error = None
+            try:
+                yield waited_for
+            except BaseException as thrown:  # noqa: BLE001  # whatever a task throws in is for the work to handle
+                error = thrown
+
+
+class Answers:
+    """Our answers to what a server asks, such as a ping, where each takes a request of its own: a few at a time, and
+    the server is not read while many wait."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Semaphore(ANSWERS_AT_ONCE)
+        self._waiting = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    async def send(self, begin: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Send one answer when its turn comes."""
+        self._waiting += 1
+        if self._waiting > MOST_ANSWERS:
+            self._has_room.clear()
+        try:
+            async with self._turn:
+                await begin()
+        finally:
+            self._waiting -= 1
+            if self._waiting <= MOST_ANSWERS:
+                self._has_room.set()
+
+    async def wait_for_room(self) -> None:
+        """Wait until few answers wait."""
+        await self._has_room.wait()

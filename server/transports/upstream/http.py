@@ -14,9 +14,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Final
 
 import httpx2
@@ -28,7 +28,7 @@ from foretool.server.protocol.headers import EVENTS, JSON, media_type
 from foretool.server.protocol.jsonrpc import BadMessage, Message
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
-from foretool.server.transports.upstream.allowance import Allowance
+from foretool.server.transports.upstream.allowance import REPLY_S, Allowance, Answers, metered
 from foretool.server.transports.upstream.base import Authorizer, Link, LinkError, Receiver
 from foretool.server.transports.upstream.http_client import Certificate, Client, Refused, RequestFailed, SessionLost
 from foretool.server.transports.upstream.lost_session import LOST, error_in, judge, names_lost_session
@@ -65,14 +65,14 @@ class HttpLink(Link):
     """A link to one server. Nothing is sent at first, so it can be made whether or not the server is there.
 
     `headers` go with every request. `limit`: bytes of one message. `fall_back`: if the server refuses `initialize` on
-    streamable HTTP, try the transport of 2024-11-05 at the same URL.
+    streamable HTTP, try the transport of 2024-11-05 at the same URL. `allowance`: of the server, over all its links.
     """
 
     def __init__(
         self, url: str, headers: Mapping[str, str], era: Era, receiver: Receiver, limit: int, *,
         fall_back: bool = False, authorizer: Authorizer | None = None, cert: Certificate = None,
+        allowance: Allowance | None = None,
     ) -> None:  # fmt: skip
-        self._client = Client(url, headers, authorizer, cert)
         self._authorizer, self._cert = authorizer, cert
         self._url = url
         self._given_headers = headers
@@ -93,7 +93,9 @@ class HttpLink(Link):
         """Set when the server has answered our GET in any way."""
         self._sse_link: SseLink | None = None
         self._gone = ""
-        self._allowance = Allowance()
+        self._allowance = allowance = allowance or Allowance()
+        self._client = Client(url, headers, authorizer, cert, allowance)
+        self._answers = Answers()
         self._held = 0
         """Bytes of messages that are not complete, over all streams."""
         self._doubted: dict[int, Message] = {}
@@ -107,7 +109,8 @@ class HttpLink(Link):
         elif message.method is not UNSET and isinstance(message.id, int):
             request = message.id
             self._allowance.note_request()
-            task = None if self._gone else self._tasks.spawn(self._request(request, message, dict(headers or {})))
+            begin = partial(self._request, request, message, dict(headers or {}))
+            task = None if self._gone else self._tasks.spawn(metered(begin, self._allowance, REPLY_S))
             if task is None:
                 self._receiver.on_failed(request, self._gone or "the link is closed", sent=False)
             else:
@@ -116,7 +119,10 @@ class HttpLink(Link):
         elif self._era == "legacy" or message.method is not UNSET:
             if message.method == "notifications/initialized":
                 self._ready.clear()
-            self._tasks.spawn(self._notify(message))
+            if message.method is UNSET:
+                self._tasks.spawn(metered(partial(self._answers.send, partial(self._notify, message)), self._allowance))
+            else:
+                self._tasks.spawn(metered(partial(self._notify, message), self._allowance, REPLY_S))
 
     def _forget(self, request: int) -> None:
         self._requests.pop(request, None)
@@ -252,23 +258,22 @@ class HttpLink(Link):
         self, response: httpx2.Response, events: EventParser, request: int | None, message: Message | None
     ) -> bool:
         """Deliver what a stream brings until it ends. Returns whether the reply was among it."""
-        answered, held = False, 0
+        answered, held, read = False, 0, 0
         events.restart()
         try:
             async with asyncio.timeout(None) as patience:
                 async for chunk in http_client.read_body(response):
-                    started, seen, replies = time.perf_counter(), events.seen, 0
+                    read += len(chunk)
+                    if request is not None and read <= self._limit:
+                        self._allowance.note_part(len(chunk))
                     for event in events.feed(chunk):
-                        if event.type == "message" and self._deliver(event.data, request, message):
-                            replies += 1
-                            if not answered:
-                                answered = True
-                                patience.reschedule(asyncio.get_running_loop().time() + DRAIN_S)
+                        if event.type == "message" and self._deliver(event.data, request, message) and not answered:
+                            answered = True
+                            patience.reschedule(asyncio.get_running_loop().time() + DRAIN_S)
                     grown, held = events.held - held, events.held
                     self._hold(grown)
-                    pause = self._allowance.spend(time.perf_counter() - started, events.seen - seen, replies)
-                    if pause:
-                        await asyncio.sleep(pause)
+                    await self._allowance.wait()
+                    await self._answers.wait_for_room()
             if request is not None and not answered and _is_message(rest := events.rest()):
                 # Some servers end the stream without the empty line that ends an event.
                 answered = self._deliver(rest, request, message)
@@ -290,6 +295,8 @@ class HttpLink(Link):
         except BadMessage:
             self._receiver.on_invalid_line(bytes(data[:ERROR_BYTES]))
             return False
+        if message.is_reply:
+            self._allowance.note_reply(len(data))
         is_reply = request is not None and message.is_reply
         if is_reply and (message.id is None or str(message.id) == str(request)):
             # The stream belongs to this request alone, so an error without an id is its reply too.
@@ -330,7 +337,13 @@ class HttpLink(Link):
         # If the server speaks the transport of 2024-11-05 at the same URL, the link keeps to it.
         try:
             self._sse_link = await open_sse(
-                self._url, self._given_headers, self._receiver, self._limit, self._authorizer, self._cert
+                self._url,
+                self._given_headers,
+                self._receiver,
+                self._limit,
+                self._authorizer,
+                self._cert,
+                self._allowance,
             )
         except LinkError:
             raise RequestFailed(reason) from None
@@ -357,7 +370,7 @@ class HttpLink(Link):
         finally:
             if first:
                 # Before the first request, since its questions may come on the stream of what belongs to no request.
-                self._tasks.spawn(self._listen())
+                self._tasks.spawn(metered(self._listen, self._allowance))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LISTEN_S):
                         await self._listening.wait()
@@ -423,7 +436,9 @@ class HttpLink(Link):
         try:
             async for piece in http_client.read_body(response):
                 body += piece
+                self._allowance.note_part(len(piece))
                 self._hold(len(piece))
+                await self._allowance.wait()
                 if len(body) > (self._limit if limit is None else limit):
                     raise TooLarge
             return body

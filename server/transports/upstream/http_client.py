@@ -11,17 +11,21 @@ import logging
 import os
 import re
 import ssl
+import time
 import zlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import httpcore2
 import httpx2
 
 from foretool._version import __version__
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import SESSION
 from foretool.server.protocol.jsonrpc import Message
+from foretool.server.transports.tasks import SLICE_S
+from foretool.server.transports.upstream.allowance import Allowance
 from foretool.server.transports.upstream.base import Authorizer, LinkError
 from foretool.server.transports.upstream.lost_session import LOST, names_lost_session
 
@@ -33,8 +37,11 @@ IDLE_S: Final = 4.0
 """An unused connection is closed after this time. Node and uvicorn close theirs after 5 s, and a request that is sent
 into a closing connection is lost."""
 
-PIECE: Final = 64 * 1024
-"""Bytes that are handled at once."""
+PIECE, LEAST_PIECE = 16 * 1024, 2 * 1024
+"""Bytes that are read at once: fewer where the last ones took long. As many interim answers (`100 Continue`) take 10 ms
+and 1 ms, and the HTTP client gives the loop no turn between two of them."""
+LONG_S: Final = 0.002
+"""Bytes that take longer than this are followed by fewer."""
 INFLATED: Final = {"gzip": 31, "x-gzip": 31, "deflate": 47}
 """Compressions that are undone, with zlib's number for each."""
 SKIPPED: Final = 64 * 1024
@@ -85,9 +92,12 @@ class Client:
     has another token by then. It follows redirects within the origin alone, since our headers hold credentials."""
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], authorizer: Authorizer | None = None, cert: Certificate = None
-    ) -> None:
+        self, url: str, headers: Mapping[str, str], authorizer: Authorizer | None = None, cert: Certificate = None,
+        allowance: Allowance | None = None,
+    ) -> None:  # fmt: skip
         self._http = new_client(url, headers, cert) if cert else new_client(url, headers)
+        self._allowance = allowance or Allowance()
+        _pace(self._http, self._allowance)
         self._authorizer = authorizer
         self._moved: dict[str, httpx2.URL] = {}
         """Where redirects of an address have led; used until nothing is there any more."""
@@ -155,6 +165,63 @@ class Client:
         await self._http.aclose()
 
 
+class PacedStream(httpcore2.AsyncNetworkStream):
+    """A connection that is read in pieces, and not while its server has used up its allowance. What the HTTP client
+    reads by itself passes here as well, such as interim answers."""
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream, allowance: Allowance) -> None:
+        self._stream = stream
+        self._allowance = allowance
+        self._piece = LEAST_PIECE
+        self._read_at = 0.0
+        """When the last bytes came, by the clock of our thread."""
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109  # httpcore2's
+        took_long = time.thread_time() - self._read_at > LONG_S
+        self._piece = max(self._piece // 2, LEAST_PIECE) if took_long else min(2 * self._piece, PIECE)
+        await self._allowance.wait()
+        found = await self._stream.read(min(max_bytes, self._piece), timeout)
+        self._read_at = time.thread_time()
+        return found
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None  # noqa: ASYNC109
+    ) -> httpcore2.AsyncNetworkStream:  # fmt: skip
+        return PacedStream(await self._stream.start_tls(ssl_context, server_hostname, timeout), self._allowance)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class _PacedBackend(httpcore2.AsyncNetworkBackend):
+    """Opens connections that are paced."""
+
+    def __init__(self, backend: httpcore2.AsyncNetworkBackend, allowance: Allowance) -> None:
+        self._backend = backend
+        self._allowance = allowance
+
+    async def connect_tcp(self, *place: Any, **options: Any) -> httpcore2.AsyncNetworkStream:
+        return PacedStream(await self._backend.connect_tcp(*place, **options), self._allowance)
+
+    async def sleep(self, seconds: float) -> None:
+        await self._backend.sleep(seconds)
+
+
+def _pace(client: httpx2.AsyncClient, allowance: Allowance) -> None:
+    """Have every connection of a client paced, also those over a proxy. The client takes no backend, so it is put into
+    its pools."""
+    for transport in (client._transport, *client._mounts.values()):
+        if isinstance(transport, httpx2.AsyncHTTPTransport):
+            pool = transport._pool
+            pool._network_backend = _PacedBackend(pool._network_backend, allowance)
+
+
 def new_client(url: str, headers: Mapping[str, str], cert: Certificate = None) -> httpx2.AsyncClient:
     """Make a client that waits for streams and follows no redirect itself, which could carry credentials elsewhere."""
     return httpx2.AsyncClient(
@@ -207,6 +274,17 @@ async def skip_body(response: httpx2.Response) -> bytes:
     return body
 
 
+async def _chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """Yield the body as it comes. It may come in chunks of one byte, thousands in one read; so the loop has its turn
+    after each slice of them."""
+    until = time.perf_counter() + SLICE_S
+    async for chunk in response.aiter_raw():
+        yield chunk
+        if time.perf_counter() > until:
+            await asyncio.sleep(0)
+            until = time.perf_counter() + SLICE_S
+
+
 async def read_body(response: httpx2.Response) -> AsyncIterator[bytes]:
     """Yield the body in pieces of `PIECE` bytes at most, inflated where it is compressed.
 
@@ -214,14 +292,14 @@ async def read_body(response: httpx2.Response) -> AsyncIterator[bytes]:
     `RequestFailed` for a compression that we did not ask for."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("identity", ""):
-        async for chunk in response.aiter_raw():
+        async for chunk in _chunks(response):
             for start in range(0, len(chunk), PIECE):
                 yield chunk[start : start + PIECE]
         return
     if encoding not in INFLATED:
         raise RequestFailed(f"answered with content-encoding {encoding[:40]!r}, which we did not ask for")
     inflater = zlib.decompressobj(INFLATED[encoding])
-    async for chunk in response.aiter_raw():
+    async for chunk in _chunks(response):
         while chunk and not inflater.eof:
             try:
                 piece = inflater.decompress(chunk, PIECE)

@@ -7,8 +7,8 @@ POST. `EventParser`, which the newer HTTP transport uses too, reads server-sent 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -20,7 +20,7 @@ from foretool.server.protocol.headers import EVENTS, JSON
 from foretool.server.protocol.jsonrpc import BadMessage, Message
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
-from foretool.server.transports.upstream.allowance import Allowance
+from foretool.server.transports.upstream.allowance import REPLY_S, Allowance, Answers, metered
 from foretool.server.transports.upstream.base import Authorizer, Link, LinkError, Receiver
 from foretool.server.transports.upstream.http_client import Certificate, Client, Refused, RequestFailed
 from foretool.server.transports.upstream.lost_session import names_lost_session
@@ -138,9 +138,8 @@ class SseLink(Link):
 
     def __init__(
         self, url: str, headers: Mapping[str, str], receiver: Receiver, limit: int,
-        authorizer: Authorizer | None = None, cert: Certificate = None,
+        authorizer: Authorizer | None = None, cert: Certificate = None, allowance: Allowance | None = None,
     ) -> None:  # fmt: skip
-        self._client = Client(url, headers, authorizer, cert)
         self._url = url
         """Where the stream is read; a redirect may lead there."""
         self._receiver = receiver
@@ -148,11 +147,13 @@ class SseLink(Link):
         self._tasks = Tasks(f"link to {http_client.origin(url)}")
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._gone = False
-        self._allowance = Allowance()
+        self._allowance = allowance = allowance or Allowance()
+        self._client = Client(url, headers, authorizer, cert, allowance)
+        self._answers = Answers()
 
     async def connect(self) -> None:
         """Open the stream and wait for the endpoint. Raises `LinkError`."""
-        self._tasks.spawn(self._stream())
+        self._tasks.spawn(metered(self._stream, self._allowance))
         try:
             async with asyncio.timeout(ENDPOINT_S):
                 await asyncio.shield(self._endpoint)
@@ -166,7 +167,11 @@ class SseLink(Link):
     def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
         if message.method is not UNSET and message.id is not UNSET:
             self._allowance.note_request()
-        if self._gone or self._tasks.spawn(self._post(message)) is None:
+        if message.method is UNSET:
+            begin, free_s = partial(self._answers.send, partial(self._post, message)), 0.0
+        else:
+            begin, free_s = partial(self._post, message), REPLY_S
+        if self._gone or self._tasks.spawn(metered(begin, self._allowance, free_s)) is None:
             self._failed(message, "the link is closed", sent=False)
 
     async def close(self) -> None:
@@ -184,12 +189,10 @@ class SseLink(Link):
                     return
                 self._url = str(response.url)
                 async for chunk in http_client.read_body(response):
-                    started, seen, replies = time.perf_counter(), self._events.seen, 0
                     for event in self._events.feed(chunk):
-                        replies += self._on_event(event)
-                    pause = self._allowance.spend(time.perf_counter() - started, self._events.seen - seen, replies)
-                    if pause:
-                        await asyncio.sleep(pause)
+                        self._on_event(event)
+                    await self._allowance.wait()
+                    await self._answers.wait_for_room()
             self._lost("ended its event stream")
         except RequestFailed as error:
             self._lost(str(error))
@@ -199,8 +202,8 @@ class SseLink(Link):
             verb = "cannot be reached at" if http_client.is_unsent(error) else "broke off its event stream at"
             self._lost(f"{verb} {http_client.origin(self._url)} ({http_client.describe_error(error)})")
 
-    def _on_event(self, event: Event) -> bool:
-        """Deliver what an event brings. Returns whether it is a reply."""
+    def _on_event(self, event: Event) -> None:
+        """Deliver what an event brings."""
         if event.type == "endpoint":
             self._on_endpoint(event.data.decode(errors="replace").strip())
         elif event.type == "message":
@@ -209,9 +212,9 @@ class SseLink(Link):
             except BadMessage:
                 self._receiver.on_invalid_line(event.data)
             else:
+                if message.is_reply:
+                    self._allowance.note_reply(len(event.data))
                 self._receiver.on_message(message, None)
-                return message.is_reply
-        return False
 
     def _on_endpoint(self, target: str) -> None:
         if self._endpoint.done():
@@ -252,9 +255,9 @@ class SseLink(Link):
 
 async def open_sse(
     url: str, headers: Mapping[str, str], receiver: Receiver, limit: int, authorizer: Authorizer | None = None,
-    cert: Certificate = None,
+    cert: Certificate = None, allowance: Allowance | None = None,
 ) -> SseLink:  # fmt: skip
     """Connect to a server of 2024-11-05. `limit`: bytes of one message. Raises `LinkError` when there is none."""
-    link = SseLink(url, headers, receiver, limit, authorizer, cert)
+    link = SseLink(url, headers, receiver, limit, authorizer, cert, allowance)
     await link.connect()
     return link

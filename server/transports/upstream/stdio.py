@@ -15,7 +15,8 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -25,10 +26,13 @@ from foretool.server.protocol.lines import LineSplitter, TooLong
 from foretool.server.protocol.loose_messages import LooseLines
 from foretool.server.system.strays import MARK, end_strays, find_descendants
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
-from foretool.server.transports.upstream.allowance import Allowance
+from foretool.server.transports.tasks import SLICE_S
+from foretool.server.transports.upstream.allowance import Allowance, Watch
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 from foretool.server.transports.upstream.loading import Loading, is_launcher
 
+PIECE: Final = 64 * 1024
+"""Bytes that are read at once. A server may have made its pipe longer."""
 STDERR_LINES: Final = 20
 STDERR_WIDTH: Final = 400
 NOISE_LINES: Final = 5
@@ -191,6 +195,7 @@ class StdioLink(Link):
         watcher: ChildWatcher,
         limit: int,
         turn: Turn,
+        allowance: Allowance,
         loading: Loading | None = None,
     ) -> None:
         """`loading`: watches the child if it is a launcher."""
@@ -207,7 +212,7 @@ class StdioLink(Link):
         """The last lines of its stdout that were not messages."""
         self._errors: deque[str] = deque(maxlen=STDERR_LINES)
         self._error_lines = LineSplitter(64 * 1024)
-        self._allowance, self._error_allowance = Allowance(), Allowance()
+        self._allowance = allowance
         self._stdin: PipeWriter | None = None
         self._outputs: list[PipeReader] = []
         self._closing = False
@@ -237,8 +242,8 @@ class StdioLink(Link):
         stdin, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
         self._stdin = PipeWriter(stdin, self._turn)
         assert process.stdout is not None and process.stderr is not None
-        self._outputs.append(PipeReader(process.stdout, self._on_output, self._on_end))
-        self._outputs.append(PipeReader(process.stderr, self._on_errors, lambda: None))
+        self._outputs.append(PipeReader(process.stdout, self._on_output, self._on_end, PIECE))
+        self._outputs.append(PipeReader(process.stderr, self._on_errors, lambda: None, PIECE))
         self._turn.add(self._outputs[0])
         # The child counts as starting until its first output, but not for long.
         self._starting = self._loop.call_later(BEGINS_S, self._release_slot)
@@ -264,20 +269,27 @@ class StdioLink(Link):
     def _on_output(self, data: bytes) -> None:
         if self._starting is not None:
             self._release_slot()
-        started, messages, replies = time.perf_counter(), 0, 0
+        self._take(self._lines.feed(data))
+
+    def _take(self, lines: Iterator[bytes | bytearray]) -> None:
+        """Take in lines for a slice of time, and the others after everything else had its turn."""
+        watch, until, are_left = Watch(), time.perf_counter() + SLICE_S, False
         with self._turn:
-            for line in self._lines.feed(data):
-                messages += 1
-                replies += self._on_line(line)
+            for line in lines:
+                self._on_line(line)
+                if time.perf_counter() > until:
+                    are_left = True
+                    break
             # A large answer goes out at the end of the turn, and what it was read into must be gone by then.
             line = b""
             for dropped in self._lines.take_too_long():
                 self._on_too_long(dropped)
-        if messages:
-            self._rest(self._outputs[:1], self._allowance.spend(time.perf_counter() - started, messages, replies))
+        self._allowance.spend(watch.took())
+        pause_s = self._allowance.pause_s
+        if pause_s or are_left:
+            self._outputs[0].rest(pause_s, partial(self._take, lines) if are_left else None)
 
-    def _on_line(self, line: bytes | bytearray) -> bool:
-        """Take in a line; return whether it is a reply."""
+    def _on_line(self, line: bytes | bytearray) -> None:
         message = None
         if line[0] == 0x7B and not self._loose.is_within:
             with contextlib.suppress(BadMessage):
@@ -286,12 +298,13 @@ class StdioLink(Link):
             if not self._loose.is_within:
                 self._noise.append(bytes(line[:STDERR_WIDTH]))
                 self._receiver.on_invalid_line(bytes(line[:STDERR_WIDTH]))
-            return False
+            return
         if self._loading is not None:
             self._stop_loading()
             self._watcher.watch(self._process.pid)
+        if message.is_reply:
+            self._allowance.note_reply(len(line))
         self._receiver.on_message(message, None)
-        return message.is_reply
 
     def noise(self) -> str:
         lines = [*self._noise, self._loose.begun[:STDERR_WIDTH], self._lines.begun[:STDERR_WIDTH]]
@@ -308,15 +321,12 @@ class StdioLink(Link):
                 self._receiver.on_too_large(int(line.id) if known and line.id else None, self._lines.limit)
 
     def _on_errors(self, data: bytes) -> None:
-        started = time.perf_counter()
+        watch = Watch()
         for line in deque(self._error_lines.feed(data), STDERR_LINES):
             self._errors.append(line[:STDERR_WIDTH].decode(errors="replace"))
-        self._rest(self._outputs[1:], self._error_allowance.spend(time.perf_counter() - started, 0, 0))
-
-    def _rest(self, outputs: Sequence[PipeReader], seconds: float) -> None:
-        """Do not read these pipes for so long: the child has used up its allowance."""
-        for output in outputs if seconds else ():
-            output.rest(seconds)
+        self._allowance.spend(watch.took())
+        if pause_s := self._allowance.pause_s:
+            self._outputs[1].rest(pause_s)
 
     def _on_end(self) -> None:
         self._release_slot()
@@ -421,10 +431,11 @@ def _spawn(child: Child, mark: str) -> subprocess.Popen[bytes]:
 
 
 async def open_stdio(
-    child: Child, receiver: Receiver, watcher: ChildWatcher, limit: int, turn: Turn | None = None
-) -> StdioLink:
+    child: Child, receiver: Receiver, watcher: ChildWatcher, limit: int, turn: Turn | None = None,
+    allowance: Allowance | None = None,
+) -> StdioLink:  # fmt: skip
     """Start a child process and connect its pipes. `limit`: bytes of one message. `turn`: shared by all pipes of a
-    proxy. Raises `LinkError` when the process cannot start."""
+    proxy. `allowance`: of the server, over all its links. Raises `LinkError` when the process cannot start."""
     await watcher.slots.acquire()
     try:
         await watcher.wait_for_turn()
@@ -432,7 +443,8 @@ async def open_stdio(
         process = _spawn(child, mark)
         loading = Loading(process.pid) if is_launcher(child.command, child.args) else None
         watcher.watch(process.pid, mark if loading is not None else "")
-        link = StdioLink(process, mark, receiver, watcher, limit, turn or Turn(), loading)
+        allowance = allowance or Allowance()
+        link = StdioLink(process, mark, receiver, watcher, limit, turn or Turn(), allowance, loading)
         try:
             await link.connect()
         except BaseException:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from foretool.server.catalog.resource_owners import MOST_LINKS, MOST_TEMPLATES, MOST_URIS, ResourceOwners, _root
+from foretool.storage.steps import finish
 
 
 def owners(**servers: list[str]) -> ResourceOwners:
     """Servers with these URIs and templates, in this order."""
     found = ResourceOwners()
     for name, texts in servers.items():
-        found.note_resources(name, (text for text in texts if "{" not in text))
-        found.note_templates(name, (text for text in texts if "{" in text))
+        finish(found.note_resources(name, (text for text in texts if "{" not in text)))
+        finish(found.note_templates(name, (text for text in texts if "{" in text)))
     return found
 
 
@@ -25,7 +26,7 @@ def test_of_two_that_list_a_uri_the_first_that_clients_were_shown_has_it_else_th
     found.hold("", [("x:1", "b")])
     assert found.owner("x:1", "", BOTH) == "b"
     assert found.owner("x:1", "other", BOTH) == "a"
-    found.note_resources("b", [])
+    finish(found.note_resources("b", []))
     assert found.owner("x:1", "", BOTH) == "a"
 
 
@@ -41,9 +42,21 @@ def test_of_two_that_list_a_uri_the_first_that_clients_were_shown_has_it_else_th
         (["https://h"], [], "https://h.evil/1", None),
         (["https://h/1"], [], "https://H/2", "a"),
         (["https://{host}/{x}"], ["https://h/1"], "https://h/2", "b"),
-        (["https://{host}/{x}"], [], "https://h/2", "a"),
+        (["https://{host}/{x}"], [], "https://h/2", None),
+        (["https:{+x}", "https:/{+x}", "https://{+x}", "https://h{+x}"], [], "https://h/2", None),
+        (["https://h/{+x}"], [], "https://h/2", "a"),
+        (["ssh://{+x}"], [], "ssh://h/2", None),
         (["file:///{path}"], ["file:///home/x"], "file:///home/y", "b"),
-        (["file:///{path}"], ["file:///home/x"], "file:///etc/y", "a"),
+        (["file:///{path}"], ["file:///home/x"], "file:///etc/y", None),
+        (["file:///etc/{path}"], ["file:///home/x"], "file:///etc/y", "a"),
+        (["urn:{x}", "data:{x}"], [], "urn:isbn:1", None),
+        (["urn:isbn:{x}"], [], "urn:isbn:1", "a"),
+        (["note://{x}"], [], "note://out/1", "a"),
+        (["note://{x}"], ["note://in/1"], "note://out/1", None),
+        (["note://{x}"], ["note://{y}"], "note://out/1", None),
+        (["note:{x}"], ["note:1"], "note:2", "b"),
+        (["note:{x}"], [], "note:2", "a"),
+        (["b://{x}", "b:{x}"], [], "b://out/1", None),
         (["note://in/1"], [], "note://out/1", "a"),
         (["note://in/1"], ["note://by/1"], "note://out/1", None),
         (["note:1"], ["other:1"], "note:2", "a"),
@@ -87,20 +100,9 @@ def test_a_template_belongs_to_the_first_that_lists_it() -> None:
     assert found.template_owner("{+any}", BOTH) is None
 
 
-def test_a_server_that_announces_other_resources_is_not_known_until_it_has_listed_both() -> None:
-    found = owners(a=["x:1"])
-    assert found.knows("a") and not found.knows("b")
-    found.forget("a")
-    assert not found.knows("a") and found.owner("x:1", "", BOTH) == "a"
-    found.note_resources("a", [])
-    assert not found.knows("a")
-    found.note_templates("a", [])
-    assert found.knows("a")
-
-
 def test_of_a_server_that_lists_without_end_some_is_remembered() -> None:
     found = owners(a=[f"x:{number}" for number in range(MOST_URIS + 1)] + ["y:" + "1" * 10_000])
-    found.note_templates("a", (f"z:{number}{{x}}" for number in range(MOST_TEMPLATES + 1)))
+    finish(found.note_templates("a", (f"z:{number}{{x}}" for number in range(MOST_TEMPLATES + 1))))
     found.note_links("a", (f"l:{number}" for number in range(MOST_LINKS + 1)))
     assert (len(found._listed["a"]), len(found._templates["a"])) == (MOST_URIS, MOST_TEMPLATES)
     assert next(iter(found._linked["a"])) == "l:1"

@@ -16,6 +16,7 @@ from foretool.storage.records import Definition, HeldHead
         ([("tool", "kept")] * 30 + [("tool", "new")] * 2, "30 tools changed, 2 tools new"),
         ([("prompt", "withheld"), ("instructions", "kept")], "1 prompt changed, its instructions changed"),
         ([("launch", "withheld"), ("prompt_text", "new")], "1 prompt text new, its command changed"),
+        ([("resource", "kept"), ("template", "new")], "1 resource changed, 1 resource template new"),
     ],
 )
 def test_a_version_bump_is_one_line(kinds: list[tuple[Any, Any]], words: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from foretool.server.identity.credentials import CredentialError, Credentials, Issued
 from foretool.server.protocol.jsonrpc import Message
+from foretool.server.protocol.lists import TOOLS
 from foretool.server.transports.upstream.base import LinkError
 from foretool.server.transports.upstream.http_client import Refused
 from foretool.server.upstreams import personal
@@ -41,8 +42,10 @@ class Told:
     def __init__(self) -> None:
         self.told: list[Any] = []
 
-    async def on_tools(self, upstream: Any, tools: Any) -> None:
+    async def on_listed(self, upstream: Any, kind: Any, tools: Any) -> None:
         self.told.append(("tools", upstream.key))
+
+    def on_unlisted(self, upstream: Any, kind: Any, reason: str) -> None: ...
 
     def on_state(self, upstream: Any) -> None:
         self.told.append(("state", upstream.key))
@@ -120,7 +123,7 @@ async def test_only_what_is_surely_about_its_person_goes_on() -> None:
     for method in ("notifications/message", "notifications/resources/updated", "notifications/prompts/list_changed",
                    "notifications/tools/list_changed", "notifications/cancelled"):  # fmt: skip
         host.on_notification(lane, Message(method=method), "legacy")
-    await host.on_tools(lane, [])
+    await host.on_listed(lane, TOOLS, [])
     host.on_state(lane)
     assert told.told == ["notifications/cancelled"] and lists == ["ann"] and woken == []
     lane.error = "away"

@@ -23,8 +23,8 @@ from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream.base import Link, Receiver
 from foretool.server.transports.upstream.http import HttpLink
 from foretool.server.transports.upstream.stdio import Child, ChildWatcher, open_stdio
-from foretool.server.upstreams import tool_list
-from foretool.server.upstreams.tool_list import LIST_AGAIN_S, LIST_S, LONG_LIST_S, ListLimit, ToolList
+from foretool.server.upstreams import server_list
+from foretool.server.upstreams.server_list import LIST_AGAIN_S, LIST_S, LONG_LIST_S, ListLimit, ServerList
 from foretool.server.upstreams.upstream import OpenLink, State, Upstream
 from foretool.storage.records import Era
 
@@ -155,7 +155,7 @@ def sulking(era: Era) -> Callable[[HttpAsked], Any]:
 async def test_over_real_transports_it_is_asked_again_too(
     opened: Callable[[str, ChildWatcher], OpenLink], era: Era, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_list, "LIST_AGAIN_S", (0.01,))
+    monkeypatch.setattr(server_list, "LIST_AGAIN_S", (0.01,))
     host, watcher = Host(), ChildWatcher()
     async with serving(served(sulking(era))) as url:
         upstream = Upstream("echo", host, opened(url, watcher))
@@ -225,7 +225,7 @@ async def test_each_look_at_a_list_of_megabytes_is_a_step_of_its_own(
         loop.call_soon(said.append, "turn")
         return Raw(b'{"tools": [{"name": "a"}, {"name": "b"}]}')
 
-    monkeypatch.setattr(tool_list, "LONG", long)
+    monkeypatch.setattr(server_list, "LONG", long)
     fields, items = jsonrpc.fields, jsonrpc.items
     monkeypatch.setattr(jsonrpc, "fields", lambda value: note("fields", fields, value))
     monkeypatch.setattr(jsonrpc, "items", lambda value: note("items", items, value))
@@ -235,6 +235,6 @@ async def test_each_look_at_a_list_of_megabytes_is_a_step_of_its_own(
     async def on_listed(tools: Sequence[Raw]) -> None:
         listed.append(len(tools))
 
-    await ToolList("a", list, Tasks("a"), on_listed, said.append).ask(connection)
+    await ServerList("a", list, Tasks("a"), on_listed, said.append).ask(connection)
     assert said == expected
     assert listed == [2]

@@ -1,0 +1,119 @@
+"""What of a listed prompt, resource or resource template somebody has to approve, and what is served meanwhile.
+
+A prompt or a template is approved as a whole. A resource is data, and new ones come all the time: its words (title,
+description and whatever else a server may write) are approved, its address, size, type and date are not. A resource
+that is new is served with its address and its name alone until its words are approved.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.protocol.lists import PROMPTS, RESOURCES, TEMPLATES, ListKind
+from foretool.storage.records import Definition, DefinitionKind
+
+LONG_NAME: Final = 100
+"""Characters of a resource's name; what is longer says more than a name does, so it has to be approved."""
+
+_SIZE: Final = re.compile(rb"\d{1,15}")
+_TYPE: Final = re.compile(rb'"[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,60}(;\s?charset=[a-z0-9-]{1,20})?"', re.IGNORECASE)
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d([T ][0-9:.]{4,20}(Z|[+-]\d\d:?\d\d)?)?")
+_DATA: Final = {"size": _SIZE, "mimeType": _TYPE}
+"""Members of a resource that say nothing in words, as long as they look like this."""
+
+
+class MemberKind(NamedTuple):
+    """How the members of one list stand in the store of approvals."""
+
+    definition: DefinitionKind
+    first: DefinitionKind
+    """Says that the server has listed them once."""
+
+
+MEMBERS: Final[Mapping[ListKind, MemberKind]] = {
+    PROMPTS: MemberKind("prompt", "prompt_list"),
+    RESOURCES: MemberKind("resource", "resource_list"),
+    TEMPLATES: MemberKind("template", "template_list"),
+}
+
+
+def lacking(capabilities: Iterable[str]) -> list[DefinitionKind]:
+    """Return what says that there is no list, for each list that a server with these capabilities does not have."""
+    declared = set(capabilities)
+    return [member.first for kind, member in MEMBERS.items() if kind.capability not in declared]
+
+
+def read_words(kind: ListKind, member: Raw, *, is_strict: bool) -> Raw | None:
+    """Return the part of a listed member that somebody has to approve, None if there is none. `is_strict`: nothing is
+    served that nobody has approved, not even an address."""
+    if kind is not RESOURCES:
+        return member
+    words = _split(member)[0]
+    is_bare = words.keys() <= {"uri", "name"} and len(jsonrpc.text(words.get("name")) or "") <= LONG_NAME
+    return None if is_bare and not is_strict else jsonrpc.raw(words)
+
+
+def serve_member(kind: ListKind, member: Raw, listed: Definition, judged: Definition) -> Raw:
+    """Return a listed member as it may be served: as it is listed, or with the approved words."""
+    if judged is listed:
+        return member
+    if kind is not RESOURCES:
+        return Raw(judged.value)
+    return jsonrpc.raw({**jsonrpc.fields(judged.value), **_split(member)[1]})
+
+
+def serve_bare(member: Raw) -> Raw:
+    """Return a resource without the words that nobody has approved."""
+    words, data = _split(member)
+    name = jsonrpc.text(words.get("name")) or ""
+    bare = {"uri": words["uri"], "name": words["name"] if 0 < len(name) <= LONG_NAME else words["uri"]}
+    return jsonrpc.raw({**bare, **data})
+
+
+def stand_in(listed: Definition, approved: Definition) -> Definition | None:
+    """Return what may be served in place of a changed member: the approved version, unless a prompt wants other
+    arguments now."""
+    if listed.kind == "prompt" and not _prompt_fits(jsonrpc.plain(listed.value), jsonrpc.plain(approved.value)):
+        return None
+    return replace(listed, value=approved.value, hash=approved.hash)
+
+
+def _split(resource: Raw) -> tuple[dict[str, Raw], dict[str, Raw]]:
+    """Return the words of a resource, and its data."""
+    words = jsonrpc.fields(resource)
+    data = {key: words.pop(key) for key, form in _DATA.items() if key in words and form.fullmatch(bytes(words[key]))}
+    annotations = jsonrpc.plain_object(words.get("annotations"))
+    if annotations is not None and all(_is_data(key, value) for key, value in annotations.items()):
+        del words["annotations"]
+        data["annotations"] = jsonrpc.raw(annotations)  # written again: a key may have stood there twice
+    return words, data
+
+
+def _is_data(key: str, value: object) -> bool:
+    """Tell whether an annotation says nothing in words."""
+    match key, value:
+        case "audience", list():
+            return all(each in ("user", "assistant") for each in value)
+        case "priority", int() | float():
+            return True
+        case "lastModified", str():
+            return _DATE.fullmatch(value) is not None
+    return False
+
+
+def _prompt_fits(now: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Tell whether a prompt takes the arguments that it took before, and requires no others."""
+    old, new = _prompt_arguments(before), _prompt_arguments(now)
+    return old.keys() <= new.keys() and all(old.get(name, False) for name, required in new.items() if required)
+
+
+def _prompt_arguments(prompt: Mapping[str, Any]) -> dict[str, bool]:
+    listed = prompt.get("arguments")
+    arguments = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    return {str(each.get("name")): each.get("required") is True for each in arguments}
