@@ -22,7 +22,8 @@ from foretool.retrieval.glossary import has_han
 from foretool.retrieval.rankers.bm25 import SERVERS_OWN, Lexical, field_texts
 from foretool.retrieval.rankers.names import Names
 from foretool.retrieval.rankers.servers import ServerNames
-from foretool.retrieval.words import ALIKE, ALIKE_OF_NAME, own_terms, terms
+from foretool.retrieval.ranking import ALIKE
+from foretool.retrieval.words import own_terms, terms
 from foretool.storage.records import Tool, ToolId
 
 Shipped = Callable[[Document], tuple[str, ...]]
@@ -34,17 +35,17 @@ _DROPPED_AT_ONCE = 100
 
 
 class Identity(NamedTuple):
-    """What tells whether tools of several upstreams do the same."""
+    """What tells a tool from those of other upstreams."""
 
     upstream: str
     name: str
     words: frozenset[str]
     """Its own terms (`words.own_terms`)."""
 
-    def does_the_same(self, other: Identity) -> bool:
-        """Tell whether two tools say nearly the same, or have one name and say much the same."""
-        share = len(self.words & other.words) / max(len(self.words | other.words), 1)
-        return share >= (ALIKE_OF_NAME if self.name == other.name else ALIKE)
+    def is_twin(self, other: Identity) -> bool:
+        """Tell whether two tools are the same one on two upstreams, such as two entries of one program."""
+        shared = len(self.words & other.words)
+        return self.name == other.name and shared >= ALIKE * len(self.words | other.words)
 
 
 class Corpus:
@@ -169,7 +170,7 @@ class Corpus:
         return self._said[slot] if self._known[tool.id][:3] == _source(tool) else None
 
     def identity(self, slot: int) -> Identity:
-        """Return what tells whether the tool in a slot does the same as another one."""
+        """Return what tells the tool in a slot from those of other upstreams."""
         upstream, name = self._known[tool][:2] if (tool := self.ids[slot]) is not None else ("", "")
         return Identity(upstream, name, frozenset(self._said[slot].split()))
 

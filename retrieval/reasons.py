@@ -108,8 +108,8 @@ class ReasonFinder:
 
     @cached_property
     def _servers(self) -> Collection[str]:
-        """The servers that the query names."""
-        return self._corpus.server_names.find(self._text)
+        """The servers whose names, or parts of them, the query has."""
+        return [server for server, mention in self._corpus.server_names.find(self._text).items() if mention.names]
 
     @cached_property
     def _telling_terms(self) -> list[tuple[str, Impacts]]:

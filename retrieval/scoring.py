@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from foretool.retrieval.clauses import SHARE, clauses, is_story, longest_whole
 from foretool.retrieval.corpus import Corpus, Identity
 from foretool.retrieval.line import ENTROPY_DEPTH, Line
-from foretool.retrieval.rankers.servers import TOLD_APART
+from foretool.retrieval.rankers.servers import NOT_NAMED, TOLD_APART, Mention
 from foretool.retrieval.rankers.usage import usage_shares
 from foretool.retrieval.ranking import CLEARLY, Evidence, Query, needs
 from foretool.retrieval.reasons import ReasonFinder
@@ -96,7 +96,6 @@ class Request:
         self._kept = kept
         self._widened = dense is None
         self.lines = [self._line(text) for text in needs(query.lines)]
-        self._find_servers = corpus.server_names.find
         alone = self.lines[0].text if len(self.lines) == 1 else ""
         found = clauses(alone, longest_whole(by_words=self._widened))
         if may_read is not None and not self._widened and not may_read(found):
@@ -133,38 +132,40 @@ class Request:
         return self._put_meant_first(order), fitting
 
     def _put_meant_first(self, order: list[tuple[int, float]]) -> list[tuple[int, float]]:
-        """Return the order with each tool whose server the task names clearly before the tools of other servers that do
-        the same, or that the task names as well. A word that tells a server from such others is hardly there by chance,
-        so the other tools of that server gain as well."""
-        servers = self._find_servers("\n".join(line.text for line in self.lines)) if self.lines else {}
+        """Return the order with each tool whose server the task names clearly before those of the same name on other
+        servers that it does not name. A word that tells a server from others with the same tools is hardly there by
+        chance, so all tools of that server gain."""
+        servers = self.corpus.server_names.find("\n".join(line.text for line in self.lines)) if self.lines else {}
         if not servers:
             return order
         tools = {slot: self.corpus.identity(slot) for slot, _ in order}
-        said = {slot: servers[tool.upstream].words for slot, tool in tools.items() if tool.upstream in servers}
+        said = {slot: servers[tool.upstream] for slot, tool in tools.items() if tool.upstream in servers}
         scores = dict(order)
         meant, others = set[str](), set[str]()
         for slot in said:
             twins = {other: score for other, score in order if self._is_meant(slot, other, said, tools)}
             scores[slot] = max(scores[slot], CLEARLY * max(twins.values(), default=0.0))
-            meant |= {tools[slot].upstream} if twins else set()
-            others |= {tools[other].upstream for other in twins}
+            if theirs := {tools[other].upstream for other in twins if tools[slot].is_twin(tools[other])}:
+                meant.add(tools[slot].upstream)
+                others |= theirs
         for slot in said:
             if tools[slot].upstream in meant - others:
                 scores[slot] *= 1.0 + TOLD_APART
         self._gains = {slot: gain for slot, score in order if (gain := scores[slot] - score) > 0.0}
         return sorted(scores.items(), key=lambda each: -each[1])
 
-    def _is_meant(
-        self, slot: int, other: int, said: Mapping[int, frozenset[str]], tools: Mapping[int, Identity]
-    ) -> bool:
+    def _is_meant(self, slot: int, other: int, said: Mapping[int, Mention], tools: Mapping[int, Identity]) -> bool:
         """Tell whether the task means one tool in place of another, because it names the server of that one alone. A
         word that the tool has itself names no other server: "list the files" need not mean the server `files`."""
-        theirs = said.get(other, frozenset())
-        if not said[slot] - theirs or theirs - said[slot] - tools[slot].words:
+        ours, its = tools[slot], tools[other]
+        if ours.name != its.name or its.upstream in ("", ours.upstream):
             return False
-        if tools[slot].upstream == tools[other].upstream or self.named.get(slot) != self.named.get(other):
+        if self.named.get(slot) != self.named.get(other) or not (slot in self.named or ours.is_twin(its)):
             return False
-        return slot in self.named or tools[slot].does_the_same(tools[other])
+        one, two = said[slot], said.get(other, NOT_NAMED)
+        if two.names - one.names - ours.words or two.marks - one.marks - one.names:
+            return False
+        return bool(one.names - two.names) or (one.names == two.names and bool(one.marks - two.marks))
 
     def _best_of_sum(self, limit: int, summed: ScoreSum) -> tuple[list[tuple[int, float]], int]:
         boosts = {slot: NAMED * strength for slot, strength in self.named.items()}
@@ -220,7 +221,7 @@ class Request:
 
     def _hits_of(self, line: Line) -> dict[int, float]:
         """Return what the words of a line score, and what the servers gain that it names."""
-        servers = self._find_servers(line.text)
+        servers = self._servers_in(line.text)
         if not servers:
             return line.hits
         gains = {
@@ -291,11 +292,17 @@ class Request:
             sums[-1] = fuse_sums(sums[:-1], sums[-1], self.corpus.ids)
         return sums
 
+    def _servers_in(self, line: str) -> Mapping[str, Mention]:
+        """Return the servers that gain because a line names them. In a task of several clauses one of them names a
+        server, and the others need not mean it."""
+        found = self.corpus.server_names.find(line) if not self.clauses else {}
+        return {server: mention for server, mention in found.items() if mention.share}
+
     def _lift_servers(self, summed: ScoreSum, line: Line) -> ScoreSum:
         """Add what the servers gain that a line names. Which of the tools of such a server is meant, the line says
         without the name: the shorter the text of a tool, the more the name alone makes it look like the line."""
         lifts: dict[int, float] = {}
-        for server, mention in self._find_servers(line.text).items():
+        for server, mention in self._servers_in(line.text).items():
             slots = [slot for slot in self.corpus.slots_of.get(server, ()) if summed.live[slot]]
             shifts = self._shifts_without(line, mention.rest, slots, summed) if mention.rest else {}
             for slot in slots:

@@ -30,11 +30,6 @@ _SAME_DEEDS = (
 )  # fmt: skip
 """Verbs that people and tool authors use for one another; each group means one thing (`docs/benchmarks.md`)."""
 
-ALIKE = 0.8
-"""Tools of two servers that share this part of their own terms do the same."""
-ALIKE_OF_NAME = 0.4
-"""The same for two tools of one name."""
-
 GET = "get"
 _QUESTION = re.compile(r"\W*(?:what|which|who|whom|whose|where|when|how (?:much|many|long|far|old))\b", re.IGNORECASE)
 

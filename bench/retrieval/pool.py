@@ -11,6 +11,7 @@ from foretool.retrieval.corpus import Corpus, Shipped
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
+from foretool.retrieval.rankers.servers import ServerNames, ServerWords
 from foretool.retrieval.textbook import bm25_scores
 from foretool.storage.records import Tool, ToolId
 
@@ -36,7 +37,10 @@ class Pool:
 
     @cached_property
     def corpus(self) -> Corpus:
-        return Corpus(self.tools, self.texts, self.shipped)
+        corpus = Corpus(self.tools, self.texts, self.shipped)
+        upstreams = dict.fromkeys(tool.upstream for tool in self.tools if tool.upstream)
+        corpus.server_names = ServerNames({name: ServerWords((name,)) for name in upstreams})
+        return corpus
 
     @cached_property
     def said(self) -> dict[ToolId, str]:

@@ -11,6 +11,7 @@ Of tools that do the same on several servers, that of the named server comes fir
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -22,8 +23,8 @@ from foretool.retrieval.words import CHUNK, STOP_WORDS, in_words, stem
 
 NAMED: Final = 0.25
 """The share of its scores that a server gains that the task names as one: "in github-work", "with playwright"."""
-PARTLY: Final = 0.10
-"""The same where the task has a word of its name or entry, which may mean something else: no more than usage gives."""
+COMMON: Final = 0.5
+"""A word that more of the entries have tells none of them from others."""
 MOST_READ: Final = 10_000
 """Characters of a line that are read."""
 TOLD_APART: Final = 1.0
@@ -57,12 +58,22 @@ class ServerWords(Struct, frozen=True):
 class Mention(Struct, frozen=True):
     """How a line of a task names one server."""
 
-    share: float
+    share: float = 0.0
     """The share of its scores that the server gains."""
-    words: frozenset[str]
-    """The terms of the line that name it."""
-    rest: str
+    names: frozenset[str] = frozenset()
+    """The terms of the line that its name has."""
+    marks: frozenset[str] = frozenset()
+    """Those that its entry has."""
+    rest: str = ""
     """The line without the name, "" where that is the same or says nothing."""
+
+    @property
+    def strength(self) -> tuple[float, int, int]:
+        """How surely the server is meant, to be compared with another one."""
+        return self.share, len(self.names), len(self.marks)
+
+
+NOT_NAMED: Final = Mention()
 
 
 class ServerNames:
@@ -70,17 +81,22 @@ class ServerNames:
 
     def __init__(self, servers: Mapping[str, ServerWords] = {}) -> None:
         self._servers = servers
-        self._names: dict[str, list[frozenset[str]]] = {}
-        """By server, the terms of each of its names."""
-        self._terms: dict[str, frozenset[str]] = {}
-        """By server, all terms that may name it."""
+        self._forms: dict[str, list[frozenset[str]]] = {}
+        """By server, the terms of each of its names, in each way to split it into words."""
+        self._names = {server: terms_of(*said.names) for server, said in servers.items()}
+        marks = {server: terms_of(*said.marks) for server, said in servers.items()}
+        having = Counter(term for terms in marks.values() for term in terms)
+        # What most entries have, such as the folder of the user, tells none of them from others.
+        self._marks = {
+            server: frozenset(term for term in terms if having[term] <= max(len(servers) * COMMON, 1))
+            for server, terms in marks.items()
+        }
         self._having: dict[str, dict[str, None]] = {}
         """By term, the servers that it may name."""
         for server, said in servers.items():
             forms = [terms_of(form) for name in said.names for form in (name, in_words(name))]
-            self._names[server] = [form for form in forms if form]
-            self._terms[server] = terms_of(*said.names, *said.marks)
-            for term in self._terms[server].union(*self._names[server]):
+            self._forms[server] = [form for form in forms if form]
+            for term in self._names[server].union(self._marks[server], *forms):
                 self._having.setdefault(term, {})[server] = None
         self.find = lru_cache(maxsize=64)(self._find)
         """Returns how a line names servers, by server; {} where it names none."""
@@ -90,13 +106,13 @@ class ServerNames:
         said = _said_in(line)
         servers = dict.fromkeys(server for term in said for server in self._having.get(term, ()))
         found = {server: self._mention(server, line, said) for server in servers}
-        return {server: mention for server, mention in found.items() if mention.words}
+        return {server: mention for server, mention in found.items() if mention.names or mention.marks}
 
     def _mention(self, server: str, line: str, said: frozenset[str]) -> Mention:
-        whole = next((form for form in self._names[server] if form <= said), frozenset[str]())
+        whole = next((form for form in self._forms[server] if form <= said), frozenset[str]())
         rest = self._without_name(server, line) if whole else None
-        share = NAMED if len(whole) > 1 or rest is not None else PARTLY
-        return Mention(share, (self._terms[server] & said) | whole, rest or "")
+        share = NAMED if rest is not None else 0.0
+        return Mention(share, (self._names[server] & said) | whole, self._marks[server] & said, rest or "")
 
     def _without_name(self, server: str, line: str) -> str | None:
         """Return the line without a name of the server, "" where that says nothing; None where it is not named as a
@@ -144,16 +160,16 @@ def _term(word: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _name_in_line(name: str) -> re.Pattern[str]:
-    """Return what finds a name in a line, with the words around it that only lead to it. A name of one word needs such
-    words: "in git", "git mcp", "git: ..."."""
+    """Return what finds a name in a line where it is that of a server, with the words around it that say so: "in git",
+    "git mcp", "git: ...", or a name of several words as no other text has it, `github-work`."""
     words = CHUNK.findall(in_words(name)) or [re.escape(name)]
     written = r"[\W_]{0,3}".join(map(re.escape, words))
-    if len(words) > 1:
-        return re.compile(rf"(?:{_LEADS})?\b{written}\b(?:{_TAILS})?", re.IGNORECASE)
-    marked = (
+    forms = [
         rf"{_LEADS}{written}\b(?:{_TAILS})?",
         rf"\b{written}{_TAILS}",
         rf"^\W*{written}\s*:",
         rf"[`@]{written}\b`?",
-    )
-    return re.compile("|".join(marked), re.IGNORECASE)
+    ]
+    if len(words) > 1:
+        forms.append(rf"\b{r'[-_./]'.join(map(re.escape, words))}\b")
+    return re.compile("|".join(forms), re.IGNORECASE)

@@ -311,6 +311,8 @@ def _asked(
 ) -> tuple[list[Ranked], list[str], dict[str, list[ToolId]]]:
     """Return the tools that were asked for by name, the names that no tool has, and by name the tools that share it,
     that of a server which the task names first."""
+    from foretool.retrieval.rankers.servers import NOT_NAMED  # word lists, which no list needs
+
     found: list[Ranked] = []
     unknown: list[str] = []
     shared: dict[str, list[ToolId]] = {}
@@ -320,7 +322,7 @@ def _asked(
             found.append(Ranked(tool.id, 1.0, {"name": 1.0}, ("name",)))
         elif same := tools_named(name, catalog, reach):
             meant = catalog.server_names.find(arguments.task)
-            same = sorted(same, key=lambda each: -meant[each.upstream].share if each.upstream in meant else 0.0)
+            same.sort(key=lambda tool: meant.get(tool.upstream, NOT_NAMED).strength, reverse=True)
             shared[name] = [each.id for each in same]
             found += [Ranked(each, 1.0, {"name": 1.0}, ("name",)) for each in shared[name]]
         else:

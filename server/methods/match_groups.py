@@ -9,8 +9,7 @@ from typing import Final
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import decode
 
-from foretool.retrieval.ranking import CLEARLY, IN_USE, USED, Ranked
-from foretool.retrieval.words import ALIKE
+from foretool.retrieval.ranking import ALIKE, CLEARLY, IN_USE, USED, Ranked
 from foretool.server.methods.tool_lines import summarize
 from foretool.storage.records import Tool, ToolId
 
