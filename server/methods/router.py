@@ -60,5 +60,6 @@ class Router:
                 upstream.notify("legacy", "notifications/roots/list_changed")
 
     def on_closed(self, client: Client) -> None:
+        self._server_requests.drop_client(client)
         self._clients.remove(client)
         self._subscriptions.forget(client)

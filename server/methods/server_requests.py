@@ -281,13 +281,27 @@ class ServerRequests:
             exchange = parked.request.exchange
             if isinstance(exchange, Exchange) and not exchange.done:
                 continue  # its client has come back, and waits for the upstream
-            self.forget(parked.request)
-            if parked.ended is not None and isinstance(exchange, Exchange):
-                parked.ended(exchange)  # for the record alone
-            else:
-                parked.upstream.cancel(parked.request, "nobody answered its questions")
+            self._give_up(parked, "nobody answered its questions")
         for handle in [handle for handle, own in self._own.items() if own.until < now]:
             del self._own[handle]
+
+    def drop_client(self, client: Caller) -> None:
+        """Cancel the parked requests of a client that has gone."""
+        for parked in list(self._parked.values()):
+            if isinstance(exchange := parked.request.exchange, Exchange) and exchange.client is client:
+                self._give_up(parked, "its client has gone")
+
+    def _give_up(self, parked: _Parked, reason: str) -> None:
+        """Cancel a parked request. What it was is on record all the same."""
+        exchange = parked.request.exchange
+        self.forget(parked.request)
+        if parked.ended is not None and isinstance(exchange, Exchange):
+            parked.ended(exchange)
+            return
+        parked.upstream.cancel(parked.request, reason)
+        parked.request.drop_callbacks()
+        if isinstance(exchange, Exchange) and exchange.on_drop is not None:
+            exchange.on_drop()
 
     # -- our own questions
 
