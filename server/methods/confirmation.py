@@ -54,7 +54,7 @@ class Confirmation:
             if at.done:
                 return
             # The retry of a modern client is wrapped once more. What runs is what the user was shown.
-            at.params, at.chat = exchange.params, exchange.chat
+            at.params, at.chat, at.doubt = exchange.params, exchange.chat, exchange.doubt
             at.attempt(answered, at, _has_accepted(answer))
 
         self._server_requests.ask_client(exchange, METHOD, jsonrpc.raw(form), on_answer)
