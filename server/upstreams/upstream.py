@@ -460,15 +460,18 @@ class Upstream:
             self.request(connection.era, request)
 
     def on_lost(self, connection: Connection, reason: str) -> None:
+        line = self._line_of(connection)
+        if line is None:
+            return  # it was let go of before, and another one takes its place
         if not reason:
             log.info("upstream %r: its session had expired; a new one begins", self.name)
         self.error = self._describe(reason)
         self._set(State.RETRYING)
-        self._line_of(connection).lost.set()
+        line.lost.set()
 
-    def _line_of(self, connection: Connection) -> Line:
+    def _line_of(self, connection: Connection) -> Line | None:
         # By identity: during a probe the era of a connection is not yet that of its line.
-        return next(line for line in self._lines.values() if line.connection is connection)
+        return next((line for line in self._lines.values() if line.connection is connection), None)
 
     # -- what its lists tell
 

@@ -320,7 +320,9 @@ class HttpLink(Link):
         with contextlib.suppress(TooLarge):  # the status says enough
             body += await self._body(response, min(self._limit, ERROR_BYTES))
         error = error_in(body)
-        if self._session is not None and (verdict := judge(status, body, request)) != "kept":
+        # A refusal with a challenge is about the token, whatever its text says of sessions.
+        is_of_session = self._session is not None and "www-authenticate" not in response.headers
+        if is_of_session and (verdict := judge(status, body, request)) != "kept":
             if verdict == "lost":
                 raise SessionLost(LOST)
             await self._check_session()
