@@ -49,7 +49,7 @@ def test_what_followed_a_discovery_is_found_without_reading_the_calls_before_it(
     store.calls.record([replace(CALL, at=at, hidden=True, discovery=id == 5) for id, at in times.items()])
     assert [first_call(database, since * hours) for since in (0, 32, 48, 60)] == [1, 3, 3, 5]
     assert store.discoveries.first_calls(1, 48 * hours) == {1: CALL.tool}
-    assert [each.at / hours for each in store.discoveries.needs(48 * hours)] == [49, 48]
+    assert [each.at / hours for each in store.discoveries.needs(48 * hours)] == [49, 48, 49]
     store.close()
 
 
