@@ -18,7 +18,7 @@ from client_tables import LAUNCH, SYSTEMS, files_of, place
 from msgspec import Struct
 
 from foretool.server.checks.clients import gives
-from foretool.server.clients.policy_choice import RELISTERS
+from foretool.server.lists.policy import RELISTERS
 from foretool.server.setup.clients import ClientFile
 from foretool.server.setup.prompt_hooks import HOOKS, PromptHook
 from foretool.server.setup.registrations import registration

@@ -33,11 +33,12 @@ from foretool.learning.whole_lists import WholeLists
 from foretool.retrieval import methods as register
 from foretool.retrieval.list_rules import NameCost
 from foretool.retrieval.tokens import estimate
-from foretool.server.catalog import models, own_tools
-from foretool.server.catalog.first_tools import FirstTools
+from foretool.server.catalog import models
 from foretool.server.catalog.signatures import name_cost
 from foretool.server.config.loader import Config
 from foretool.server.learning_schedule import LEARNING
+from foretool.server.lists import own_tools
+from foretool.server.lists.order import FirstTools
 from foretool.storage.episodes import PROMPT_S, drop_calls
 from foretool.storage.places import ServerAddress, StorePlace
 from foretool.storage.records import Artifact, Episode, Holder, ToolId

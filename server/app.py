@@ -24,13 +24,13 @@ from foretool.server.catalog.reading import CatalogReader
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.token_counter import TokenCounter
 from foretool.server.clients.exchange import Exchange, Outbox
-from foretool.server.clients.exposure import Exposures
 from foretool.server.clients.kept_results import KeptResults
 from foretool.server.clients.registry import Announcements, ClientRegistry
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.servers import Server
 from foretool.server.identity.subjects import Subjects
 from foretool.server.learning_schedule import Schedule
+from foretool.server.lists.maker import Exposures
 from foretool.server.methods.admission import Admission
 from foretool.server.methods.answer_tokens import AnswerTokens
 from foretool.server.methods.call_tool import ToolCalls

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from foretool.server.app import App
-from foretool.server.clients.exposure import View
 from foretool.server.config.loader import Config, Profile
+from foretool.server.lists.maker import View
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Policy
 

@@ -11,9 +11,9 @@ from types import ModuleType
 import pytest
 from requirements import requirement
 
-from foretool.server.clients.policy_choice import choose_policy
 from foretool.server.commands import hint
 from foretool.server.commands.group import run
+from foretool.server.lists.policy import choose_policy
 from foretool.server.setup.clients import Machine, client_files
 
 ROOT = Path(__file__).resolve().parents[1]

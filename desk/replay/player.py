@@ -25,11 +25,11 @@ from foretool.retrieval.ranking import Query
 from foretool.server.app import App
 from foretool.server.catalog import models
 from foretool.server.catalog.search import Search
-from foretool.server.clients.exposure import Why
-from foretool.server.clients.policy_choice import RELIST_SHARE, RELISTERS, relist_share
 from foretool.server.clients.session import Conversation, Session
-from foretool.server.clients.tool_list import ToolList
 from foretool.server.config.loader import Config
+from foretool.server.lists.growth import SessionList, ToolList
+from foretool.server.lists.maker import Why
+from foretool.server.lists.policy import RELIST_SHARE, RELISTERS, relist_share
 from foretool.server.methods import discovery_arguments
 from foretool.server.methods.discover_tools import RANKED
 from foretool.server.methods.discovery_arguments import Arguments
@@ -80,7 +80,7 @@ class Seat:
     def __init__(self, app: App, task: RecordedTask, ends_at: float) -> None:
         record = task.session
         self.profile = app.live.profile(record.profile)
-        self.session: Session | None = PlayedSession(record)
+        self.session: Session = PlayedSession(record)
         self.ends_at = ends_at
         self.tools = ToolList(self, app.exposures, app.live)
         self.known: dict[str, set[ToolId]] = {}
@@ -90,8 +90,8 @@ class Seat:
         self.lists_again = follows and record.era == "legacy"
         """Whether it lists again when it is told that its list has changed."""
 
-    def sessions(self) -> list[Session]:
-        return [self.session] if self.session is not None else []
+    def lists(self) -> list[SessionList]:
+        return [self.session.list]
 
     def notify(self, kind: str, method: str) -> bool:
         return False  # nobody waits for it: `Player` lists again where the client does
@@ -131,7 +131,6 @@ class Player:
         self._follow_models()
         app.exposures.advance()
         seat = self._take_seat(task)
-        assert seat.session is not None
         played = PlayedTask(episode.key)
         run = _Run(self, seat, seat.session, task, played)
         played.listed = run.listed
@@ -189,10 +188,10 @@ class Player:
 
 def give_list(seat: Seat, reason: ListReason) -> None:
     """Give a client its list, and record it."""
-    for session in seat.sessions():
-        session.delivered = len(session.grown)
-        seat.tools.view(session)
-        seat.tools.record(session, reason)
+    for shown in seat.lists():
+        shown.deliver()
+        seat.tools.view(shown)
+        seat.tools.record(shown, reason)
 
 
 class _Run:
@@ -211,8 +210,8 @@ class _Run:
     @property
     def listed(self) -> int:
         """The tokens of the list that the client has."""
-        view = self._session.view
-        grown = self._session.grown[: self._session.delivered]
+        shown = self._session.list
+        view, grown = shown.view, shown.grown[: shown.delivered]
         new = (tool for tool in grown if view is None or tool not in view.shown)
         return (view.tokens if view is not None else 0) + sum(map(self._app.catalog.tokens, new))
 
@@ -226,7 +225,7 @@ class _Run:
         app.store.tasks.add_prompt(prompt)
         hint = app.prompt_answers.write(prompt, self._seat.profile, session)
         self._said += hint.tokens if hint.tools else 0
-        if self._seat.tools.policy(session) == "growing":
+        if self._seat.tools.policy(session.list) == "growing":
             query = Query(searched_lines(prompt), (), (), self._chat.servers_in_use(), self._seat.profile.name)
             ranking = app.search.rank(query, self._reach.finds, DEPTH)
             is_sure = app.search.judge(ranking).level in ("high", "medium")
@@ -241,12 +240,12 @@ class _Run:
         if tool is None or not self._reach.finds(tool):
             self._note_unreachable(name)
             return
-        if not session.sees(tool.id):
+        if not session.list.sees(tool.id):
             played.hidden += 1
-            if tool.id not in self._known | self._chat.hinted and not session.names(tool.id):
+            if tool.id not in self._known | self._chat.hinted and not session.list.names(tool.id):
                 self._search(tool)
         self._turn()
-        via = "name" if session.sees(tool.id) else "bridge"
+        via = "name" if session.list.sees(tool.id) else "bridge"
         missed, forward = session.call(tool, via, self._app.recorder.now(), self._chat)  # type: ignore[arg-type]
         if missed is not None:
             # By the name that is on record: the same tool may have another one under another config.
@@ -320,7 +319,7 @@ class _Run:
     def _list_again(self) -> None:
         """Fetch the list that has grown, as far as the client does so."""
         if self._seat.lists_again:
-            self._session.delivered = len(self._session.grown)
+            self._session.list.deliver()
 
     def _mean_answer(self) -> int:
         answers = self._player._answers

@@ -16,8 +16,8 @@ from msgspec.json import Decoder
 
 from foretool.server.clients.exchange import Caller, Exchange, Outbox
 from foretool.server.clients.session import Session, SessionMemo
-from foretool.server.clients.tool_list import ToolList
 from foretool.server.config.loader import Profile
+from foretool.server.lists.growth import SessionList, ToolList
 from foretool.server.protocol import jsonrpc, translate, versions
 from foretool.server.protocol.apps import shows_pages
 from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw, RpcError
@@ -189,7 +189,7 @@ class Client:
                 self.session = self._registry.resume_session(self, kept.session)
                 self._sessions[b"shared"] = self.session
             self.session.resume(kept.session)
-            self.tools.resume(self.session, kept.session.exposure)
+            self.tools.resume(self.session.list, kept.session.exposure)
         if kept.log_level != self.log_level:
             self.log_level = kept.log_level
             self._registry.set_levels()
@@ -201,6 +201,9 @@ class Client:
 
     def sessions(self) -> list[Session]:
         return list(self._sessions.values())
+
+    def lists(self) -> list[SessionList]:
+        return [session.list for session in self._sessions.values()]
 
     def introduce(self, info: dict[str, Any], capabilities: dict[str, Any], era: Era) -> None:
         """Take in who sends the request at hand: its session begins or goes on."""

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from foretool.server.clients.session import Conversation, Session
-from foretool.server.clients.tool_list import ToolList
 from foretool.server.config.loader import Profile
+from foretool.server.lists.growth import ToolList
 from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.jsonrpc import Id, Message, Raw, RpcError
 from foretool.server.transports.client.base import Channel

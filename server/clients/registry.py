@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from foretool.server.clients.client import LEVELS, Client, Router
 from foretool.server.clients.exchange import Exchange, Outbox
-from foretool.server.clients.exposure import Exposures
 from foretool.server.clients.kept_results import KeptResults
 from foretool.server.clients.session import Session, SessionMemo
-from foretool.server.clients.tool_list import ToolList
 from foretool.server.config.loader import LiveConfig
+from foretool.server.lists.growth import ToolList
+from foretool.server.lists.maker import Exposures
 from foretool.server.protocol import translate
 from foretool.server.protocol.apps import shows_pages
 from foretool.server.recording.data_flow import FlowWatch
@@ -129,8 +129,8 @@ class ClientRegistry:
             started_at=self._recorder.now(),
         )
         session = Session(record, shows_pages=shows_pages(client.capabilities))
-        listed = client.tools.profile(session).key
-        others = [one for each in self._clients for one in each.sessions() if each.tools.profile(one).key == listed]
+        listed = client.tools.profile(session.list).key
+        others = [one for each in self._clients for one in each.lists() if each.tools.profile(one).key == listed]
         if not others and client.transport != "library":
             self._exposures.begin_session(listed)
         self._recorder.begin_session(record, client.person)
@@ -162,10 +162,10 @@ class ClientRegistry:
         for client in self._clients:
             before = client.profile
             client.profile = self._config.profile(before.name, client.principal)
-            for session in client.sessions():
-                session.policy = None
+            for shown in client.lists():
+                shown.policy = None
                 if client.profile.policy != before.policy:
-                    session.list_policy = None
+                    shown.first_policy = None
 
     # -- what clients can and want together
 
@@ -258,9 +258,9 @@ class Announcements:
 
     async def _prepare(self) -> None:
         for client in self._clients:
-            for session in client.sessions():
-                if session.view is not None and client in self._clients:
-                    await in_slices(client.tools.prepare(session))
+            for shown in client.lists():
+                if shown.view is not None and client in self._clients:
+                    await in_slices(client.tools.prepare(shown))
 
     def announce(self) -> None:
         """Tell each client whose list differs from the one it was given. Clients that see everything are also told

@@ -19,8 +19,9 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from foretool.server.clients.exposure import View, Why
 from foretool.server.clients.pursuit import Need, Pursuit, Search, Settled
+from foretool.server.lists.growth import SessionList
+from foretool.server.lists.maker import Why
 from foretool.server.recording.calibration import SUFFICES
 from foretool.storage.episodes import GAP_S, are_alike
 from foretool.storage.records import Cause, Discovery, Match, Miss, Noticed, Policy, SessionRecord, Tool, ToolId
@@ -213,26 +214,7 @@ class Session:
 
     def __init__(self, record: SessionRecord, *, shows_pages: bool = False) -> None:
         self.record = record
-        self.shows_pages = shows_pages
-        """Whether its client shows the pages of servers (MCP Apps)."""
-        self.view: View | None = None
-        """The list the client was given last."""
-        self.exposure = 0
-        """Id of the record of that list."""
-        self.policy: Policy | None = None
-        """Chosen at the first list, and again when the client ledger has learned something."""
-        self.list_policy: Policy | None = None
-        """The policy of the list that it began with."""
-        self.delivered = 0
-        """How many of the tools in `grown` the client has got in a list."""
-        self.recorded = 0
-        """How many of them the list had that is on record."""
-        self.grown: list[ToolId] = []
-        """Tools appended to the list since it began, in order."""
-        self._grown_found: set[ToolId] = set()
-        """Those of them that a discovery had to find: the list lacked them before."""
-        self._lacked: dict[ToolId, View] = {}
-        """By tool that grew, the list that lacked it."""
+        self.list = SessionList(record, shows_pages=shows_pages)
         self.told_absent: set[str] = set()
         """Servers of which an answer has said that they are down."""
         self._agreed: set[tuple[str, str, str]] = set()
@@ -248,16 +230,17 @@ class Session:
     # -- with other replicas
 
     def memo(self) -> SessionMemo:
+        shown = self.list
         return SessionMemo(
-            self.record, max(self.exposure, 0), self.policy, self.list_policy, self.delivered, list(self.grown),
-            sorted(self._grown_found), sorted(self._agreed), self._whole.memo(),
+            self.record, max(shown.exposure, 0), shown.policy, shown.first_policy, shown.delivered, list(shown.grown),
+            sorted(shown.found), sorted(self._agreed), self._whole.memo(),
         )  # fmt: skip
 
     def resume(self, memo: SessionMemo) -> None:
-        """Take in what happened at another replica. Which list the client was given is `set_list`'s to say."""
-        self.policy, self.list_policy = memo.policy, memo.list_policy
-        self.delivered, self.grown = memo.delivered, list(memo.grown)
-        self._grown_found.update(memo.grown_found)
+        """Take in what happened at another replica. Which list the client was given is `ToolList.resume`'s to say."""
+        self.list.policy, self.list.first_policy = memo.policy, memo.list_policy
+        self.list.delivered, self.list.grown = memo.delivered, list(memo.grown)
+        self.list.found.update(memo.grown_found)
         self._agreed.update(memo.agreed)
         self._whole.resume(memo.chat)
 
@@ -310,45 +293,17 @@ class Session:
     def has_agreed(self, tool: Tool) -> bool:
         return (tool.upstream, tool.name, tool.schema_hash) in self._agreed
 
-    # -- the list
-
-    def lists(self, tool: ToolId) -> bool:
-        """Tell whether the tool is on the session's list."""
-        return self.view is not None and (tool in self.view.shown or tool in self.grown)
-
-    def names(self, tool: ToolId) -> bool:
-        """Tell whether the list names a hidden tool with what its call needs."""
-        return self.view is not None and tool in self.view.named
-
-    def sees(self, tool: ToolId) -> bool:
-        """Tell whether the client was given the tool. One that has not listed again has not got what grew."""
-        return self.view is not None and (tool in self.view.shown or tool in self.grown[: self.delivered])
-
-    def grow(self, tools: Sequence[ToolId], *, found: bool) -> None:
-        """Take in that tools were appended to the list; `found`: a discovery had found them."""
-        self.grown += tools
-        if self.view is not None:
-            self._lacked.update(dict.fromkeys(tools, self.view))
-        if found:
-            self._grown_found.update(tools)
-
-    def set_list(self, view: View, exposure: int) -> None:
-        """Take in the list that the client was given, and the id of its record."""
-        self.view = view
-        self.exposure = exposure
-        self.recorded = self.delivered
-
     # -- decisions
 
     def call(self, tool: Tool, via: Via, at: float, chat: Conversation | None = None) -> tuple[Missed | None, Forward]:
         """Decide what a call means. It always goes through. A tool that the client did not see is a miss: once for each
         search that found it, else once a list. So is a tool that the list gained because a search found it. One that
         a hint or the list had named before is not. A miss is recorded with its call: see `settle`."""
-        if via == "name" and self.view is not None and tool.id in self.view.for_pages:
+        if via == "name" and self.list.is_for_page(tool.id):
             return None, Forward(tool, hidden=False, discovery=0)  # a page calls it, and no model learns of that
         chat = chat or self._whole
         found = chat.found.get(tool.id)
-        is_hidden = not self.sees(tool.id)
+        is_hidden = not self.list.sees(tool.id)
         discovery = found.discovery if found is not None else 0
         pursuit = chat.pursuit_of(discovery)
         for each in (pursuit, *list(chat.pursuits)[-1:]):
@@ -359,10 +314,10 @@ class Session:
             if (found.was_hidden or is_hidden) and not pursuit.has_missed(tool.id, discovery, chat.handle):
                 missed = Missed(pursuit, Need(self._found(tool, at, found, chat), is_found=True, handle=chat.handle))
         elif is_hidden and not (
-            tool.id in chat.hinted or self.names(tool.id) or (self.exposure, tool.id) in chat.missed
+            tool.id in chat.hinted or self.list.names(tool.id) or (self.list.exposure, tool.id) in chat.missed
         ):
             # Once it knows a name, a client calls it again and again: that cost it nothing more.
-            chat.missed.add((self.exposure, tool.id))
+            chat.missed.add((self.list.exposure, tool.id))
             present = chat.pursuits[-1] if chat.pursuits and at - chat.last_at <= GAP_S else None
             searched = present if present is not None and present.is_open and not present.is_over else Pursuit()
             missed = Missed(searched, Need(self._hidden(tool, via, at, chat), is_found=False))
@@ -405,12 +360,12 @@ class Session:
         named_before = chat.hinted & chat.told
         shown = discovery.matches or nearest
         for match in shown:
-            is_seen = self.sees(match.tool)
+            is_seen = self.list.sees(match.tool)
             # Else a hint came first, or the list has the tool because an earlier search showed it.
             if match.tool not in named_before and not (is_seen and match.tool in chat.found):
                 was_hidden = not is_seen and not is_step
                 chat.found[match.tool] = _Found(
-                    id, match.rank, of, discovery.task, match.parts, was_hidden, self.exposure
+                    id, match.rank, of, discovery.task, match.parts, was_hidden, self.list.exposure
                 )
         chat.told.update(told)
         cause, change = _explain_search(discovery, unlisted, matching, left_out, by_words)
@@ -463,9 +418,9 @@ class Session:
         """Decide on a call that a rule or the profile does not let through: the tool is missed once per list. The call
         leaves no trace in the conversation, so nothing is predicted from it. `change` would let it through."""
         chat = chat or self._whole
-        if (self.exposure, tool.id) in chat.missed:
+        if (self.list.exposure, tool.id) in chat.missed:
             return []
-        chat.missed.add((self.exposure, tool.id))
+        chat.missed.add((self.list.exposure, tool.id))
         noticed: Noticed = "bridge" if via == "bridge" else "call"
         return [self._miss(chat, tool.id, at, noticed, "denied", change, turns=1)]
 
@@ -476,7 +431,7 @@ class Session:
 
     def _explain(self, tool: Tool) -> Why | None:
         """Return why a tool is hidden, as far as the list that lacked it knows."""
-        view = self._lacked.get(tool.id, self.view)
+        view = self.list.lacking(tool.id)
         return view.why_hidden(tool.id, tool.upstream) if view is not None else None
 
     def _found(self, tool: Tool, at: float, found: _Found, chat: Conversation) -> Miss:
@@ -497,7 +452,7 @@ class Session:
         return self._miss(chat, tool.id, at, noticed, cause, change, recovered="called", query="", **more)
 
     def _explain_hidden(self, tool: Tool) -> tuple[Cause, str]:
-        if self.lists(tool.id) and tool.id not in self._grown_found:
+        if self.list.gained_unseen(tool.id):
             return "stale", "none: the list has gained it, and the client has not fetched the list since"
         why = self._explain(tool)
         return (why.cause, why.change) if why is not None else ("unknown", "")
@@ -507,7 +462,7 @@ class Session:
     ) -> Miss:
         chat = chat or self._whole
         given = {"rank": 0, "of": 0, "query": chat.task, "discovery": 0, "recovered": "no", "turns": 0, "tokens": 0}
-        given["exposure"] = self.exposure
+        given["exposure"] = self.list.exposure
         return Miss(
             session=self.record.key, at=at, tool=tool, noticed=noticed, cause=cause, change=change,
             history=tuple(chat.history), **{**given, **more},

@@ -8,11 +8,11 @@ from typing import Any
 import click
 from msgspec.structs import asdict
 
-from foretool.server.clients.policy_choice import choose_policy, explain_policy
 from foretool.server.commands import output
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
 from foretool.server.config.settings import PolicyChoice
+from foretool.server.lists.policy import choose_policy, explain_policy
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import ClientRecord
 

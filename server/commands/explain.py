@@ -12,13 +12,13 @@ from foretool.retrieval.ranking import Query, Ranked
 from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.catalog.wordings import find_wordings
-from foretool.server.clients.exposure import View
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option, profile_option
 from foretool.server.commands.search import SearchResult, open_search, say_without_encoders, search
 from foretool.server.config.loader import Profile
 from foretool.server.ledger.miss_words import CAUSES
+from foretool.server.lists.maker import View
 from foretool.server.protocol.apps import is_for_model
 from foretool.server.trust.policy import FOR_ITS_PAGE
 from foretool.storage.records import Cause, Exposure, Miss, MissFilter, Tool

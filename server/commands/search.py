@@ -15,10 +15,10 @@ from msgspec import Struct
 from foretool.server import offline, probing
 from foretool.server.app import App
 from foretool.server.catalog import embedding, models
-from foretool.server.catalog.own_tools import MOST
 from foretool.server.commands import output
 from foretool.server.commands.options import config_option, json_option, profile_option
 from foretool.server.config.loader import Config, Profile, load
+from foretool.server.lists.own_tools import MOST
 from foretool.server.methods import discovery_arguments
 from foretool.server.methods.discover_tools import RANKED
 from foretool.server.methods.discovery_arguments import Arguments

@@ -22,16 +22,16 @@ from foretool.retrieval.fragments import Fragment, fit_fragment
 from foretool.retrieval.itr import Candidate, Domains, Fallback, Parameters, Selected, Signatures
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.retrieval.tokens import estimate
-from foretool.server.catalog import own_tools
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.names import DISCOVER
 from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import Exchange
-from foretool.server.clients.exposure import View, Why
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.servers import matches
 from foretool.server.config.settings import DomainEntry
+from foretool.server.lists import own_tools
+from foretool.server.lists.maker import View, Why
 from foretool.server.methods.discovery_arguments import MATCHES
 from foretool.server.methods.instructions import Instructions
 from foretool.server.methods.plain_schemas import trim
@@ -285,7 +285,7 @@ class AgentSteps:
             lambda: order, self._unlisted(),
         )  # fmt: skip
         exposure = Exposure(session.record.key, at, "frozen", 0, tools, plan.tokens, "list")
-        session.set_list(view, self._recorder.exposure(exposure))
+        session.list.give(view, self._recorder.exposure(exposure))
 
     # -- the prompt `assemble_step`
 

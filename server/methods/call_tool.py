@@ -68,7 +68,7 @@ class ToolCalls:
         if (own := self._own.get(name)) is not None:
             own(exchange, open_object(exchange.params.get("arguments", jsonrpc.EMPTY)))
         else:
-            asked: Asked = "page" if exchange.own_session.shows_pages else "name"
+            asked: Asked = "page" if exchange.own_session.list.shows_pages else "name"
             run = partial(self._admission.release, partial(self._runner.run_call, "name"), asked)
             self._lookup.look_up(exchange, name, "name", partial(run, exchange))
 

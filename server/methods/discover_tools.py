@@ -116,7 +116,9 @@ class DiscoverTools:
         """Write the answer of one search, record it and what it missed; return the record, with its id, and the
         answer. `started`: when the search began, by `time.perf_counter`."""
         reach = self._policy.reach(client.profile)
-        answer, probability = self._answers.write(arguments, query, ranking, session.sees, reach, session.told_absent)
+        answer, probability = self._answers.write(
+            arguments, query, ranking, session.list.sees, reach, session.told_absent
+        )
         kept = Discovery(
             session=session.record.key,
             at=self._recorder.now(),

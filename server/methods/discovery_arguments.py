@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from foretool.retrieval.ranking import Query
-from foretool.server.catalog.own_tools import MOST
+from foretool.server.lists.own_tools import MOST
 from foretool.server.methods.schema_fit import read_json
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError

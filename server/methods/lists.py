@@ -11,11 +11,10 @@ from msgspec import Struct
 
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.exchange import Exchange
-from foretool.server.clients.exposure import View, list_result
 from foretool.server.clients.registry import ClientRegistry
-from foretool.server.clients.session import Session
-from foretool.server.clients.tool_list import ToolList
 from foretool.server.config.loader import LiveConfig, Profile
+from foretool.server.lists.growth import SessionList, ToolList
+from foretool.server.lists.maker import View, list_result
 from foretool.server.methods.held_notices import HeldNotices
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
@@ -83,17 +82,17 @@ class ListTools:
 
     def _prepare(self, exchange: Exchange) -> None:
         """Answer at once where the list is there; otherwise make it in slices first."""
-        tools, session = exchange.client.tools, exchange.own_session
-        if tools.is_at_hand(session):
+        tools, shown = exchange.client.tools, exchange.own_session.list
+        if tools.is_at_hand(shown):
             self._answer(exchange)
         else:
-            self._tasks.spawn(self._answer_later(exchange, self._make_ready(tools, session)))
+            self._tasks.spawn(self._answer_later(exchange, self._make_ready(tools, shown)))
 
-    def _make_ready(self, tools: ToolList, session: Session) -> Steps[None]:
+    def _make_ready(self, tools: ToolList, shown: SessionList) -> Steps[None]:
         """Do in steps what an answer needs. New names come last, and take as long as thousands of tools have come."""
-        yield from tools.prepare(session)
+        yield from tools.prepare(shown)
         yield from self._catalog.fix_names_in_steps()
-        yield from tools.prepare(session)
+        yield from tools.prepare(shown)
 
     async def _answer_later(self, exchange: Exchange, steps: Steps[None]) -> None:
         try:
@@ -104,12 +103,12 @@ class ListTools:
         exchange.attempt(self._answer, exchange)
 
     def _answer(self, exchange: Exchange) -> None:
-        session, tools = exchange.own_session, exchange.client.tools
+        shown, tools = exchange.own_session.list, exchange.client.tools
         self._catalog.fix_names()
         self._notices.attach(exchange)
-        ttl_ms = self._ttl_ms(tools.view(session), exchange.client.profile)
-        answer = list_result(tools.array(session), exchange.era, ttl_ms)
-        tools.record(session, "list")
+        ttl_ms = self._ttl_ms(tools.view(shown), exchange.client.profile)
+        answer = list_result(tools.array(shown), exchange.era, ttl_ms)
+        tools.record(shown, "list")
         exchange.result(answer)
         tools.mark_listed()
 

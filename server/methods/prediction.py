@@ -101,10 +101,10 @@ class Predictor:
 
     def grow_for_next(self, client: ListOwner, session: Session, prediction: Prediction) -> bool:
         """Append the tools that are likely next; return whether the client was told to list again."""
-        if client.tools.policy(session) != "growing":
+        if client.tools.policy(session.list) != "growing":
             return False
         hidden = self._hidden(client, session, prediction.chances)
-        return client.tools.grow(session, self.rule.for_next(hidden, prediction.goes_on, self._catalog.tokens))
+        return client.tools.grow(session.list, self.rule.for_next(hidden, prediction.goes_on, self._catalog.tokens))
 
     def grow_for_discovery(self, client: ListOwner, session: Session, discovery: Discovery) -> bool:
         """Append what a discovery has found, best first."""
@@ -113,11 +113,11 @@ class Predictor:
         ranked = [Ranked(match.tool, match.score, match.parts) for match in discovery.matches]
         is_sure = discovery.level in ("high", "medium")
         found = rule.for_discovery(ranked, is_sure, self._catalog.tokens)
-        return client.tools.grow(session, found, found=True)
+        return client.tools.grow(session.list, found, found=True)
 
     def grow_for_prompt(self, client: ListOwner, session: Session, ranked: Sequence[Ranked], *, is_sure: bool) -> bool:
         """Append what a prompt is likely to need, best first, before anything is called."""
-        return client.tools.grow(session, self.rule.for_prompt(ranked, is_sure, self._catalog.tokens))
+        return client.tools.grow(session.list, self.rule.for_prompt(ranked, is_sure, self._catalog.tokens))
 
     # -- hints
 
@@ -131,7 +131,9 @@ class Predictor:
         if not likely:
             return None  # as after most calls: who may call what is not looked up for them
         hidden = self._hidden(client, session, likely)
-        new = {tool: chance for tool, chance in hidden.items() if tool not in chat.told and not session.names(tool)}
+        new = {
+            tool: chance for tool, chance in hidden.items() if tool not in chat.told and not session.list.names(tool)
+        }
         reach = self._policy.reach(client.profile)
         return write_hint(new, threshold, self._catalog.get, lambda tool: reach.verdict(tool).bridge)
 
@@ -139,11 +141,11 @@ class Predictor:
         """Take in that a hint goes to the model: it is on record as an exposure, and what it names is no miss.
         `in_answer`: it ends the answer of a search, whose tokens it counts with."""
         chat.note_hint(hint.tools)
-        view = session.view
+        shown = session.list
         self._recorder.exposure(
             Exposure(
-                session=session.record.key, at=self._recorder.now(), policy=session.policy or "frozen",
-                epoch=view.epoch if view is not None else 0, tools=hint.tools, reason="hint",
+                session=session.record.key, at=self._recorder.now(), policy=shown.policy or "frozen",
+                epoch=shown.view.epoch if shown.view is not None else 0, tools=hint.tools, reason="hint",
                 tokens=0 if in_answer else hint.tokens,
             )
         )  # fmt: skip
@@ -154,7 +156,7 @@ class Predictor:
         return {
             tool: chance
             for tool, chance in chances.items()
-            if not session.sees(tool) and (known := self._catalog.get(tool)) is not None and reach.finds(known)
+            if not session.list.sees(tool) and (known := self._catalog.get(tool)) is not None and reach.finds(known)
         }
 
 

@@ -116,13 +116,13 @@ class PromptAnswers:
 
     def _note_shown(self, hint: Hint, prompt: Prompt, session: Session | None) -> None:
         """Record what the model reads; a call of a tool that it names is then no miss."""
-        view = session.view if session is not None else None
+        view = session.list.view if session is not None else None
         policy, epoch = (view.policy, view.epoch) if view is not None else ("frozen", 0)
         key = session.record.key if session is not None else prompt.session
         at = self._recorder.now()
         self._recorder.exposure(Exposure(key, at, policy, epoch, hint.tools, hint.tokens, "prompt"))
         if session is not None:
-            session.conversation().note_hint(tool for tool in hint.tools if not session.sees(tool))
+            session.conversation().note_hint(tool for tool in hint.tools if not session.list.sees(tool))
 
     def _surely_next(self, lines: tuple[str, ...]) -> list[ToolId]:
         """Return the tools that past tasks with such words began with, where that is likely enough for a hint."""
@@ -134,7 +134,7 @@ class PromptAnswers:
     ) -> tuple[Callable[[ToolId], bool], Callable[[ToolId], bool]]:
         """Return what tells whether the client's list has a tool, and whether it names one."""
         if session is not None:
-            return session.sees, session.names
+            return session.list.sees, session.list.names
         working_set = self._recorder.working_set(f"{profile}{FROZEN}")
         if working_set is None:
             return _has_none, _has_none

@@ -61,9 +61,9 @@ class PromptHook:
         """Return the only client and its session, if its list may grow."""
         client = self._clients.only_client()
         session = client.session if client is not None else None
-        if client is None or session is None or session.view is None or client.tools.policy(session) != "growing":
+        if client is None or session is None or session.list.view is None:
             return None
-        return client, session
+        return (client, session) if client.tools.policy(session.list) == "growing" else None
 
     def look(self) -> None:
         """Grow the list of the only client for the latest prompt, if that is new and the policy lets the list grow."""

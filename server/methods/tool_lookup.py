@@ -69,7 +69,7 @@ class ToolLookup:
     def _is_at_hand(self, exchange: Exchange, name: ToolId) -> bool:
         """Tell whether a tool can be called although not all are read: to say what another name means, or why a tool is
         hidden, takes all of them."""
-        return exchange.own_session.sees(name) and self._catalog.get(name) is not None
+        return exchange.own_session.list.sees(name) and self._catalog.get(name) is not None
 
     def _find_listed(self, exchange: Exchange, name: str, via: Via, go: Go) -> None:
         self._catalog.fix_names()
@@ -188,7 +188,7 @@ def refused_call(exchange: Exchange, recorder: Recorder, via: Via, tool: ToolId,
         tool=tool,
         upstream=upstream,
         via=via,
-        hidden=not session.sees(tool),
+        hidden=not session.list.sees(tool),
         outcome="refused",
         took_ms=0.0,
         sent=False,

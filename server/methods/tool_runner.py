@@ -135,7 +135,7 @@ class ToolRunner:
         reads what listed tools carry, nor what answers a call that follows the last answer at once.
         """
         session = attempt.session
-        chat, grows = exchange.chat or session.conversation(), exchange.client.tools.policy(session) == "growing"
+        chat, grows = exchange.chat or session.conversation(), exchange.client.tools.policy(session.list) == "growing"
         attempt.is_read = grows or attempt.via == "bridge"
         if not attempt.is_read or not (grows or self._predictor.knows_next(chat)):
             self._look_ahead_late(exchange, attempt)
@@ -258,7 +258,7 @@ def _with_misfits(tool: Tool, answer: Raw, result: Raw) -> Raw:
 
 def _fit(attempt: _Attempt, exchange: Exchange, result: Raw) -> Raw:
     """Return a result as the definition describes it that the client was given."""
-    tool, view, front = attempt.tool, attempt.session.view, exchange.era
+    tool, view, front = attempt.tool, attempt.session.list.view, exchange.era
     was_listed = attempt.via == "name" and view is not None and tool.id in view.shown
     was_narrow = front == "modern" and was_listed and view is not None and tool.id not in view.wide
     return fit_result(result, tool.definition, front, attempt.upstream.era_for(front), was_narrow=was_narrow)

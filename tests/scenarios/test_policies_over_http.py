@@ -10,8 +10,8 @@ from callers import Caller, http_over
 from fakes import FakeUpstream, failing_store, set_settings
 from requirements import requirement
 
-from foretool.server.clients import tool_list
-from foretool.server.clients.policy_choice import TRIES
+from foretool.server.lists import growth
+from foretool.server.lists.policy import TRIES
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +60,7 @@ async def test_a_growing_list_grows_for_its_own_session_and_the_answer_waits_unt
 
 @requirement("http:dynamic")
 async def test_sessions_that_do_not_list_again_twice_are_frozen_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_list, "RELIST_S", 0.05)
+    monkeypatch.setattr(growth, "RELIST_S", 0.05)
     async with http_over(calc(), hold_ms=10, list_whole=False) as (stage, http):
         for failures in (1, 2):
             caller = await Caller(http).greet("claude-code", "9")

@@ -9,8 +9,8 @@ import pytest
 from fakes import LIST_CHANGED, FakeClient, FakeUpstream, failing_store, proxy_over
 from requirements import requirement
 
-from foretool.server.clients import tool_list
-from foretool.server.clients.policy_choice import TRIES
+from foretool.server.lists import growth
+from foretool.server.lists.policy import TRIES
 from foretool.storage.stores import Store
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +43,7 @@ async def test_a_client_known_to_re_list_gets_a_growing_list() -> None:
 async def test_a_client_that_did_not_list_again_twice_is_demoted_and_stays_so_after_a_restart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tool_list, "RELIST_S", 0.1)
+    monkeypatch.setattr(growth, "RELIST_S", 0.1)
     store, _ = failing_store()
     upstream = FakeUpstream("calc", ["add", "subtract", "divide"])
     async with proxy_over(upstream, store=store, hold_ms=10, list_whole=False) as stage:
@@ -71,7 +71,7 @@ async def test_a_client_that_did_not_list_again_twice_is_demoted_and_stays_so_af
 
 @requirement("policy:auto:recovery")
 async def test_a_client_that_was_slow_once_is_tried_again_and_grown_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_list, "RELIST_S", 0.1)
+    monkeypatch.setattr(growth, "RELIST_S", 0.1)
     store, _ = failing_store()
     async with proxy_over(tools(), store=store, hold_ms=10, list_whole=False) as stage:
         await stage.client.initialize("newcomer", "1")
@@ -79,7 +79,7 @@ async def test_a_client_that_was_slow_once_is_tried_again_and_grown_for(monkeypa
         await search(stage.client, "calc__add", lists=False)
         await asyncio.sleep(0.2)  # of the loop's own time: the window closes without a list
         await stage.client.list_tools()  # late: a busy machine
-        monkeypatch.setattr(tool_list, "RELIST_S", 2.0)
+        monkeypatch.setattr(growth, "RELIST_S", 2.0)
         for name in ("calc__add", "calc__subtract"):
             again = stage.connect()
             await again.initialize("newcomer", "1")
@@ -95,8 +95,8 @@ async def test_a_client_that_was_slow_once_is_tried_again_and_grown_for(monkeypa
 async def test_a_list_that_comes_long_after_an_announcement_is_not_late_but_no_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tool_list, "RELIST_S", 0.1)
-    monkeypatch.setattr(tool_list, "LATE_S", 0.2)
+    monkeypatch.setattr(growth, "RELIST_S", 0.1)
+    monkeypatch.setattr(growth, "LATE_S", 0.2)
     store, _ = failing_store()
     async with proxy_over(tools(), store=store, hold_ms=10, list_whole=False) as stage:
         await stage.client.initialize("newcomer", "1")
@@ -168,7 +168,7 @@ async def test_an_unknown_client_that_lists_again_at_its_first_search_is_grown_f
 async def test_an_unknown_client_that_does_not_list_again_is_tried_once_and_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tool_list, "RELIST_S", 0.1)
+    monkeypatch.setattr(growth, "RELIST_S", 0.1)
     store, _ = failing_store()
     async with proxy_over(tools(), store=store, hold_ms=10, list_whole=False) as stage:
         await stage.client.initialize("newcomer", "1")
@@ -251,7 +251,7 @@ async def test_no_modern_client_is_tried() -> None:
 
 
 async def test_a_modern_client_that_does_not_listen_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_list, "RELIST_S", 0.1)
+    monkeypatch.setattr(growth, "RELIST_S", 0.1)
     store, _ = failing_store()
     async with proxy_over(tools(), store=store, policy="growing", hold_ms=60_000, list_whole=False) as stage:
         client = stage.client.modern("deaf")
@@ -266,7 +266,7 @@ async def test_a_modern_client_that_does_not_listen_is_not_measured(monkeypatch:
 async def test_a_client_that_lists_on_its_own_schedule_is_not_taken_for_one_that_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tool_list, "RELIST_S", 2.0)
+    monkeypatch.setattr(growth, "RELIST_S", 2.0)
     store, _ = failing_store()
     async with proxy_over(tools(), store=store, hold_ms=10, list_whole=False) as stage:
         await stage.client.initialize("poller", "1")
@@ -283,7 +283,7 @@ async def test_a_client_that_lists_on_its_own_schedule_is_not_taken_for_one_that
 
 @requirement("policy:auto:demotion")
 async def test_a_client_that_took_the_name_of_another_is_treated_as_it_behaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_list, "RELIST_S", 0.1)
+    monkeypatch.setattr(growth, "RELIST_S", 0.1)
     store, _ = failing_store()
     async with proxy_over(tools(), store=store, hold_ms=10, list_whole=False) as stage:
         await stage.client.initialize("claude-code", "2.1")

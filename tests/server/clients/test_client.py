@@ -104,7 +104,7 @@ async def test_another_replica_goes_on_with_the_session_its_list_and_its_log_lev
         other.resume(first.memo())
         assert (other.session_key, other.version, other.log_level) == (first.session_key, first.version, "error")
         assert other.info == first.info and other.session is not None and first.session is not None
-        assert other.session.view is first.session.view and not other.tools.is_stale()
+        assert other.session.list.view is first.session.list.view and not other.tools.is_stale()
         assert other.memo() == first.memo()
         # What it asks cannot be taken for a question of another replica.
         assert other.ask("roots/list", jsonrpc.UNSET, lambda reply: None, None) == "foretool-r2-1"
@@ -121,7 +121,7 @@ async def test_a_list_that_has_moved_since_counts_as_the_one_that_was_given() ->
         await stage.client.list_tools()
         (first,) = stage.app.clients
         assert first.session is not None
-        exposure = stage.app.recorder.exposed(first.session.exposure)
+        exposure = stage.app.recorder.exposed(first.session.list.exposure)
         assert exposure is not None
         moved = changed(exposure, tools=(*exposure.tools, ToolId("calc__sub")), id=0)
         memo = json.loads(first.memo())
@@ -129,5 +129,5 @@ async def test_a_list_that_has_moved_since_counts_as_the_one_that_was_given() ->
         other = stage.app.router.open("legacy", "http", Elsewhere(), "", "")
         other.resume(json.dumps(memo).encode())
         assert other.session is not None
-        assert other.session.sees(ToolId("calc__sub")) and not first.session.sees(ToolId("calc__sub"))
+        assert other.session.list.sees(ToolId("calc__sub")) and not first.session.list.sees(ToolId("calc__sub"))
         assert other.tools.is_stale()

@@ -10,7 +10,6 @@ from fakes import changed
 from msgspec.json import decode, encode
 from requirements import requirement
 
-from foretool.server.clients.exposure import View
 from foretool.server.clients.pursuit import Settled
 from foretool.server.clients.session import (
     HISTORY,
@@ -22,6 +21,7 @@ from foretool.server.clients.session import (
     SessionMemo,
     Via,
 )
+from foretool.server.lists.maker import View
 from foretool.storage.records import Discovery, Match, Miss, SessionRecord, Tool, ToolId
 
 ADD = Tool(ToolId("calc__add"), "calc", "add", b"{}", "h")
@@ -44,7 +44,7 @@ def called(
 
 def session(*shown: ToolId) -> Session:
     made = Session(RECORD)
-    made.set_list(view(*shown), 7)
+    made.list.give(view(*shown), 7)
     return made
 
 
@@ -163,7 +163,7 @@ def test_a_call_of_a_tool_that_a_hint_or_the_list_had_named_is_hidden_and_no_mis
     conversation.discovered(found(SUB, task="another thing"), 4, 40)
     assert [each.discovery for each in called(conversation, SUB, "bridge", 3.0)[0]] == [4]
     named = session()
-    named.set_list(changed(view(ADD.id), named=(MAIL.id,)), 8)
+    named.list.give(changed(view(ADD.id), named=(MAIL.id,)), 8)
     assert called(named, MAIL, "bridge", 1.0) == ([], Forward(MAIL, True, 0))
 
 
@@ -172,13 +172,13 @@ def test_a_session_goes_on_elsewhere_as_it_was_left() -> None:
     before.discovered(found(SUB, task="subtract"), 3, 40)
     called(before, MAIL, "name", 1.0)
     before.agree(ADD)
-    before.grow([SUB.id], found=True)
+    before.list.grow([SUB.id], found=True)
     memo = decode(encode(before.memo()), type=SessionMemo)
     after = Session(memo.record)
     after.resume(memo)
-    after.set_list(view(ADD.id), memo.exposure)
+    after.list.give(view(ADD.id), memo.exposure)
     assert after.record == before.record
-    assert after.has_agreed(ADD) and after.lists(SUB.id) and not after.sees(SUB.id)
+    assert after.has_agreed(ADD) and after.list.lists(SUB.id) and not after.list.sees(SUB.id)
     # The same miss is not counted again, and what was found there is known here.
     assert called(after, MAIL, "name", 2.0) == ([], Forward(MAIL, True, 0))
     (miss,), forward = called(after, SUB, "name", 2.0)
@@ -282,9 +282,9 @@ def test_the_list_of_a_miss_is_the_one_that_lacked_the_tool_however_it_has_grown
     ledger = Ledger(ADD.id)
     made = ledger.session
     ledger.search(SUB, task="subtract")
-    made.grow([SUB.id], found=True)
-    made.delivered = 1
-    made.set_list(view(ADD.id), 8)
+    made.list.grow([SUB.id], found=True)
+    made.list.deliver()
+    made.list.give(view(ADD.id), 8)
     ledger.call(SUB)
     assert [(each.tool, each.exposure) for each in ledger.misses] == [("calc__sub", 7)]
     ledger.search(SUB, task="subtract")

@@ -81,8 +81,8 @@ async def test_the_hook_spends_no_tokens_on_what_the_list_names_already(tmp_path
             await stage.client.initialize()
             await stage.client.list_tools()
             client = stage.app.clients.only_client()
-            assert client is not None and client.session is not None and client.session.view is not None
-            view = client.session.view
+            assert client is not None and client.session is not None and client.session.list.view is not None
+            view = client.session.list.view
             named = view.named
             (also,) = ask(stage, "read a document").splitlines()[TOOLS + 1 :]
             found = {f"files__{short}" for short in re.findall(r"(read\d+)\(", also)}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from foretool.retrieval.list_rules import BETWEEN, NameCost
-from foretool.server.catalog import own_tools
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.names import CALL, CALL_WRITE
 from foretool.server.catalog.signatures import name_cost, signature
+from foretool.server.lists import own_tools
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust.policy import Reach
 from foretool.storage.records import ToolId

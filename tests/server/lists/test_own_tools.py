@@ -1,4 +1,4 @@
-"""The definitions of our own two tools."""
+"""The definitions of our own tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from requirements import requirement
 
 from foretool.retrieval.tokens import count
-from foretool.server.catalog import own_tools
+from foretool.server.lists import own_tools
 from foretool.storage.records import ToolId
 
 

@@ -8,7 +8,7 @@ import pytest
 from fakes import changed
 from requirements import requirement
 
-from foretool.server.clients.policy_choice import TRIES, choose_policy, explain_policy, is_scheduled, is_worth_a_try
+from foretool.server.lists.policy import TRIES, choose_policy, explain_policy, is_scheduled, is_worth_a_try
 from foretool.storage.records import ClientRecord
 
 LEDGER = ClientRecord("c", "1", "legacy", 0, 0, 0.0, 0.0)

@@ -6,10 +6,10 @@ import json
 
 from fakes import FakeUpstream, config_of, tool
 
-from foretool.server.catalog import own_tools
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.clients.named_tools import NamedTools
 from foretool.server.config.loader import LiveConfig
+from foretool.server.lists import own_tools
+from foretool.server.lists.named_tools import NamedTools
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import ToolId

@@ -24,16 +24,16 @@ from foretool.retrieval.list_rules import BASE_SHARE, HALF_LIFE_S, Prior, order_
 from foretool.retrieval.portable_priors import leave_room
 from foretool.retrieval.priors import MOST_OF_ONE
 from foretool.retrieval.tokens import estimate, fill_budget
-from foretool.server.catalog import own_tools
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.first_tools import FirstTools
 from foretool.server.catalog.imported import ImportedPriors
 from foretool.server.catalog.models import LearnedLists
-from foretool.server.clients.epochs import Epochs, last_use
-from foretool.server.clients.named_tools import NamedTools
-from foretool.server.clients.policy_choice import can_be_tried, choose_policy, is_worth_a_try
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.servers import is_exact
+from foretool.server.lists import own_tools
+from foretool.server.lists.epochs import Epochs, last_use
+from foretool.server.lists.named_tools import NamedTools
+from foretool.server.lists.order import FirstTools
+from foretool.server.lists.policy import can_be_tried, choose_policy, is_worth_a_try
 from foretool.server.protocol import apps, jsonrpc, versions
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.output_schemas import is_wide

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from fakes import FakeUpstream, config_of, tool
 
-from foretool.server.catalog import first_tools
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.first_tools import FirstTools
+from foretool.server.lists import order as first_tools
+from foretool.server.lists.order import FirstTools
 from foretool.server.protocol.jsonrpc import raw
 
 

@@ -1,11 +1,11 @@
-"""When a list may move. What then moves: tests/server/clients/test_exposure.py."""
+"""When a list may move. What then moves: tests/server/lists/test_maker.py."""
 
 from __future__ import annotations
 
 from fakes import failing_store, live_config
 from requirements import requirement
 
-from foretool.server.clients.epochs import FIRST_S, QUIET_S, Epochs
+from foretool.server.lists.epochs import FIRST_S, QUIET_S, Epochs
 from foretool.server.recording.recorder import Recorder
 from foretool.storage.records import SessionRecord
 

@@ -14,9 +14,9 @@ from requirements import requirement
 from foretool.retrieval.list_rules import Prior
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.imported import ImportedPriors
-from foretool.server.clients.epochs import FIRST_S, QUIET_S
-from foretool.server.clients.exposure import Exposures, View, list_result
 from foretool.server.config.loader import Config, LiveConfig
+from foretool.server.lists.epochs import FIRST_S, QUIET_S
+from foretool.server.lists.maker import Exposures, View, list_result
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.recording.recorder import Recorder

@@ -1,0 +1,1 @@
+"""What is on the list of tools of a client, and why."""

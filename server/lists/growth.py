@@ -1,0 +1,359 @@
+"""The list of one session: what it was given, what it has gained since, and whether its client fetches what was gained.
+
+A list gains tools only at its end, so the bytes before them stay. What has grown counts as seen only once the client
+has fetched the list again (`SessionList.delivered`). Nobody says whether a client does that when it is told, so it is
+measured (`RelistWatch`), and what was measured chooses the policy of the next session (`policy`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from foretool.server.config.loader import LiveConfig, Profile
+from foretool.server.lists.maker import Exposures, View
+from foretool.server.lists.policy import is_scheduled
+from foretool.storage.records import ListReason, Policy, SessionRecord, ToolId
+from foretool.storage.steps import Steps
+
+RELIST_S: Final = 2.0
+"""A client that lists again within this time of `list_changed` counts as one that re-lists."""
+
+LATE_S: Final = 30.0
+"""A client that lists again within this time, but later than `RELIST_S`, is late: the machine may have been busy."""
+
+GRACE_S: Final = 0.05
+"""After the client listed again, a held result waits this long, so that over HTTP it does not overtake the list."""
+
+
+class SessionList:
+    """The list of one session, and what has grown on it. Tools that grew are hidden until the client lists again."""
+
+    def __init__(self, record: SessionRecord, *, shows_pages: bool = False) -> None:
+        self.record = record
+        self.shows_pages = shows_pages
+        """Whether its client shows the pages of servers (MCP Apps)."""
+        self.view: View | None = None
+        """The list the client was given last."""
+        self.exposure = 0
+        """Id of the record of that list."""
+        self.policy: Policy | None = None
+        """Chosen at the first list, and again when the client ledger has learned something."""
+        self.first_policy: Policy | None = None
+        """The policy of the list that it began with. A later choice takes no tool off the list."""
+        self.grown: list[ToolId] = []
+        """Tools appended to the list since it began, in order."""
+        self.delivered = 0
+        """How many of them the client has got in a list."""
+        self.recorded = 0
+        """How many of them the list had that is on record."""
+        self.found: set[ToolId] = set()
+        """Those of them that a discovery had to find: the list lacked them before."""
+        self._lacked: dict[ToolId, View] = {}
+        """By tool that grew, the list that lacked it."""
+
+    def lists(self, tool: ToolId) -> bool:
+        """Tell whether the tool is on the list, or has grown on it."""
+        return self.view is not None and (tool in self.view.shown or tool in self.grown)
+
+    def sees(self, tool: ToolId) -> bool:
+        """Tell whether the client was given the tool. One that has not listed again has not got what grew."""
+        return self.view is not None and (tool in self.view.shown or tool in self.grown[: self.delivered])
+
+    def names(self, tool: ToolId) -> bool:
+        """Tell whether the list names a hidden tool with what its call needs."""
+        return self.view is not None and tool in self.view.named
+
+    def is_for_page(self, tool: ToolId) -> bool:
+        """Tell whether the list has a tool for the page of its server alone; no model sees it."""
+        return self.view is not None and tool in self.view.for_pages
+
+    def grow(self, tools: Sequence[ToolId], *, found: bool) -> None:
+        """Append tools; `found`: a discovery had to find them."""
+        self.grown += tools
+        if self.view is not None:
+            self._lacked.update(dict.fromkeys(tools, self.view))
+        if found:
+            self.found.update(tools)
+
+    def give(self, view: View, exposure: int) -> None:
+        """Note the list that the client was given, and the id of its record."""
+        self.view = view
+        self.exposure = exposure
+        self.recorded = self.delivered
+
+    def deliver(self) -> None:
+        """Note that the client fetches the list with all that has grown on it."""
+        self.delivered = len(self.grown)
+
+    def gained_unseen(self, tool: ToolId) -> bool:
+        """Tell whether the list has gained a tool that no discovery had to find, and that the client has not got."""
+        return self.lists(tool) and tool not in self.found
+
+    def lacking(self, tool: ToolId) -> View | None:
+        """Return the list that lacked a hidden tool."""
+        return self._lacked.get(tool, self.view)
+
+
+class Told(Enum):
+    """What a client does that was told that its list has changed."""
+
+    NOTHING = "it was told nothing, or has listed since"
+    WAITING = "it has some time left to list"
+    OVERDUE = "it did not list in time, and may still"
+
+
+class Relisted(Struct, frozen=True):
+    """What a client's list says of the client."""
+
+    delay_s: float | None
+    """How long after it was told; None if it comes from the client's own schedule."""
+    is_late: bool = False
+
+
+class RelistWatch:
+    """Measures whether a client lists again when it is told; times are those of the loop, in seconds."""
+
+    def __init__(self) -> None:
+        self.state = Told.NOTHING
+        self._told_at = 0.0
+        self._is_held_in_vain = False
+        """A result was held for the present announcement, and let go because the client did not list."""
+        self._first_at = 0.0
+        """When the client listed first; 0 before that."""
+        self._unasked = 0
+        """How many lists after the first one came although nothing was announced."""
+
+    def tell(self, now: float) -> bool:
+        """Note that the client is told; return False if it has not answered what it was told before."""
+        if self.state is Told.WAITING:
+            return False
+        self.state, self._told_at, self._is_held_in_vain = Told.WAITING, now, False
+        return True
+
+    def expire(self, told_at: float) -> bool:
+        """Note that the time of an announcement is over; return whether the client did not list in it."""
+        if self.state is not Told.WAITING or self._told_at != told_at:
+            return False
+        self.state = Told.OVERDUE
+        return True
+
+    def give_up(self) -> None:
+        """Note that a result was held long enough, and the client did not list."""
+        self._is_held_in_vain = self.state is Told.WAITING
+
+    def close(self) -> bool:
+        """Note that the client is gone; return whether a result was held for it in vain: it had time enough to list."""
+        had_time = self.state is Told.WAITING and self._is_held_in_vain
+        self.state = Told.NOTHING
+        return had_time
+
+    def note_list(self, now: float) -> Relisted | None:
+        """Note that the client lists; return what that says of it, None for nothing."""
+        before, self.state = self.state, Told.NOTHING
+        delay_s = now - self._told_at
+        comes_anyway = is_scheduled(delay_s, self._unasked, self._told_at - self._first_at)
+        said = None
+        if before is Told.WAITING:
+            said = Relisted(None if comes_anyway else delay_s)
+        elif before is Told.OVERDUE and not comes_anyway:
+            said = Relisted(delay_s, is_late=True) if delay_s <= LATE_S else None
+        elif self._first_at:
+            self._unasked += 1
+        self._first_at = self._first_at or now
+        return said
+
+
+class Audience(Protocol):
+    """The client whose lists they are."""
+
+    profile: Profile
+
+    def lists(self) -> Sequence[SessionList]:
+        """Return the list of each of its sessions, the latest last."""
+        ...
+
+    def notify(self, kind: str, method: str) -> bool:
+        """Send a notification that belongs to no request; return whether the client gets it."""
+        ...
+
+
+class ToolList:
+    """Shows one client its tools, grows the list where the policy allows, and tells the client when it has changed."""
+
+    def __init__(self, client: Audience, exposures: Exposures, config: LiveConfig) -> None:
+        self._client = client
+        self._exposures = exposures
+        self._config = config
+        self._watch = RelistWatch()
+        self._held: list[Callable[[], None]] = []
+        """Results that wait for the client to list again."""
+        self._has_tried = False
+        """Whether the list has grown once to see what the client does."""
+
+    # -- what the client sees
+
+    def profile(self, shown: SessionList) -> Profile:
+        """Return the profile whose list a session gets."""
+        profile = self._client.profile
+        return replace(profile, shows_pages=True) if shown.shows_pages else profile
+
+    def policy(self, shown: SessionList) -> Policy:
+        """Return the policy of a session. It is chosen when first asked, and again after the ledger has changed."""
+        if shown.policy is None:
+            shown.policy = self._exposures.choose_policy(self.profile(shown), shown.record)
+        return shown.policy
+
+    def _first_policy(self, shown: SessionList) -> Policy:
+        """Return the policy of the list that a session began with: what is measured in its course lets the list grow
+        from then on, but takes no tool off it."""
+        shown.first_policy = shown.first_policy or self.policy(shown)
+        return shown.first_policy
+
+    def view(self, shown: SessionList) -> View:
+        """Return the list that the session would get now, without the tools that have grown on it."""
+        return self._exposures.view(self.profile(shown), self._first_policy(shown))
+
+    def is_at_hand(self, shown: SessionList) -> bool:
+        """Tell whether `view` has the list already."""
+        return self._exposures.is_at_hand(self.profile(shown), self._first_policy(shown))
+
+    def prepare(self, shown: SessionList) -> Steps[None]:
+        """Do in steps what `view` needs."""
+        return self._exposures.prepare(self.profile(shown), self._first_policy(shown))
+
+    def array(self, shown: SessionList) -> bytes:
+        """Return the definitions of the session's list as a JSON array, which the client gets now."""
+        shown.deliver()
+        return self._exposures.grown(self.view(shown), shown.grown, self.profile(shown), shown.record.era)
+
+    def record(self, shown: SessionList, reason: ListReason = "list") -> None:
+        """Record what the client was given. A list that was given before is not recorded again; one that has only
+        grown since is recorded as such. What has grown on a list that nobody fetched was never shown."""
+        view = self.view(shown)
+        if shown.view is view:
+            if shown.recorded == shown.delivered and reason == "list":
+                return
+            reason = "growth"
+        grown, profile = shown.grown[: shown.delivered], self.profile(shown).key
+        shown.give(view, self._exposures.record(shown.record.key, view, grown, reason, profile))
+
+    def resume(self, shown: SessionList, exposure: int) -> None:
+        """Note which list another replica gave the client, by the id of its record; 0 for none."""
+        if exposure and exposure != shown.exposure:
+            shown.give(self._exposures.given(self.view(shown), exposure, shown.grown), exposure)
+
+    def is_stale(self) -> bool:
+        """Tell whether the client would now get another list than the one it has."""
+        return any(
+            self.view(shown).array_for(shown.record.era) != shown.view.array_for(shown.record.era)
+            for shown in self._client.lists()
+            if shown.view is not None
+        )
+
+    def shows_all(self) -> bool:
+        """Tell whether the list of the latest session holds every known tool of its profile."""
+        latest = self._client.lists()[-1:]
+        return any(self._exposures.shows_all(self.profile(shown), self.policy(shown)) for shown in latest)
+
+    def sees_all(self) -> bool:
+        """Tell whether the client was given the list of the policy `full`."""
+        return any(shown.view is not None and shown.view.policy == "full" for shown in self._client.lists())
+
+    # -- growth
+
+    def grow(self, shown: SessionList, tools: Sequence[ToolId], *, found: bool = False) -> bool:
+        """Append tools in one batch under the policy `growing`, as the budget allows.
+
+        `found`: a discovery found them, so the list lacked them. Returns whether the client was told to list again.
+        """
+        new = [tool for tool in tools if not shown.lists(tool)]
+        is_try = found and bool(new) and self._may_try(shown)
+        if self.policy(shown) != "growing" and not is_try:
+            return False
+        added = self._exposures.fitting(self.view(shown), shown.grown, new)
+        if is_try and not added:
+            added = new[:1]  # a full list would never let us find out
+        if not added:
+            return False
+        shown.grow(added, found=found)
+        self.announce()
+        return self.is_announced
+
+    def _may_try(self, shown: SessionList) -> bool:
+        """Tell whether this growth is the one attempt with a client that was never measured.
+
+        It costs the client at most `hold_ms` once, and a client that does not list again loses nothing: it is told to
+        call what was found through a bridge.
+        """
+        if self._has_tried or shown.view is None or self.policy(shown) != "frozen":
+            return False
+        self._has_tried = self._exposures.begin_try(self.profile(shown), shown.record)
+        return self._has_tried
+
+    # -- telling the client
+
+    @property
+    def is_announced(self) -> bool:
+        """Whether the client was told to list again and has not done so."""
+        return self._watch.state is Told.WAITING
+
+    def announce(self) -> None:
+        """Tell the client that its list has changed, and watch whether it lists again."""
+        if not self._client.lists():
+            return
+        if not self._client.notify("toolsListChanged", "notifications/tools/list_changed"):
+            return  # a modern client that does not listen cannot answer
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if self._watch.tell(now):
+            loop.call_later(RELIST_S, self._expire, now)
+
+    def _expire(self, told_at: float) -> None:
+        if self._watch.expire(told_at):
+            self._measure(None)
+
+    def close(self) -> None:
+        """Note that the client is gone."""
+        if self._watch.close():
+            self._measure(None)
+
+    def mark_listed(self) -> None:
+        """Note that the client has listed: measure how soon, and release the results that waited."""
+        loop = asyncio.get_running_loop()
+        said = self._watch.note_list(loop.time())
+        if said is not None and said.is_late:
+            for shown in self._client.lists():
+                self._exposures.record_late(shown.record)
+        elif said is not None:
+            self._measure(said.delay_s)
+        if self._held:
+            loop.call_later(GRACE_S, self._release, *self._held)
+
+    def _measure(self, delay_s: float | None) -> None:
+        """Record that the client listed again after `delay_s`, or (None) did not in time."""
+        for shown in self._client.lists():
+            self._exposures.record_relist(shown.record, delay_s)
+            shown.policy = None
+
+    def hold(self, finish: Callable[[], None]) -> None:
+        """Call `finish` once the client has listed again, at most `hold_ms` later."""
+        self._held.append(finish)
+        asyncio.get_running_loop().call_later(self._config.settings.hold_ms / 1000, self._give_up, finish)
+
+    def _give_up(self, finish: Callable[[], None]) -> None:
+        """Release a result that was held long enough."""
+        if finish in self._held:
+            self._watch.give_up()
+        self._release(finish)
+
+    def _release(self, *results: Callable[[], None]) -> None:
+        for finish in results:
+            if finish in self._held:
+                self._held.remove(finish)
+                finish()
