@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.retrieval.glossary import has_han, put_into_english, translated
-from foretool.retrieval.words import CHUNK, in_words, stem
+from foretool.retrieval.words import chunks, in_words, stem
 from foretool.storage.records import Tool, ToolId
 
 MAX_DESCRIPTION = 8_000
@@ -193,7 +193,7 @@ def wording_words(document: Document) -> str:
     if not document.wordings:
         return ""
     said = (document.server, document.name, document.title, document.description, document.server_text)
-    own = {word for text in said for chunk in CHUNK.findall(text) for word in (chunk.lower(), *in_words(chunk).split())}
+    own = {word for text in said for chunk in chunks(text) for word in (chunk.lower(), *in_words(chunk).split())}
     return "\n".join(" ".join(_words_of_wish(each.split(), own)) or each for each in document.wordings)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -39,6 +40,7 @@ def _run(arguments: Sequence[str]) -> int:
         status = window.serve_window(arguments)
         if status is not None:
             return status
+        gc.disable()  # `serve` collects again once clients are answered: looking for garbage costs a tenth of the start
     from foretool.server.commands.serving import plain_serve, serve
 
     options = plain_serve(arguments)

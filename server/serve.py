@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -58,6 +59,7 @@ async def serve_stdio(config: Config, profile: str = "") -> None:
         app.yield_to(transport.has_unread_output)
         ended = _stop_on_signals()
         async with app.running(), _reporting_risks(config), _answering_locally(app, profile):
+            _collect_garbage()
             await transport.start()
             await _wait_for_first(transport.closed, ended)
             if not ended.is_set():
@@ -84,6 +86,7 @@ async def serve_windows(config: Config, profile: str, first: socket.socket, when
         )
         ended = _stop_on_signals()
         async with app.running(), _reporting_risks(config), _answering_locally(app, profile, windows) as local:
+            _collect_garbage()
             when_ready()
             await local.adopt(first)
             await _wait_for_first(windows.gone, ended)
@@ -133,6 +136,7 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
         app.reloader.add_follower(follow_config)
         ended = _stop_on_signals()
         async with app.running(), _reporting_risks(config), _answering_locally(app, None):
+            _collect_garbage()
             serving = asyncio.create_task(transport.serve())
             # Nobody started this process to ask it something at once, so there is time to know every tool by then.
             app.upstreams.wake_unlisted("modern")
@@ -232,6 +236,12 @@ def _watching(config: Config, *, http: bool = False) -> Iterator[Watcher]:
         yield watch
     finally:
         watch.end()
+
+
+def _collect_garbage() -> None:
+    """Look for garbage from now on, and leave out what the start has made, which stays."""
+    gc.freeze()
+    gc.enable()
 
 
 def _open(config: Config) -> Store:

@@ -37,8 +37,9 @@ HEAVY = (
     "importlib.metadata",
 )
 TELL = (
-    "import atexit, json, sys\n"
+    "import atexit, gc, json, sys\n"
     "atexit.register(lambda: print('MODULES', json.dumps(sorted(sys.modules)), file=sys.stderr))\n"
+    "atexit.register(lambda: print('COLLECTS', gc.isenabled(), gc.get_freeze_count() > 10_000, file=sys.stderr))\n"
     "from foretool.server.cli import main\n"
     "main()\n"
 )
@@ -76,3 +77,4 @@ def test_serving_a_list_from_a_warm_store_imports_nothing_heavy(tmp_path: Path) 
     ] == []
     loaded = {name.partition(".")[0] for name in names}
     assert sorted(loaded & set(HEAVY)) == []
+    assert "COLLECTS True True" in done.stderr.splitlines()

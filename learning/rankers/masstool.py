@@ -33,7 +33,7 @@ from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
 from foretool.retrieval.rankers.learned import LearnedModel
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.score_sum import softmax
-from foretool.retrieval.words import CHUNK
+from foretool.retrieval.words import chunks
 from foretool.storage.records import ToolId
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ SHARPNESS: Final = 20.0
 
 def grams(text: str) -> Counter[int]:
     """Count the words and the pairs of neighbours of a text, as hashes of 32 bits: a model holds no words."""
-    words = [chunk for chunk in CHUNK.findall(text.lower()) if chunk.isalnum()]
+    words = [chunk for chunk in chunks(text.lower()) if chunk.isalnum()]
     pairs = (f"{one} {other}" for one, other in pairwise(words))
     return Counter(crc32(gram.encode("utf-8", "replace")) for gram in (*words, *pairs))
 

@@ -19,7 +19,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from foretool.retrieval.words import CHUNK, STOP_WORDS, in_words, stem
+from foretool.retrieval.words import STOP_WORDS, chunks, in_words, stem
 
 NAMED: Final = 0.25
 """The share of its scores that a server gains that the task names as one: "in github-work", "with playwright"."""
@@ -141,12 +141,12 @@ class ServerNames:
 
 def terms_of(*texts: str) -> frozenset[str]:
     """Return the terms of texts that may tell one server from others."""
-    return frozenset(term for text in texts for word in CHUNK.findall(text) if (term := _term(word)) not in _GENERIC)
+    return frozenset(term for text in texts for word in chunks(text) if (term := _term(word)) not in _GENERIC)
 
 
 def _said_in(line: str) -> frozenset[str]:
     """Return the terms of a line, and those of two words of it written as one: "google maps" names `googlemaps`."""
-    words = CHUNK.findall(line)
+    words = chunks(line)
     return terms_of(*words, *(one + other for one, other in pairwise(words)))
 
 
@@ -162,7 +162,7 @@ def _term(word: str) -> str:
 def _name_in_line(name: str) -> re.Pattern[str]:
     """Return what finds a name in a line where it is that of a server, with the words around it that say so: "in git",
     "git mcp", "git: ...", or a name of several words as no other text has it, `github-work`."""
-    words = CHUNK.findall(in_words(name)) or [re.escape(name)]
+    words = chunks(in_words(name)) or [re.escape(name)]
     written = r"[\W_]{0,3}".join(map(re.escape, words))
     forms = [
         rf"{_LEADS}{written}\b(?:{_TAILS})?",

@@ -6,6 +6,7 @@ Everything that cannot be shared goes to `serving`.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -43,6 +44,7 @@ def serve_window(arguments: Sequence[str]) -> int | None:
     except Ended as end:
         return end.status
     except Started as start:
+        gc.disable()  # until clients are answered, as in `cli`
         from foretool.server.commands import serving
 
         return serving.serve_windows(serving.options_of(options), folder, start.first, start.lock)

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from html import escape
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
@@ -137,6 +136,8 @@ def _say(exchange: Exchange, text: str) -> None:
 
 async def come_back(grants: Grants, query: str) -> tuple[int, bytes]:
     """Answer a browser that comes back from an authorization server; return the status and the page."""
+    from html import escape
+
     from foretool.server.identity.credentials import CredentialError
 
     said = parse_qs(query) if len(query) <= MOST_QUERY else {}
