@@ -289,7 +289,8 @@ class Conversation:
         texts = [part["text"] for part in result["content"]]
         if (handle := _HANDLE.search(texts[0])) is not None:
             self._handle = handle[1]
-        shown = frozenset(read_names(texts[:1], self._names)[1])
+        fits = not texts[0].startswith("confidence: none")
+        shown = frozenset(read_names(texts[:1], self._names)[1]) if fits else frozenset[str]()
         search = Search(words, wanted, shown, listed, self._read(texts))
         for text in texts[1:]:
             if text.startswith("Likely next"):

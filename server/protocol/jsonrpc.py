@@ -322,7 +322,7 @@ def error_of(error: Raw) -> tuple[int, str]:
     try:
         value = plain(error)
         return int(value["code"]), str(value["message"])
-    except (LookupError, TypeError, ValueError):
+    except (LookupError, TypeError, ValueError, OverflowError):
         return INTERNAL_ERROR, "malformed error"
 
 

@@ -7,6 +7,7 @@ once: when its link is gone, the upstream makes another.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import time
@@ -257,10 +258,11 @@ class Connection:
 
     async def ask(self, method: str, params: dict[str, Any], patience: float) -> dict[str, Any]:
         """As `ask_raw`, decoded. Raises `HandshakeError` also when the result is not an object."""
-        value = jsonrpc.plain(await self.ask_raw(method, params, patience))
-        if not isinstance(value, dict):
-            raise HandshakeError(f"answered {method} with something that is not an object")
-        return value
+        result = await self.ask_raw(method, params, patience)
+        with contextlib.suppress(ValueError):  # JSON may hold numbers with more digits than Python reads
+            if (value := jsonrpc.plain_object(result)) is not None:
+                return value
+        raise HandshakeError(f"answered {method} with something that is not an object, or that cannot be read")
 
     async def ask_raw(self, method: str, params: dict[str, Any], patience: float) -> Raw:
         """Send a request of our own and wait for its result. Raises `HandshakeError` for an error reply or `patience`
