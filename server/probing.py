@@ -32,6 +32,8 @@ from foretool.storage.stores import StorageError
 
 STOP_S: Final = 15.0
 """How long a child that ignores closed input and SIGTERM may take to end, with time to spare."""
+FIRST_RUN_S: Final = 15.0
+"""A server that has just been downloaded has at least so long: nothing of it was ever read from the disk or compiled."""
 
 AT_ONCE: Final = max(2, min(4, os.cpu_count() or 1))
 """Servers that start at a time: 14 at once on two cores made half of the failures that were not true."""
@@ -61,7 +63,7 @@ class Probe:
         self.error = ""
         self.starts = 1
         """How often the server was started: twice if it failed beside others."""
-        self.ready_s = self.listed_s = self._started = 0.0
+        self.ready_s = self.listed_s = self._started = self._patience_s = 0.0
         self._settled = asyncio.Event()
         """Set once its tools are known or it has failed."""
 
@@ -81,7 +83,7 @@ class Probe:
     async def run(self, timeout_s: float, on_progress: OnProgress = ignore, *, may_load: bool = True) -> None:
         """Start the upstream, wait for its tools, and end it. The time in which a launcher downloads it does not count,
         if it `may_load`."""
-        self._started = time.perf_counter()
+        self._started, self._patience_s = time.perf_counter(), timeout_s
         on_progress(self.server.name, "started")
         running = asyncio.create_task(self.upstream.run())
         self.upstream.start("legacy")
@@ -90,7 +92,7 @@ class Probe:
             if not is_settled and may_load:
                 is_settled = await self._outlasts_download(timeout_s, on_progress)
             if not is_settled:
-                self.error = self._say_late(timeout_s)
+                self.error = self._say_late()
         finally:
             self._settled.set()  # what it says while it is being ended is not a finding
             with suppress(TimeoutError):
@@ -118,13 +120,16 @@ class Probe:
             if await self._settles_within(LOOK_S):
                 return True
         on_progress(self.server.name, "started")
-        return was_loading and self._took_s < LOADING_S and await self._settles_within(timeout_s)
+        if not was_loading or self._took_s > LOADING_S:
+            return False
+        self._patience_s = max(timeout_s, FIRST_RUN_S)
+        return await self._settles_within(self._patience_s)
 
-    def _say_late(self, timeout_s: float) -> str:
+    def _say_late(self) -> str:
         if self.upstream.is_loading or self._took_s > LOADING_S:
             return f"{Path(self.server.command).name} was still downloading it after {self._took_s:.0f} s"
         asked = "tools/list" if self.ready_s else "initialize"
-        return f"no answer to {asked} within {timeout_s:g} s{self.upstream.noise}"
+        return f"no answer to {asked} within {self._patience_s:g} s{self.upstream.noise}"
 
     async def on_listed(self, upstream: Upstream, kind: ListKind, tools: Sequence[Raw]) -> None:
         if not self._settled.is_set():
