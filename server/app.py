@@ -30,7 +30,8 @@ from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.servers import Server
 from foretool.server.identity.subjects import Subjects
 from foretool.server.learning_schedule import Schedule
-from foretool.server.lists.maker import Exposures
+from foretool.server.lists.epochs import ListKeeper
+from foretool.server.lists.maker import ListInputs
 from foretool.server.methods.admission import Admission
 from foretool.server.methods.answer_tokens import AnswerTokens
 from foretool.server.methods.call_tool import ToolCalls
@@ -146,14 +147,16 @@ class App:
         self.upstreams = UpstreamRegistry(live, self.policy)
         self.memory = UpstreamMemory(store, self.catalog, self.upstreams, live)
         self.kept_words = KeptWords(store.catalog, self.catalog, self.search, self.memory.digest_inputs)
-        self.exposures = Exposures(
-            self.catalog, self.search.rank_for_list, self.search.prepare_list, self.recorder, live,
-            self.upstreams.unlisted, LearnedLists(store), self.policy, self.imported,
+        self.lists = ListKeeper(
+            ListInputs(
+                self.catalog, self.search, self.recorder, live, self.policy, LearnedLists(store), self.imported,
+                self.upstreams.unlisted,
+            )
         )  # fmt: skip
         self.outbox = Outbox(self.recorder.commit, self.turn.at_end)
         kept = KeptResults()
         self.clients = ClientRegistry(
-            live, self.upstreams, self.exposures, self.recorder, self.flows, self.outbox, kept, parts.exchange
+            live, self.upstreams, self.lists, self.recorder, self.flows, self.outbox, kept, parts.exchange
         )
         precedence = Precedence()
         self.announcements = Announcements(self.clients, precedence)
@@ -166,10 +169,10 @@ class App:
         self.predictor = Predictor(self.search, self.catalog, live, self.policy, self.recorder)
         self.notices = HeldNotices(self.clients, self.gatekeeper)
         self.greeting = Greeting(self.upstreams, self.catalog, self.clients, lambda: cuts_results(live.now))
-        lists = MergedLists(self.upstreams, self.clients, live, self.gatekeeper, precedence, self._note_list_problems)
-        resources = Resources(self.upstreams, lists, forwarder, self.catalog, results)
+        merged = MergedLists(self.upstreams, self.clients, live, self.gatekeeper, precedence, self._note_list_problems)
+        resources = Resources(self.upstreams, merged, forwarder, self.catalog, results)
         prompts = Prompts(
-            self.upstreams, lists, forwarder, self.catalog, resources, self.gatekeeper,
+            self.upstreams, merged, forwarder, self.catalog, resources, self.gatekeeper,
             lambda exchange: self.steps.answer_prompt(exchange),
         )  # fmt: skip
         subscriptions = Subscriptions(self.upstreams, self.clients, resources, forwarder)
@@ -231,7 +234,7 @@ class App:
         # What takes the reports of upstreams, and what follows the config
         messages = UpstreamMessages(self.clients, self.server_requests, subscriptions)
         self._events = UpstreamEvents(
-            self.upstreams, self.catalog, lists, self.announcements, self.memory, messages, self.gatekeeper,
+            self.upstreams, self.catalog, merged, self.announcements, self.memory, messages, self.gatekeeper,
             precedence, live,
             {PROMPTS: self._take_in_prompts, RESOURCES: resources.take_in, TEMPLATES: resources.take_in_templates},
         )  # fmt: skip
@@ -245,7 +248,7 @@ class App:
         self.reloader = Reloader(
             live, self._launcher, self.catalog, self.clients, self.announcements,
             (
-                self.clients.follow_config, self.exposures.forget,
+                self.clients.follow_config, self.lists.forget,
                 lambda: self.search.configure(live.settings), lambda: self.embedding.configure(live.settings),
             ),
         )  # fmt: skip
@@ -340,14 +343,14 @@ class App:
         if {bytes(each) for each in merged} != {tool.definition for tool in self.catalog.listed(lane.name)}:
             self._events.take_in(owner, merged)
         lane.has_listed = True
-        self.exposures.forget_person(person)
+        self.lists.forget_person(person)
         self.upstreams.wake(lane)
         self.announcements.soon()
 
     def _forget_listed(self, server: str, person: str) -> None:
         """Take what a server has listed to a person out of their lists."""
         self.personal_tools.forget(server, person)
-        self.exposures.forget_person(person)
+        self.lists.forget_person(person)
         self.announcements.soon()
 
     def _note_list_problems(self, upstream: Upstream, kind: ListKind, problems: Sequence[str]) -> None:
@@ -441,7 +444,7 @@ class App:
                 lambda: housekeeping.save_flows(self.flows, self.store.flows),
                 self.recalibrator.tick,
                 self._install_calibration,
-                lambda: self.models.tick(has_listed=bool(self.exposures.views())),
+                lambda: self.models.tick(has_listed=bool(self.lists.views())),
                 lambda: self.schedule.tick(self.config.settings.learn_s),
                 self.retention.tick,
                 lambda: in_slices(self.memory.summarize()),
@@ -469,7 +472,7 @@ class App:
         self.clients.expire()
         self.server_requests.expire()
         self.recorder.retry()
-        if self.exposures.advance():
+        if self.lists.advance():
             self.announcements.soon()
 
     def follow_decisions(self) -> None:
@@ -497,8 +500,8 @@ class App:
         if table in ("", "approvals"):
             self.follow_decisions()
         if table in ("", "artifacts"):
-            self.models.tick(has_listed=bool(self.exposures.views()))
-        if table in ("", "working_sets") and self.exposures.follow_others():
+            self.models.tick(has_listed=bool(self.lists.views()))
+        if table in ("", "working_sets") and self.lists.follow_others():
             self.announcements.soon()
 
     async def _index(self) -> None:
@@ -533,5 +536,5 @@ class App:
 
     def _begin_epoch(self) -> None:
         """Make new lists, because other models serve or a learning run has ended."""
-        self.exposures.forget()
+        self.lists.forget()
         self.announcements.soon()

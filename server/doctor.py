@@ -76,7 +76,7 @@ def _summarize(config: Config, catalog: Catalog, upstreams: Sequence[UpstreamChe
     with suppress(StorageError), open_existing_store(config.storage) as store:
         profile = config.profiles[""]
         app = App(config, store)
-        view = app.exposures.preview(profile, "frozen" if profile.policy == "auto" else profile.policy)
+        view = app.lists.preview(profile, "frozen" if profile.policy == "auto" else profile.policy)
         listed, names = view.tokens, len(view.tools)
     return Summary(
         servers=len(upstreams) + len(config.broken),

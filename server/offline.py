@@ -25,7 +25,7 @@ def read(config: Config) -> Iterator[App]:
 def view(app: App, profile: Profile) -> View:
     """Return the list of a profile. Under `auto` it is the list that every client starts with."""
     policy: Policy = "frozen" if profile.policy == "auto" else profile.policy
-    return app.exposures.preview(profile, policy)
+    return app.lists.preview(profile, policy)
 
 
 def suggest(app: App, name: str) -> str:

@@ -28,7 +28,6 @@ from foretool.server.catalog.search import Search
 from foretool.server.clients.session import Conversation, Session
 from foretool.server.config.loader import Config
 from foretool.server.lists.growth import SessionList, ToolList
-from foretool.server.lists.maker import Why
 from foretool.server.lists.policy import RELIST_SHARE, RELISTERS, relist_share
 from foretool.server.methods import discovery_arguments
 from foretool.server.methods.discover_tools import RANKED
@@ -67,22 +66,16 @@ class PlayedTask(Struct):
     """The tool of each miss."""
 
 
-class PlayedSession(Session):
-    """A session whose misses have no cause: half of the time of a replay would go into finding it."""
-
-    def _explain(self, tool: Tool) -> Why | None:
-        return None
-
-
 class Seat:
     """One recorded session as a client that a proxy serves."""
 
     def __init__(self, app: App, task: RecordedTask, ends_at: float) -> None:
         record = task.session
         self.profile = app.live.profile(record.profile)
-        self.session: Session = PlayedSession(record)
+        # Its misses have no cause: half of the time of a replay would go into finding it.
+        self.session = Session(record)
         self.ends_at = ends_at
-        self.tools = ToolList(self, app.exposures, app.live)
+        self.tools = ToolList(self, app.lists, app.live)
         self.known: dict[str, set[ToolId]] = {}
         """By conversation, the tools that a text has named."""
         share = relist_share(app.recorder.client(record.client, record.version, record.era))
@@ -129,7 +122,7 @@ class Player:
         app, episode = self.app, task.episode
         self._past.time = max(self._past.time, episode.at)
         self._follow_models()
-        app.exposures.advance()
+        app.lists.advance()
         seat = self._take_seat(task)
         played = PlayedTask(episode.key)
         run = _Run(self, seat, seat.session, task, played)
@@ -156,7 +149,7 @@ class Player:
         if numbers != self._served:
             models.install_models(self.app.search, self._past)
             self._served = numbers
-        self.app.exposures.forget()
+        self.app.lists.forget()
 
     def _take_seat(self, task: RecordedTask) -> Seat:
         """Return the client of a task; a new one lists its tools, an old one only if its list is not current."""
@@ -166,7 +159,7 @@ class Player:
             now = self._past.now()
             others = [each for each in self._seats.values() if each.profile.name == task.session.profile]
             if not any(each.ends_at >= now for each in others):
-                app.exposures.begin_session(task.session.profile)
+                app.lists.begin_session(task.session.profile)
             app.recorder.begin_session(task.session)
             seat = self._seats[key] = Seat(app, task, self._ends.get(key, now))
             give_list(seat, "list")

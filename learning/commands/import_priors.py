@@ -136,7 +136,7 @@ def _compare(config: Config, file: Path, priors: PortablePriors) -> PriorsImport
 
 def _list(app: App, config: Config) -> tuple[str, ...]:
     profile = config.profiles[""]
-    return app.exposures.try_out(profile, "frozen" if profile.policy == "auto" else profile.policy).tools
+    return app.lists.try_out(profile, "frozen" if profile.policy == "auto" else profile.policy).tools
 
 
 def _undo(config: Config, as_json: bool) -> int:

@@ -13,8 +13,9 @@ from foretool.server.clients.exchange import Exchange, Outbox
 from foretool.server.clients.kept_results import KeptResults
 from foretool.server.clients.session import Session, SessionMemo
 from foretool.server.config.loader import LiveConfig
+from foretool.server.lists.epochs import ListKeeper
 from foretool.server.lists.growth import ToolList
-from foretool.server.lists.maker import Exposures
+from foretool.server.lists.hidden import HiddenTools
 from foretool.server.protocol import translate
 from foretool.server.protocol.apps import shows_pages
 from foretool.server.recording.data_flow import FlowWatch
@@ -45,13 +46,14 @@ class ClientRegistry:
     """Holds the clients that are connected."""
 
     def __init__(
-        self, config: LiveConfig, upstreams: UpstreamRegistry, exposures: Exposures, recorder: Recorder,
+        self, config: LiveConfig, upstreams: UpstreamRegistry, lists: ListKeeper, recorder: Recorder,
         flows: FlowWatch, outbox: Outbox, kept: KeptResults, make_exchange: Callable[..., Exchange] = Exchange,
     ) -> None:  # fmt: skip
         self.make_exchange = make_exchange
         self._config = config
         self._upstreams = upstreams
-        self._exposures = exposures
+        self._lists = lists
+        self._hidden = HiddenTools(lists)
         self._recorder = recorder
         self._flows = flows
         self._outbox = outbox
@@ -116,7 +118,7 @@ class ClientRegistry:
             client.expire(now)
 
     def tool_list(self, client: Client) -> ToolList:
-        return ToolList(client, self._exposures, self._config)
+        return ToolList(client, self._lists, self._config)
 
     def begin_session(self, client: Client, era: Era) -> Session:
         record = SessionRecord(
@@ -128,11 +130,11 @@ class ClientRegistry:
             profile=client.profile.name,
             started_at=self._recorder.now(),
         )
-        session = Session(record, shows_pages=shows_pages(client.capabilities))
+        session = Session(record, self._hidden, shows_pages=shows_pages(client.capabilities))
         listed = client.tools.profile(session.list).key
         others = [one for each in self._clients for one in each.lists() if each.tools.profile(one).key == listed]
         if not others and client.transport != "library":
-            self._exposures.begin_session(listed)
+            self._lists.begin_session(listed)
         self._recorder.begin_session(record, client.person)
         self._upstreams.wake_unlisted(era, client.profile)
         return session
@@ -141,7 +143,7 @@ class ClientRegistry:
         """Go on with a session that another replica has begun, and recorded."""
         self._recorder.know_session(memo.record, client.person)
         self._upstreams.wake_unlisted(memo.record.era, client.profile)
-        return Session(memo.record, shows_pages=shows_pages(client.capabilities))
+        return Session(memo.record, self._hidden, shows_pages=shows_pages(client.capabilities))
 
     def end_session(self, session: Session, *, goes_on: bool = False) -> None:
         """Forget a session; `goes_on`: at another replica, so it has not ended."""

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from foretool.server.clients.pursuit import Need, Pursuit, Search, Settled
 from foretool.server.lists.growth import SessionList
-from foretool.server.lists.maker import Why
+from foretool.server.lists.hidden import HiddenTools, Why
 from foretool.server.recording.calibration import SUFFICES
 from foretool.storage.episodes import GAP_S, are_alike
 from foretool.storage.records import Cause, Discovery, Match, Miss, Noticed, Policy, SessionRecord, Tool, ToolId
@@ -212,8 +212,10 @@ class Conversation:
 class Session:
     """Decides what the calls and discoveries of one client mean, and which of them are misses."""
 
-    def __init__(self, record: SessionRecord, *, shows_pages: bool = False) -> None:
+    def __init__(self, record: SessionRecord, hidden: HiddenTools | None = None, *, shows_pages: bool = False) -> None:
+        """`hidden` explains misses; without it they have no cause."""
         self.record = record
+        self._hidden_tools = hidden
         self.list = SessionList(record, shows_pages=shows_pages)
         self.told_absent: set[str] = set()
         """Servers of which an answer has said that they are down."""
@@ -432,7 +434,9 @@ class Session:
     def _explain(self, tool: Tool) -> Why | None:
         """Return why a tool is hidden, as far as the list that lacked it knows."""
         view = self.list.lacking(tool.id)
-        return view.why_hidden(tool.id, tool.upstream) if view is not None else None
+        if view is None or self._hidden_tools is None:
+            return None
+        return self._hidden_tools.why(view, tool.id, tool.upstream)
 
     def _found(self, tool: Tool, at: float, found: _Found, chat: Conversation) -> Miss:
         """Return the miss of a tool that a search has shown, without its cost."""

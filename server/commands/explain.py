@@ -18,6 +18,7 @@ from foretool.server.commands.options import config_option, json_option, profile
 from foretool.server.commands.search import SearchResult, open_search, say_without_encoders, search
 from foretool.server.config.loader import Profile
 from foretool.server.ledger.miss_words import CAUSES
+from foretool.server.lists.hidden import HiddenTools
 from foretool.server.lists.maker import View
 from foretool.server.protocol.apps import is_for_model
 from foretool.server.trust.policy import FOR_ITS_PAGE
@@ -213,7 +214,7 @@ def _say_lists(app: App, view: View, tool: Tool, profile: Profile) -> tuple[Caus
     if is_named:
         new = "a list that is made now names it" if cause else "the client's list names it, so no search is needed"
         return cause, [*said, Reason(f"{new}: it stands in the descriptions of the bridges with what a call takes")]
-    why = view.why_hidden(tool.id, tool.upstream)
+    why = HiddenTools(app.lists).why(view, tool.id, tool.upstream)
     what = "a list that is made now lacks it too" if cause else "the client's list lacks it"
     change = why.change.replace("none: ", "nothing: ", 1) if why.change.startswith("none: ") else why.change
     return cause or why.cause, [*said, Reason(f"{what} ({why.cause}): {CAUSES[why.cause]}", change)]

@@ -234,20 +234,20 @@ class _Finder:
     def _list(self, tool: Tool) -> Iterator[Fix]:
         """Yield what lists a tool."""
         app, profile = self._app, self.profile
-        if tool.id in app.exposures.preview(profile, self._policy).shown:
+        if tool.id in app.lists.preview(profile, self._policy).shown:
             return
         foretool = ("foretool",)
         own = ("foretool", "profiles", profile.name) if profile.name else foretool
         pinned = replace(profile, pin=(*profile.pin, tool.id))
         yield _fix("pin", f"pin {tool.id}", ConfigChange((*own, "pin"), tool.id, adds=True),
-                   tokens=app.exposures.preview(pinned, self._policy).tokens)  # fmt: skip
+                   tokens=app.lists.preview(pinned, self._policy).tokens)  # fmt: skip
         budget = self._least_budget(tool)
         if budget:
-            larger = app.exposures.preview(replace(profile, list_tokens=budget), self._policy)
+            larger = app.lists.preview(replace(profile, list_tokens=budget), self._policy)
             keys = self._keys_of("list_tokens")
             what = f"raise list_tokens from {profile.list_tokens:,} to {budget:,}"
             yield _fix("budget", what, ConfigChange(keys, budget), tokens=larger.tokens)
-        frozen = app.exposures.preview(profile, "frozen")
+        frozen = app.lists.preview(profile, "frozen")
         if self._policy == "growing" and tool.id in frozen.shown:
             what = "set policy to frozen: its list keeps no tokens for what it gains"
             yield _fix("policy", what, ConfigChange(self._keys_of("policy"), "frozen"), tokens=frozen.tokens)
@@ -271,7 +271,7 @@ class _Finder:
         except (ConfigError, DocumentError):
             return None
         other = App(changed, self._app.store)
-        view = other.exposures.preview(changed.profiles.get(self.profile.name, changed.profiles[""]), self._policy)
+        view = other.lists.preview(changed.profiles.get(self.profile.name, changed.profiles[""]), self._policy)
         return view.tokens if tool.id in view.shown else None
 
     def _least_budget(self, tool: Tool) -> int:
@@ -281,7 +281,7 @@ class _Finder:
 
         def lists(budget: int) -> bool:
             profile = replace(self.profile, list_tokens=budget)
-            return budget != low and self._app.exposures.would_list(profile, self._policy, tool.id)
+            return budget != low and self._app.lists.would_list(profile, self._policy, tool.id)
 
         high = max(low, STEP)
         while not lists(high):

@@ -1,1 +1,34 @@
-"""What is on the list of tools of a client, and why."""
+"""Which tools are on the list of a client, and why.
+
+A tool is on the list for one of these reasons. `maker.ListDraft.choose` reads in the same order.
+
+1. *It is ours.* `discover_tools`, `call_tool` and `call_tool_write` lead to everything that the list lacks; they are on
+   every list (`own_tools`).
+2. *All are wanted.* The policy `full` lists every tool that the profile finds. What the profile does not find, because
+   a rule denies it or its server is left out, is on no list (`trust.policy.Reach.finds`).
+3. *All fit.* Where every tool fits in `list_tokens`, all are listed (setting `list_whole`).
+4. *It is pinned.* The user's pins are listed whatever they take.
+5. *It is needed more than others.* The other tools compete for the tokens that are left, in this order (`order`): what
+   was learned and used, by need per token; what fits the profile's description and the latest tasks; what is needed at
+   first, before anything was called. Where the client shows pages of servers, tools with pages go before all of these
+   (`pages`). A tool whose latest calls all failed does not compete. The first in the order that still fit are listed.
+6. *It is named.* A frozen list may spend a part of its tokens on names of tools that it does not define; they stand in
+   the description of the bridge that runs them. Such a tool is hidden, and a call of it is no miss.
+7. *A page needs it.* Tools that the page of a server may call are appended for the page; no model sees them.
+
+The list is then written once and kept byte for byte for an epoch (`epochs`): the prompt caches of models depend on it.
+It is made again when the tools, the settings or what was learned have changed, when the epoch is over, and before that
+only where no prompt cache is lost. What was used meanwhile comes in with the next epoch.
+
+8. *It was gained.* Under the policy `growing` a list begins with a part of its tokens free, and gains tools at its end:
+   those that a search has found, a prompt is likely to need, or a call is likely to be followed by (`growth`). A tool
+   that was gained is seen once the client has fetched the list again.
+
+Which policy a client gets, and whether its list may grow once to see if the client fetches it again, is in `policy`.
+`hidden` reads all of this backwards: why a tool is not on the list, and what would have put it there.
+
+    lists = ListKeeper(ListInputs(catalog, search, recorder, config, rules, learned, imported, unlisted))
+    view = lists.view(profile, "frozen")
+    view.array                                                      # what the client gets, as bytes
+    HiddenTools(lists).why(view, ToolId("mail__send"), "mail")      # Why(cause="budget", rank=12, ...)
+"""

@@ -1,7 +1,8 @@
-"""When a list may move: at the end of its epoch, and earlier where that breaks no prompt cache.
+"""Keeps the list of each profile and policy for an epoch: stored byte for byte, and served unchanged.
 
-Early is, in the first week, when a session begins that shares the list with no other one of this process, and at any
-time once nobody has used the list for longer than a prompt cache lasts.
+No request of a client changes a list. It is made again when the tools, the settings or what was learned have changed,
+when its epoch is over, and earlier where that breaks no prompt cache (`Epochs`). A list that other proxies on the same
+store have made is taken up, so all of them serve one list.
 """
 
 from __future__ import annotations
@@ -9,18 +10,202 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from foretool.server.config.loader import LiveConfig
-from foretool.server.recording.recorder import Recorder
-from foretool.storage.records import Usage
+from msgspec.structs import replace
 
+from foretool.server.config.loader import LiveConfig, Profile
+from foretool.server.lists.maker import ListDraft, ListInputs, ListMaker, View
+from foretool.server.lists.policy import ClientLedger
+from foretool.server.recording.recorder import Recorder
+from foretool.storage.records import Exposure, ListReason, Policy, ToolId, Usage
+from foretool.storage.steps import Steps
+
+AGAIN: Final = 2
+"""How often a list is prepared at most, because tools may change meanwhile."""
 FIRST_S: Final = 7 * 86_400.0
 """For so long after the first session, what was used moves the list with every session that shares it with no other."""
 QUIET_S: Final = 3600.0
 """Prompt caches of models last an hour at most: a list that nobody has used for longer may move at no cost."""
 
 
+class ListKeeper:
+    """Gives the current list of each profile under each policy, and makes a new one where the old one is over."""
+
+    def __init__(self, inputs: ListInputs) -> None:
+        self.maker = ListMaker(inputs)
+        self.ledger = ClientLedger(self.maker, inputs.recorder)
+        self._catalog = inputs.catalog
+        self._recorder = inputs.recorder
+        self._epochs = Epochs(inputs.recorder, inputs.config)
+        self._views: dict[tuple[str, Policy], View] = {}
+        self._version = -1
+        """The version of the catalog for which these were made."""
+        self._prepared: set[tuple[int, str, Policy]] = set()
+        """By version of the catalog, profile and policy: lists that were prepared."""
+        self._movable: set[tuple[str, Policy]] = set()
+        """Lists that are made again when they are next wanted, if what was used has changed."""
+
+    # -- the current list
+
+    def view(self, profile: Profile, policy: Policy) -> View:
+        """Return the current list. This is cheap unless an epoch has begun."""
+        if self._version != self._catalog.version:
+            self._views.clear()
+            self._version = self._catalog.version
+        key = (profile.key, policy)
+        if (view := self._views.get(key)) is None:
+            draft = self.maker.draft(profile, policy)
+            view = self._restore(draft)
+            if view is None:
+                view = self._store(draft, draft.ranked)
+            elif key in self._movable:
+                view = self._move(draft, view)
+            self._movable.discard(key)
+            self._views[key] = view
+        return view
+
+    def is_at_hand(self, profile: Profile, policy: Policy) -> bool:
+        """Tell whether `view` has its list already."""
+        return self.at_hand(profile, policy) is not None
+
+    def at_hand(self, profile: Profile, policy: Policy) -> View | None:
+        """Return the current list if it was asked for before."""
+        return self._views.get((profile.key, policy)) if self._version == self._catalog.version else None
+
+    def prepare(self, profile: Profile, policy: Policy) -> Steps[None]:
+        """Do in steps what `view` needs and what takes long with thousands of tools. Where tools have changed
+        meanwhile, their part is done as well: what was read of the others is kept."""
+        for _ in range(AGAIN):
+            version = self._catalog.version
+            if (version, profile.key, policy) in self._prepared:
+                return
+            yield from self.maker.read_stored(profile, policy, moves=(profile.key, policy) in self._movable)
+            current = {done for done in self._prepared if done[0] == self._catalog.version}
+            self._prepared = current | {(version, profile.key, policy)}
+            if self._restore(self.maker.draft(profile, policy)) is None:
+                yield from self.maker.read_new(profile, policy)
+            if self._catalog.version == version:
+                return
+
+    def preview(self, profile: Profile, policy: Policy) -> View:
+        """Return the list that `view` would return, without storing a new one."""
+        return self._restore(self.maker.draft(profile, policy)) or self.try_out(profile, policy)
+
+    def try_out(self, profile: Profile, policy: Policy) -> View:
+        """Return the list that would be made now, whatever was stored."""
+        draft = self.maker.draft(profile, policy)
+        new = draft.write(draft.choose(), self._next_epoch(draft))
+        return draft.show(new, self._epochs.end(new.created_at), draft.ranked)
+
+    def would_list(self, profile: Profile, policy: Policy, tool: ToolId) -> bool:
+        """Tell whether the list that would be made now has a tool, without writing that list."""
+        return tool in self.maker.draft(profile, policy).choose().defined
+
+    def views(self) -> list[View]:
+        return list(self._views.values())
+
+    # -- making and storing
+
+    def _restore(self, draft: ListDraft) -> View | None:
+        """Return the stored list, or None if its epoch is over or anything it was made of has changed."""
+        stored = self._recorder.working_set(draft.key)
+        if stored is None or stored.inputs != draft.digest or self._epochs.is_over(stored.created_at):
+            return None
+        return draft.show(stored, self._epochs.end(stored.created_at))
+
+    def _store(self, draft: ListDraft, ranked: tuple[ToolId, ...]) -> View:
+        """Make and store a new list, of tools that compete in this order."""
+        new = draft.write(draft.choose(ranked), self._next_epoch(draft))
+        if not self._recorder.save_working_set(new):
+            # Another proxy on this store was first; all of them serve one list.
+            theirs = self._recorder.working_set(new.key)
+            new = theirs if theirs is not None and theirs.inputs == new.inputs else new
+        return draft.show(new, self._epochs.end(new.created_at), ranked)
+
+    def _next_epoch(self, draft: ListDraft) -> int:
+        stored = self._recorder.working_set(draft.key)
+        return stored.epoch + 1 if stored else 1
+
+    def _move(self, draft: ListDraft, view: View) -> View:
+        """Return a list that holds what was used since this one was made; this one, if that changes nothing."""
+        if last_use(draft.usages) <= view.created_at:
+            return view
+        ranked = draft.rank_use((*view.tools, *view.named))
+        defined, named = draft.choose(ranked)
+        if {*defined, *dict(draft.own)} == view.shown and set(named) == set(view.named):
+            return view
+        return self._store(draft, ranked)
+
+    # -- when lists move
+
+    def forget(self) -> None:
+        """Check every list again, because settings or models have changed."""
+        self._views.clear()
+        self._prepared.clear()
+        self.maker.forget()
+
+    def forget_person(self, person: str) -> None:
+        """Check the lists of one person again, because a server has listed other tools to them."""
+        for key in [key for key in self._views if key[0].endswith(f"\x1f{person}")]:
+            del self._views[key]
+        self._prepared.clear()
+        self.maker.forget(person)
+
+    def advance(self) -> bool:
+        """Begin a new epoch for lists older than `epoch_s` and for those that nobody uses; return whether there is
+        one."""
+        due = [key for key, view in self._views.items() if self._epochs.is_over(view.created_at)]
+        quiet = [key for key in self._views if key not in due and self._epochs.is_quiet(key[0])]
+        for key in (*due, *quiet):
+            del self._views[key]
+        self._movable.update(quiet)
+        return bool(due or quiet)
+
+    def follow_others(self) -> bool:
+        """Take up the lists that other proxies have made since; return whether there is one."""
+        stored = {key: self._recorder.working_set(f"{key[0]}/{key[1]}") for key in self._views}
+        due = [key for key, new in stored.items() if new is not None and new.epoch > self._views[key].epoch]
+        for key in due:
+            del self._views[key]
+        return bool(due)
+
+    def begin_session(self, profile: str) -> None:
+        """Let the lists of a profile move: a session begins, and no other one of this process shares them."""
+        if self._epochs.may_move():
+            keys: list[tuple[str, Policy]] = [(profile, "frozen"), (profile, "growing")]
+            self._movable.update(keys)
+            for key in keys:
+                self._views.pop(key, None)
+
+    # -- what clients were given
+
+    def record(self, session: str, view: View, grown: Sequence[ToolId], reason: ListReason, profile: str = "") -> int:
+        """Record what a session was given; return the id of the record."""
+        more = tuple(tool for tool in grown if tool not in view.shown)
+        tokens = view.tokens + sum(map(self._catalog.tokens, more))
+        self._epochs.note_given(profile)
+        given = Exposure(session, self._recorder.now(), view.policy, view.epoch, view.tools + more, tokens, reason)
+        id = self._recorder.exposure(given)
+        if view.named:
+            self._recorder.exposure(replace(given, tools=view.named, tokens=0, reason="named"))
+        return id
+
+    def given(self, view: View, id: int, grown: Sequence[ToolId]) -> View:
+        """Return the list of a record, as far as it is not this one."""
+        recorded = self._recorder.exposed(id)
+        if recorded is None:
+            return view
+        tools = tuple(tool for tool in recorded.tools if tool not in grown)
+        if set(tools) == {tool for tool in view.tools if tool not in grown}:
+            return view
+        return replace(view, epoch=recorded.epoch, tools=tools, shown=frozenset(tools), array=b"", legacy_array=b"")
+
+
 class Epochs:
-    """Decides for the lists of all profiles; times are seconds since 1970."""
+    """Says when a list may move, for the lists of all profiles; times are seconds since 1970.
+
+    Early is, in the first week, when a session begins that shares the list with no other one of this process, and at
+    any time once nobody has used the list for longer than a prompt cache lasts.
+    """
 
     def __init__(self, recorder: Recorder, config: LiveConfig) -> None:
         self._recorder = recorder
@@ -29,7 +214,7 @@ class Epochs:
         """By profile: when a client last got a list of it; none once that was found to be long ago."""
 
     def note_given(self, profile: str) -> None:
-        """Take in that a client gets a list of a profile now."""
+        """Note that a client gets a list of a profile now."""
         self._given_at[profile] = self._recorder.now()
 
     def end(self, created_at: float) -> float | None:
@@ -63,4 +248,4 @@ class Epochs:
 
 def last_use(usages: Sequence[Usage]) -> float:
     """Return when a tool was last called, 0 if none was."""
-    return max((each.last_at for each in usages), default=0.0)
+    return max((usage.last_at for usage in usages), default=0.0)

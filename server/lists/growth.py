@@ -16,7 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.server.config.loader import LiveConfig, Profile
-from foretool.server.lists.maker import Exposures, View
+from foretool.server.lists.epochs import ListKeeper
+from foretool.server.lists.maker import View
 from foretool.server.lists.policy import is_scheduled
 from foretool.storage.records import ListReason, Policy, SessionRecord, ToolId
 from foretool.storage.steps import Steps
@@ -186,9 +187,9 @@ class Audience(Protocol):
 class ToolList:
     """Shows one client its tools, grows the list where the policy allows, and tells the client when it has changed."""
 
-    def __init__(self, client: Audience, exposures: Exposures, config: LiveConfig) -> None:
+    def __init__(self, client: Audience, lists: ListKeeper, config: LiveConfig) -> None:
         self._client = client
-        self._exposures = exposures
+        self._lists = lists
         self._config = config
         self._watch = RelistWatch()
         self._held: list[Callable[[], None]] = []
@@ -206,7 +207,7 @@ class ToolList:
     def policy(self, shown: SessionList) -> Policy:
         """Return the policy of a session. It is chosen when first asked, and again after the ledger has changed."""
         if shown.policy is None:
-            shown.policy = self._exposures.choose_policy(self.profile(shown), shown.record)
+            shown.policy = self._lists.ledger.choose(self.profile(shown), shown.record)
         return shown.policy
 
     def _first_policy(self, shown: SessionList) -> Policy:
@@ -217,20 +218,23 @@ class ToolList:
 
     def view(self, shown: SessionList) -> View:
         """Return the list that the session would get now, without the tools that have grown on it."""
-        return self._exposures.view(self.profile(shown), self._first_policy(shown))
+        return self._lists.view(self.profile(shown), self._first_policy(shown))
 
     def is_at_hand(self, shown: SessionList) -> bool:
         """Tell whether `view` has the list already."""
-        return self._exposures.is_at_hand(self.profile(shown), self._first_policy(shown))
+        return self._lists.is_at_hand(self.profile(shown), self._first_policy(shown))
 
     def prepare(self, shown: SessionList) -> Steps[None]:
         """Do in steps what `view` needs."""
-        return self._exposures.prepare(self.profile(shown), self._first_policy(shown))
+        return self._lists.prepare(self.profile(shown), self._first_policy(shown))
 
     def array(self, shown: SessionList) -> bytes:
         """Return the definitions of the session's list as a JSON array, which the client gets now."""
         shown.deliver()
-        return self._exposures.grown(self.view(shown), shown.grown, self.profile(shown), shown.record.era)
+        view, era = self.view(shown), shown.record.era
+        new = (tool for tool in shown.grown if tool not in view.shown)
+        draft = self._lists.maker.draft(self.profile(shown), view.policy)
+        return draft.append(view.array_for(era), view.for_pages, new, era)
 
     def record(self, shown: SessionList, reason: ListReason = "list") -> None:
         """Record what the client was given. A list that was given before is not recorded again; one that has only
@@ -241,12 +245,12 @@ class ToolList:
                 return
             reason = "growth"
         grown, profile = shown.grown[: shown.delivered], self.profile(shown).key
-        shown.give(view, self._exposures.record(shown.record.key, view, grown, reason, profile))
+        shown.give(view, self._lists.record(shown.record.key, view, grown, reason, profile))
 
     def resume(self, shown: SessionList, exposure: int) -> None:
         """Note which list another replica gave the client, by the id of its record; 0 for none."""
         if exposure and exposure != shown.exposure:
-            shown.give(self._exposures.given(self.view(shown), exposure, shown.grown), exposure)
+            shown.give(self._lists.given(self.view(shown), exposure, shown.grown), exposure)
 
     def is_stale(self) -> bool:
         """Tell whether the client would now get another list than the one it has."""
@@ -259,7 +263,7 @@ class ToolList:
     def shows_all(self) -> bool:
         """Tell whether the list of the latest session holds every known tool of its profile."""
         latest = self._client.lists()[-1:]
-        return any(self._exposures.shows_all(self.profile(shown), self.policy(shown)) for shown in latest)
+        return any(self._lists.maker.draft(self.profile(shown), self.policy(shown)).shows_all for shown in latest)
 
     def sees_all(self) -> bool:
         """Tell whether the client was given the list of the policy `full`."""
@@ -276,7 +280,7 @@ class ToolList:
         is_try = found and bool(new) and self._may_try(shown)
         if self.policy(shown) != "growing" and not is_try:
             return False
-        added = self._exposures.fitting(self.view(shown), shown.grown, new)
+        added = self._lists.maker.fitting(self.view(shown), shown.grown, new)
         if is_try and not added:
             added = new[:1]  # a full list would never let us find out
         if not added:
@@ -293,7 +297,7 @@ class ToolList:
         """
         if self._has_tried or shown.view is None or self.policy(shown) != "frozen":
             return False
-        self._has_tried = self._exposures.begin_try(self.profile(shown), shown.record)
+        self._has_tried = self._lists.ledger.begin_try(self.profile(shown), shown.record)
         return self._has_tried
 
     # -- telling the client
@@ -329,7 +333,7 @@ class ToolList:
         said = self._watch.note_list(loop.time())
         if said is not None and said.is_late:
             for shown in self._client.lists():
-                self._exposures.record_late(shown.record)
+                self._lists.ledger.note_late(shown.record)
         elif said is not None:
             self._measure(said.delay_s)
         if self._held:
@@ -338,7 +342,7 @@ class ToolList:
     def _measure(self, delay_s: float | None) -> None:
         """Record that the client listed again after `delay_s`, or (None) did not in time."""
         for shown in self._client.lists():
-            self._exposures.record_relist(shown.record, delay_s)
+            self._lists.ledger.note_relist(shown.record, delay_s)
             shown.policy = None
 
     def hold(self, finish: Callable[[], None]) -> None:

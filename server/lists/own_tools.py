@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from foretool.retrieval.list_rules import BETWEEN, NameCost
+from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.names import CALL, CALL_WRITE, DISCOVER
-from foretool.server.catalog.signatures import name_calls
+from foretool.server.catalog.signatures import name_calls, name_cost, signature
 from foretool.server.config.settings import Bridges
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.apps import FOR_MODELS
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.trust.policy import Reach
 from foretool.storage.records import ToolId
 
 MOST: Final = 50
@@ -23,6 +26,7 @@ SUMMARY_CHARS: Final = 200
 """Characters of server names in the description of `discover_tools`."""
 
 NAMED: Final = "Often needed"
+"""Stands before the names of tools in the description of a bridge."""
 
 _META: Final[dict[str, Any]] = {versions.ALWAYS_LOAD: True}
 
@@ -92,11 +96,28 @@ def definitions(
     return [call, _bridge(CALL_WRITE, "As call_tool, for every other tool.", _WRITES, meta), discover]
 
 
-def name_tools(definition: Raw, calls: Sequence[str]) -> Raw:
-    """Return the definition of a bridge that names tools which it runs, each as a `signatures.signature`."""
-    members = jsonrpc.fields(definition)
-    text = jsonrpc.text(members["description"])
-    return jsonrpc.raw({**members, "description": f"{text} {name_calls(NAMED, calls)}."})
+def name_tools(definitions: dict[ToolId, Raw], named: Sequence[ToolId], catalog: Catalog, reach: Reach) -> None:
+    """Name tools that a list cannot define in the definitions of the bridges that run them for one profile."""
+    tools = [tool for tool in filter(None, map(catalog.get, named)) if reach.finds(tool)]
+    for bridge in (CALL, CALL_WRITE):
+        calls = [signature(tool) for tool in tools if reach.verdict(tool).bridge == bridge]
+        if calls and bridge in definitions:
+            members = jsonrpc.fields(definitions[bridge])
+            text = jsonrpc.text(members["description"])
+            definitions[bridge] = jsonrpc.raw({**members, "description": f"{text} {name_calls(NAMED, calls)}."})
+
+
+def cost_of_name(catalog: Catalog, tool: ToolId) -> NameCost:
+    """Return the tokens of a tool's name with what its call needs."""
+    known = catalog.get(tool)
+    return name_cost(known) if known is not None else NameCost()
+
+
+def cost_of_names(catalog: Catalog, named: Sequence[ToolId]) -> int:
+    """Return the tokens of naming all of these."""
+    costs = [cost_of_name(catalog, tool) for tool in named]
+    shared = {cost.group: cost.shared for cost in costs}
+    return sum(shared.values()) + sum(cost.own + BETWEEN for cost in costs if cost.own)
 
 
 def _description(counts: Mapping[str, int], unlisted: int, *, is_whole: bool) -> str:

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from foretool.server.config.loader import Profile
 from foretool.server.config.settings import PolicyChoice
-from foretool.storage.records import ClientRecord, Era, Policy
+from foretool.server.lists.maker import ListMaker
+from foretool.server.lists.pages import MOST_TOOLS
+from foretool.server.recording.recorder import Recorder
+from foretool.storage.records import ClientRecord, Era, Policy, SessionRecord
 
 RELISTERS: Final = frozenset({
     "claude-code", "copilot-cli", "gemini-cli-mcp-client", "opencode", "mcp-use", "goose", "windsurf",
@@ -37,6 +41,64 @@ chance."""
 
 SCHEDULE: Final = 2
 """A client that listed so often without being told to may have a schedule of its own."""
+
+
+class ClientLedger:
+    """What is on record of how clients treat their lists, and the policy that follows from it."""
+
+    def __init__(self, maker: ListMaker, recorder: Recorder) -> None:
+        self._maker = maker
+        self._recorder = recorder
+
+    def choose(self, profile: Profile, session: SessionRecord) -> Policy:
+        """Return the policy of one session, from its profile, its era and the ledger.
+
+        `auto` is `full` where a list of all tools was measured to cost the client less than discoveries.
+        """
+        measured = self._recorder.client(*_key(session))
+        if profile.policy == "auto" and measured is not None and self._pays_whole(profile, measured.whole_tokens):
+            return "full"
+        return choose_policy(profile.policy, session.era, session.client, measured)
+
+    def _pays_whole(self, profile: Profile, tokens: int) -> bool:
+        """Tell whether all tools of a profile fit so many tokens, and are not too many for some clients."""
+        draft = self._maker.draft(profile, "full")
+        if not draft.may_be_whole or tokens <= profile.list_tokens:
+            return False
+        return 0 < len(draft.fitting_whole(tokens)) <= MOST_TOOLS
+
+    def begin_try(self, profile: Profile, session: SessionRecord) -> bool:
+        """Tell whether the list of a client that was never measured may grow once, and record the attempt."""
+        if self._recorder.refusal:
+            return False  # what the attempt shows could not be kept
+        if not can_be_tried(profile.policy, session.era):
+            return False  # every search comes here, and need not read the store for that
+        if not is_worth_a_try(profile.policy, session.era, session.client, self._recorder.client(*_key(session))):
+            return False
+        self._add(session, tries=1)
+        return True
+
+    def note_relist(self, session: SessionRecord, delay_s: float | None) -> None:
+        """Record that a client listed again `delay_s` after it was told to, or (None) did not in time."""
+        relisted, ms = (0, 0.0) if delay_s is None else (1, delay_s * 1000)
+        self._add(session, announced=1, relisted=relisted, ms=ms)
+
+    def note_late(self, session: SessionRecord) -> None:
+        """Record that a client listed again, later than it should have."""
+        self._add(session, late=1)
+
+    def _add(
+        self, session: SessionRecord, announced: int = 0, relisted: int = 0, ms: float = 0.0, late: int = 0,
+        tries: int = 0,
+    ) -> None:  # fmt: skip
+        now = self._recorder.now()
+        self._recorder.add_client_relist(
+            ClientRecord(*_key(session), announced, relisted, ms, now, late=late, tries=tries)
+        )
+
+
+def _key(session: SessionRecord) -> tuple[str, str, Era]:
+    return session.client, session.version, session.era
 
 
 def relist_share(record: ClientRecord | None) -> float | None:

@@ -31,7 +31,7 @@ from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.servers import matches
 from foretool.server.config.settings import DomainEntry
 from foretool.server.lists import own_tools
-from foretool.server.lists.maker import View, Why
+from foretool.server.lists.maker import View
 from foretool.server.methods.discovery_arguments import MATCHES
 from foretool.server.methods.instructions import Instructions
 from foretool.server.methods.plain_schemas import trim
@@ -94,15 +94,6 @@ class Plan(Struct, frozen=True):
     @property
     def fallback(self) -> Fallback:
         return self.selected.fallback
-
-
-class StepView(View, frozen=True):
-    """The tools of one step, in the form of a list that can explain misses."""
-
-    def _explain_rank(self, tool: ToolId, rank: int, of: int) -> Why:
-        if 0 < rank <= TOOLS:
-            return Why("budget", rank, of, f"give the step more than {self.budget} tokens, or pin {tool}")
-        return Why("rank", rank, of, f"widen the step, pin {tool}, or say more of the task")
 
 
 class AgentSteps:
@@ -279,10 +270,10 @@ class AgentSteps:
         """Show the session only the tools of a step: a call of any other tool is a miss."""
         at = self._recorder.now()
         tools = tuple(sorted([*(each.tool for each in plan.tools), self.discover(profile).tool]))
-        order = tuple(each.tool for each in plan.ranking.ranked)
-        view = StepView(
-            "frozen", 0, tools, frozenset(tools), b"[]", plan.tokens, plan.budget, at,
-            lambda: order, self._unlisted(),
+        view = View(
+            policy="frozen", epoch=0, tools=tools, shown=frozenset(tools), array=b"[]", tokens=plan.tokens,
+            budget=plan.budget, created_at=at, ranked=tuple(each.tool for each in plan.ranking.ranked), most=TOOLS,
+            offline=self._unlisted(),
         )  # fmt: skip
         exposure = Exposure(session.record.key, at, "frozen", 0, tools, plan.tokens, "list")
         session.list.give(view, self._recorder.exposure(exposure))

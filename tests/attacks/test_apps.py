@@ -132,7 +132,7 @@ async def test_what_a_list_gains_is_closed_to_pages_too_and_named_once() -> None
         owner = next(iter(stage.app.clients))
         assert owner.session is not None
         found = [each.id for each in stage.app.catalog.tools() if each.name in ("transfer", "zoom")]
-        assert owner.tools.grow(owner.session, found)
+        assert owner.tools.grow(owner.session.list, found)
         names = [each["name"] for each in (await client.ask("tools/list"))["tools"]]
         after = {each["name"]: each for each in (await client.ask("tools/list"))["tools"]}
     assert len(names) == len(set(names))

@@ -159,7 +159,7 @@ async def not_fetched(policy: str) -> Making:
     async with listing(sky(), policy=policy) as missed:
         owner = next(iter(missed.stage.app.clients))
         assert owner.session is not None
-        assert owner.tools.grow(owner.session, [missed.stage.app.catalog.tools()[0].id])
+        assert owner.tools.grow(owner.session.list, [missed.stage.app.catalog.tools()[0].id])
         yield missed
 
 

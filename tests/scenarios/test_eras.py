@@ -171,7 +171,7 @@ async def test_clients_of_both_eras_get_a_definition_and_results_that_fit_each_o
         assert await seen(old) == (BOXED, {"result": [0, 1, 4]})
         assert await seen(new) == (NUMBERS, [0, 1, 4])
         assert old.count("notifications/tools/list_changed") == 0
-        assert stage.app.exposures.views()[0].epoch == 1
+        assert stage.app.lists.views()[0].epoch == 1
     assert len(store.catalog.versions("calc", "squares")) == 1
     assert store.approvals.undecided("calc") == []
     async with proxy_over(squares(), store=store, policy="full") as stage:  # both forms are known from the start

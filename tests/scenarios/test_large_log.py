@@ -65,7 +65,7 @@ async def converse(path: Path) -> tuple[Counted, int]:
                 with pytest.raises(Failed, match="no_such_tool"):
                     await client.call_tool("server01__no_such_tool", {})
                 await anyio.sleep(UPKEEP_S)
-                stage.app.exposures.forget()  # a new epoch
+                stage.app.lists.forget()  # a new epoch
                 second = stage.connect()
                 await second.initialize()
                 await second.list_tools()

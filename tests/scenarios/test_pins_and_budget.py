@@ -34,7 +34,7 @@ async def test_the_list_stays_within_its_budget_and_takes_the_most_used_first() 
     async with proxy_over(upstream, store=store, list_tokens=1000, epoch_s=0.001) as stage:
         await stage.client.initialize()
         names = await stage.client.list_tools()
-        view = stage.app.exposures.views()[0]
+        view = stage.app.lists.views()[0]
     used = [name for name in names if name not in OWN]
     assert view.tokens <= 1000
     assert len(used) > 3
@@ -57,7 +57,7 @@ async def test_the_definition_of_discover_tools_costs_at_most_250_tokens_and_nam
         await stage.client.initialize()
         listed = (await stage.client.ask("tools/list"))["tools"]
         own = next(each for each in listed if each["name"] == "discover_tools")
-        line = stage.app.exposures.views()[0].array
+        line = stage.app.lists.views()[0].array
     from foretool.retrieval.tokens import estimate
 
     assert estimate(line.decode()) <= 2 * 250

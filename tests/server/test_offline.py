@@ -35,7 +35,7 @@ def test_a_list_that_is_served_is_shown_as_it_is(tmp_path: Path) -> None:
     fill(path).close()
     config = configs.load(path)
     with offline.read(config) as app:
-        inputs = app.exposures._digest_inputs(config.profiles[""], "frozen")
+        inputs = app.lists.maker.draft(config.profiles[""], "frozen").digest
         now = app.recorder.now()
     with open_store(config.storage) as store:
         store.serving.save_working_set(WorkingSet("/frozen", 7, ("sky__moon",), b"[]", now, inputs))  # type: ignore[arg-type]

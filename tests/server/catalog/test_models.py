@@ -33,7 +33,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def taken(stage: Stage) -> None:
     """What housekeeping does each second, and the end of it."""
-    stage.app.models.tick(has_listed=bool(stage.app.exposures.views()))
+    stage.app.models.tick(has_listed=bool(stage.app.lists.views()))
     assert stage.app.models._task is not None
     await stage.app.models._task
 

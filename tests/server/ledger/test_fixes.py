@@ -78,9 +78,9 @@ def test_the_least_budget_is_that_of_the_lists_themselves(tmp_path: Path) -> Non
         for budget in range(100, 900, 50):
             wanted = replace(profile, list_tokens=budget)
             for policy in ("frozen", "growing", "full"):
-                shown = app.exposures.try_out(wanted, policy).shown
+                shown = app.lists.try_out(wanted, policy).shown
                 for tool in app.catalog.tools():
-                    assert app.exposures.would_list(wanted, policy, tool.id) == (tool.id in shown)
+                    assert app.lists.would_list(wanted, policy, tool.id) == (tool.id in shown)
 
 
 def test_what_is_listed_by_now_needs_no_change(tmp_path: Path) -> None:

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 from fakes import FakeUpstream, config_of, failing_store, search_over, tool
-from msgspec.structs import replace
 from requirements import requirement
 
 from foretool.retrieval.list_rules import Prior
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.imported import ImportedPriors
 from foretool.server.config.loader import Config, LiveConfig
-from foretool.server.lists.epochs import FIRST_S, QUIET_S
-from foretool.server.lists.maker import Exposures, View, list_result
+from foretool.server.lists.epochs import FIRST_S, QUIET_S, ListKeeper
+from foretool.server.lists.hidden import HiddenTools, Why
+from foretool.server.lists.maker import ListInputs, View, list_result
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.recording.recorder import Recorder
@@ -26,7 +26,7 @@ from foretool.storage.stores import Store
 
 
 class Setting:
-    """Exposures over one upstream, a store, and a clock to be set."""
+    """Lists over one upstream, a store, and a clock to be set."""
 
     def __init__(self, store: Store | None = None, **settings: Any) -> None:
         upstream = FakeUpstream("calc")
@@ -42,17 +42,14 @@ class Setting:
         self.learned_share = 0.0
         self.unlisted: frozenset[str] = frozenset()
         self.search = search_over(self.catalog)
-        self.exposures = Exposures(
-            self.catalog,
-            self.search.rank_for_list,
-            self.search.prepare_list,
-            Recorder(self.store, live, lambda: self.now),
-            live,
-            lambda: self.unlisted,
-            self,
-            TrustPolicy(live),
-            ImportedPriors(self.store.artifacts, self.catalog),
+        self.recorder = recorder = Recorder(self.store, live, lambda: self.now)
+        imported = ImportedPriors(self.store.artifacts, self.catalog)
+        self.lists = ListKeeper(
+            ListInputs(
+                self.catalog, self.search, recorder, live, TrustPolicy(live), self, imported, lambda: self.unlisted
+            )
         )
+        self.hidden = HiddenTools(self.lists)
 
     def prior(self) -> tuple[int, bytes]:
         return self.learned
@@ -64,7 +61,10 @@ class Setting:
         return self.learned_share
 
     def view(self, policy: Any = "frozen", profile: str = "") -> View:
-        return self.exposures.view(self.config.profiles[profile], policy)
+        return self.lists.view(self.config.profiles[profile], policy)
+
+    def why(self, view: View, tool: str) -> Why:
+        return self.hidden.why(view, ToolId(tool), tool.partition("__")[0])
 
     def used(self, name: str, times: int = 1, outcome: Any = "ok") -> None:
         call = Call("s", self.now, ToolId(f"calc__{name}"), "calc", "name", True, outcome, 1.0, True, "{}")
@@ -96,26 +96,23 @@ def test_a_list_that_was_prepared_in_steps_is_the_same(policy: Any) -> None:
     given = {"list_fill": True, "list_tokens": 600}
     at_once, prepared = Setting(**given), Setting(**given)
     profile = prepared.config.profiles[""]
-    assert not prepared.exposures.is_at_hand(profile, policy)
-    steps = list(prepared.exposures.prepare(profile, policy))
+    assert not prepared.lists.is_at_hand(profile, policy)
+    steps = list(prepared.lists.prepare(profile, policy))
     assert len(steps) >= 1
-    assert prepared.view(policy) == replace(
-        at_once.view(policy),
-        **{name: getattr(prepared.view(policy), name) for name in ("order", "would_list", "failing", "kept_back")},
-    )
-    assert prepared.exposures.is_at_hand(profile, policy)
-    assert list(prepared.exposures.prepare(profile, policy)) == []
+    assert prepared.view(policy) == at_once.view(policy)
+    assert prepared.lists.is_at_hand(profile, policy)
+    assert list(prepared.lists.prepare(profile, policy)) == []
 
 
 @requirement("list:fill")
 def test_what_was_read_ahead_is_not_read_again() -> None:
     setting = Setting(list_fill=True, list_tokens=600)
-    steps = list(setting.exposures.prepare(setting.config.profiles[""], "frozen"))
+    steps = list(setting.lists.prepare(setting.config.profiles[""], "frozen"))
     assert len(steps) == 1 + 3 + 1  # the server, its tools, and what they are needed for
-    setting.exposures.forget()
+    setting.lists.forget()
     assert setting.catalog.digest("calc") == setting.catalog.digest("calc")
     setting.view()
-    assert list(setting.exposures.prepare(setting.config.profiles[""], "frozen")) == [None]  # the list is stored
+    assert list(setting.lists.prepare(setting.config.profiles[""], "frozen")) == [None]  # the list is stored
 
 
 def test_the_order_in_which_a_server_lists_changes_no_list() -> None:
@@ -135,7 +132,7 @@ def test_a_list_is_not_filled_once_that_was_learned_not_to_pay() -> None:
     setting.learned = (1, msgspec.json.encode(Prior(fill=False)))
     assert setting.view().tools == ("calc__sub", *OWN)
     setting.learned = (2, msgspec.json.encode(Prior(fill=True)))
-    setting.exposures.forget()
+    setting.lists.forget()
     assert setting.view().tools == ("calc__add", "calc__sub", *OWN)
 
 
@@ -144,19 +141,21 @@ def test_what_was_used_comes_before_what_fills_the_list() -> None:
     setting = Setting(list_fill=True, list_tokens=1150)
     assert setting.view().tools == ("calc__add", "calc__sub", *OWN)
     setting.used("big")
-    setting.exposures.advance()
-    setting.exposures.forget()
+    setting.lists.advance()
+    setting.lists.forget()
     view = Setting(setting.store, list_fill=True, list_tokens=1151).view()
     assert "calc__big" in view.shown
-    assert view.order()[0] == "calc__big"
+    assert view.ranked is not None and view.ranked[0] == "calc__big"
 
 
 @requirement("list:fill")
 def test_a_filled_list_is_the_same_after_a_restart_and_ends_with_the_setting() -> None:
     before = Setting(list_fill=True, list_tokens=600)
     first = before.view()
-    again = Setting(before.store, list_fill=True, list_tokens=600).view()
-    assert (again.array, again.epoch, again.order()) == (first.array, first.epoch, first.order())
+    after = Setting(before.store, list_fill=True, list_tokens=600)
+    again = after.view()
+    assert (again.array, again.epoch) == (first.array, first.epoch)
+    assert after.why(again, "calc__big") == before.why(first, "calc__big")
     assert Setting(before.store, list_fill=False, list_tokens=600).view().tools == OWN
 
 
@@ -167,12 +166,12 @@ def test_what_was_learned_leads_the_list_and_begins_an_epoch() -> None:
     assert setting.view().tools == ("calc__add", *OWN)
     setting.learned = (1, msgspec.json.encode(Prior({ToolId("calc__sub"): 0.9})))
     assert setting.view().tools == ("calc__add", *OWN)
-    setting.exposures.forget()
+    setting.lists.forget()
     view = setting.view()
     assert (view.epoch, view.tools) == (2, ("calc__add", "calc__sub", *OWN))
-    assert view.order() == ("calc__sub", "calc__add")
+    assert view.ranked == ("calc__sub", "calc__add")
     setting.learned = (2, b"damaged")
-    setting.exposures.forget()
+    setting.lists.forget()
     assert setting.view().tools == ("calc__add", *OWN)
 
 
@@ -192,7 +191,7 @@ def test_a_growing_list_begins_with_what_was_learned_to_be_worth_it() -> None:
     for run, (base, shown) in enumerate(((None, 2), (0, 0), (add, 1), (10_000, 2))):
         setting.learned_base = base
         setting.learned = (run, b"")
-        setting.exposures.forget()
+        setting.lists.forget()
         assert len(setting.view("growing").tools) == len(OWN) + shown
     # Growing or not, nothing exceeds the budget.
     assert setting.view("growing").tokens <= 1400
@@ -205,7 +204,7 @@ def test_what_a_frozen_list_cannot_define_is_named_in_the_bridge_that_runs_it() 
         setting.used(name)
     assert (setting.view().named, CALC in setting.view().shown) == ((), True)
     setting.learned_share, setting.learned = 0.9, (1, b"")
-    setting.exposures.forget()
+    setting.lists.forget()
     view = setting.view()
     # `big` takes 800 tokens as a definition and a few as a name.
     assert "calc__big" not in view.shown and "calc__big" in view.named
@@ -215,9 +214,9 @@ def test_what_a_frozen_list_cannot_define_is_named_in_the_bridge_that_runs_it() 
     assert described["call_tool_write"].endswith(f"Often needed: {names}.") and "calc__" not in described["call_tool"]
     assert view.tokens <= view.budget
     # It is kept with the list, also for another proxy, and is on record beside it.
-    setting.exposures.forget()
+    setting.lists.forget()
     assert setting.view().named == view.named
-    setting.exposures.record("s", view, (), "list")
+    setting.lists.record("s", view, (), "list")
     kept = setting.store.sessions.exposures("s")
     assert [(each.tools, each.reason, each.tokens > 0) for each in kept] == [
         (view.tools, "list", True), (view.named, "named", False),
@@ -245,10 +244,10 @@ def test_usage_is_brought_in_by_the_next_epoch_and_not_before() -> None:
     setting.used("sub")
     assert setting.view().tools == OWN
     setting.now += 99
-    setting.exposures.advance()
+    setting.lists.advance()
     assert setting.view().tools == OWN
     setting.now += 1
-    setting.exposures.advance()
+    setting.lists.advance()
     assert setting.view().tools == ("calc__sub", *OWN)
     assert setting.view().epoch == 2
 
@@ -258,7 +257,7 @@ def test_with_epoch_zero_time_alone_moves_nothing() -> None:
     setting.view()
     setting.used("sub")
     setting.now += 1e9
-    setting.exposures.advance()
+    setting.lists.advance()
     assert setting.view().tools == OWN
 
 
@@ -274,7 +273,7 @@ def test_another_proxy_on_the_same_store_serves_the_same_list() -> None:
 
 def begin(setting: Setting) -> View:
     """The list of a session that shares it with no other."""
-    setting.exposures.begin_session("")
+    setting.lists.begin_session("")
     return setting.view()
 
 
@@ -308,15 +307,15 @@ def test_after_the_first_week_a_session_moves_the_list_only_once_prompt_caches_a
 
 def test_a_list_moves_by_itself_once_nobody_has_used_it_for_longer_than_caches_last() -> None:
     setting = Setting(epoch_s=10 * FIRST_S)
-    setting.exposures.record("s", setting.view(), (), "list")
+    setting.lists.record("s", setting.view(), (), "list")
     setting.now += 10
     setting.used("sub")
     setting.now += QUIET_S - 1
-    assert not setting.exposures.advance()
+    assert not setting.lists.advance()
     setting.now += 1
-    assert setting.exposures.advance()
+    assert setting.lists.advance()
     assert setting.view().tools == ("calc__sub", *OWN)
-    assert not setting.exposures.advance()
+    assert not setting.lists.advance()
 
 
 @requirement("list:failing")
@@ -337,15 +336,15 @@ def test_a_tool_that_fails_at_every_call_is_not_listed_until_it_works(outcome: s
 def test_a_tool_that_the_next_list_has_is_hidden_because_this_one_is_older() -> None:
     setting = Setting()
     view = setting.view()
-    assert view.why_hidden(ToolId("calc__sub"), "calc").cause == "rank"
+    assert setting.why(view, "calc__sub").cause == "rank"
     setting.used("sub")
-    assert view.why_hidden(ToolId("calc__sub"), "calc").cause == "stale"
+    assert setting.why(view, "calc__sub").cause == "stale"
 
 
 def test_a_tool_for_which_a_growing_list_keeps_its_tokens_back_is_hidden_by_the_policy() -> None:
     setting = Setting(list_tokens=1400)
     setting.used("big")
-    why = setting.view("growing").why_hidden(ToolId("calc__big"), "calc")
+    why = setting.why(setting.view("growing"), "calc__big")
     assert (why.cause, why.change) == (
         "policy", 'pin calc__big, or set "policy": "frozen": this list keeps 700 tokens for what it gains',
     )  # fmt: skip
@@ -365,7 +364,7 @@ def test_the_budget_is_filled_greedily_and_a_tool_that_does_not_fit_is_passed_ov
     view = setting.view()
     assert view.tools == ("calc__add", *OWN)
     assert view.tokens <= 600
-    why = view.why_hidden(ToolId("calc__big"), "calc")
+    why = setting.why(view, "calc__big")
     assert (why.cause, why.rank, why.of) == ("budget", 1, 2)
 
 
@@ -373,14 +372,15 @@ def test_a_tool_nobody_used_is_hidden_by_its_rank_and_one_of_an_unknown_upstream
     setting = Setting()
     setting.unlisted = frozenset({"mail"})
     view = setting.view()
-    assert view.why_hidden(ToolId("calc__sub"), "calc").cause == "rank"
-    assert view.why_hidden(ToolId("mail__send"), "mail").cause == "offline"
+    assert setting.why(view, "calc__sub").cause == "rank"
+    assert setting.why(view, "mail__send").cause == "offline"
 
 
 def test_a_grown_list_keeps_its_bytes_and_adds_to_them() -> None:
     setting = Setting()
     view = setting.view()
-    grown = setting.exposures.grown(view, [ToolId("calc__sub"), ToolId("calc__gone")], setting.config.profiles[""])
+    draft = setting.lists.maker.draft(setting.config.profiles[""], "frozen")
+    grown = draft.append(view.array, view.for_pages, [ToolId("calc__sub"), ToolId("calc__gone")], "modern")
     assert grown.startswith(view.array[:-1])
     assert [each["name"] for each in json.loads(grown)] == [*OWN, "calc__sub"]
 
@@ -411,18 +411,18 @@ def test_a_stored_list_with_other_tools_of_ours_or_other_rules_is_not_served() -
 
 def test_a_list_that_is_prepared_while_tools_change_has_read_the_new_ones_too() -> None:
     setting = Setting(list_fill=True, list_tokens=600)
-    steps = setting.exposures.prepare(setting.config.profiles[""], "frozen")
+    steps = setting.lists.prepare(setting.config.profiles[""], "frozen")
     next(steps)
     next(steps)
     setting.catalog.replace("calc", [raw(tool("late")), raw(tool("later"))])
     assert len(list(steps)) >= 1 + 2 + 1  # the server, its new tools, and what they are needed for
-    assert list(setting.exposures.prepare(setting.config.profiles[""], "frozen")) == []
+    assert list(setting.lists.prepare(setting.config.profiles[""], "frozen")) == []
     assert setting.view().tools == ("calc__late", "calc__later", *OWN)
 
 
 def test_tools_that_change_all_the_time_do_not_keep_a_list_from_being_made() -> None:
     setting, changes = Setting(list_fill=True, list_tokens=600), 0
-    for _ in setting.exposures.prepare(setting.config.profiles[""], "frozen"):
+    for _ in setting.lists.prepare(setting.config.profiles[""], "frozen"):
         changes += 1
         setting.catalog.replace("calc", [raw(tool(f"t{changes}"))])
         assert changes < 50
@@ -434,6 +434,6 @@ def test_a_client_whose_policy_is_set_is_not_looked_up_at_each_search(monkeypatc
     asked: list[str] = []
     for policy, found in (("frozen", False), ("full", False), ("auto", True)):
         setting = Setting(policy=policy)
-        monkeypatch.setattr(setting.exposures._recorder, "client", lambda *key, policy=policy: asked.append(policy))
-        assert setting.exposures.begin_try(LiveConfig(setting.config).profile(""), session) is found
+        monkeypatch.setattr(setting.recorder, "client", lambda *key, policy=policy: asked.append(policy))
+        assert setting.lists.ledger.begin_try(LiveConfig(setting.config).profile(""), session) is found
     assert asked == ["auto"]

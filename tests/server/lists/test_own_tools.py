@@ -6,10 +6,15 @@ import json
 from typing import Any
 
 import pytest
+from fakes import FakeUpstream, config_of, tool
 from requirements import requirement
 
 from foretool.retrieval.tokens import count
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.config.loader import LiveConfig
 from foretool.server.lists import own_tools
+from foretool.server.protocol.jsonrpc import raw
+from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import ToolId
 
 
@@ -41,11 +46,30 @@ def test_the_definition_counts_tools_and_servers_in_words_that_are_true() -> Non
     assert "your list is partial" in described({"a": 1}, is_whole=True, unlisted=1)
 
 
-def test_a_bridge_names_the_tools_that_it_runs() -> None:
-    ((_, call), *_) = own_tools.definitions({"calc": 2})
-    named = json.loads(bytes(own_tools.name_tools(call, ["calc__add(a: number)", "calc__pi()"])))
-    before = json.loads(bytes(call))
-    assert named == {
-        **before,
-        "description": f"{before['description']} Often needed: calc__add(a: number), calc__pi().",
-    }
+READ, WRITE, DROP = (ToolId(f"files__{name}") for name in ("read", "write", "drop"))
+
+
+def test_each_bridge_names_what_it_runs_and_a_denied_tool_stands_in_none() -> None:
+    config = config_of(FakeUpstream("files"), profiles={"p": {"deny": ["files__drop"]}})
+    catalog = Catalog(list(config.servers.values()))
+    tools = [
+        {**tool("read", "Reads"), "annotations": {"readOnlyHint": True}},
+        tool("write", "Writes"),
+        tool("drop", ""),
+    ]
+    catalog.replace("files", [raw(each) for each in tools])
+    definitions = dict(own_tools.definitions({"files": 3}))
+    before = {name: bytes(each) for name, each in definitions.items()}
+    reach = TrustPolicy(LiveConfig(config)).reach(config.profiles["p"])
+    own_tools.name_tools(definitions, [READ, WRITE, DROP, ToolId("files__gone")], catalog, reach)
+    told = {name: json.loads(bytes(each))["description"] for name, each in definitions.items()}
+    assert told["call_tool"].endswith("Often needed: files__read().")
+    assert told["call_tool_write"].endswith("Often needed: files__write().")
+    assert bytes(definitions[ToolId("discover_tools")]) == before[ToolId("discover_tools")]
+    gone = ToolId("files__gone")
+
+    def cost(*tools: ToolId) -> int:
+        return own_tools.cost_of_names(catalog, tools)
+
+    assert cost(READ) > 0 == cost(gone) == own_tools.cost_of_name(catalog, gone).own
+    assert cost(READ, WRITE, gone) < cost(READ) + cost(WRITE)

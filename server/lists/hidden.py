@@ -1,0 +1,149 @@
+"""Says why a tool is not on a list, and what would have put it there: the reasons of `server.lists`, read backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from math import inf
+from typing import Final
+
+from msgspec import Struct
+
+from foretool.server.config.loader import Profile
+from foretool.server.lists.epochs import ListKeeper
+from foretool.server.lists.maker import ListMaker, View
+from foretool.server.protocol import apps
+from foretool.storage.records import Cause, Policy, ToolId
+
+FRESH_S: Final = 1.0
+"""How long usage that was read for one miss may explain others, in seconds: reading it and ranking all tools takes
+milliseconds."""
+
+
+class Why(Struct, frozen=True):
+    """The reason that a tool is hidden, and the change that would have shown it."""
+
+    cause: Cause
+    rank: int
+    of: int
+    change: str
+
+
+class HiddenTools:
+    """Explains why lists lack tools. A call waits for the answer, so what it takes is kept for the latest lists."""
+
+    def __init__(self, lists: ListKeeper) -> None:
+        self._lists = lists
+        self._inputs = lists.maker.inputs
+        self._explained: dict[tuple[str, Policy], _ExplainedList] = {}
+        """By profile and policy, the list that was explained last."""
+
+    def why(self, view: View, tool: ToolId, upstream: str) -> Why:
+        """Explain why a tool is not in `view.shown`, and which change would have shown it."""
+        if view.profile is None:
+            return _explain_step(view, tool, upstream)
+        known = self._explain(view, view.profile)
+        ranked = known.ranked
+        rank = ranked.index(tool) + 1 if tool in ranked else 0
+        if upstream in view.offline:
+            change = f"none: the tools of {upstream!r} were not known yet, and are from now on"
+            return Why("offline", rank, len(ranked), change)
+        if self._is_listed_now(view, view.profile, tool) or known.own.lists(tool):
+            change = "none: the list was made before the tool was used or came, and the next one has it"
+            return Why("stale", rank, len(ranked), change)
+        if view.profile.shows_pages and self._has_page(tool):
+            change = f"pin {tool}, or raise list_tokens over {view.budget}: its page is shown if the list has it"
+            return Why("app", rank, len(ranked), change)
+        if (tokens := known.kept_back(tool)) > 0:
+            change = f'pin {tool}, or set "policy": "frozen": this list keeps {tokens:,} tokens for what it gains'
+            return Why("policy", rank, len(ranked), change)
+        if rank:
+            return Why("budget", rank, len(ranked), f"raise list_tokens over {view.budget}, or pin {tool}")
+        if tool in self._inputs.recorder.failing():
+            change = f"see why its calls fail, or pin {tool}: one that works brings it back"
+            return Why("failing", 0, len(ranked), change)
+        return Why("rank", 0, len(ranked), f"pin {tool}, or let it be used: the working set follows usage")
+
+    def _explain(self, view: View, profile: Profile) -> _ExplainedList:
+        key = (profile.key, view.policy)
+        known = self._explained.get(key)
+        if known is None or known.view is not view:
+            known = self._explained[key] = _ExplainedList(self._lists.maker, view, profile)
+        return known
+
+    def _is_listed_now(self, view: View, profile: Profile, tool: ToolId) -> bool:
+        """Tell whether the current list has a tool: the tools, the settings or what was learned have changed since an
+        older one was made."""
+        current = self._lists.at_hand(profile, view.policy) or self._lists.preview(profile, view.policy)
+        return tool in current.shown
+
+    def _has_page(self, tool: ToolId) -> bool:
+        known = self._inputs.catalog.get(tool)
+        return known is not None and bool(apps.pages_of(known.definition))
+
+
+class _ExplainedList:
+    """What explains the tools that one list lacks."""
+
+    def __init__(self, maker: ListMaker, view: View, profile: Profile) -> None:
+        self.view = view
+        self._maker = maker
+        self._profile = profile
+        self.own = _NextList(maker, profile, view.policy, view.tools)
+        """What a list of the same policy would gain."""
+        self._frozen = _NextList(maker, profile, "frozen", view.tools)
+
+    @cached_property
+    def ranked(self) -> tuple[ToolId, ...]:
+        """The tools in the order in which they competed. Only a miss needs it, so a stored list is ranked again only
+        then."""
+        if self.view.ranked is not None:
+            return self.view.ranked
+        return self._maker.draft(self._profile, self.view.policy).ranked
+
+    def kept_back(self, tool: ToolId) -> int:
+        """Return the tokens that a list which may grow keeps free for that, if they are why it lacks a tool; else 0."""
+        if self.view.policy != "growing":
+            return 0
+        frozen = self._maker.draft(self._profile, "frozen")
+        if not self._frozen.lists(tool) and tool not in frozen.choose(self.ranked).defined:
+            return 0
+        return frozen.left - self._maker.draft(self._profile, "growing").left
+
+
+class _NextList:
+    """What a list that is made now would hold because it was used."""
+
+    def __init__(self, maker: ListMaker, profile: Profile, policy: Policy, listed: Iterable[ToolId]) -> None:
+        self._maker = maker
+        self._profile = profile
+        self._policy = policy
+        self._listed = listed
+        self._read_at = -inf
+        self._used = frozenset[ToolId]()
+        self._defined = frozenset[ToolId]()
+
+    def lists(self, tool: ToolId) -> bool:
+        """Tell whether it would have a tool; a tool that nobody used changes nothing."""
+        now = self._maker.inputs.recorder.now()
+        if tool in self._used and now - self._read_at < FRESH_S:
+            return tool in self._defined
+        draft = self._maker.draft(self._profile, self._policy)
+        used = frozenset(usage.tool for usage in draft.usages)
+        if tool not in used:
+            return False
+        self._used, self._read_at = used, now
+        self._defined = frozenset(draft.split(draft.rank_use(self._listed)).defined)
+        return tool in self._defined
+
+
+def _explain_step(view: View, tool: ToolId, upstream: str) -> Why:
+    """Explain why the tools of one step of an agent lack a tool."""
+    ranked = view.ranked or ()
+    rank = ranked.index(tool) + 1 if tool in ranked else 0
+    if upstream in view.offline:
+        change = f"none: the tools of {upstream!r} were not known yet, and are from now on"
+        return Why("offline", rank, len(ranked), change)
+    if 0 < rank <= view.most:
+        return Why("budget", rank, len(ranked), f"give the step more than {view.budget} tokens, or pin {tool}")
+    return Why("rank", rank, len(ranked), f"widen the step, pin {tool}, or say more of the task")
