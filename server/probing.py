@@ -33,7 +33,7 @@ from foretool.storage.stores import StorageError
 STOP_S: Final = 15.0
 """How long a child that ignores closed input and SIGTERM may take to end, with time to spare."""
 FIRST_RUN_S: Final = 15.0
-"""A server that has just been downloaded has at least so long: nothing of it was ever read from the disk or compiled."""
+"""A server that has just been downloaded has at least so long: none of it was ever read from the disk or compiled."""
 
 AT_ONCE: Final = max(2, min(4, os.cpu_count() or 1))
 """Servers that start at a time: 14 at once on two cores made half of the failures that were not true."""
