@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Final
 
 from msgspec import Struct
 
 from foretool.retrieval.evaluation import interval
-from foretool.retrieval.list_rules import HIDDEN_CALL
 from foretool.retrieval.tokens import fill_budget
 from foretool.storage.records import Episode, ToolId
+
+HIDDEN_CALL: Final = 4_000.0
+"""What a hidden call costs at most, in tokens: an answer of about 1,000, and a turn in which the model reads everything
+again."""
 
 
 class ListSize(Struct, frozen=True):

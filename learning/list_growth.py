@@ -18,10 +18,11 @@ from foretool.learning.results import MethodResult, Results, Say
 from foretool.learning.timeline import LEAST_REPLAYED, MOST_REPLAYED, KnownModels, Timeline
 from foretool.learning.training import list_growth as training
 from foretool.learning.training.list_growth import Gain, ListCost, Segment
-from foretool.retrieval import list_rules
-from foretool.retrieval.list_rules import Fixed, Growth, Rule
+from foretool.retrieval.chances import Growth
 from foretool.retrieval.rankers.learned import Factors, LearnedModels
 from foretool.server.catalog import models
+from foretool.server.lists import order
+from foretool.server.lists.order import Fixed, Rule, Worth
 
 if TYPE_CHECKING:
     from foretool.retrieval.rankers.learned import LearnedModel
@@ -108,8 +109,9 @@ class ListGrowth:
         one."""
         found: list[ListCost] = []
         for part, other in training.halves(segments):
-            fitted: Rule | None = self._fit(other) if part[0].has_models else Fixed(most_found=None)
-            found += self._play(part, fitted or otherwise)
+            growth = self._fit(other) if part[0].has_models else None
+            rule = Worth(growth) if growth is not None else otherwise if part[0].has_models else Fixed(most_found=None)
+            found += self._play(part, rule)
         return tuple(found)
 
     def _fit(self, segments: Sequence[Segment]) -> Growth | None:
@@ -130,18 +132,18 @@ class ListGrowth:
         )  # fmt: skip
         return training.allowance(unlearned, self.size.tokens, self.size.budget, self._base(Fixed()))
 
-    def _rule_in_use(self) -> Fixed | Growth:
+    def _rule_in_use(self) -> Rule:
         """Return how lists grow now, with the models that serve now."""
         results = self.results
         whole = results.artifacts.load_intact(models.GROWTH)
         chosen = models.choose_growth(whole, results.numbers(), results.encoders)
-        return chosen[1] if chosen is not None else Fixed()
+        return Worth(chosen[1]) if chosen is not None else Fixed()
 
     def _base(self, rule: Rule) -> int:
         """Return the tokens that a list begins with, our own tools left out."""
-        if isinstance(rule, Growth):
-            return rule.base
-        return max(int(list_rules.BASE_SHARE * self.size.whole) - self.size.own, 0)
+        if isinstance(rule, Worth):
+            return rule.growth.base
+        return max(int(order.BASE_SHARE * self.size.whole) - self.size.own, 0)
 
 
 def _describe(report: Mapping[str, Any]) -> str:

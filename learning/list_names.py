@@ -6,7 +6,7 @@ than it can define. A named tool is called through a bridge without a discovery 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
@@ -18,14 +18,19 @@ from foretool.learning.list_prior import Calls, ListPrior
 from foretool.learning.results import MethodResult, Results, Say
 from foretool.learning.timeline import LEAST_REPLAYED, MOST_REPLAYED, Timeline
 from foretool.retrieval.evaluation import paired_difference
-from foretool.retrieval.list_rules import NAME_SHARES, NameCost, Names, split_list, turn_costs
 from foretool.server.catalog import models
+from foretool.server.catalog.models import Names
+from foretool.server.lists.order import NameCost, split_list
 from foretool.storage.records import Artifact, ToolId
 
 LEAST_EARLIER: Final = 20
 """Tasks that fit the first share; a share fitted to fewer says little."""
 BLOCK: Final = 10
 """Tasks that are judged with one list."""
+NAME_SHARES: Final = (0.0, 0.25, 0.5, 0.75)
+"""Shares of a frozen list's tokens that are tried for names."""
+NAMED_CALL: Final = 0.05
+"""What a call of a named tool costs, in discovery turns: without its definition a model now and then calls it wrong."""
 
 
 @dataclass(frozen=True)
@@ -85,3 +90,16 @@ class ListNames:
         order = self.prior.order(earlier)
         listed = split_list(order, self.size.budget, share, self.size.tokens, self.name_cost)
         return turn_costs(*listed, later)
+
+
+def turn_costs(
+    defined: Iterable[ToolId], named: Iterable[ToolId], episodes: Iterable[tuple[ToolId, ...]]
+) -> list[float]:
+    """Return what each episode costs in discovery turns: one if the list shows a called tool in no way, and
+    `NAMED_CALL` for each tool that it only names."""
+    defines, names = set(defined), set(named)
+    return [
+        float(not set(calls) <= defines | names) + NAMED_CALL * len(set(calls) & names - defines)
+        for calls in episodes
+        if calls
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from foretool.learning.list_fill import ListFill, ListSize, judge
 from foretool.learning.results import MethodResult, Results, Say
 from foretool.learning.timeline import Timeline, usage_of
-from foretool.retrieval import list_rules
 from foretool.retrieval.evaluation import paired_difference
 from foretool.retrieval.tokens import fill_budget
 from foretool.server.catalog import models
+from foretool.server.lists.order import Prior, order_tools
 from foretool.storage.records import ToolId
 from foretool.storage.stores import ArtifactStore
 
@@ -54,8 +54,8 @@ class ListPrior:
         for first, last in parts:
             earlier, later = self.timeline.calls(0, first), self.timeline.calls(first, last)
             old_list, new_list = (self._listed(prior, earlier) for prior in (served, self.fit(earlier)))
-            before += list_rules.coverage(old_list, later)
-            after += list_rules.coverage(new_list, later)
+            before += coverage(old_list, later)
+            after += coverage(new_list, later)
             gains += filled.gains(new_list, self.timeline.episodes[first:last])
         fill, gain = judge(gains, served.fill)
         difference = paired_difference(after, before)
@@ -80,35 +80,56 @@ class ListPrior:
         fitted = replace(self.fit(self.timeline.calls(0, len(self.timeline))) if better else served, fill=fill)
         return trial.promote(msgspec.json.encode(fitted), figures, report)
 
-    def fit(self, earlier: Calls) -> list_rules.Prior:
+    def fit(self, earlier: Calls) -> Prior:
         """Return the needs of all earlier tasks, with the size penalty that would have listed most for the last
         third."""
         split = len(earlier) * 2 // 3
-        known = list_rules.needs(earlier[:split], HALF_LIFE)
+        known = needs(earlier[:split], HALF_LIFE)
 
         def covered(penalty: float) -> float:
-            listed = self._listed(list_rules.make_prior(known, penalty), earlier[:split])
-            return fmean(list_rules.coverage(listed, earlier[split:]) or [0.0])
+            listed = self._listed(make_prior(known, penalty), earlier[:split])
+            return fmean(coverage(listed, earlier[split:]) or [0.0])
 
         best = max(SIZE_PENALTIES, key=covered)
-        return list_rules.make_prior(list_rules.needs(earlier, HALF_LIFE), best)
+        return make_prior(needs(earlier, HALF_LIFE), best)
 
     def order(self, earlier: Calls) -> list[ToolId]:
         """Return the order in which tools compete for a list after these tasks, by a fitted prior if one is in use."""
         has_prior = models.PRIOR in self.results.artifacts.served()
-        return self._order(self.fit(earlier) if has_prior else list_rules.Prior(), earlier)
+        return self._order(self.fit(earlier) if has_prior else Prior(), earlier)
 
-    def _order(self, prior: list_rules.Prior, earlier: Calls) -> list[ToolId]:
-        return list_rules.order_tools(prior, usage_of(earlier).values(), self.size.tokens, 0.0, 1.0)
+    def _order(self, prior: Prior, earlier: Calls) -> list[ToolId]:
+        return order_tools(prior, usage_of(earlier).values(), self.size.tokens, 0.0, 1.0)
 
-    def _listed(self, prior: list_rules.Prior, earlier: Calls) -> list[ToolId]:
+    def _listed(self, prior: Prior, earlier: Calls) -> list[ToolId]:
         return fill_budget(self._order(prior, earlier), self.size.tokens, self.size.budget)
 
 
-def _prior_in_use(artifacts: ArtifactStore) -> list_rules.Prior:
+def needs(episodes: Sequence[tuple[ToolId, ...]], half_life: float) -> dict[ToolId, float]:
+    """Return each tool's share of the calls of episodes, oldest first; one counts half after `half_life` later ones."""
+    weight: dict[ToolId, float] = {}
+    for age, calls in enumerate(reversed(episodes)):
+        for tool in calls:
+            weight[tool] = weight.get(tool, 0.0) + 0.5 ** (age / half_life)
+    total = sum(weight.values()) or 1.0
+    return {tool: each / total for tool, each in weight.items()}
+
+
+def coverage(listed: Iterable[ToolId], episodes: Iterable[tuple[ToolId, ...]]) -> list[float]:
+    """Return for each episode the share of its calls that listed tools receive; episodes without calls are left out."""
+    shown = set(listed)
+    return [sum(tool in shown for tool in calls) / len(calls) for calls in episodes if calls]
+
+
+def make_prior(needs: Mapping[ToolId, float], size_penalty: float) -> Prior:
+    """Make a prior of the tools that are needed at all, with shares of six digits."""
+    return Prior({tool: round(share, 6) for tool, share in sorted(needs.items()) if share > 0.0}, size_penalty)
+
+
+def _prior_in_use(artifacts: ArtifactStore) -> Prior:
     for _, data in artifacts.load_intact(models.PRIOR):
         try:
-            return msgspec.json.decode(data, type=list_rules.Prior)
+            return msgspec.json.decode(data, type=Prior)
         except msgspec.MsgspecError:
             continue
-    return list_rules.Prior()
+    return Prior()

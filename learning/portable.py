@@ -18,7 +18,6 @@ import msgspec
 from foretool.learning.sampling import Limits, read_sample
 from foretool.learning.shared_words import People, choose_episodes, session_of
 from foretool.learning.timeline import rename_calls, trusted_tools
-from foretool.retrieval.list_rules import Prior
 from foretool.retrieval.portable_priors import (
     MOST_FOLLOWED,
     MOST_PARAMETERS,
@@ -30,6 +29,7 @@ from foretool.retrieval.portable_priors import (
     parameter_names,
 )
 from foretool.server.catalog.models import PRIOR
+from foretool.server.lists.order import Prior
 from foretool.storage.episodes import drop_calls
 from foretool.storage.records import Episode, Tool, ToolId
 from foretool.storage.stores import Store

@@ -31,14 +31,12 @@ from foretool.learning.shared_words import People, choose_episodes, clean_episod
 from foretool.learning.timeline import KnownModels, Timeline, rename_calls, trusted_tools
 from foretool.learning.whole_lists import WholeLists
 from foretool.retrieval import methods as register
-from foretool.retrieval.list_rules import NameCost
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import models
-from foretool.server.catalog.signatures import name_cost
 from foretool.server.config.loader import Config
 from foretool.server.learning_schedule import LEARNING
 from foretool.server.lists import own_tools
-from foretool.server.lists.order import FirstTools
+from foretool.server.lists.order import FirstTools, NameCost
 from foretool.storage.episodes import PROMPT_S, drop_calls
 from foretool.storage.places import ServerAddress, StorePlace
 from foretool.storage.records import Artifact, Episode, Holder, ToolId
@@ -260,8 +258,7 @@ class Learner:
         return describe_done(artifact)
 
     def _name_cost(self, tool: ToolId) -> NameCost:
-        found = self.catalog.get(tool)
-        return name_cost(found) if found is not None else NameCost()
+        return own_tools.name_cost(self.catalog.get(tool))
 
     @cached_property
     def known(self) -> KnownModels:

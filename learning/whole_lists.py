@@ -12,9 +12,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from foretool.learning.list_fill import HIDDEN_CALL
 from foretool.learning.results import MethodResult, Say
 from foretool.retrieval.evaluation import interval
-from foretool.retrieval.list_rules import HIDDEN_CALL
 from foretool.storage.records import Conversation
 from foretool.storage.stores import Store
 

@@ -1,7 +1,7 @@
 """The judgement of a ranking: how likely a needed tool is among its first k, the level to say, and how many to show.
 
 Each ranked tool has a *chance*, the probability that the task needs it: the gain of ITR's eq. 4, learned from the log
-(`list_rules.Growth`) or as shipped. The gate turns the chances of the first k, the shape of the whole list and how well
+(`chances.Growth`) or as shipped. The gate turns the chances of the first k, the shape of the whole list and how well
 the task's words and meaning were met into one probability, so that words, encoders and learned models all have a say.
 
 `gate.json` holds the shipped weights, and `python -m bench.retrieval.gate` fits them again: for words alone and for
@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from foretool.retrieval.calibration import logit, sigmoid
-from foretool.retrieval.list_rules import LEARNED, LEAST_BEST, UNIT, Growth, gains
+from foretool.retrieval.chances import LEARNED, LEAST_BEST, UNIT, Growth, gains
 from foretool.retrieval.ranking import Evidence, Ranked, Ranking, softmax_entropy
 from foretool.storage.records import Level
 
@@ -85,7 +85,7 @@ class Weights(Struct, frozen=True):
     """What was fitted for one kind of list."""
 
     gain: tuple[float, ...]
-    """The weights of `list_rules.FEATURES`, which give each tool its chance."""
+    """The weights of `chances.FEATURES`, which give each tool its chance."""
     gate: Logistic
     """Gives the probability that a needed tool is among the first k."""
 

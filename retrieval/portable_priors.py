@@ -17,7 +17,6 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from foretool.retrieval.list_rules import SIZE_PENALTY
 from foretool.storage.records import Tool, ToolId
 
 VERSION: Final = 1
@@ -34,6 +33,8 @@ MOST_RANKED: Final = 100
 """The most used tools of a file take part; each counts as one call at least."""
 DOUBT: Final = 4
 """Tasks that went on in another way, which are added to those of a file: a pair that was seen once says little."""
+SIZE_PENALTY: Final = 0.5
+"""How much the size of a tool counts in a list until that was learned (`docs/benchmarks.md`)."""
 SUREST: Final = 0.8
 """The most that a file may say of what comes next."""
 MOST_NEXT: Final = 8
@@ -66,7 +67,7 @@ class Followed(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ListFigures(Struct, frozen=True, forbid_unknown_fields=True):
-    """What was learned about lists (`list_rules.Prior`)."""
+    """What was learned about lists (`server.lists.order.Prior`)."""
 
     size_penalty: Annotated[float, Meta(ge=0.0, le=1.0)] = SIZE_PENALTY
     fill: bool = True

@@ -37,7 +37,7 @@ from bench.options import make_parser
 from bench.reports import Row, area_under_curve
 from bench.retrieval.pool import Pool
 from foretool.learning.training import Material, TooLittle
-from foretool.retrieval import confidence, encoders, list_rules, methods
+from foretool.retrieval import chances, confidence, encoders, methods
 from foretool.retrieval.calibration import calibration_error, conformal_k, coverage, platt, reliability
 from foretool.retrieval.confidence import Gate, Logistic, Weights
 from foretool.retrieval.corpus import Shipped
@@ -167,10 +167,10 @@ def fit_logistic(x: np.ndarray, y: np.ndarray, names: Sequence[str], ridge: floa
 def fit(data: Sequence[Sample], *, cosines: bool = True) -> Weights:
     """Fit the gain of a tool, then with it the gate over the first k, which reads `cosines` or does not."""
     data = [each for each in data if each.ranking.ranked and not each.ranking.evidence[0].named]
-    rows = [(each, list_rules.growth_features(each.ranking.ranked[:BEST])) for each in data]
+    rows = [(each, chances.growth_features(each.ranking.ranked[:BEST])) for each in data]
     x = np.array([one for _, own in rows for one in own])
     y = np.array([float(rank in each.ranks) for each, own in rows for rank in range(1, len(own) + 1)])
-    *read, _ = list_rules.FEATURES
+    *read, _ = chances.FEATURES
     gain = fit_logistic(x[:, :-1], y, read, GAIN_RIDGE)
     weights = (*(gain.weights[name] for name in read), gain.bias)
     inputs = [(gate_inputs(each.ranking, weights, k), each.held(k)) for each in data for k in KS]
@@ -181,7 +181,7 @@ def fit(data: Sequence[Sample], *, cosines: bool = True) -> Weights:
 
 def gate_inputs(ranking: Ranking, gain: Sequence[float], k: int) -> dict[str, float]:
     """What the gate reads of a ranking and its first k."""
-    return confidence.signs(ranking) | confidence.at_most(list_rules.gains(gain, ranking.ranked), k)
+    return confidence.signs(ranking) | confidence.at_most(chances.gains(gain, ranking.ranked), k)
 
 
 def floor(p: Sequence[float], draws: int = 200) -> float:

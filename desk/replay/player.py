@@ -20,7 +20,6 @@ from msgspec import Struct
 from foretool.desk.replay.encoders import OpenedEncoders
 from foretool.desk.replay.past import Before, PastStore
 from foretool.desk.replay.tasks import RecordedTask, last_tasks
-from foretool.retrieval.list_rules import DEPTH
 from foretool.retrieval.ranking import Query
 from foretool.server.app import App
 from foretool.server.catalog import models
@@ -28,6 +27,7 @@ from foretool.server.catalog.search import Search
 from foretool.server.clients.session import Conversation, Session
 from foretool.server.config.loader import Config
 from foretool.server.lists.growth import SessionList, ToolList
+from foretool.server.lists.order import DEPTH
 from foretool.server.lists.policy import RELIST_SHARE, RELISTERS, relist_share
 from foretool.server.methods import discovery_arguments
 from foretool.server.methods.discover_tools import RANKED

@@ -1,4 +1,4 @@
-"""Fits how lists grow (`retrieval.list_rules`) on later tasks, which are played call by call as a client would.
+"""Fits how lists grow (`server.lists.order`) on later tasks, which are played call by call as a client would.
 
 The probability that a task needs a ranked tool is logistic. The price of a hidden call, and the tokens that a list
 begins with, are those that cost least within an *allowance*: the tokens that lists took in the tasks on record before
@@ -16,24 +16,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from foretool.learning.list_fill import HIDDEN_CALL
 from foretool.learning.training.optimizers import Doubles, logistic_regression
 from foretool.learning.training.replay import LONGEST, query_after
+from foretool.retrieval.chances import Growth, growth_features
 from foretool.retrieval.confidence import judge
 from foretool.retrieval.evaluation import paired_difference
-from foretool.retrieval.list_rules import (
-    DEPTH,
-    HIDDEN_CALL,
-    Fixed,
-    Growth,
-    Prediction,
-    Rule,
-    Tokens,
-    growth_features,
-)
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.ranking import Query, Ranked, Ranking
 from foretool.retrieval.tokens import fill_budget
+from foretool.server.lists.order import DEPTH, Fixed, Prediction, Rule, Tokens, Worth
 from foretool.storage.records import Episode, ToolId, Usage
 
 PRIOR: Final = (-0.289, 0.247, -0.606, 0.59, 0.321, 0.226, 0.168, -2.346)
@@ -259,7 +252,7 @@ class _Priced:
     def __init__(self, growth: Growth, chances: dict[int, list[tuple[ToolId, float]]]) -> None:
         """`chances`: by the id of a ranking's tools, which a segment keeps for as long as it lives."""
         self._growth, self._chances = growth, chances
-        self.for_next = growth.for_next
+        self.for_next = Worth(growth).for_next
 
     def for_prompt(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]:
         found = self._chances.get(id(ranked))

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from foretool.retrieval.list_rules import Growth
+from foretool.retrieval.chances import Growth
 from foretool.retrieval.methods import METHODS
 from foretool.retrieval.model_format import Floats, Reading
 from foretool.retrieval.ranking import Query

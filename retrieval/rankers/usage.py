@@ -9,13 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import log1p
 
-from foretool.retrieval.list_rules import HALF_LIFE_S, decay_usage
 from foretool.storage.records import ToolId, Usage
 
+MISS_WEIGHT = 3.0
+"""How many calls one miss counts: the tool was needed and hidden."""
+HALF_LIFE_S = 14 * 86_400.0
+"""A tool that was last used this long ago counts half, in seconds."""
 HABIT = 0.05
 """The share of its score that the most used tool gains."""
 IN_USE = 0.05
 """The share of their score that the tools of a server in use gain."""
+
+
+def decay_usage(usage: Usage, now: float, half_life_s: float) -> float:
+    """Return the calls and misses of a tool, halved for every half-life since the last use."""
+    age = max(now - usage.last_at, 0.0)
+    return float((usage.calls + MISS_WEIGHT * usage.misses) * 0.5 ** (age / half_life_s))
 
 
 def habits(usage: Mapping[ToolId, Usage], half_life_s: float = HALF_LIFE_S) -> dict[ToolId, float]:

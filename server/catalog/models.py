@@ -22,17 +22,18 @@ from foretool.storage.records import Artifact
 from foretool.storage.stores import ArtifactStore, StorageError, Store
 
 if TYPE_CHECKING:
-    from foretool.retrieval.list_rules import Growth
+    from foretool.retrieval.chances import Growth
     from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
     from foretool.server.catalog.search import Search
 
 WEIGHTS: Final = "weights"
 """The kind of the refitted weights; its bytes are JSON (`rankers.learned.Factors`)."""
 PRIOR: Final = "prior"
-"""The kind of the prior that orders lists; its bytes are JSON (`retrieval.list_rules`)."""
+"""The kind of the prior that orders lists; its bytes are JSON (`server.lists.order.Prior`)."""
 GROWTH: Final = "growth"
+"""The kind of what lists gain; its bytes are JSON (`retrieval.chances.Growth`)."""
 NAMES: Final = "names"
-"""The kind of how lists grow; its bytes are JSON (`retrieval.list_rules`)."""
+"""The kind of how much of a list goes to names of tools; its bytes are JSON (`Names`)."""
 RETRY_TICKS: Final = 30
 """How many ticks to wait after the store could not be read."""
 _WAY_OUT = "pip install 'foretool[models]'"
@@ -41,6 +42,13 @@ Candidates = Sequence[tuple[Artifact, bytes]]
 """The models of one kind with their bytes, in the order in which to try them."""
 
 log = logging.getLogger("foretool.models")
+
+
+class Names(Struct, frozen=True):
+    """How much of a frozen list goes to tools that are named in one short call each, instead of defined."""
+
+    share: float = 0.0
+    """Of the tokens that are left for tools."""
 
 
 class OpenedModels(Struct, frozen=True):
@@ -181,11 +189,11 @@ def choose_growth(
     if not candidates:
         return None
     # Not at the top: a list that the store has is served before this is needed.
-    from foretool.retrieval import list_rules
+    from foretool.retrieval import chances
 
     for artifact, data in candidates:
         with contextlib.suppress(msgspec.MsgspecError):
-            growth = list_rules.loads(data)
+            growth = chances.loads(data)
             if growth.models == numbers and encoders in (None, growth.encoders):
                 return artifact, growth
     return None
@@ -196,9 +204,6 @@ def read_named_share(artifacts: ArtifactStore) -> float:
     whole = artifacts.load_intact(NAMES)
     if not whole:
         return 0.0
-    # Not at the top: a list that the store has is served before this is needed.
-    from foretool.retrieval.list_rules import Names
-
     for _, data in whole:
         with contextlib.suppress(msgspec.MsgspecError):
             return min(max(msgspec.json.decode(data, type=Names).share, 0.0), 1.0)
@@ -212,8 +217,8 @@ class LearnedLists:
         self._artifacts = store.artifacts
 
     def prior(self) -> tuple[int, bytes]:
-        """Return the number of the last learning run and the prior that orders lists (`retrieval.list_prior`); (0, b"")
-        if nothing was learned or the store does not answer."""
+        """Return the number of the last learning run and the prior that orders lists (`server.lists.order.Prior`);
+        (0, b"") if nothing was learned or the store does not answer."""
         try:
             version = self._artifacts.version
             whole = self._artifacts.load_intact(PRIOR) if version else []
@@ -222,7 +227,7 @@ class LearnedLists:
         return version, whole[0][1] if whole else b""
 
     def named_share(self) -> float:
-        """Return the share of a frozen list's tokens that goes to names of tools (`retrieval.list_rules.Names`); 0 if
+        """Return the share of a frozen list's tokens that goes to names of tools (`Names`); 0 if
         that was not learned, or the store does not answer."""
         try:
             return read_named_share(self._artifacts)
@@ -230,8 +235,8 @@ class LearnedLists:
             return 0.0
 
     def base(self) -> int | None:
-        """Return the tokens that a growing list begins with, besides our own tools and pins (`retrieval.list_growth`);
-        None if that was not learned with the models that serve, or the store does not answer."""
+        """Return the tokens that a growing list begins with, besides our own tools and pins; None if that was not
+        learned with the models that serve, or the store does not answer."""
         try:
             served = self._artifacts.served()
             chosen = choose_growth(self._artifacts.load_intact(GROWTH), collect_numbers(served))

@@ -27,10 +27,10 @@ from foretool.storage.records import Tool, ToolId, Usage
 from foretool.storage.steps import Steps
 
 if TYPE_CHECKING:
+    from foretool.retrieval.chances import Growth
     from foretool.retrieval.confidence import Judgement
     from foretool.retrieval.corpus import Corpus, Shipped
     from foretool.retrieval.encoders.slow import Ahead
-    from foretool.retrieval.list_rules import Growth
     from foretool.retrieval.model_format import Reading
     from foretool.retrieval.pipeline import Pipeline
     from foretool.retrieval.rankers.dense import DenseEnsemble

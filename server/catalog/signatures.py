@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import msgspec
 
-from foretool.retrieval.list_rules import NameCost
 from foretool.retrieval.tokens import estimate
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
@@ -64,19 +63,11 @@ def signature(tool: Tool) -> str:
     return f"{tool.id}({_arguments(tool.definition)})" if _name.fullmatch(tool.id) else ""
 
 
-def name_cost(tool: Tool) -> NameCost:
-    """Return the estimated tokens of a signature among others; nothing for a tool that has none."""
-    if not (written := signature(tool)):
-        return NameCost()
-    prefix, rest = _cut(written)
-    return NameCost(prefix, estimate(f"{prefix}{{}}") if prefix else 0, estimate(rest))
-
-
 def name_calls(head: str, calls: Sequence[str]) -> str:
     """Return a line that names calls, or tools by name alone, behind a head. Those with the same prefix share it where
     that makes the line shorter: `Often needed (a__{b, c} means a__b and a__c): files__{read(path: string), stat()}`."""
     by_prefix: dict[str, list[str]] = {}
-    for prefix, rest in map(_cut, calls):
+    for prefix, rest in map(split_call, calls):
         by_prefix.setdefault(prefix, []).append(rest)
     parts = [
         f"{prefix}{{{', '.join(rests)}}}" if prefix and len(rests) > 1 else ", ".join(prefix + rest for rest in rests)
@@ -86,7 +77,7 @@ def name_calls(head: str, calls: Sequence[str]) -> str:
     return min(plain, grouped, key=estimate)
 
 
-def _cut(call: str) -> tuple[str, str]:
+def split_call(call: str) -> tuple[str, str]:
     """Return a call in two: the prefix of its server with the mark that ends it, "" without one, and the rest."""
     name = call.partition("(")[0]
     head, mark, rest = name.partition(MARK)

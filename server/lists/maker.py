@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from foretool.retrieval.list_rules import BASE_SHARE, HALF_LIFE_S, NameCost, Prior, order_tools, split_list
 from foretool.retrieval.portable_priors import leave_room
 from foretool.retrieval.priors import MOST_OF_ONE
+from foretool.retrieval.rankers.usage import HALF_LIFE_S
 from foretool.retrieval.tokens import estimate, fill_budget
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.imported import ImportedPriors
@@ -25,7 +25,7 @@ from foretool.server.catalog.search import Search
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.servers import is_exact
 from foretool.server.lists import own_tools, pages
-from foretool.server.lists.order import FirstTools
+from foretool.server.lists.order import BASE_SHARE, FirstTools, NameCost, Prior, order_tools, split_list
 from foretool.server.protocol import apps, jsonrpc, versions
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.output_schemas import is_wide
@@ -354,7 +354,7 @@ class ListDraft:
         )  # fmt: skip
 
     def _name_cost(self, tool: ToolId) -> NameCost:
-        return own_tools.cost_of_name(self._catalog, tool)
+        return own_tools.name_cost(self._catalog.get(tool))
 
     @cached_property
     def _for_pages(self) -> list[Tool]:

@@ -1,26 +1,191 @@
-"""Orders the tools of a catalog for lists that usage does not fill: by the priors that come with foretool.
+"""Says which tools come first: the order in which they compete for a list, and what a list gains when it grows.
 
-A client waits for its list, so at most `MOST` tools compete, the tools of all servers in turn. Reading one takes
-0.05 ms, and each definition is read once.
+The order is by need per token: two small tools that are needed now and then may be worth more than a large one that is
+needed often. `Prior` says how much the next task is likely to need each tool, before a word of it is known; while
+nothing was learned or used, `FirstTools` asks the priors that come with foretool.
+
+A list grows after a search or a prediction: by a few of the best tools (`Fixed`), or once growing was learned by those
+whose probability of being needed, times the price of a hidden call, reaches their tokens (`Worth`).
+
+This module does no I/O. `foretool learn` replays its rules to learn, and keeps what it learned as JSON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from foretool.retrieval import priors
+from foretool.retrieval.chances import Growth
 from foretool.retrieval.document import Fields, fields
-from foretool.storage.records import Tool, ToolId
+from foretool.retrieval.portable_priors import SIZE_PENALTY
+from foretool.retrieval.rankers.usage import decay_usage
+from foretool.retrieval.ranking import Ranked
+from foretool.retrieval.tokens import fill_budget
+from foretool.storage.records import Tool, ToolId, Usage
 from foretool.storage.steps import Steps, finish
 
 if TYPE_CHECKING:
     from foretool.server.catalog.catalog import Catalog
 
+LEARNED_NEED: Final = 0.7
+"""What the learned need counts beside plain usage, which knows what happened since the last learning run."""
+BETWEEN: Final = 2
+"""Tokens between two names."""
+BASE_SHARE: Final = 0.5
+"""The share of the budget that a growing list begins with until growing was learned (`docs/benchmarks.md`)."""
+DEPTH: Final = 20
+"""How many tools of a ranking may be listed."""
+LEAST_NEXT: Final = 0.15
+"""The least probability of a predicted tool for which a list grows after a call, because listing again costs time."""
+MOST_NEXT: Final = 4
+"""How many tools one prediction adds until growing was learned."""
+MOST_FOUND: Final = 6
+"""How many matches a prompt adds, and a discovery once models rank, because the ranking is sharper then."""
 MOST: Final = 2000
-"""How many tools compete. A list holds some 30 of them, and reading more would keep the first client waiting."""
+"""How many tools compete before anything was called. A list holds some 30 of them, and reading one takes .05 ms while
+the first client waits."""
+
+Tokens = Callable[[ToolId], int]
+
+
+# By need
+
+
+class Prior(Struct, frozen=True):
+    """How much each tool is needed."""
+
+    need: dict[ToolId, float] = {}
+    """The share of the calls of a coming task; the shares add up to 1 at most."""
+    size_penalty: float = field(default=SIZE_PENALTY, name="thrift")
+    """How much the size of a tool counts against it: at 0 not at all, at 1 as need per token."""
+    fill: bool = True
+    """Whether tools that were never used fill the rest of a list."""
+
+
+def order_tools(prior: Prior, usages: Iterable[Usage], tokens: Tokens, now: float, half_life_s: float) -> list[ToolId]:
+    """Sort tools as they compete for a budget; equal tools come by name. What several usages say of one tool adds
+    up."""
+    used: dict[ToolId, float] = {}
+    for each in usages:
+        used[each.tool] = used.get(each.tool, 0.0) + decay_usage(each, now, half_life_s)
+    total = sum(used.values()) or 1.0
+    worth = {
+        tool: LEARNED_NEED * prior.need.get(tool, 0.0) + (1.0 - LEARNED_NEED) * used.get(tool, 0.0) / total
+        for tool in {*prior.need, *used}
+    }
+    value = {tool: share / max(tokens(tool), 1) ** prior.size_penalty for tool, share in worth.items() if share > 0.0}
+    return sorted(value, key=lambda tool: (-value[tool], tool))
+
+
+# Names of tools that a list does not define
+
+
+class NameCost(NamedTuple):
+    """The tokens of a name in a text that names many tools."""
+
+    group: str = ""
+    """What it shares with others, which is written once."""
+    shared: int = 0
+    """Tokens of that."""
+    own: int = 0
+    """Tokens of the rest; 0 for a tool that cannot be named."""
+
+
+def fill_names(order: Iterable[ToolId], cost: Callable[[ToolId], NameCost], left: int) -> list[ToolId]:
+    """Name tools in their order while `left` tokens last, as `fill_budget` does."""
+    named: list[ToolId] = []
+    begun: set[str] = set()
+    for tool in order:
+        group, shared, own = cost(tool)
+        whole = own + BETWEEN + (shared if group not in begun else 0)
+        if own and whole <= left:
+            named.append(tool)
+            begun.add(group)
+            left -= whole
+    return named
+
+
+def split_list(
+    order: Sequence[ToolId], left: int, share: float, tokens: Tokens, name_cost: Callable[[ToolId], NameCost]
+) -> tuple[list[ToolId], list[ToolId]]:
+    """Fill a list: return the tools that it defines, and those that it names with the tokens that are left.
+
+    `order`: the most needed tool first.
+    """
+    defined = fill_budget(order, tokens, left - int(share * left))
+    if not share:
+        return defined, []
+    left -= sum(map(tokens, defined))
+    shown = set(defined)
+    return defined, fill_names((tool for tool in order if tool not in shown), name_cost, left)
+
+
+# What a list gains
+
+
+class Prediction(NamedTuple):
+    """Which tools may be called next."""
+
+    chances: Mapping[ToolId, float]
+    """The probability of each tool, the likeliest first."""
+    end: float
+    """The probability that the task is done."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a call of some tool is likelier than the end of the task."""
+        return next(iter(self.chances.values()), 0.0) > self.end
+
+
+class Fixed(Struct, frozen=True):
+    """The rule until growing was learned. `is_sure`: whether the found tools probably suffice (`confidence`)."""
+
+    most_found: int | None = MOST_FOUND
+    """How many matches a discovery adds; None adds all of them, which is right without models."""
+
+    def for_prompt(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]:
+        return [each.tool for each in ranked[:MOST_FOUND]] if is_sure else []
+
+    def for_discovery(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]:
+        return [each.tool for each in ranked[: self.most_found]] if is_sure else []
+
+    def for_next(self, chances: Mapping[ToolId, float], goes_on: bool, tokens: Tokens) -> list[ToolId]:
+        return [tool for tool, chance in chances.items() if chance >= LEAST_NEXT][:MOST_NEXT] if goes_on else []
+
+
+class Worth(Struct, frozen=True):
+    """The rule that was learned: add what is worth its tokens."""
+
+    growth: Growth
+
+    def for_prompt(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]:
+        """Add the tools that are worth their tokens, the likeliest first. `is_sure` is not used: a doubtful ranking has
+        low probabilities."""
+        best = ranked[:DEPTH]
+        chances = {each.tool: chance for each, chance in zip(best, self.growth.chances(best), strict=True)}
+        return sorted(self._worth(chances, tokens), key=chances.__getitem__, reverse=True)
+
+    for_discovery = for_prompt
+
+    def for_next(self, chances: Mapping[ToolId, float], goes_on: bool, tokens: Tokens) -> list[ToolId]:
+        """Add all tools that are worth their tokens, if one is likely enough to grow at all."""
+        worth = self._worth(chances, tokens)
+        return worth if worth and chances[worth[0]] >= LEAST_NEXT else []
+
+    def _worth(self, chances: Mapping[ToolId, float], tokens: Tokens) -> list[ToolId]:
+        """Return the tools whose probability, times the price of a hidden call, is at least their tokens."""
+        return [tool for tool, chance in chances.items() if chance * self.growth.price >= tokens(tool)]
+
+
+Rule = Fixed | Worth
+"""Says what a list gains from a prompt, from a discovery, and from a `Prediction` whose tools are hidden."""
+
+
+# Before anything was called
 
 
 class FirstTools:

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from foretool.retrieval.list_rules import BETWEEN, NameCost
+from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.names import CALL, CALL_WRITE, DISCOVER
-from foretool.server.catalog.signatures import name_calls, name_cost, signature
+from foretool.server.catalog.signatures import name_calls, signature, split_call
 from foretool.server.config.settings import Bridges
+from foretool.server.lists.order import BETWEEN, NameCost
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.apps import FOR_MODELS
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust.policy import Reach
-from foretool.storage.records import ToolId
+from foretool.storage.records import Tool, ToolId
 
 MOST: Final = 50
 """Matches that one call of `discover_tools` may ask for."""
@@ -107,15 +108,17 @@ def name_tools(definitions: dict[ToolId, Raw], named: Sequence[ToolId], catalog:
             definitions[bridge] = jsonrpc.raw({**members, "description": f"{text} {name_calls(NAMED, calls)}."})
 
 
-def cost_of_name(catalog: Catalog, tool: ToolId) -> NameCost:
-    """Return the tokens of a tool's name with what its call needs."""
-    known = catalog.get(tool)
-    return name_cost(known) if known is not None else NameCost()
+def name_cost(tool: Tool | None) -> NameCost:
+    """Return the estimated tokens of a tool's signature among others; nothing for a tool that has none."""
+    if tool is None or not (call := signature(tool)):
+        return NameCost()
+    prefix, rest = split_call(call)
+    return NameCost(prefix, estimate(f"{prefix}{{}}") if prefix else 0, estimate(rest))
 
 
 def cost_of_names(catalog: Catalog, named: Sequence[ToolId]) -> int:
     """Return the tokens of naming all of these."""
-    costs = [cost_of_name(catalog, tool) for tool in named]
+    costs = [name_cost(catalog.get(tool)) for tool in named]
     shared = {cost.group: cost.shared for cost in costs}
     return sum(shared.values()) + sum(cost.own + BETWEEN for cost in costs if cost.own)
 

@@ -13,13 +13,13 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from foretool.retrieval.list_rules import Fixed, Prediction, Rule
 from foretool.retrieval.ranking import Ranked
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import ListOwner
 from foretool.server.clients.session import HISTORY, Conversation, Session
 from foretool.server.config.loader import LiveConfig
+from foretool.server.lists.order import Fixed, Prediction, Rule, Worth
 from foretool.server.methods.successors import LATEST_END, Hint, write_hint
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
@@ -95,7 +95,8 @@ class Predictor:
         """The rule by which lists grow. A learned rule serves only with the models and encoders it was fitted on."""
         if not self._search.has_learned:
             return Fixed(most_found=None)
-        return self._search.growth or Fixed()
+        growth = self._search.growth
+        return Worth(growth) if growth is not None else Fixed()
 
     # -- lists that grow
 

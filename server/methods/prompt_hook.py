@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from foretool.retrieval.list_rules import DEPTH
 from foretool.retrieval.ranking import Query
 from foretool.server.catalog.search import Search
 from foretool.server.clients.client import Client
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.clients.session import Session
+from foretool.server.lists.order import DEPTH
 from foretool.server.methods.prediction import Predictor
 from foretool.server.transports.tasks import wait_for_tick
 from foretool.server.trust.policy import TrustPolicy

@@ -11,8 +11,8 @@ from learning_setting import ADD, MOON, RAIN, SUB, SUM, Setting
 from msgspec.structs import replace
 from requirements import requirement
 
-from foretool.learning.list_fill import ListFill, ListSize, judge
-from foretool.retrieval.list_rules import HIDDEN_CALL, Prior
+from foretool.learning.list_fill import HIDDEN_CALL, ListFill, ListSize, judge
+from foretool.server.lists.order import Prior
 from foretool.storage.records import Episode, ToolId
 
 

@@ -11,8 +11,9 @@ from learning_setting import RAIN, SUM, Setting
 from requirements import requirement
 
 from foretool.learning.training import list_growth as training
-from foretool.retrieval import list_rules
+from foretool.retrieval import chances
 from foretool.server.catalog import models
+from foretool.server.lists import order
 from foretool.storage.records import ToolId
 
 
@@ -20,7 +21,7 @@ from foretool.storage.records import ToolId
 def test_growing_is_fitted_for_the_models_that_serve_and_counts_for_them_alone(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(list_rules, "BASE_SHARE", 0.0)
+    monkeypatch.setattr(order, "BASE_SHARE", 0.0)
     setting.demonstrate(SUM, RAIN, times=40)
     # Alike in words, none of the tools was ever listed by what was found: nothing may be spent on them.
     result = setting.result("growth")
@@ -32,7 +33,7 @@ def test_growing_is_fitted_for_the_models_that_serve_and_counts_for_them_alone(
     assert (result.outcome, result.number) == ("promoted", 2)
     assert report["new"]["hidden"] < report["old"]["hidden"]
     assert report["new"]["tokens"] <= 100.0
-    growth = list_rules.loads(setting.artifacts.load_intact("growth")[0][1])
+    growth = chances.loads(setting.artifacts.load_intact("growth")[0][1])
     assert growth.models == {"dtdr": 2}
     assert models.LearnedLists(setting.store).base() == growth.base
     setting.artifacts.roll_back("dtdr")

@@ -10,8 +10,9 @@ pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foreto
 from learning_setting import ADD, MOON, RAIN, SUB, SUM, Setting
 from requirements import requirement
 
-from foretool.retrieval.list_rules import NAME_SHARES, Names
-from foretool.server.catalog.models import LearnedLists
+from foretool.learning.list_names import NAME_SHARES, NAMED_CALL, turn_costs
+from foretool.server.catalog.models import LearnedLists, Names
+from foretool.storage.records import ToolId
 
 
 def narrow(setting: Setting) -> None:
@@ -53,3 +54,9 @@ def test_a_share_that_cannot_be_read_is_none(setting: Setting) -> None:
         assert LearnedLists(setting.store).named_share() == 0.0
     setting.artifacts.add("names", b'{"share": 7.0}', {}, promote=True)
     assert LearnedLists(setting.store).named_share() == 1.0
+
+
+def test_a_discovery_costs_a_turn_and_a_named_call_a_part_of_one() -> None:
+    a, b, c = map(ToolId, "abc")
+    costs = turn_costs([a], [b], [(a, a), (a, b, b), (b, c), ()])
+    assert costs == [0.0, NAMED_CALL, 1.0 + NAMED_CALL]

@@ -12,11 +12,11 @@ from postgres import SKIPPED, new_schema
 from requirements import requirement
 
 from foretool.learning.portable import gather
-from foretool.retrieval.list_rules import Prior
 from foretool.retrieval.portable_priors import Followed, ListFigures, PortablePriors, read, write
 from foretool.server.app import App
 from foretool.server.catalog.models import PRIOR
 from foretool.server.config import loader
+from foretool.server.lists.order import Prior
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, SessionRecord, ToolId
 from foretool.storage.stores import Store

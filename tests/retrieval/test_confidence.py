@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from requirements import requirement
 
 from foretool.retrieval import confidence
+from foretool.retrieval.chances import FEATURES, Growth
 from foretool.retrieval.confidence import FAINTEST, LEAST_SHOWN, MOST_SHOWN, Gate, Logistic, Weights, judge, level
-from foretool.retrieval.list_rules import FEATURES, Growth
 from foretool.retrieval.ranking import Evidence, ListFeatures, Ranked, Ranking
 from foretool.storage.records import ToolId
 

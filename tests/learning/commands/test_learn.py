@@ -16,7 +16,7 @@ pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foreto
 from learned_fakes import Counted, CountedMethod
 
 from foretool.learning.commands.learn import _figures
-from foretool.retrieval import list_rules, methods
+from foretool.retrieval import chances, methods
 from foretool.retrieval.methods import TrainedMethod
 from foretool.server import offline
 from foretool.server.catalog import models
@@ -88,7 +88,7 @@ def test_how_lists_grow_is_reported_and_rolled_back_with_its_models(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def grown(number: int) -> bytes:
-        return msgspec.json.encode(list_rules.Growth((0.0,) * 8, price=100.0, models={"dtdr": number}))
+        return msgspec.json.encode(chances.Growth((0.0,) * 8, price=100.0, models={"dtdr": number}))
 
     report = {"episodes": 50, "replayed": 20, "old": {"hidden": 0.25}, "new": {"hidden": 0.1},
               "difference": [-900.0, -500.4, -100.0]}  # fmt: skip

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from foretool.retrieval.list_rules import MISS_WEIGHT, decay_usage
-from foretool.retrieval.rankers.usage import HABIT, IN_USE, habits, usage_shares
+from foretool.retrieval.rankers.usage import HABIT, IN_USE, MISS_WEIGHT, decay_usage, habits, usage_shares
 from foretool.storage.records import ToolId, Usage
 
 DAY = 86_400.0

@@ -7,10 +7,10 @@ import pytest
 from fakes import FakeUpstream, Stage, config_of, proxy_over, tool
 from requirements import requirement
 
-from foretool.retrieval.list_rules import Prior, order_tools
 from foretool.retrieval.portable_priors import Followed, PortablePriors, PriorTool
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.imported import IMPORTED, ImportedPriors, note_of
+from foretool.server.lists.order import Prior, order_tools
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, ToolId

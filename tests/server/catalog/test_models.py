@@ -8,12 +8,12 @@ from fakes import FakeUpstream, Stage, proxy_over, search_over, tool
 from requirements import requirement
 from stored_records import connection_of
 
-from foretool.retrieval import list_rules, methods
-from foretool.retrieval.list_rules import Prior
+from foretool.retrieval import chances, methods
 from foretool.retrieval.methods import TrainedMethod
 from foretool.server.catalog import models
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.models import LearnedLists, OpenedModels, open_models, read_models
+from foretool.server.lists.order import Prior
 from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId
 
@@ -116,7 +116,7 @@ def test_weights_are_read_with_the_models() -> None:
 
 
 def grown(**models_of: int) -> bytes:
-    return msgspec.json.encode(list_rules.Growth((0.0,) * 8, price=100.0, base=250, models=models_of))
+    return msgspec.json.encode(chances.Growth((0.0,) * 8, price=100.0, base=250, models=models_of))
 
 
 @requirement("learn:worth")
@@ -128,7 +128,7 @@ def test_how_lists_grow_counts_for_the_models_it_was_fitted_with_alone() -> None
         artifacts.add("growth", grown(dtdr=1), {}, promote=True)
         opened = open_models(read_models(store))
         assert opened.learned is not None
-        assert opened.learned.growth == list_rules.loads(grown(dtdr=1))
+        assert opened.learned.growth == chances.loads(grown(dtdr=1))
         assert models.LearnedLists(store).base() == 250
         artifacts.add("dtdr", MODEL, {}, promote=True)
         opened = open_models(read_models(store))

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from foretool.retrieval.list_rules import NameCost
-from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import signatures
 from foretool.server.catalog.names import SEPARATOR
-from foretool.server.catalog.signatures import MARK, name_calls, name_cost, signature
+from foretool.server.catalog.signatures import MARK, name_calls, signature
 from foretool.storage.records import Tool, ToolId
 
 
@@ -54,7 +52,6 @@ def test_a_schema_that_is_none_needs_nothing() -> None:
         assert signature(known(odd)) in ("s__x()", "s__x(…)")
     assert signature(Tool(ToolId("s__x"), "s", "x", b"{}", "")) == "s__x()"
     assert signature(known({}, "a b")) == ""
-    assert name_cost(Tool(ToolId("a b"), "s", "a b", b"{}", "")) == NameCost()
 
 
 def test_calls_share_the_prefix_of_their_server_where_that_is_shorter() -> None:
@@ -70,11 +67,8 @@ def test_calls_share_the_prefix_of_their_server_where_that_is_shorter() -> None:
         assert name_calls("Likely", few) == f"Likely: {', '.join(few)}"
 
 
-def test_a_name_costs_its_prefix_once() -> None:
+def test_the_mark_of_a_signature_ends_the_prefix_of_a_name() -> None:
     assert MARK == SEPARATOR
-    group, shared, own = name_cost(known({}))
-    assert (group, shared > 0, own > 0) == ("s__", True, True)
-    assert name_cost(Tool(ToolId("read"), "s", "read", b"{}", "")) == NameCost("", 0, estimate("read()"))
 
 
 @pytest.mark.parametrize(

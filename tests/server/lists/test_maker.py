@@ -10,13 +10,13 @@ import pytest
 from fakes import FakeUpstream, config_of, failing_store, search_over, tool
 from requirements import requirement
 
-from foretool.retrieval.list_rules import Prior
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.imported import ImportedPriors
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.lists.epochs import FIRST_S, QUIET_S, ListKeeper
 from foretool.server.lists.hidden import HiddenTools, Why
 from foretool.server.lists.maker import ListInputs, View, list_result
+from foretool.server.lists.order import Prior
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.recording.recorder import Recorder

@@ -1,16 +1,33 @@
-"""Which tools fill a list while nothing has been called."""
+"""Which tools come first on a list, and which it gains."""
 
 from __future__ import annotations
 
+from math import exp
 from typing import Any
 
 import pytest
 from fakes import FakeUpstream, config_of, tool
+from requirements import requirement
 
+from foretool.retrieval.chances import Growth
+from foretool.retrieval.ranking import Ranked
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.lists import order as first_tools
-from foretool.server.lists.order import FirstTools
+from foretool.server.lists import order
+from foretool.server.lists.order import (
+    LEARNED_NEED,
+    MOST_FOUND,
+    FirstTools,
+    Fixed,
+    NameCost,
+    Prediction,
+    Prior,
+    Worth,
+    fill_names,
+    order_tools,
+    split_list,
+)
 from foretool.server.protocol.jsonrpc import raw
+from foretool.storage.records import ToolId, Usage
 
 
 def catalog(**servers: list[Any]) -> Catalog:
@@ -22,9 +39,9 @@ def catalog(**servers: list[Any]) -> Catalog:
 
 def test_small_tools_come_first_and_those_that_do_not_compete_are_left_out() -> None:
     known = catalog(one=[tool("big", "word " * 200), tool("small"), tool("other")], two=[tool("small")])
-    order = FirstTools(known).order(lambda each: each.name != "other", 1000)
-    assert sorted(order[:2]) == ["one__small", "two__small"]
-    assert order[2:] == ["one__big"]
+    names = FirstTools(known).order(lambda each: each.name != "other", 1000)
+    assert sorted(names[:2]) == ["one__small", "two__small"]
+    assert names[2:] == ["one__big"]
 
 
 def test_two_servers_with_the_same_definition_keep_their_own_tools() -> None:
@@ -33,10 +50,10 @@ def test_two_servers_with_the_same_definition_keep_their_own_tools() -> None:
 
 
 def test_of_too_many_tools_each_server_is_read_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_tools, "MOST", 6)
+    monkeypatch.setattr(order, "MOST", 6)
     known = catalog(many=[tool(f"m{each}") for each in range(50)], few=[tool("f1"), tool("f2")])
-    order = FirstTools(known).order(lambda each: True, 1000)
-    assert len(order) == 6 and {"few__f1", "few__f2"} < set(order)
+    names = FirstTools(known).order(lambda each: True, 1000)
+    assert len(names) == 6 and {"few__f1", "few__f2"} < set(names)
 
 
 def test_a_definition_that_changes_is_read_again() -> None:
@@ -58,3 +75,98 @@ def test_what_was_read_in_steps_is_not_read_again_for_the_same_tools() -> None:
     assert first.order(lambda each: each.name == "a", 1000, "b") == ["one__a"]
     known.replace("one", [raw(tool("c"))])
     assert first.order(lambda each: True, 1000, "b") == ["one__c"]
+
+
+A, B, C, D = (ToolId(f"s__{name}") for name in "abcd")
+SIZES = {A: 100, B: 10, C: 40, D: 40}
+RANKED = (
+    Ranked(A, 10.0, {"lexical": 1.5, "tasks": 8.0, "usage": 0.5}),
+    Ranked(B, 5.0, {"lexical": 4.0, "history": 1.0}),
+    Ranked(C, 1.0, {"lexical": 1.0}),
+)
+COSTS = {A: 100, B: 30, C: 100}
+TOKENS = COSTS.__getitem__
+BY_PLACE = Growth((-1.0, 0, 0, 0, 0, 0, 0, 0.0), price=200.0)
+"""The log-odds of a tool are minus the logarithm of its rank: 1/2, 1/3, 1/4."""
+WORTH = Worth(BY_PLACE)
+
+
+@requirement("learn:worth")
+def test_a_tool_is_listed_if_its_probability_times_the_price_reaches_its_tokens() -> None:
+    assert BY_PLACE.chances(RANKED) == pytest.approx([1 / 2, 1 / 3, 1 / 4])
+    # 1/2 x 200 reaches 100, 1/3 x 200 reaches 30, 1/4 x 200 does not reach 100.
+    assert WORTH.for_prompt(RANKED, False, TOKENS) == [A, B]
+    assert WORTH.for_discovery(RANKED, False, TOKENS) == [A, B]
+    dearer = Worth(Growth(BY_PLACE.weights, price=400.0))
+    assert dearer.for_prompt(RANKED, True, TOKENS) == [A, B, C]
+
+
+def test_the_likeliest_come_first_whatever_their_rank() -> None:
+    by_words = Growth((0, 0, 0, 1.0, 0, 0, 0, 0), price=1e6)
+    assert by_words.chances(RANKED) == pytest.approx([1 / (1 + exp(-each)) for each in (2.0, 4.0, 1.0)])
+    assert Worth(by_words).for_prompt(RANKED, True, TOKENS) == [B, A, C]
+
+
+@requirement("learn:worth")
+def test_a_prediction_brings_in_all_that_is_worth_it_once_one_is_likely_enough() -> None:
+    said = Prediction({A: 0.5, B: 0.15, C: 0.1}, end=0.2)
+    assert WORTH.for_next(said.chances, said.goes_on, TOKENS) == [A, B]
+    # Both are worth their tokens, but a client would list again for little.
+    assert WORTH.for_next({B: 0.1499}, True, {B: 1}.__getitem__) == []
+    assert WORTH.for_next({}, False, TOKENS) == []
+
+
+def test_without_a_fit_a_few_of_the_best_are_listed_where_the_gate_is_sure() -> None:
+    many = [Ranked(ToolId(f"s__{number}"), 1.0) for number in range(12)]
+    assert Fixed().for_prompt(many, True, TOKENS) == [each.tool for each in many[:MOST_FOUND]]
+    assert Fixed(most_found=None).for_discovery(many, True, TOKENS) == [each.tool for each in many]
+    assert len(Fixed().for_discovery(many, True, TOKENS)) == MOST_FOUND
+    assert Fixed().for_prompt(many, False, TOKENS) == Fixed().for_discovery(many, False, TOKENS) == []
+
+
+def test_without_a_fit_four_likely_next_tools_are_listed_unless_the_task_is_likelier_done() -> None:
+    chances = {ToolId(f"s__{number}"): 0.19 for number in range(5)} | {A: 0.1}
+    assert len(Fixed().for_next(chances, Prediction(chances, end=0.1).goes_on, TOKENS)) == 4
+    assert Fixed().for_next(chances, Prediction(chances, end=0.2).goes_on, TOKENS) == []
+    assert not Prediction({}, end=0.0).goes_on
+
+
+def test_a_size_penalty_prefers_what_is_needed_per_token() -> None:
+    prior = Prior({A: 0.6, B: 0.3, C: 0.1}, size_penalty=0.0)
+    assert order_tools(prior, (), SIZES.__getitem__, 0.0, 1.0) == [A, B, C]
+    penalized = Prior({A: 0.6, B: 0.3, C: 0.1}, size_penalty=1.0)
+    # .6 / 100 = .006, .3 / 10 = .03, .1 / 40 = .0025.
+    assert order_tools(penalized, (), SIZES.__getitem__, 0.0, 1.0) == [B, A, C]
+
+
+def test_usage_since_brings_in_tools_that_learning_has_not_seen() -> None:
+    prior = Prior({A: 0.2, B: 0.1}, size_penalty=0.0)
+    # D alone was used: it has the whole of what usage counts for.
+    assert 1.0 - LEARNED_NEED > LEARNED_NEED * 0.2
+    assert order_tools(prior, [Usage(D, 3, 0, 5.0)], SIZES.__getitem__, 5.0, 1.0) == [D, A, B]
+    assert order_tools(Prior(), [Usage(A, 9, 0, 5.0), Usage(B, 0, 1, 5.0)], SIZES.__getitem__, 5.0, 1.0) == [
+        B,
+        A,
+    ]  # 3 / 10^.5 > 9 / 100^.5
+
+
+def test_a_list_is_split_between_definitions_and_names() -> None:
+    tools = [ToolId(each) for each in "abcd"]
+    sizes = {"a": 50, "b": 40, "c": 60, "d": 10}
+
+    def names(tool: ToolId) -> NameCost:
+        return NameCost() if tool == "c" else NameCost("", 0, 8)
+
+    assert split_list(tools, 100, 0.0, sizes.__getitem__, names) == (["a", "b", "d"], [])
+    # Half is for definitions; what they leave goes to names of 8 + 2 tokens, and `c` has none.
+    assert split_list(tools, 100, 0.5, sizes.__getitem__, names) == (["a"], ["b", "d"])
+    assert split_list(tools, 15, 1.0, sizes.__getitem__, names) == ([], ["a"])
+
+
+def test_names_of_one_group_pay_for_what_they_share_once() -> None:
+    costs = {"a": NameCost("x", 5, 3), "b": NameCost("y", 5, 3), "c": NameCost("x", 5, 3), "d": NameCost("x", 5, 9)}
+    tools = [ToolId(each) for each in costs]
+    # 10 tokens for the first, 5 for another one of its group; 2 of each stand between names.
+    assert fill_names(tools, costs.__getitem__, 15) == ["a", "c"]
+    assert fill_names(tools, costs.__getitem__, 25) == ["a", "b", "c"]
+    assert fill_names(tools, costs.__getitem__, 36) == ["a", "b", "c", "d"]

@@ -9,13 +9,14 @@ import pytest
 from fakes import FakeUpstream, config_of, tool
 from requirements import requirement
 
-from foretool.retrieval.tokens import count
+from foretool.retrieval.tokens import count, estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.loader import LiveConfig
 from foretool.server.lists import own_tools
+from foretool.server.lists.order import NameCost
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.trust.policy import TrustPolicy
-from foretool.storage.records import ToolId
+from foretool.storage.records import Tool, ToolId
 
 
 @requirement("discovery:definition")
@@ -71,5 +72,14 @@ def test_each_bridge_names_what_it_runs_and_a_denied_tool_stands_in_none() -> No
     def cost(*tools: ToolId) -> int:
         return own_tools.cost_of_names(catalog, tools)
 
-    assert cost(READ) > 0 == cost(gone) == own_tools.cost_of_name(catalog, gone).own
+    assert cost(READ) > 0 == cost(gone) == own_tools.name_cost(catalog.get(gone)).own
     assert cost(READ, WRITE, gone) < cost(READ) + cost(WRITE)
+
+
+def test_a_name_costs_its_prefix_once() -> None:
+    def cost(name: str) -> NameCost:
+        return own_tools.name_cost(Tool(ToolId(name), "s", "x", b"{}", ""))
+
+    group, shared, own = cost("s__x")
+    assert (group, shared > 0, own > 0) == ("s__", True, True)
+    assert (cost("read"), cost("a b")) == (NameCost("", 0, estimate("read()")), NameCost())

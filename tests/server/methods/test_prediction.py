@@ -11,9 +11,10 @@ from fakes import LIST_CHANGED, Asked, FakeUpstream, Stage, proxy_over, text, to
 from msgspec.structs import replace
 from requirements import requirement
 
-from foretool.retrieval.list_rules import Fixed, Growth
+from foretool.retrieval.chances import Growth
 from foretool.server.catalog.search import AT_ONCE
 from foretool.server.clients.session import Conversation
+from foretool.server.lists.order import Fixed
 from foretool.server.methods import prediction, tool_runner
 from foretool.server.methods.prediction import MOST_AHEAD, with_meta, with_text
 from foretool.server.methods.successors import Hint, Successor

@@ -12,8 +12,8 @@ from fakes import FakeUpstream, Stage, proxy_over, tool
 from requirements import requirement
 from stored_records import saved_upstreams
 
-from foretool.retrieval.list_rules import Names
 from foretool.server.catalog.hint_text import HEAD, TOOLS
+from foretool.server.catalog.models import Names
 from foretool.server.local.server import Hello
 from foretool.server.methods.prompt_answer import MOST_TEXT, read_question
 from foretool.storage.opening import open_store
