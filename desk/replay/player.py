@@ -222,7 +222,7 @@ class _Run:
             query = Query(searched_lines(prompt), (), (), self._chat.servers_in_use(), self._seat.profile.name)
             ranking = app.search.rank(query, self._reach.finds, DEPTH)
             is_sure = app.search.judge(ranking).level in ("high", "medium")
-            app.predictor.grow_for_prompt(self._seat, session, ranking.ranked, is_sure=is_sure)
+            self._seat.tools.grow_for_prompt(session.list, ranking.ranked, is_sure=is_sure)
             self._list_again()
 
     def call(self, name: ToolId, arguments: str) -> None:
@@ -293,7 +293,7 @@ class _Run:
         if hint is not None:
             app.predictor.note_shown(session, self._chat, hint)
             self._said += hint.tokens
-        app.predictor.grow_for_discovery(self._seat, session, kept)
+        self._seat.tools.grow_for_discovery(session.list, kept)
         self._list_again()
 
     def _look_ahead(self, via: str) -> None:
@@ -302,7 +302,7 @@ class _Run:
         if not predictor.can_predict:
             return
         prediction = predictor.predict(self._chat)
-        predictor.grow_for_next(self._seat, self._session, prediction)
+        self._seat.tools.grow_for_next(self._session.list, prediction)
         hint = predictor.hint(self._seat, self._session, self._chat, prediction)
         if hint is not None and via == "bridge":
             predictor.note_shown(self._session, self._chat, hint)

@@ -1,32 +1,28 @@
-"""The list of one session: what it was given, what it has gained since, and whether its client fetches what was gained.
+"""The list of one session: what it was given, and what it gains under the policy `growing`.
 
 A list gains tools only at its end, so the bytes before them stay. What has grown counts as seen only once the client
-has fetched the list again (`SessionList.delivered`). Nobody says whether a client does that when it is told, so it is
-measured (`RelistWatch`), and what was measured chooses the policy of the next session (`policy`).
+has fetched the list again (`SessionList.delivered`). Whether a client does that when it is told is measured (`policy`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from enum import Enum
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from foretool.retrieval.ranking import Ranked
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.lists.epochs import ListKeeper
 from foretool.server.lists.maker import View
-from foretool.server.lists.policy import is_scheduled
-from foretool.storage.records import ListReason, Policy, SessionRecord, ToolId
+from foretool.server.lists.order import Fixed, Prediction, Rule, Worth
+from foretool.server.lists.policy import RelistWatch, Told
+from foretool.storage.records import Discovery, ListReason, Policy, SessionRecord, ToolId
 from foretool.storage.steps import Steps
 
 RELIST_S: Final = 2.0
 """A client that lists again within this time of `list_changed` counts as one that re-lists."""
-
-LATE_S: Final = 30.0
-"""A client that lists again within this time, but later than `RELIST_S`, is late: the machine may have been busy."""
 
 GRACE_S: Final = 0.05
 """After the client listed again, a held result waits this long, so that over HTTP it does not overtake the list."""
@@ -101,75 +97,6 @@ class SessionList:
         return self._lacked.get(tool, self.view)
 
 
-class Told(Enum):
-    """What a client does that was told that its list has changed."""
-
-    NOTHING = "it was told nothing, or has listed since"
-    WAITING = "it has some time left to list"
-    OVERDUE = "it did not list in time, and may still"
-
-
-class Relisted(Struct, frozen=True):
-    """What a client's list says of the client."""
-
-    delay_s: float | None
-    """How long after it was told; None if it comes from the client's own schedule."""
-    is_late: bool = False
-
-
-class RelistWatch:
-    """Measures whether a client lists again when it is told; times are those of the loop, in seconds."""
-
-    def __init__(self) -> None:
-        self.state = Told.NOTHING
-        self._told_at = 0.0
-        self._is_held_in_vain = False
-        """A result was held for the present announcement, and let go because the client did not list."""
-        self._first_at = 0.0
-        """When the client listed first; 0 before that."""
-        self._unasked = 0
-        """How many lists after the first one came although nothing was announced."""
-
-    def tell(self, now: float) -> bool:
-        """Note that the client is told; return False if it has not answered what it was told before."""
-        if self.state is Told.WAITING:
-            return False
-        self.state, self._told_at, self._is_held_in_vain = Told.WAITING, now, False
-        return True
-
-    def expire(self, told_at: float) -> bool:
-        """Note that the time of an announcement is over; return whether the client did not list in it."""
-        if self.state is not Told.WAITING or self._told_at != told_at:
-            return False
-        self.state = Told.OVERDUE
-        return True
-
-    def give_up(self) -> None:
-        """Note that a result was held long enough, and the client did not list."""
-        self._is_held_in_vain = self.state is Told.WAITING
-
-    def close(self) -> bool:
-        """Note that the client is gone; return whether a result was held for it in vain: it had time enough to list."""
-        had_time = self.state is Told.WAITING and self._is_held_in_vain
-        self.state = Told.NOTHING
-        return had_time
-
-    def note_list(self, now: float) -> Relisted | None:
-        """Note that the client lists; return what that says of it, None for nothing."""
-        before, self.state = self.state, Told.NOTHING
-        delay_s = now - self._told_at
-        comes_anyway = is_scheduled(delay_s, self._unasked, self._told_at - self._first_at)
-        said = None
-        if before is Told.WAITING:
-            said = Relisted(None if comes_anyway else delay_s)
-        elif before is Told.OVERDUE and not comes_anyway:
-            said = Relisted(delay_s, is_late=True) if delay_s <= LATE_S else None
-        elif self._first_at:
-            self._unasked += 1
-        self._first_at = self._first_at or now
-        return said
-
-
 class Audience(Protocol):
     """The client whose lists they are."""
 
@@ -190,6 +117,8 @@ class ToolList:
     def __init__(self, client: Audience, lists: ListKeeper, config: LiveConfig) -> None:
         self._client = client
         self._lists = lists
+        self._catalog = lists.maker.inputs.catalog
+        self._search = lists.maker.inputs.search
         self._config = config
         self._watch = RelistWatch()
         self._held: list[Callable[[], None]] = []
@@ -269,13 +198,48 @@ class ToolList:
         """Tell whether the client was given the list of the policy `full`."""
         return any(shown.view is not None and shown.view.policy == "full" for shown in self._client.lists())
 
-    # -- growth
+    # -- what it gains
+
+    def grow_for_prompt(self, shown: SessionList, ranked: Sequence[Ranked], *, is_sure: bool) -> bool:
+        """Gain what a prompt is likely to need, best first, before anything is called. These methods return whether the
+        client was told to list again."""
+        return self.grow(shown, self.rule.for_prompt(ranked, is_sure, self._catalog.tokens))
+
+    def grow_for_discovery(self, shown: SessionList, discovery: Discovery) -> bool:
+        """Gain what a discovery has found, best first."""
+        # Tools that were asked for by name come first, and their scores are not comparable.
+        rule = Fixed() if discovery.names and self._search.has_learned else self.rule
+        ranked = [Ranked(match.tool, match.score, match.parts) for match in discovery.matches]
+        is_sure = discovery.level in ("high", "medium")
+        return self.grow(shown, rule.for_discovery(ranked, is_sure, self._catalog.tokens), found=True)
+
+    def grow_for_next(self, shown: SessionList, prediction: Prediction) -> bool:
+        """Gain the tools that are likely next."""
+        if self.policy(shown) != "growing":
+            return False
+        hidden = self.hidden(shown, prediction.chances)
+        return self.grow(shown, self.rule.for_next(hidden, prediction.goes_on, self._catalog.tokens))
+
+    @property
+    def rule(self) -> Rule:
+        """The rule by which lists grow. A learned rule serves only with the models and encoders it was fitted on."""
+        if not self._search.has_learned:
+            return Fixed(most_found=None)
+        growth = self._search.growth
+        return Worth(growth) if growth is not None else Fixed()
+
+    def hidden(self, shown: SessionList, chances: Mapping[ToolId, float]) -> dict[ToolId, float]:
+        """Return the chances of the tools that the client does not see and may call."""
+        reach = self._lists.maker.inputs.policy.reach(self._client.profile)
+        return {
+            tool: chance
+            for tool, chance in chances.items()
+            if not shown.sees(tool) and (known := self._catalog.get(tool)) is not None and reach.finds(known)
+        }
 
     def grow(self, shown: SessionList, tools: Sequence[ToolId], *, found: bool = False) -> bool:
-        """Append tools in one batch under the policy `growing`, as the budget allows.
-
-        `found`: a discovery found them, so the list lacked them. Returns whether the client was told to list again.
-        """
+        """Append tools in one batch under the policy `growing`, as the budget allows. `found`: a discovery found them,
+        so the list lacked them."""
         new = [tool for tool in tools if not shown.lists(tool)]
         is_try = found and bool(new) and self._may_try(shown)
         if self.policy(shown) != "growing" and not is_try:

@@ -7,7 +7,10 @@ again is frozen after two failures, and both kinds are tried again. A new versio
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Final
+
+from msgspec import Struct
 
 from foretool.server.config.loader import Profile
 from foretool.server.config.settings import PolicyChoice
@@ -35,12 +38,84 @@ FAILURES: Final = 2
 RECOVERED: Final = "11"
 """The latest outcomes of a client whose list grows again, however often it failed before."""
 
+LATE_S: Final = 30.0
+"""A client that lists again within this time, but not in time (`growth.RELIST_S`), is late: the machine may be busy."""
+
 SCHEDULED: Final = 0.1
 """A list counts as an answer to an announcement only if the client's own schedule brings one so soon with at most this
 chance."""
 
 SCHEDULE: Final = 2
 """A client that listed so often without being told to may have a schedule of its own."""
+
+
+class Told(Enum):
+    """What a client does that was told that its list has changed."""
+
+    NOTHING = "it was told nothing, or has listed since"
+    WAITING = "it has some time left to list"
+    OVERDUE = "it did not list in time, and may still"
+
+
+class Relisted(Struct, frozen=True):
+    """What a client's list says of the client."""
+
+    delay_s: float | None
+    """How long after it was told; None if it comes from the client's own schedule."""
+    is_late: bool = False
+
+
+class RelistWatch:
+    """Measures whether a client lists again when it is told; times are those of the loop, in seconds."""
+
+    def __init__(self) -> None:
+        self.state = Told.NOTHING
+        self._told_at = 0.0
+        self._is_held_in_vain = False
+        """A result was held for the present announcement, and let go because the client did not list."""
+        self._first_at = 0.0
+        """When the client listed first; 0 before that."""
+        self._unasked = 0
+        """How many lists after the first one came although nothing was announced."""
+
+    def tell(self, now: float) -> bool:
+        """Note that the client is told; return False if it has not answered what it was told before."""
+        if self.state is Told.WAITING:
+            return False
+        self.state, self._told_at, self._is_held_in_vain = Told.WAITING, now, False
+        return True
+
+    def expire(self, told_at: float) -> bool:
+        """Note that the time of an announcement is over; return whether the client did not list in it."""
+        if self.state is not Told.WAITING or self._told_at != told_at:
+            return False
+        self.state = Told.OVERDUE
+        return True
+
+    def give_up(self) -> None:
+        """Note that a result was held long enough, and the client did not list."""
+        self._is_held_in_vain = self.state is Told.WAITING
+
+    def close(self) -> bool:
+        """Note that the client is gone; return whether a result was held for it in vain: it had time enough to list."""
+        had_time = self.state is Told.WAITING and self._is_held_in_vain
+        self.state = Told.NOTHING
+        return had_time
+
+    def note_list(self, now: float) -> Relisted | None:
+        """Note that the client lists; return what that says of it, None for nothing."""
+        before, self.state = self.state, Told.NOTHING
+        delay_s = now - self._told_at
+        comes_anyway = is_scheduled(delay_s, self._unasked, self._told_at - self._first_at)
+        said = None
+        if before is Told.WAITING:
+            said = Relisted(None if comes_anyway else delay_s)
+        elif before is Told.OVERDUE and not comes_anyway:
+            said = Relisted(delay_s, is_late=True) if delay_s <= LATE_S else None
+        elif self._first_at:
+            self._unasked += 1
+        self._first_at = self._first_at or now
+        return said
 
 
 class ClientLedger:

@@ -97,7 +97,7 @@ class DiscoverTools:
         session, client = exchange.own_session, exchange.client
         kept, answer = self.answer_search(client, session, chat, arguments, query, ranking, started)
         answer = discovery_answer.with_handle(answer, session.handle_for(chat, kept.id))
-        grows = self._predictor.grow_for_discovery(client, session, kept)
+        grows = client.tools.grow_for_discovery(session.list, kept)
         texts = [answer.text, *self._endings(exchange, chat, answer)]
         content = [{"type": "text", "text": text} for text in texts]
         # Some clients show a model both forms, others the structured one alone (`docs/clients.md`).

@@ -1,31 +1,30 @@
-"""Predicts the next tools of a conversation from what was learned: grows lists for them and writes hints.
+"""Predicts the next tools of a conversation from what was learned, and writes hints of them.
 
 No result waits for a prediction: it is made in the pause before the call, for the calls that are likeliest then, or
-while the upstream works on the call. Under the policy `growing`, the likely next tools are appended to the list in one
-batch, within the budget, and the result of the call is held until the client has listed again. Under every policy, a
-hint (`successors`) names the hidden tools that are likely enough: in a text block at the end of an answer of a bridge
+while the upstream works on the call. Under the policy `growing`, the list gains the likely next tools
+(`lists.growth`), and the result of the call is held until the client has listed again. Under every policy, a hint
+(`successors`) names the hidden tools that are likely enough: in a text block at the end of an answer of a bridge
 or of `discover_tools`, or only in `_meta` if a listed tool answers.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from foretool.retrieval.ranking import Ranked
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import ListOwner
 from foretool.server.clients.session import HISTORY, Conversation, Session
 from foretool.server.config.loader import LiveConfig
-from foretool.server.lists.order import Fixed, Prediction, Rule, Worth
+from foretool.server.lists.order import Prediction
 from foretool.server.methods.successors import LATEST_END, Hint, write_hint
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
-from foretool.storage.records import Discovery, Exposure, ToolId
+from foretool.storage.records import Exposure, ToolId
 
 QUIET_S: Final = 0.02
 """A conversation is quiet so long after an answer before predictions are made ahead: a program has called by then."""
@@ -90,38 +89,6 @@ class Predictor:
                 self._search.predict(steps, chat.lines)
                 yield
 
-    @property
-    def rule(self) -> Rule:
-        """The rule by which lists grow. A learned rule serves only with the models and encoders it was fitted on."""
-        if not self._search.has_learned:
-            return Fixed(most_found=None)
-        growth = self._search.growth
-        return Worth(growth) if growth is not None else Fixed()
-
-    # -- lists that grow
-
-    def grow_for_next(self, client: ListOwner, session: Session, prediction: Prediction) -> bool:
-        """Append the tools that are likely next; return whether the client was told to list again."""
-        if client.tools.policy(session.list) != "growing":
-            return False
-        hidden = self._hidden(client, session, prediction.chances)
-        return client.tools.grow(session.list, self.rule.for_next(hidden, prediction.goes_on, self._catalog.tokens))
-
-    def grow_for_discovery(self, client: ListOwner, session: Session, discovery: Discovery) -> bool:
-        """Append what a discovery has found, best first."""
-        # Tools that were asked for by name come first, and their scores are not comparable.
-        rule = Fixed() if discovery.names and self._search.has_learned else self.rule
-        ranked = [Ranked(match.tool, match.score, match.parts) for match in discovery.matches]
-        is_sure = discovery.level in ("high", "medium")
-        found = rule.for_discovery(ranked, is_sure, self._catalog.tokens)
-        return client.tools.grow(session.list, found, found=True)
-
-    def grow_for_prompt(self, client: ListOwner, session: Session, ranked: Sequence[Ranked], *, is_sure: bool) -> bool:
-        """Append what a prompt is likely to need, best first, before anything is called."""
-        return client.tools.grow(session.list, self.rule.for_prompt(ranked, is_sure, self._catalog.tokens))
-
-    # -- hints
-
     def hint(self, client: ListOwner, session: Session, chat: Conversation, prediction: Prediction) -> Hint | None:
         """Return the hidden tools that are likely next and worth their tokens, without those that this task was told
         of."""
@@ -131,7 +98,7 @@ class Predictor:
         likely = {tool: chance for tool, chance in prediction.chances.items() if chance >= threshold}
         if not likely:
             return None  # as after most calls: who may call what is not looked up for them
-        hidden = self._hidden(client, session, likely)
+        hidden = client.tools.hidden(session.list, likely)
         new = {
             tool: chance for tool, chance in hidden.items() if tool not in chat.told and not session.list.names(tool)
         }
@@ -150,15 +117,6 @@ class Predictor:
                 tokens=0 if in_answer else hint.tokens,
             )
         )  # fmt: skip
-
-    def _hidden(self, client: ListOwner, session: Session, chances: Mapping[ToolId, float]) -> dict[ToolId, float]:
-        """Return the tools that the client does not see and may call."""
-        reach = self._policy.reach(client.profile)
-        return {
-            tool: chance
-            for tool, chance in chances.items()
-            if not session.list.sees(tool) and (known := self._catalog.get(tool)) is not None and reach.finds(known)
-        }
 
 
 def with_text(result: Raw, text: str) -> Raw:

@@ -91,7 +91,7 @@ class PromptHook:
         def grow(ranking: Ranking) -> None:
             if client in self._clients:
                 is_sure = self._search.judge(ranking).level in ("high", "medium")
-                self._predictor.grow_for_prompt(client, session, ranking.ranked, is_sure=is_sure)
+                client.tools.grow_for_prompt(session.list, ranking.ranked, is_sure=is_sure)
 
         self._search.find(query, self._policy.reach(client.profile).finds, DEPTH, grow)
 

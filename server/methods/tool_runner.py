@@ -165,7 +165,7 @@ class ToolRunner:
         """Predict what follows this call, and have the list grow for it."""
         chat = exchange.chat or attempt.session.conversation()
         prediction = self._predictor.predict(chat)
-        attempt.grew = self._predictor.grow_for_next(exchange.client, attempt.session, prediction)
+        attempt.grew = exchange.client.tools.grow_for_next(attempt.session.list, prediction)
         attempt.hint = self._predictor.hint(exchange.client, attempt.session, chat, prediction)
 
     def _settle(self, attempt: _Attempt, exchange: Exchange, reply: Reply) -> None:

@@ -256,7 +256,7 @@ async def test_a_hint_does_not_name_what_is_denied() -> None:
         assert client is not None and client.session is not None
         await stage.client.list_tools()
         wipe = next(each for each in stage.app.catalog.tools() if each.name == "wipe")
-        assert stage.app.predictor._hidden(client, client.session, {wipe.id: 0.9}) == {}
+        assert client.tools.hidden(client.session.list, {wipe.id: 0.9}) == {}
 
 
 # The bridges, and the question to the user

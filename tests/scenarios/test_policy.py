@@ -10,6 +10,7 @@ from fakes import LIST_CHANGED, FakeClient, FakeUpstream, failing_store, proxy_o
 from requirements import requirement
 
 from foretool.server.lists import growth
+from foretool.server.lists import policy as list_policy
 from foretool.server.lists.policy import TRIES
 from foretool.storage.stores import Store
 
@@ -96,7 +97,7 @@ async def test_a_list_that_comes_long_after_an_announcement_is_not_late_but_no_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(growth, "RELIST_S", 0.1)
-    monkeypatch.setattr(growth, "LATE_S", 0.2)
+    monkeypatch.setattr(list_policy, "LATE_S", 0.2)
     store, _ = failing_store()
     async with proxy_over(tools(), store=store, hold_ms=10, list_whole=False) as stage:
         await stage.client.initialize("newcomer", "1")

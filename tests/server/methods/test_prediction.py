@@ -14,6 +14,7 @@ from requirements import requirement
 from foretool.retrieval.chances import Growth
 from foretool.server.catalog.search import AT_ONCE
 from foretool.server.clients.session import Conversation
+from foretool.server.lists.growth import ToolList
 from foretool.server.lists.order import Fixed
 from foretool.server.methods import prediction, tool_runner
 from foretool.server.methods.prediction import MOST_AHEAD, with_meta, with_text
@@ -103,7 +104,8 @@ async def test_what_was_learned_of_growing_decides_what_a_list_gains() -> None:
         # Fitted with other encoders it says nothing of these scores.
         other = replace(dear, encoders="some-encoder")
         stage.app.search.install_models(LearnedModels({"dtdr": Counted(COUNTS)}, None, other))
-        assert stage.app.predictor.rule == Fixed()
+        (owner,) = stage.app.clients
+        assert owner.tools.rule == Fixed()
         call = stage.client.post("tools/call", {"name": OPEN, "arguments": {}})
         await stage.client.heard(LIST_CHANGED)
         await stage.client.list_tools()
@@ -251,7 +253,8 @@ def watch(monkeypatch: pytest.MonkeyPatch, stage: Stage) -> list[str]:
         monkeypatch.setattr(owner, name, noted)
 
     note(type(stage.app.upstreams["files"]), "request")
-    for name in AHEAD:
+    note(ToolList, "grow_for_next")
+    for name in ("predict", "hint"):
         note(type(stage.app.predictor), name)
     return done
 
