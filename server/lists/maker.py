@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import Struct
@@ -107,8 +108,8 @@ class ListMaker:
         self.first = FirstTools(inputs.catalog)
         self._digests: dict[str, tuple[int, bytes]] = {}
         """By profile: the version of the catalog and the digest of its tools."""
-        self._pins: dict[str, tuple[int, Reach, list[ToolId]]] = {}
-        """By profile: its pinned tools, and the version of the catalog and the rules that they were found with."""
+        self._pins: WeakKeyDictionary[Reach, tuple[int, list[ToolId]]] = WeakKeyDictionary()
+        """By what a profile reaches: the version of the catalog and the pinned tools."""
 
     def draft(self, profile: Profile, policy: Policy) -> ListDraft:
         """Return a draft of a list. It holds what is known now, so it serves until the next step of a task."""
@@ -116,9 +117,9 @@ class ListMaker:
 
     def forget(self, person: str = "") -> None:
         """Read everything again, because settings, models or the tools of one person have changed."""
-        for kept in (self._digests, self._pins):
-            for profile in [key for key in kept if not person or key.endswith(f"\x1f{person}")]:
-                del kept[profile]
+        for profile in [key for key in self._digests if not person or key.endswith(f"\x1f{person}")]:
+            del self._digests[profile]
+        self._pins.clear()
         self.first.forget()
 
     # -- in steps, what takes long with thousands of tools
@@ -154,12 +155,12 @@ class ListMaker:
 
     def find_pins(self, reach: Reach) -> list[ToolId]:
         """Return the pinned tools that a profile finds; found once while no tool and no rule changes."""
-        catalog, key = self.inputs.catalog, reach.profile.key
-        version, rules, pins = self._pins.get(key, (-1, None, []))
-        if version != catalog.version or rules is not reach:
+        catalog = self.inputs.catalog
+        version, pins = self._pins.get(reach, (-1, []))
+        if version != catalog.version:
             matching = filter(None, map(catalog.get, catalog.pins(reach.pins)))
             pins = [tool.id for tool in matching if reach.finds(tool)]
-            self._pins[key] = (catalog.version, reach, pins)
+            self._pins[reach] = (catalog.version, pins)
         return pins
 
     def digest_tools(self, reach: Reach, pinned: Iterable[ToolId]) -> bytes:
