@@ -22,7 +22,7 @@ from foretool.retrieval.chances import Growth
 from foretool.retrieval.rankers.learned import Factors, LearnedModels
 from foretool.server.catalog import models
 from foretool.server.lists import order
-from foretool.server.lists.order import Fixed, Rule, Worth
+from foretool.server.lists.order import FixedRule, GrowthRule, LearnedRule
 
 if TYPE_CHECKING:
     from foretool.retrieval.rankers.learned import LearnedModel
@@ -52,7 +52,7 @@ class ListGrowth:
         if count < LEAST_REPLAYED:
             return trial.skip(f"{count} tasks in words that no model has seen; it takes {LEAST_REPLAYED}")
         say(kind, "replaying", 0.0)
-        rule = self._rule_in_use() if old else Fixed()
+        rule = self._rule_in_use() if old else FixedRule()
         before = [cost for part, _ in training.halves(segments) for cost in self._play(part, rule)]
         gain = Gain(tuple(before), self._fitted_costs(segments, rule))
         report: dict[str, Any] = {**gain.report(), "allowed": round(self._allowed, 1)}
@@ -68,7 +68,7 @@ class ListGrowth:
         None if there are too few tasks."""
         if sum(len(old.episodes) for old, _ in pairs) < LEAST_REPLAYED:
             return None
-        old, new = (self._fitted_costs(each, Fixed()) for each in zip(*pairs, strict=True))
+        old, new = (self._fitted_costs(each, FixedRule()) for each in zip(*pairs, strict=True))
         return Gain(old, new)
 
     def segment(self, served: Mapping[str, LearnedModel], first: int, last: int) -> Segment:
@@ -104,13 +104,19 @@ class ListGrowth:
             if len(served) == len(known) and end > last - MOST_REPLAYED:
                 yield self.segment(served, first, end)
 
-    def _fitted_costs(self, segments: Sequence[Segment], otherwise: Rule) -> tuple[ListCost, ...]:
+    def _fitted_costs(self, segments: Sequence[Segment], otherwise: GrowthRule) -> tuple[ListCost, ...]:
         """Return what each half of the tasks costs with the growth that was fitted to the other half, if there is
         one."""
         found: list[ListCost] = []
         for part, other in training.halves(segments):
             growth = self._fit(other) if part[0].has_models else None
-            rule = Worth(growth) if growth is not None else otherwise if part[0].has_models else Fixed(most_found=None)
+            rule = (
+                LearnedRule(growth)
+                if growth is not None
+                else otherwise
+                if part[0].has_models
+                else FixedRule(most_found=None)
+            )
             found += self._play(part, rule)
         return tuple(found)
 
@@ -118,7 +124,7 @@ class ListGrowth:
         size = self.size
         return training.fit_growth(segments, size.tokens, budget=size.budget, own=size.own, allowed=self._allowed)
 
-    def _play(self, segments: Sequence[Segment], rule: Rule) -> list[ListCost]:
+    def _play(self, segments: Sequence[Segment], rule: GrowthRule) -> list[ListCost]:
         return training.play(segments, rule, self.size.tokens, self.size.budget, self._base(rule))
 
     @cached_property
@@ -130,18 +136,18 @@ class ListGrowth:
             self.replay.pipeline({}), None, episodes, self.replay.upstream_of, usage={},
             order=self.prior.first if self.fills else (), prompted=self.prompted,
         )  # fmt: skip
-        return training.allowance(unlearned, self.size.tokens, self.size.budget, self._base(Fixed()))
+        return training.allowance(unlearned, self.size.tokens, self.size.budget, self._base(FixedRule()))
 
-    def _rule_in_use(self) -> Rule:
+    def _rule_in_use(self) -> GrowthRule:
         """Return how lists grow now, with the models that serve now."""
         results = self.results
         whole = results.artifacts.load_intact(models.GROWTH)
         chosen = models.choose_growth(whole, results.numbers(), results.encoders)
-        return Worth(chosen[1]) if chosen is not None else Fixed()
+        return LearnedRule(chosen[1]) if chosen is not None else FixedRule()
 
-    def _base(self, rule: Rule) -> int:
+    def _base(self, rule: GrowthRule) -> int:
         """Return the tokens that a list begins with, our own tools left out."""
-        if isinstance(rule, Worth):
+        if isinstance(rule, LearnedRule):
             return rule.growth.base
         return max(int(order.BASE_SHARE * self.size.whole) - self.size.own, 0)
 

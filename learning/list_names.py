@@ -19,7 +19,7 @@ from foretool.learning.results import MethodResult, Results, Say
 from foretool.learning.timeline import LEAST_REPLAYED, MOST_REPLAYED, Timeline
 from foretool.retrieval.evaluation import paired_difference
 from foretool.server.catalog import models
-from foretool.server.catalog.models import Names
+from foretool.server.catalog.models import NamedShare
 from foretool.server.lists.order import NameCost, split_list
 from foretool.storage.records import Artifact, ToolId
 
@@ -70,7 +70,7 @@ class ListNames:
         )
         if saved[0] <= 0.0:
             return trial.keep(f"not better outside the error: {figures}", report)
-        return trial.promote(msgspec.json.encode(Names(fitted)), figures, report)
+        return trial.promote(msgspec.json.encode(NamedShare(fitted)), figures, report)
 
     def fit(self, earlier: Calls) -> float:
         """Return the share that would have taken the fewest turns in the later half of some tasks."""

@@ -29,7 +29,7 @@ _LEARNED = frozenset(LEARNED)
 
 
 class Growth(Struct, frozen=True):
-    """What was learned from the log of what lists gain (`server.lists.order.Worth`)."""
+    """What was learned from the log of what lists gain (`server.lists.order.LearnedRule`)."""
 
     weights: tuple[float, ...]
     """One for each of `FEATURES`; they sum to the log-odds that a task needs the tool."""

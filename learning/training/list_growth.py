@@ -26,7 +26,7 @@ from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.ranking import Query, Ranked, Ranking
 from foretool.retrieval.tokens import fill_budget
-from foretool.server.lists.order import DEPTH, Fixed, Prediction, Rule, Tokens, Worth
+from foretool.server.lists.order import DEPTH, FixedRule, GrowthRule, LearnedRule, Prediction, Tokens
 from foretool.storage.records import Episode, ToolId, Usage
 
 PRIOR: Final = (-0.289, 0.247, -0.606, 0.59, 0.321, 0.226, 0.168, -2.346)
@@ -156,7 +156,9 @@ def fit(rows: Doubles, needed: Doubles) -> Doubles:
     return logistic_regression(rows, needed, np.ones(len(needed)), RIDGE, np.asarray(PRIOR))
 
 
-def play(segments: Sequence[Segment], rule: Rule | _Priced, tokens: Tokens, budget: int, base: int) -> list[ListCost]:
+def play(
+    segments: Sequence[Segment], rule: GrowthRule | _Priced, tokens: Tokens, budget: int, base: int
+) -> list[ListCost]:
     """Play every task under one rule. `budget`: tokens of a list without our own; `base`: what it begins with."""
     found: list[ListCost] = []
     for segment in segments:
@@ -166,7 +168,12 @@ def play(segments: Sequence[Segment], rule: Rule | _Priced, tokens: Tokens, budg
 
 
 def _played(
-    segment: Segment, episode: Episode, rule: Rule | _Priced, tokens: Tokens, budget: int, listed: Sequence[ToolId]
+    segment: Segment,
+    episode: Episode,
+    rule: GrowthRule | _Priced,
+    tokens: Tokens,
+    budget: int,
+    listed: Sequence[ToolId],
 ) -> ListCost:
     shown = set(listed)
     left = budget - sum(map(tokens, listed))
@@ -213,7 +220,7 @@ def allowance(unlearned: Segment, tokens: Tokens, budget: int, base: int = 0) ->
     """Return the tokens that lists may take in the mean: a little less than they took in the tasks on record before
     anything was learned or used. `unlearned`: these tasks without models and usage, in the order that fills a first
     list; `base`: the tokens that such a list may begin with."""
-    costs = play([unlearned], Fixed(most_found=None), tokens, budget, base)
+    costs = play([unlearned], FixedRule(most_found=None), tokens, budget, base)
     return SPENT * fmean(each.tokens for each in costs) if costs else 0.0
 
 
@@ -252,7 +259,7 @@ class _Priced:
     def __init__(self, growth: Growth, chances: dict[int, list[tuple[ToolId, float]]]) -> None:
         """`chances`: by the id of a ranking's tools, which a segment keeps for as long as it lives."""
         self._growth, self._chances = growth, chances
-        self.for_next = Worth(growth).for_next
+        self.for_next = LearnedRule(growth).for_next
 
     def for_prompt(self, ranked: Sequence[Ranked], is_sure: bool, tokens: Tokens) -> list[ToolId]:
         found = self._chances.get(id(ranked))

@@ -33,7 +33,7 @@ PRIOR: Final = "prior"
 GROWTH: Final = "growth"
 """The kind of what lists gain; its bytes are JSON (`retrieval.chances.Growth`)."""
 NAMES: Final = "names"
-"""The kind of how much of a list goes to names of tools; its bytes are JSON (`Names`)."""
+"""The kind of how much of a list goes to names of tools; its bytes are JSON (`NamedShare`)."""
 RETRY_TICKS: Final = 30
 """How many ticks to wait after the store could not be read."""
 _WAY_OUT = "pip install 'foretool[models]'"
@@ -44,7 +44,7 @@ Candidates = Sequence[tuple[Artifact, bytes]]
 log = logging.getLogger("foretool.models")
 
 
-class Names(Struct, frozen=True):
+class NamedShare(Struct, frozen=True):
     """How much of a frozen list goes to tools that are named in one short call each, instead of defined."""
 
     share: float = 0.0
@@ -206,7 +206,7 @@ def read_named_share(artifacts: ArtifactStore) -> float:
         return 0.0
     for _, data in whole:
         with contextlib.suppress(msgspec.MsgspecError):
-            return min(max(msgspec.json.decode(data, type=Names).share, 0.0), 1.0)
+            return min(max(msgspec.json.decode(data, type=NamedShare).share, 0.0), 1.0)
     return 0.0
 
 
@@ -227,7 +227,7 @@ class LearnedLists:
         return version, whole[0][1] if whole else b""
 
     def named_share(self) -> float:
-        """Return the share of a frozen list's tokens that goes to names of tools (`Names`); 0 if
+        """Return the share of a frozen list's tokens that goes to names of tools (`NamedShare`); 0 if
         that was not learned, or the store does not answer."""
         try:
             return read_named_share(self._artifacts)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.lists.maker import ListDraft, ListInputs, ListMaker, View
-from foretool.server.lists.policy import ClientLedger
+from foretool.server.lists.policy import PolicyLedger
 from foretool.server.recording.recorder import Recorder
 from foretool.storage.records import Exposure, ListReason, Policy, ToolId, Usage
 from foretool.storage.steps import Steps
@@ -32,7 +32,7 @@ class ListKeeper:
 
     def __init__(self, inputs: ListInputs) -> None:
         self.maker = ListMaker(inputs)
-        self.ledger = ClientLedger(self.maker, inputs.recorder)
+        self.ledger = PolicyLedger(self.maker, inputs.recorder)
         self._catalog = inputs.catalog
         self._recorder = inputs.recorder
         self._epochs = Epochs(inputs.recorder, inputs.config)

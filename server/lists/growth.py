@@ -16,7 +16,7 @@ from foretool.retrieval.ranking import Ranked
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.lists.epochs import ListKeeper
 from foretool.server.lists.maker import View
-from foretool.server.lists.order import Fixed, Prediction, Rule, Worth
+from foretool.server.lists.order import FixedRule, GrowthRule, LearnedRule, Prediction
 from foretool.server.lists.policy import RelistWatch, Told
 from foretool.storage.records import Discovery, ListReason, Policy, SessionRecord, ToolId
 from foretool.storage.steps import Steps
@@ -208,7 +208,7 @@ class ToolList:
     def grow_for_discovery(self, shown: SessionList, discovery: Discovery) -> bool:
         """Gain what a discovery has found, best first."""
         # Tools that were asked for by name come first, and their scores are not comparable.
-        rule = Fixed() if discovery.names and self._search.has_learned else self.rule
+        rule = FixedRule() if discovery.names and self._search.has_learned else self.rule
         ranked = [Ranked(match.tool, match.score, match.parts) for match in discovery.matches]
         is_sure = discovery.level in ("high", "medium")
         return self.grow(shown, rule.for_discovery(ranked, is_sure, self._catalog.tokens), found=True)
@@ -221,12 +221,12 @@ class ToolList:
         return self.grow(shown, self.rule.for_next(hidden, prediction.goes_on, self._catalog.tokens))
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> GrowthRule:
         """The rule by which lists grow. A learned rule serves only with the models and encoders it was fitted on."""
         if not self._search.has_learned:
-            return Fixed(most_found=None)
+            return FixedRule(most_found=None)
         growth = self._search.growth
-        return Worth(growth) if growth is not None else Fixed()
+        return LearnedRule(growth) if growth is not None else FixedRule()
 
     def hidden(self, shown: SessionList, chances: Mapping[ToolId, float]) -> dict[ToolId, float]:
         """Return the chances of the tools that the client does not see and may call."""

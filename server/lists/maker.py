@@ -92,7 +92,7 @@ class ListInputs(NamedTuple):
     """Returns the upstreams whose tools are unknown."""
 
 
-class Choice(NamedTuple):
+class ListContents(NamedTuple):
     """What a list holds besides our own tools."""
 
     defined: list[ToolId]
@@ -198,20 +198,20 @@ class ListDraft:
 
     # -- which tools are on the list, in the order of `server.lists`
 
-    def choose(self, ranked: tuple[ToolId, ...] | None = None) -> Choice:
+    def choose(self, ranked: tuple[ToolId, ...] | None = None) -> ListContents:
         """Return what the list holds besides our own tools, with tools that compete in this order, or in `ranked`."""
         if self.policy == "full":
-            return Choice([tool.id for tool in filter(self.reach.finds, self._catalog.tools())], [])
+            return ListContents([tool.id for tool in filter(self.reach.finds, self._catalog.tools())], [])
         if self.may_be_whole and self._whole:
-            return Choice(self._whole, [])
+            return ListContents(self._whole, [])
         defined, named = self.split(self.ranked if ranked is None else ranked)
-        return Choice([*self.pinned, *defined], named)
+        return ListContents([*self.pinned, *defined], named)
 
-    def split(self, ranked: tuple[ToolId, ...]) -> Choice:
+    def split(self, ranked: tuple[ToolId, ...]) -> ListContents:
         """Return which of the tools that compete are defined, and which are only named. A list that may grow names
         none: it gains whole definitions."""
         share = self._maker.inputs.learned.named_share() if self.policy == "frozen" else 0.0
-        return Choice(*split_list(ranked, self.left, share, self._catalog.tokens, self._name_cost))
+        return ListContents(*split_list(ranked, self.left, share, self._catalog.tokens, self._name_cost))
 
     @property
     def may_be_whole(self) -> bool:
@@ -361,13 +361,13 @@ class ListDraft:
     def _for_pages(self) -> list[Tool]:
         return pages.tools_for_pages(self._catalog, self.reach)
 
-    def write(self, choice: Choice, epoch: int) -> WorkingSet:
+    def write(self, contents: ListContents, epoch: int) -> WorkingSet:
         """Return the list as it is stored: its tools by name, so that the same tools have the same bytes."""
-        defined = (tool for tool in choice.defined if self._catalog.get(tool) is not None)
+        defined = (tool for tool in contents.defined if self._catalog.get(tool) is not None)
         tools = tuple(sorted({*(own for own, _ in self.own), *defined}))
-        listing = self._write_array(tools, choice.named, "modern")
+        listing = self._write_array(tools, contents.named, "modern")
         now = self._maker.inputs.recorder.now()
-        return WorkingSet(self.key, epoch, tools, listing, now, self.digest, tuple(choice.named))
+        return WorkingSet(self.key, epoch, tools, listing, now, self.digest, tuple(contents.named))
 
     def _write_array(self, tools: Sequence[ToolId], named: Sequence[ToolId], era: Era) -> bytes:
         """Return the definitions of these tools, our own among them, as a JSON array for clients of an era."""

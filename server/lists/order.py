@@ -4,8 +4,8 @@ The order is by need per token: two small tools that are needed now and then may
 needed often. `Prior` says how much the next task is likely to need each tool, before a word of it is known; while
 nothing was learned or used, `FirstTools` asks the priors that come with foretool.
 
-A list grows after a search or a prediction: by a few of the best tools (`Fixed`), or once growing was learned by those
-whose probability of being needed, times the price of a hidden call, reaches their tokens (`Worth`).
+A list grows after a search or a prediction: by a few of the best tools (`FixedRule`), or once growing was learned by
+those whose probability of being needed, times the price of a hidden call, reaches their tokens (`LearnedRule`).
 
 This module does no I/O. `foretool learn` replays its rules to learn, and keeps what it learned as JSON.
 """
@@ -141,7 +141,7 @@ class Prediction(NamedTuple):
         return next(iter(self.chances.values()), 0.0) > self.end
 
 
-class Fixed(Struct, frozen=True):
+class FixedRule(Struct, frozen=True):
     """The rule until growing was learned. `is_sure`: whether the found tools probably suffice (`confidence`)."""
 
     most_found: int | None = MOST_FOUND
@@ -157,7 +157,7 @@ class Fixed(Struct, frozen=True):
         return [tool for tool, chance in chances.items() if chance >= LEAST_NEXT][:MOST_NEXT] if goes_on else []
 
 
-class Worth(Struct, frozen=True):
+class LearnedRule(Struct, frozen=True):
     """The rule that was learned: add what is worth its tokens."""
 
     growth: Growth
@@ -181,7 +181,7 @@ class Worth(Struct, frozen=True):
         return [tool for tool, chance in chances.items() if chance * self.growth.price >= tokens(tool)]
 
 
-Rule = Fixed | Worth
+GrowthRule = FixedRule | LearnedRule
 """Says what a list gains from a prompt, from a discovery, and from a `Prediction` whose tools are hidden."""
 
 

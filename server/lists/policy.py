@@ -118,7 +118,7 @@ class RelistWatch:
         return said
 
 
-class ClientLedger:
+class PolicyLedger:
     """What is on record of how clients treat their lists, and the policy that follows from it."""
 
     def __init__(self, maker: ListMaker, recorder: Recorder) -> None:

@@ -11,7 +11,7 @@ from learning_setting import ADD, MOON, RAIN, SUB, SUM, Setting
 from requirements import requirement
 
 from foretool.learning.list_names import NAME_SHARES, NAMED_CALL, turn_costs
-from foretool.server.catalog.models import LearnedLists, Names
+from foretool.server.catalog.models import LearnedLists, NamedShare
 from foretool.storage.records import ToolId
 
 
@@ -33,7 +33,7 @@ def test_names_are_served_once_later_tasks_would_have_taken_fewer_discoveries(se
     result = setting.result("names")
     assert result.outcome == "promoted", result.reason
     data = setting.artifacts.load_intact("names")[0][1]
-    share = msgspec.json.decode(data, type=Names).share
+    share = msgspec.json.decode(data, type=NamedShare).share
     assert share in NAME_SHARES[1:] and share == LearnedLists(setting.store).named_share()
     assert result.report["new"]["turns"] < result.report["old"]["turns"]
     # Nothing new has happened since.

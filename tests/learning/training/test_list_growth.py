@@ -32,16 +32,16 @@ from foretool.retrieval.chances import Growth
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModels
-from foretool.server.lists.order import Fixed, Worth
+from foretool.server.lists.order import FixedRule, LearnedRule
 from foretool.storage.records import Episode, ToolId
 
 SEARCH, FETCH, USER = ToolId("web__search"), ToolId("web__fetch"), ToolId("users__getUser")
 UPSTREAM_OF = {tool.id: tool.upstream for tool in catalog()}
 COUNTS = {START: {SEARCH: 1}, SEARCH: {FETCH: 9, USER: 1}, FETCH: {"END": 1}}
 TASK = Episode((SEARCH, FETCH), ("find pages on the web",))
-GENEROUS = Worth(Growth((0,) * 7 + (20.0,), price=1e6))
+GENEROUS = LearnedRule(Growth((0,) * 7 + (20.0,), price=1e6))
 """Everything that was found is listed."""
-STINGY = Worth(Growth((0,) * 7 + (-20.0,), price=1.0))
+STINGY = LearnedRule(Growth((0,) * 7 + (-20.0,), price=1.0))
 
 
 def tokens(tool: ToolId) -> int:
@@ -62,7 +62,7 @@ def test_a_task_is_played_as_a_client_would_do_it() -> None:
     # Nothing is listed: the first call is hidden and discovered, by which the answer names the second as well.
     assert play([segment(TASK)], STINGY, tokens, 1000, 0) == [ListCost(2, 2, 1, 0)]
     # The prediction after the first call is worth its tokens: the second is listed by then.
-    next_only = Worth(Growth(STINGY.growth.weights, price=200.0))
+    next_only = LearnedRule(Growth(STINGY.growth.weights, price=200.0))
     assert play([segment(TASK)], next_only, tokens, 1000, 0) == [ListCost(2, 1, 1, 100)]
     # With a prompt all that is found for it is listed before the first call.
     (told,) = play([segment(TASK, prompted=True)], GENEROUS, tokens, 1000, 0)
@@ -98,7 +98,7 @@ def test_what_is_chosen_hides_the_least_at_no_more_tokens_than_lists_took_at_fir
     tasks = [segment(*[TASK] * 6, prompted=True)]
     at_first = segment(*[TASK] * 6, prompted=True, learned=False)
     allowed = allowance(at_first, tokens, 1000)
-    unlearned = play([at_first], Fixed(most_found=None), tokens, 1000, 0)
+    unlearned = play([at_first], FixedRule(most_found=None), tokens, 1000, 0)
     assert allowed == pytest.approx(SPENT * sum(each.tokens for each in unlearned) / 6)
     assert allowance(segment(), tokens, 1000) == 0.0
     # A first list that was filled took these tokens too, whether or not anybody called what it held.
@@ -106,7 +106,7 @@ def test_what_is_chosen_hides_the_least_at_no_more_tokens_than_lists_took_at_fir
     assert allowance(filled, tokens, 1000, 100) == pytest.approx(allowed + SPENT * 100)
     growth = fit_growth(tasks, tokens, budget=1000, own=300, allowed=allowed)
     assert growth is not None
-    told = play(tasks, Worth(growth), tokens, 1000, growth.base)
+    told = play(tasks, LearnedRule(growth), tokens, 1000, growth.base)
     assert sum(each.tokens for each in told) / 6 <= allowed
     assert growth.price <= MOST_PRICE
     assert fit_growth(tasks, tokens, budget=1000, own=300, allowed=-1.0) is None

@@ -17,11 +17,11 @@ from foretool.server.lists.order import (
     LEARNED_NEED,
     MOST_FOUND,
     FirstTools,
-    Fixed,
+    FixedRule,
+    LearnedRule,
     NameCost,
     Prediction,
     Prior,
-    Worth,
     fill_names,
     order_tools,
     split_list,
@@ -88,7 +88,7 @@ COSTS = {A: 100, B: 30, C: 100}
 TOKENS = COSTS.__getitem__
 BY_PLACE = Growth((-1.0, 0, 0, 0, 0, 0, 0, 0.0), price=200.0)
 """The log-odds of a tool are minus the logarithm of its rank: 1/2, 1/3, 1/4."""
-WORTH = Worth(BY_PLACE)
+WORTH = LearnedRule(BY_PLACE)
 
 
 @requirement("learn:worth")
@@ -97,14 +97,14 @@ def test_a_tool_is_listed_if_its_probability_times_the_price_reaches_its_tokens(
     # 1/2 x 200 reaches 100, 1/3 x 200 reaches 30, 1/4 x 200 does not reach 100.
     assert WORTH.for_prompt(RANKED, False, TOKENS) == [A, B]
     assert WORTH.for_discovery(RANKED, False, TOKENS) == [A, B]
-    dearer = Worth(Growth(BY_PLACE.weights, price=400.0))
+    dearer = LearnedRule(Growth(BY_PLACE.weights, price=400.0))
     assert dearer.for_prompt(RANKED, True, TOKENS) == [A, B, C]
 
 
 def test_the_likeliest_come_first_whatever_their_rank() -> None:
     by_words = Growth((0, 0, 0, 1.0, 0, 0, 0, 0), price=1e6)
     assert by_words.chances(RANKED) == pytest.approx([1 / (1 + exp(-each)) for each in (2.0, 4.0, 1.0)])
-    assert Worth(by_words).for_prompt(RANKED, True, TOKENS) == [B, A, C]
+    assert LearnedRule(by_words).for_prompt(RANKED, True, TOKENS) == [B, A, C]
 
 
 @requirement("learn:worth")
@@ -118,16 +118,16 @@ def test_a_prediction_brings_in_all_that_is_worth_it_once_one_is_likely_enough()
 
 def test_without_a_fit_a_few_of_the_best_are_listed_where_the_gate_is_sure() -> None:
     many = [Ranked(ToolId(f"s__{number}"), 1.0) for number in range(12)]
-    assert Fixed().for_prompt(many, True, TOKENS) == [each.tool for each in many[:MOST_FOUND]]
-    assert Fixed(most_found=None).for_discovery(many, True, TOKENS) == [each.tool for each in many]
-    assert len(Fixed().for_discovery(many, True, TOKENS)) == MOST_FOUND
-    assert Fixed().for_prompt(many, False, TOKENS) == Fixed().for_discovery(many, False, TOKENS) == []
+    assert FixedRule().for_prompt(many, True, TOKENS) == [each.tool for each in many[:MOST_FOUND]]
+    assert FixedRule(most_found=None).for_discovery(many, True, TOKENS) == [each.tool for each in many]
+    assert len(FixedRule().for_discovery(many, True, TOKENS)) == MOST_FOUND
+    assert FixedRule().for_prompt(many, False, TOKENS) == FixedRule().for_discovery(many, False, TOKENS) == []
 
 
 def test_without_a_fit_four_likely_next_tools_are_listed_unless_the_task_is_likelier_done() -> None:
     chances = {ToolId(f"s__{number}"): 0.19 for number in range(5)} | {A: 0.1}
-    assert len(Fixed().for_next(chances, Prediction(chances, end=0.1).goes_on, TOKENS)) == 4
-    assert Fixed().for_next(chances, Prediction(chances, end=0.2).goes_on, TOKENS) == []
+    assert len(FixedRule().for_next(chances, Prediction(chances, end=0.1).goes_on, TOKENS)) == 4
+    assert FixedRule().for_next(chances, Prediction(chances, end=0.2).goes_on, TOKENS) == []
     assert not Prediction({}, end=0.0).goes_on
 
 

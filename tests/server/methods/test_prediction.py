@@ -15,7 +15,7 @@ from foretool.retrieval.chances import Growth
 from foretool.server.catalog.search import AT_ONCE
 from foretool.server.clients.session import Conversation
 from foretool.server.lists.growth import ToolList
-from foretool.server.lists.order import Fixed
+from foretool.server.lists.order import FixedRule
 from foretool.server.methods import prediction, tool_runner
 from foretool.server.methods.prediction import MOST_AHEAD, with_meta, with_text
 from foretool.server.methods.successors import Hint, Successor
@@ -105,7 +105,7 @@ async def test_what_was_learned_of_growing_decides_what_a_list_gains() -> None:
         other = replace(dear, encoders="some-encoder")
         stage.app.search.install_models(LearnedModels({"dtdr": Counted(COUNTS)}, None, other))
         (owner,) = stage.app.clients
-        assert owner.tools.rule == Fixed()
+        assert owner.tools.rule == FixedRule()
         call = stage.client.post("tools/call", {"name": OPEN, "arguments": {}})
         await stage.client.heard(LIST_CHANGED)
         await stage.client.list_tools()

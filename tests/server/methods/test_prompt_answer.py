@@ -13,7 +13,7 @@ from requirements import requirement
 from stored_records import saved_upstreams
 
 from foretool.server.catalog.hint_text import HEAD, TOOLS
-from foretool.server.catalog.models import Names
+from foretool.server.catalog.models import NamedShare
 from foretool.server.local.server import Hello
 from foretool.server.methods.prompt_answer import MOST_TEXT, read_question
 from foretool.storage.opening import open_store
@@ -76,7 +76,7 @@ async def test_learned_models_take_part_and_the_hint_is_an_exposure_of_the_sessi
 async def test_the_hook_spends_no_tokens_on_what_the_list_names_already(tmp_path: Path) -> None:
     many = FakeUpstream("files", tools=[tool(f"read{n}", "To read a document.") for n in range(20)])
     with open_store(tmp_path / "foretool.sqlite3") as store:
-        store.artifacts.add("names", msgspec.json.encode(Names(0.5)), {}, promote=True)
+        store.artifacts.add("names", msgspec.json.encode(NamedShare(0.5)), {}, promote=True)
         async with proxy_over(many, store=store, policy="frozen", list_tokens=400, list_fill=True) as stage:
             await stage.client.initialize()
             await stage.client.list_tools()
