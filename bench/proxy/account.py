@@ -79,6 +79,9 @@ class Search(Struct, eq=False):
     wanted: str
     """The tool that it was for."""
     shown: frozenset[str]
+    """All tools that the answer names."""
+    fits: bool
+    """Whether the answer has a first match, and does not say that none is likely to fit."""
     listed: frozenset[str]
     """The list that the client had."""
     tokens: int
@@ -289,9 +292,9 @@ class Conversation:
         texts = [part["text"] for part in result["content"]]
         if (handle := _HANDLE.search(texts[0])) is not None:
             self._handle = handle[1]
-        fits = not texts[0].startswith("confidence: none")
-        shown = frozenset(read_names(texts[:1], self._names)[1]) if fits else frozenset[str]()
-        search = Search(words, wanted, shown, listed, self._read(texts))
+        shown = frozenset(read_names(texts[:1], self._names)[1])
+        fits = "\n1. " in texts[0] and not texts[0].startswith("confidence: none")
+        search = Search(words, wanted, shown, fits, listed, self._read(texts))
         for text in texts[1:]:
             if text.startswith("Likely next"):
                 self._told |= read_names([text], self._names)[0]
@@ -421,10 +424,10 @@ def expect(pursuit: Pursuit) -> Iterator[Expected]:
         share = [number // len(paying) + (place < number % len(paying)) for number in (turns, tokens)]
         yield Expected(noticed, call.tool, share[0], share[1], search, search.listed)
     for search in vain:
-        noticed = "search" if search.shown else "nothing_found"
+        noticed = "search" if search.fits else "nothing_found"
         if paying:
             yield Expected(noticed, search.wanted, 0, 0, search, search.listed)
-        elif not search.shown or search is not pursuit.searches[-1]:
+        elif not search.fits or search is not pursuit.searches[-1]:
             yield Expected(noticed, "", 1, search.tokens, search, search.listed)
 
 
@@ -445,7 +448,8 @@ def _compare_misses(place: Place, account: Account, misses: Sequence[Json]) -> I
         of_foretool[f"{told} turns {miss['turns']} tokens {miss['tokens']}"] += 1
         of_foretool[f"{told} list {sorted(place.list_of(miss))}"] += 1
     yield Line("lists with the tool", 0, sum(miss["tool"] in place.list_of(miss) for miss in misses))
-    differ = [*(of_client - of_foretool).elements(), *(of_foretool - of_client).elements()]
+    of_one = {"client": of_client - of_foretool, "foretool": of_foretool - of_client}
+    differ = [f"{side}: {told}" for side, only in of_one.items() for told in only.elements()]
     for difference in differ:
         print("   ", difference[:300])
     yield Line("misses that differ", 0, len(differ))
