@@ -43,7 +43,8 @@ from foretool.server.methods.exemplars import Exemplars
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.greeting import Greeting
 from foretool.server.methods.held_notices import HeldNotices
-from foretool.server.methods.lists import ListTools, MergedLists
+from foretool.server.methods.list_tools import ListTools
+from foretool.server.methods.lists import MergedLists
 from foretool.server.methods.long_results import LongResults, cuts_results
 from foretool.server.methods.prediction import Predictor
 from foretool.server.methods.prompt_answer import PromptAnswers

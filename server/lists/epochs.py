@@ -63,10 +63,6 @@ class ListKeeper:
             self._views[key] = view
         return view
 
-    def is_at_hand(self, profile: Profile, policy: Policy) -> bool:
-        """Tell whether `view` has its list already."""
-        return self.at_hand(profile, policy) is not None
-
     def at_hand(self, profile: Profile, policy: Policy) -> View | None:
         """Return the current list if it was asked for before."""
         return self._views.get((profile.key, policy)) if self._version == self._catalog.version else None

@@ -151,7 +151,7 @@ class ToolList:
 
     def is_at_hand(self, shown: SessionList) -> bool:
         """Tell whether `view` has the list already."""
-        return self._lists.is_at_hand(self.profile(shown), self._first_policy(shown))
+        return self._lists.at_hand(self.profile(shown), self._first_policy(shown)) is not None
 
     def prepare(self, shown: SessionList) -> Steps[None]:
         """Do in steps what `view` needs."""

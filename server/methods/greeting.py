@@ -11,7 +11,7 @@ from foretool.server.clients.client import LEVELS
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.config.loader import Profile
-from foretool.server.methods.lists import INCOMPLETE_TTL_MS, TTL_MS
+from foretool.server.methods.list_tools import INCOMPLETE_TTL_MS, TTL_MS
 from foretool.server.methods.prompts import offers_steps
 from foretool.server.protocol import jsonrpc, translate, versions
 from foretool.server.protocol.jsonrpc import RpcError

@@ -1,21 +1,17 @@
-"""Answers the methods that list: tools as the client's own list has them, all else merged from the upstreams."""
+"""Answers the methods that list prompts, resources and templates, merged from the upstreams; `list_tools` has tools."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
-from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.registry import ClientRegistry
-from foretool.server.config.loader import LiveConfig, Profile
-from foretool.server.lists.growth import SessionList, ToolList
-from foretool.server.lists.maker import View, list_result
-from foretool.server.methods.held_notices import HeldNotices
+from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
 from foretool.server.protocol.lists import MERGED, ListKind
@@ -24,13 +20,7 @@ from foretool.server.trust.gatekeeper import Gatekeeper
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.server_list import DEBOUNCE_S, SOON_S
 from foretool.server.upstreams.upstream import Upstream
-from foretool.storage.records import Era
 from foretool.storage.steps import Steps
-
-TTL_MS: Final = 3_600_000
-"""How long a modern client may cache a list that stays as it is, unless a notification ends that earlier."""
-INCOMPLETE_TTL_MS: Final = 2_000
-"""How long it may cache a list that lacks the tools of servers which are still starting."""
 
 ALONE_S: Final = 5.0
 """How long a list waits for servers that are up while none of them has answered: on a busy machine all are slow."""
@@ -54,71 +44,6 @@ class _Waiting(Struct, eq=False):
     last: float | None = None
     """When a list came last."""
     timer: asyncio.TimerHandle | None = None
-
-
-class ListTools:
-    """Lists tools once all upstreams have listed theirs, at the latest at the deadline for cold starts."""
-
-    def __init__(
-        self, upstreams: UpstreamRegistry, catalog: Catalog, clock: Callable[[], float], notices: HeldNotices,
-        precedence: Precedence,
-    ) -> None:  # fmt: skip
-        """`clock` says when an epoch ends, in seconds since 1970. `precedence`: a list goes before what servers
-        list."""
-        self._upstreams = upstreams
-        self._catalog = catalog
-        self._clock = clock
-        self._notices = notices
-        self._precedence = precedence
-        self._tasks = Tasks("tools/list")
-
-    def handlers(self, era: Era) -> dict[str, Any]:
-        return {"tools/list": self.start}
-
-    def start(self, exchange: Exchange) -> None:
-        if "cursor" in exchange.params and jsonrpc.text(exchange.params["cursor"]) is not None:
-            raise RpcError(jsonrpc.INVALID_PARAMS, "tools/list: unknown cursor; the whole list is one page")
-        self._upstreams.when_listed(lambda: exchange.attempt(self._prepare, exchange), exchange.client.profile)
-
-    def _prepare(self, exchange: Exchange) -> None:
-        """Answer at once where the list is there; otherwise make it in slices first."""
-        tools, shown = exchange.client.tools, exchange.own_session.list
-        if tools.is_at_hand(shown):
-            self._answer(exchange)
-        else:
-            self._tasks.spawn(self._answer_later(exchange, self._make_ready(tools, shown)))
-
-    def _make_ready(self, tools: ToolList, shown: SessionList) -> Steps[None]:
-        """Do in steps what an answer needs. New names come last, and take as long as thousands of tools have come."""
-        yield from tools.prepare(shown)
-        yield from self._catalog.fix_names_in_steps()
-        yield from tools.prepare(shown)
-
-    async def _answer_later(self, exchange: Exchange, steps: Steps[None]) -> None:
-        try:
-            with self._precedence.go_first():
-                await in_slices(steps)
-        except Exception:  # the boundary of a request: the list is made in one go, and says itself what is wrong
-            log.exception("A list could not be prepared")
-        exchange.attempt(self._answer, exchange)
-
-    def _answer(self, exchange: Exchange) -> None:
-        shown, tools = exchange.own_session.list, exchange.client.tools
-        self._catalog.fix_names()
-        self._notices.attach(exchange)
-        ttl_ms = self._ttl_ms(tools.view(shown), exchange.client.profile)
-        answer = list_result(tools.array(shown), exchange.era, ttl_ms)
-        tools.record(shown, "list")
-        exchange.result(answer)
-        tools.mark_listed()
-
-    def _ttl_ms(self, view: View, profile: Profile) -> int:
-        """Return how long a modern client may cache a list: not at all where it may grow."""
-        if view.policy == "growing":
-            return 0
-        if self._upstreams.still_coming() or (profile.person and self._upstreams.still_coming(profile)):
-            return INCOMPLETE_TTL_MS
-        return TTL_MS if view.until is None else max(0, min(TTL_MS, round(1000 * (view.until - self._clock()))))
 
 
 class MergedLists:

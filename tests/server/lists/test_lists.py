@@ -96,10 +96,10 @@ def test_a_list_that_was_prepared_in_steps_is_the_same(policy: Any) -> None:
     given = {"list_fill": True, "list_tokens": 600}
     at_once, prepared = Setting(**given), Setting(**given)
     profile = prepared.config.profiles[""]
-    assert not prepared.lists.is_at_hand(profile, policy)
+    assert prepared.lists.at_hand(profile, policy) is None
     list(prepared.lists.prepare(profile, policy))
     assert prepared.view(policy) == at_once.view(policy)
-    assert prepared.lists.is_at_hand(profile, policy)
+    assert prepared.lists.at_hand(profile, policy) is not None
     assert list(prepared.lists.prepare(profile, policy)) == []
 
 

@@ -1,0 +1,97 @@
+"""Answers `tools/list`: waits until the servers have listed, has the list made, and answers with its bytes.
+
+`_answer` is the way of a list. `lists` says which tools are on it, and why.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.clients.exchange import Exchange
+from foretool.server.config.loader import Profile
+from foretool.server.lists.growth import SessionList, ToolList
+from foretool.server.lists.maker import View, list_result
+from foretool.server.methods.held_notices import HeldNotices
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import RpcError
+from foretool.server.transports.tasks import Precedence, Tasks, in_slices
+from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.storage.records import Era
+from foretool.storage.steps import Steps
+
+TTL_MS: Final = 3_600_000
+"""How long a modern client may cache a list that stays as it is, unless a notification ends that earlier."""
+INCOMPLETE_TTL_MS: Final = 2_000
+"""How long it may cache a list that lacks the tools of servers which are still starting."""
+
+log = logging.getLogger("foretool.upstreams")
+
+
+class ListTools:
+    """Lists tools once all upstreams have listed theirs, at the latest at the deadline for cold starts."""
+
+    def __init__(
+        self, upstreams: UpstreamRegistry, catalog: Catalog, clock: Callable[[], float], notices: HeldNotices,
+        precedence: Precedence,
+    ) -> None:  # fmt: skip
+        """`clock` says when an epoch ends, in seconds since 1970. `precedence`: a list goes before what servers
+        list."""
+        self._upstreams = upstreams
+        self._catalog = catalog
+        self._clock = clock
+        self._notices = notices
+        self._precedence = precedence
+        self._tasks = Tasks("tools/list")
+
+    def handlers(self, era: Era) -> dict[str, Any]:
+        return {"tools/list": self.start}
+
+    def start(self, exchange: Exchange) -> None:
+        if "cursor" in exchange.params and jsonrpc.text(exchange.params["cursor"]) is not None:
+            raise RpcError(jsonrpc.INVALID_PARAMS, "tools/list: unknown cursor; the whole list is one page")
+        self._upstreams.when_listed(lambda: exchange.attempt(self._continue, exchange), exchange.client.profile)
+
+    def _continue(self, exchange: Exchange) -> None:
+        """Answer at once where the list is there; otherwise in slices, so that others are served meanwhile."""
+        tools, shown = exchange.client.tools, exchange.own_session.list
+        if tools.is_at_hand(shown):
+            self._answer(exchange)
+        else:
+            self._tasks.spawn(self._answer_prepared(exchange, self._prepare(tools, shown)))
+
+    def _prepare(self, tools: ToolList, shown: SessionList) -> Steps[None]:
+        """Do in steps what an answer needs. New names come last, and take as long as thousands of tools have come."""
+        yield from tools.prepare(shown)
+        yield from self._catalog.fix_names_in_steps()
+        yield from tools.prepare(shown)
+
+    async def _answer_prepared(self, exchange: Exchange, steps: Steps[None]) -> None:
+        try:
+            with self._precedence.go_first():
+                await in_slices(steps)
+        except Exception:  # the boundary of a request: the list is made in one go, and says itself what is wrong
+            log.exception("A list could not be prepared")
+        exchange.attempt(self._answer, exchange)
+
+    def _answer(self, exchange: Exchange) -> None:
+        """Answer with the list of the epoch and what has grown on it, record what the client was given, and measure
+        whether it lists because it was told to."""
+        tools, shown = exchange.client.tools, exchange.own_session.list
+        self._catalog.fix_names()
+        self._notices.attach(exchange)
+        ttl_ms = self._ttl_ms(tools.view(shown), exchange.client.profile)
+        answer = list_result(tools.array(shown), exchange.era, ttl_ms)
+        tools.record(shown, "list")
+        exchange.result(answer)
+        tools.mark_listed()
+
+    def _ttl_ms(self, view: View, profile: Profile) -> int:
+        """Return how long a modern client may cache a list: not at all where it may grow."""
+        if view.policy == "growing":
+            return 0
+        if self._upstreams.still_coming() or (profile.person and self._upstreams.still_coming(profile)):
+            return INCOMPLETE_TTL_MS
+        return TTL_MS if view.until is None else max(0, min(TTL_MS, round(1000 * (view.until - self._clock()))))
