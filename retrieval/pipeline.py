@@ -144,7 +144,7 @@ class Pipeline:
     def knows_next(self, history: Sequence[ToolId], lines: Sequence[str] = ()) -> bool:
         """Tell whether `after` has its answer from before, so that asking it costs nothing."""
         learned, dense = self.learned, self.dense
-        if dense is not None and (dense.version != self.corpus.version or not dense.is_ready):
+        if dense is not None and (dense.version != self.corpus.version or not dense.is_whole):
             dense = None
         stamp = (self.corpus.version, id(dense))
         if learned is None or self.is_filling or learned.stamp != stamp:
@@ -226,13 +226,14 @@ class Pipeline:
     def _aligned_models(self, dense: DenseEnsemble | None) -> LearnedModels | None:
         """Return the learned models, brought up to the tools as they are now."""
         learned = self.learned if not self.is_filling else None
+        dense = dense if dense is not None and dense.is_whole else None
         if learned is not None and learned.stamp != (stamp := (self.corpus.version, id(dense))):
             vectors = dense.heads[0].vectors() if dense is not None else None
             learned.align(self.corpus.ids, stamp, vectors, dense.names if dense is not None else "")
         return learned
 
     def _ready_encoders(self) -> DenseEnsemble | None:
-        """Return the encoders, if they know nearly all tools as they are now."""
+        """Return the encoders, if they know tools as they are now."""
         dense = self.dense if not self.is_filling else None
         if dense is not None and dense.version != self.corpus.version:
             dense.align(self.corpus.digests, self.corpus.version, self.corpus.servers)

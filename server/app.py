@@ -399,6 +399,7 @@ class App:
         self.store_watch.tick()
         async with asyncio.TaskGroup() as tasks:
             self._launcher.run(tasks)
+            self.embedding.begin_early()
             keeper = tasks.create_task(self._keep_house())
             reader = tasks.create_task(self.prompts.watch())
             try:

@@ -34,8 +34,11 @@ ALONE, TOGETHER = 0.70, 0.65
 """What a standard deviation of an encoder counts, where there is one and where there are more."""
 TAUGHT = {"minilm-tools": 1.0}
 """What a standard deviation counts of one that was trained on tools, where it is the only one."""
-LEAST_COVERED = 0.9
-"""Encoders take part once this share of the tools has a vector."""
+NEARLY_ALL = 0.9
+"""The share of the tools that must have a vector before lists and learned models go by the encoders."""
+UNREAD_MOST = 2.5
+"""What the words of a tool without a vector count at most in place of its cosine, in standard deviations: about as much
+as the best tool of an encoder has."""
 FEWEST_TOOLS = 2
 """One tool has no z-score; among two or three, encoders tell much more than words (`docs/benchmarks.md`)."""
 DEPTH = 50
@@ -129,9 +132,13 @@ class DenseEnsemble:
 
     @property
     def is_ready(self) -> bool:
-        """Whether nearly all tools have a vector, and there are enough of them."""
-        tools = int(self.live.sum())
-        return tools >= FEWEST_TOOLS and all(head.known.sum() >= LEAST_COVERED * tools for head in self.heads)
+        """Whether there are enough tools with a vector to compare."""
+        return all(head.known.sum() >= FEWEST_TOOLS for head in self.heads)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nearly all tools have a vector."""
+        return self.is_ready and all(head.known.sum() >= NEARLY_ALL * self.live.sum() for head in self.heads)
 
     def readings(self, texts: Sequence[str]) -> list[Reading]:
         """Return the vectors of each text by all encoders."""
@@ -153,10 +160,12 @@ class DenseEnsemble:
     def _sum(self, hits: Mapping[int, float], telling: float, cosines: Sequence[Floats]) -> ScoreSum:
         words = by_slot(hits, len(self.live))
         weight = np.float32(weight_of(self.names))
-        parts = {"lexical": np.float32(LEXICAL * telling) * z_scores(words**SHARPNESS, self.live)}
+        by_words = z_scores(words**SHARPNESS, self.live)
+        parts = {"lexical": np.float32(LEXICAL * telling) * by_words}
         for head, values in zip(self.heads, cosines, strict=True):
-            # A tool without a vector counts as an average one.
-            parts[head.name] = weight * z_scores(values, self.live & head.known)
+            near = z_scores(values, self.live & head.known)
+            unread = self.live & ~head.known
+            parts[head.name] = weight * np.where(unread, np.minimum(by_words, np.float32(UNREAD_MOST)), near)
         if (lifts := self._siblings.lifts(total_of(parts, self.live))) is not None:
             parts["siblings"] = lifts
         total = total_of(parts, self.live)

@@ -1,9 +1,10 @@
 """Embeds every tool in the background, and installs the encoders into the search once somebody searches.
 
-A short-lived process (`workers.py`) computes the vectors, and the store keeps them, so that a
-text is embedded once for all proxies. This process opens an encoder only for the first search in words, in a thread,
-and imports nothing heavy before that. That search waits a moment for it, also where a few tools are still to be
-embedded. Until every tool is embedded, and wherever no weights are installed, words alone rank.
+Well-known tools have a vector that comes with foretool. A short-lived process (`workers.py`) computes the others, and
+the store keeps them, so that a text is embedded once for all proxies. This process opens an encoder only for the first
+search in words, in a thread, and imports nothing heavy before that. That search waits a moment for it, also where a few
+tools are still to be embedded. A tool without a vector is ranked by its words, and so is every tool where no weights
+are installed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -27,8 +28,11 @@ from foretool.storage.places import models_folder
 from foretool.storage.stores import Lead, StorageError, Store
 
 if TYPE_CHECKING:
+    from foretool.retrieval.corpus import Corpus
+    from foretool.retrieval.document import Document
     from foretool.retrieval.encoders import Encoder, Weights
-    from foretool.retrieval.rankers.dense import DenseEnsemble
+    from foretool.retrieval.known_vectors import KnownVectors
+    from foretool.retrieval.rankers.dense import Dense, DenseEnsemble
     from foretool.server.catalog.catalog import Catalog
     from foretool.server.catalog.search import Search
 
@@ -48,6 +52,14 @@ AT_ONCE: Final = 300
 
 OnEmbedded = Callable[[int, int], None]
 """Told how many of how many tools are embedded."""
+
+OPENED_S: Final = 3.0
+"""What is expected of the preparation and the opening of an encoder, in seconds."""
+EMBEDDED_S: Final = 0.03
+"""What is expected of embedding one tool, in seconds, before any is embedded."""
+
+SHIPPED: Final = "auto"
+"""The setting that chooses the encoder that comes with foretool."""
 
 CHOICE: Final = ("encoder", "encoder_url", "encoder_key")
 """The settings that choose encoders."""
@@ -72,9 +84,11 @@ class Embedder(BackgroundWork):
         """What searches wait for."""
         self._is_long = False
         """Whether more tools are being embedded than a search may wait for."""
+        self._begun_at, self._left_s = 0.0, 0.0
+        """When the present work began, by `time.monotonic`, and how long it was to take from then on."""
         self._on_embedded: OnEmbedded = lambda done, total: None
         self._begin(settings)
-        search.open_encoders_with(self.open_now, lambda: self.is_coming)
+        search.open_encoders_with(self.open_now, self.ready_in)
 
     def _begin(self, settings: Settings) -> None:
         self._settings = settings
@@ -90,10 +104,13 @@ class Embedder(BackgroundWork):
         """Whether encoders are to take part, and nothing is known that prevents it."""
         return self._settings.encoder != "none" and not self.problem and len(self._catalog) > 0
 
-    @property
-    def is_coming(self) -> bool:
-        """Whether encoders will take part that do not yet: tools are still to be embedded."""
-        return self.is_possible and (self._ensemble is None or self.is_working)
+    def ready_in(self) -> float | None:
+        """Return in about how many seconds the encoders know every tool; None if they do, or never will."""
+        corpus = self._search.indexed()
+        is_done = self._ensemble is not None and corpus is not None and corpus.version == self._done
+        if not self.is_possible or (is_done and not self.is_working):
+            return None
+        return max(self._begun_at + self._left_s - time.monotonic(), 1.0) if self.is_working else OPENED_S
 
     @property
     def query_keys(self) -> tuple[str, ...]:
@@ -113,6 +130,11 @@ class Embedder(BackgroundWork):
         if self.problem:
             self.problem, self._done = "", -1
 
+    def begin_early(self) -> None:
+        """Prepare the encoder of a new machine while the servers start, because the first search needs it."""
+        if self._unprepared is not None:
+            self.begin(self._work())
+
     def tick(self) -> None:
         """Begin the work there is, unless earlier work still goes on. Housekeeping calls this about once a second."""
         if not self.is_possible:
@@ -123,17 +145,14 @@ class Embedder(BackgroundWork):
                 self.begin(self._work())
 
     def open_now(self) -> asyncio.Future[None] | None:
-        """Embed what is missing and install the encoders, for a search that wants them. Returns what ends once they
-        are installed or will not be soon: no encoder can take part, or many tools are still to be embedded, which takes
-        longer than a search may wait. None says so at once."""
+        """Install the encoders and embed what is missing, for a search that wants them. Returns what ends once they
+        are installed; where few tools are missing, once these are embedded too. None if no encoder can take part."""
         if not self.is_possible or self._ensemble is not None:
             return None
         self._search.is_wanted = True
         if not self.is_working:
             self._is_long = False
             self.begin(self._work())
-        if self._is_long:
-            return None
         if self._opening is None:
             self._opening = asyncio.get_running_loop().create_future()
         return self._opening
@@ -157,6 +176,7 @@ class Embedder(BackgroundWork):
 
         settings = self._settings
         try:
+            await self._prepare()
             weights = self._weights = self._weights or await asyncio.to_thread(find_weights, settings)
             if not weights:
                 self.problem = "no encoder is installed"
@@ -164,14 +184,15 @@ class Embedder(BackgroundWork):
             corpus = self._search.update_corpus()
             version, digests = corpus.version, {digest for digest in corpus.digests if digest}
             missing = [await asyncio.to_thread(self._store.vectors.missing, each.key, digests) for each in weights]
-            self._is_long = sum(map(len, missing)) > SOON
-            if self._is_long:
-                self._end_wait()
+            missing = [await self._take_shipped(each, theirs) for each, theirs in zip(weights, missing, strict=True)]
+            count = sum(map(len, missing))
+            self._is_long = count > SOON
+            self._begun_at, self._left_s = time.monotonic(), OPENED_S + EMBEDDED_S * count
+            await self._install_wanted(weights, settings)
             for each, theirs in zip(weights, missing, strict=True):
                 if theirs:
                     await self._embed(each, theirs, settings)
-            if self._search.is_wanted and settings is self._settings:
-                await self._install(weights, settings)
+            await self._install_wanted(weights, settings)
             if settings is self._settings:
                 self._done = version
         except (EncoderError, OSError, StorageError) as error:
@@ -186,6 +207,8 @@ class Embedder(BackgroundWork):
         with self._store.lead(EMBEDDING) as lead:
             while not _may_lead(lead):
                 await asyncio.sleep(WAIT_S)
+                if self._is_awaited:
+                    await self._install_wanted(self._weights or (), settings)
             # Another proxy has kept meanwhile what it had to embed.
             if missing := await asyncio.to_thread(self._store.vectors.missing, weights.key, missing):
                 log.info("embedding %d of %d tools with %s", len(missing), len(self._catalog), weights.name)
@@ -196,37 +219,83 @@ class Embedder(BackgroundWork):
         texts = await self._read_texts(missing)
         new: dict[bytes, bytes] = {}
         embedded = embed_texts(weights, texts, models_folder(self._store.path), settings)
-        done = 0
+        done, next_install = 0, SAVED_AT_ONCE
         async for digest, data in embedded:
             new[digest] = data
             done += 1
+            self._left_s = (time.monotonic() - self._begun_at) * len(texts) / done
             self._on_embedded(done, len(texts))
-            if len(new) == SAVED_AT_ONCE:
+            if len(new) == SAVED_AT_ONCE or self._is_awaited:
                 vectors.save(weights.key, new)
                 new = {}
+                if self._is_awaited or done >= next_install:
+                    next_install = 2 * done  # what is installed is gone through each time
+                    await self._install_wanted(self._weights or (), settings)
         vectors.save(weights.key, new)
 
     async def _read_texts(self, digests: set[bytes]) -> dict[bytes, str]:
         """Return the texts with these hashes, by hash, shortest first: the longest text sets the length of its
         batch."""
-        from foretool.retrieval.corpus import digest
-        from foretool.retrieval.document import embedded_text
         from foretool.retrieval.glossary import let_go
 
-        corpus = self._search.update_corpus()
-        found: dict[bytes, str] = {}
-        until = time.perf_counter() + SLICE_S
-        for upstream in self._catalog.upstreams():
-            about = self._catalog.server_text(upstream)
-            for tool in self._catalog.of(upstream):
-                text = embedded_text(corpus.read(tool, about)[0])
-                if (key := digest(text)) in digests:
-                    found[key] = text
-                if time.perf_counter() >= until:
-                    await asyncio.sleep(0)
-                    until = time.perf_counter() + SLICE_S
+        found = {key: text async for key, text, _ in self._read(digests)}
         let_go()
         return dict(sorted(found.items(), key=lambda item: len(item[1])))
+
+    async def _read(self, digests: set[bytes]) -> AsyncIterator[tuple[bytes, str, Document]]:
+        """Read the tools whose texts have these hashes, some in each turn of the loop; yields hash, text and tool."""
+        until = time.perf_counter() + SLICE_S
+        for key, text, document in read_tools(self._search.update_corpus(), self._catalog):
+            if key in digests:
+                yield key, text, document
+            if time.perf_counter() >= until:
+                await asyncio.sleep(0)
+                until = time.perf_counter() + SLICE_S
+
+    async def _take_shipped(self, weights: Weights, missing: set[bytes]) -> set[bytes]:
+        """Keep the vectors that come with foretool for known ones of these tools. Returns the other tools."""
+        known = await asyncio.to_thread(open_shipped, weights) if missing else None
+        if known is None:
+            return missing
+        found = {key: vector async for key, _, tool in self._read(missing) if (vector := known.find(tool)) is not None}
+        self._store.vectors.save(weights.key, found)
+        return missing - found.keys()
+
+    async def _prepare(self) -> None:
+        """Have a process of its own prepare the encoder that comes with foretool, where none is prepared. Whoever needs
+        the encoder says what is wrong with it."""
+        from foretool.server.catalog.workers import COMMAND
+
+        if (cache := self._unprepared) is not None:
+            command, nothing = (*COMMAND, "prepare", SHIPPED, str(cache)), asyncio.subprocess.DEVNULL
+            worker = await asyncio.create_subprocess_exec(
+                *command, stdin=nothing, stdout=nothing, stderr=nothing, cwd=WORKER_FOLDER, env=worker_environment()
+            )
+            try:
+                await worker.wait()
+            finally:
+                if worker.returncode is None:
+                    worker.kill()
+
+    @property
+    def _unprepared(self) -> Path | None:
+        """The folder in which the encoder is still to be prepared; None where it is, or where there is none."""
+        cache = models_folder(self._store.path)
+        if self._settings.encoder != SHIPPED or cache is None or any(cache.glob("*")):
+            return None
+        return cache
+
+    @property
+    def _is_awaited(self) -> bool:
+        """Whether a search wants encoders that are not installed."""
+        return self._search.is_wanted and self._ensemble is None
+
+    async def _install_wanted(self, weights: Sequence[Weights], settings: Settings) -> None:
+        """If somebody has searched, rank with the vectors that the store has by now."""
+        if self._search.is_wanted and settings is self._settings and weights:
+            await self._install(weights, settings)
+            if self._is_long:
+                self._end_wait()
 
     async def _install(self, weights: Sequence[Weights], settings: Settings) -> None:
         ensemble = self._ensemble
@@ -246,6 +315,27 @@ class Embedder(BackgroundWork):
             missing = iter(head.missing(digests))
             while part := list(islice(missing, ATTACHED_AT_ONCE)):
                 head.add(await asyncio.to_thread(self._store.vectors.load, each.key, part))
+
+
+def read_tools(corpus: Corpus, catalog: Catalog) -> Iterator[tuple[bytes, str, Document]]:
+    """Yield of each tool the hash of its embedded text, that text, and the tool as it is ranked."""
+    from foretool.retrieval.corpus import digest
+    from foretool.retrieval.document import embedded_text
+
+    for upstream in catalog.upstreams():
+        about = catalog.server_text(upstream)
+        for tool in catalog.of(upstream):
+            document = corpus.read(tool, about)[0]
+            text = embedded_text(document)
+            yield digest(text), text, document
+
+
+def open_shipped(weights: Weights) -> KnownVectors | None:
+    """Return the vectors of well-known tools that come with foretool; None where another encoder made them."""
+    from foretool.retrieval import known_vectors
+
+    found = known_vectors.read_file()
+    return found if found.encoder == weights.key else None
 
 
 def _may_lead(lead: Lead) -> bool:
@@ -386,18 +476,33 @@ def install_encoders(
         _load_vectors(ensemble, weights, search, store)
         if any(each.is_slow for each in weights):
             return {}
-        new = _embed_missing(ensemble, search, catalog, AT_ONCE)
-        return {each.key: vectors for each, vectors in zip(weights, new, strict=True) if vectors}
+        shipped = [
+            _add_shipped(each, head, search, catalog) for each, head in zip(weights, ensemble.heads, strict=True)
+        ]
+        computed = _embed_missing(ensemble, search, catalog, AT_ONCE)
+        _serve(ensemble, search)
+        new = zip(weights, shipped, computed, strict=True)
+        return {each.key: {**theirs, **ours} for each, theirs, ours in new if theirs or ours}
     except (EncoderError, OSError):
         return {}
+
+
+def _add_shipped(weights: Weights, head: Dense, search: Search, catalog: Catalog) -> dict[bytes, bytes]:
+    """Give an encoder the vectors of well-known tools that come with foretool and that it lacks. Returns them."""
+    corpus = search.update_corpus(inf)
+    missing = head.missing(each for each in corpus.digests if each)
+    known = open_shipped(weights) if missing else None
+    if known is None:
+        return {}
+    tools = ((key, tool) for key, _, tool in read_tools(corpus, catalog) if key in missing)
+    found = {key: vector for key, tool in tools if (vector := known.find(tool)) is not None}
+    head.add(found)
+    return found
 
 
 def _embed_missing(ensemble: DenseEnsemble, search: Search, catalog: Catalog, most: float) -> list[dict[bytes, bytes]]:
     """Embed the tools that an encoder has no vector of, if there are at most `most`; returns the vectors by encoder.
     Raises `EncoderError`."""
-    from foretool.retrieval.corpus import digest
-    from foretool.retrieval.document import embedded_text
-
     corpus = search.update_corpus(inf)
     wanted = {each for each in corpus.digests if each}
     texts: dict[bytes, str] = {}
@@ -407,9 +512,7 @@ def _embed_missing(ensemble: DenseEnsemble, search: Search, catalog: Catalog, mo
         if not 0 < len(missing) <= most:
             continue
         if not texts:
-            read = (corpus.read(each, catalog.server_text(each.upstream))[0] for each in catalog.tools())
-            written = map(embedded_text, read)
-            texts = {digest(text): text for text in written}
+            texts = {key: text for key, text, _ in read_tools(corpus, catalog)}
         known = [each for each in missing if each in texts]
         for start in range(0, len(known), SAVED_AT_ONCE):
             part = known[start : start + SAVED_AT_ONCE]

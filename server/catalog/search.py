@@ -54,9 +54,9 @@ SPARED_AT_ONCE: Final = 1000
 """Tools in the index after whose growth the garbage collector is spared them."""
 INDEX_S: Final = 5.0
 """A search waits so long for the index, then ranks the tools that are in it."""
-OPEN_S: Final = 2.0
-"""The first search in words waits so long for the encoders to open, which takes about half a second once every tool
-is embedded."""
+OPEN_S: Final = 10.0
+"""The first searches in words wait so long for the encoders to open, which takes about half a second, and on a new
+machine two seconds. Where everything is busy it takes four times as long, and a wrong answer costs more."""
 USAGE_S: Final = 60.0
 """How long usage is kept in memory: it moves slowly, and reading it for each search would cost more than the search."""
 
@@ -203,8 +203,10 @@ class Search(BackgroundWork):
         self._preparing = 0
         """How many searches are prepared; another tool in the index would make that vain."""
         self._is_opening = False
+        self._open_until = inf
+        """Until when searches wait for the encoders, by `time.monotonic`; no end before the first search."""
         self._open_encoders: Callable[[], asyncio.Future[None] | None] = lambda: None
-        self._are_coming: Callable[[], bool] = lambda: False
+        self._ready_in: Callable[[], float | None] = lambda: None
 
     @property
     def version(self) -> tuple[int, int]:
@@ -220,7 +222,7 @@ class Search(BackgroundWork):
     def growth(self) -> Growth | None:
         """How lists grow by the scores of these models and these encoders; None if that was not learned."""
         growth = self._models.growth if self._models is not None else None
-        encoders = self._encoders.names if self._encoders is not None and self._encoders.is_ready else ""
+        encoders = self._encoders.names if self._encoders is not None and self._encoders.is_whole else ""
         return growth if growth is not None and growth.encoders == encoders else None
 
     def count_unindexed(self) -> int:
@@ -282,18 +284,20 @@ class Search(BackgroundWork):
         return self._index.pipeline.take_readings() if self._encoders is not None else {}
 
     def open_encoders_with(
-        self, open_encoders: Callable[[], asyncio.Future[None] | None], are_coming: Callable[[], bool]
+        self, open_encoders: Callable[[], asyncio.Future[None] | None], ready_in: Callable[[], float | None]
     ) -> None:
         """Call this before the first search in words; that search waits at most `OPEN_S` for what it returns.
-        `are_coming` tells whether encoders will take part sooner or later."""
+        `ready_in` tells in how many seconds encoders will take part that do not yet; None if there are none."""
         self._open_encoders = open_encoders
-        self._are_coming = are_coming
+        self._ready_in = ready_in
 
-    @property
-    def awaits_meaning(self) -> bool:
-        """Whether words alone rank for want of vectors that are still being computed."""
-        is_ready = self._encoders is not None and self._encoders.is_ready and not self._index.pipeline.is_filling
-        return not is_ready and len(self._catalog) > 1 and self._are_coming()  # of one tool there is nothing to compare
+    def meaning_in(self) -> float | None:
+        """Return in about how many seconds every tool is ranked by meaning, where some are ranked by words for want of
+        vectors that are still being computed; else None."""
+        is_whole = self._encoders is not None and self._encoders.is_whole and not self._index.pipeline.is_filling
+        if is_whole or len(self._catalog) < 2:  # of one tool there is nothing to compare
+            return None
+        return self._ready_in()
 
     def want_encoders(self) -> None:
         """Begin to open the encoders, if that has not begun, for later searches."""
@@ -340,7 +344,9 @@ class Search(BackgroundWork):
         are opened and the slow ones have answered. `guard` runs both steps, so that an error reaches the request that
         searched."""
         is_behind = self.count_unindexed() > AT_ONCE
-        is_first = bool(query.lines) and not self.is_wanted
+        if is_first := bool(query.lines) and self._encoders is None:
+            self._open_until = min(self._open_until, time.monotonic() + OPEN_S)
+            is_first = time.monotonic() < self._open_until
         # The encoders open over tools that are indexed.
         opening = self._open_encoders() if is_first and not is_behind else None
         preparation = self._prepare(query)
@@ -352,7 +358,7 @@ class Search(BackgroundWork):
             if is_behind and not await self.index(INDEX_S) and self.count_unindexed() <= FEW:
                 await self.index(INDEX_S)  # so few are left that nobody should miss them
             if (opened := self._open_encoders() if is_first and is_behind else opening) is not None:
-                await asyncio.wait({opened}, timeout=OPEN_S)
+                await asyncio.wait({opened}, timeout=max(self._open_until - time.monotonic(), 0.0))
             if self._slow and query.lines:
                 await asyncio.to_thread(self._ask_slow, query)
             self._preparing += 1

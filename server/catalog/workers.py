@@ -5,10 +5,10 @@
     python -m foretool.server.catalog.workers prepare NAME CACHE
 
 `count` reads one JSON string a line and answers one number of tokens a line, in the same order; then it writes the file
-of ranks that is named (`retrieval.token_ranks`). `embed` reads the same
-and answers with one line of JSON (`{"dimension": 384}`), then the vectors as raw float32 in the same order. `prepare`
-reads the adapter of a trained encoder and leaves the prepared model in CACHE, the folder of prepared models; for
-`embed`, CACHE may be empty. The address and the key of an endpoint come in the environment,
+of ranks that is named (`retrieval.token_ranks`). `embed` reads the same and answers with one line of JSON
+(`{"dimension": 384}`), then the vectors as raw float32 in the same order. `prepare` reads the adapter of a trained
+encoder (nothing for the one that comes with foretool) and leaves the prepared model in CACHE, the folder of prepared
+models; for `embed`, CACHE may be empty. The address and the key of an endpoint come in the environment,
 `FORETOOL_ENCODER_URL` and `FORETOOL_ENCODER_KEY`, because everybody can read a command line.
 
 A worker that misses the tokenizer or the encoder says so on stderr, answers nothing and exits with status 3.
@@ -74,11 +74,11 @@ def embed(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:
 
 def prepare(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:
     """Make the prepared model; yield nothing."""
-    from foretool.retrieval.encoders.adapted import prepare_model
-    from foretool.retrieval.encoders.weights import BY_NAME
+    from foretool.retrieval.encoders import find
+    from foretool.retrieval.encoders.adapted import prepare_model, read_shipped
 
-    (weights,) = (each for each in BY_NAME if each.name == name)
-    prepare_model(weights, stdin.read(), Path(cache))
+    for weights in find(name):
+        prepare_model(weights, stdin.read() or read_shipped(weights), Path(cache))
     return iter(())
 
 

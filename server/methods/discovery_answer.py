@@ -7,6 +7,7 @@ How much is shown at which confidence is decided in `answer_shape`.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,10 +53,8 @@ WIDE_MAP: Final = 200
 """The same beside the names of tools."""
 NEAREST: Final = 3
 """So many of the best tools have a line where none is likely to fit, so that nobody has to ask for them again."""
-BY_WORDS: Final = (
-    "search by meaning is still being prepared, so words alone decided: ask again in a minute if none of this fits"
-)
-"""What an answer begins with before the tools are embedded."""
+ROUNDED_S: Final = 5
+"""In which steps an answer says how long something takes."""
 SPARE: Final = 8
 """So many matches more are looked through for tools that do the same, because these leave room in the answer."""
 MOST_SAME: Final = 5
@@ -69,6 +68,15 @@ MARKS: Final = {"listed": "listed", "read": CALL, "write": CALL_WRITE, "down": "
 """What stands behind a name, by the key of a match."""
 
 
+def say_by_words(ready_in_s: float) -> str:
+    """Say what an answer begins with before the tools are embedded."""
+    about = max(math.ceil(ready_in_s / ROUNDED_S), 1) * ROUNDED_S
+    return (
+        f"search by meaning is still being prepared, for about {about} s: until then tools are found by their words, so"
+        " ask again after that if none of these fits"
+    )
+
+
 class Lacks(Struct, frozen=True):
     """What a search had to do without."""
 
@@ -78,8 +86,9 @@ class Lacks(Struct, frozen=True):
     """The servers of them that the session was told of."""
     unsearched: int = 0
     """How many tools are not indexed yet."""
-    meaning: bool = False
-    """Words alone ranked, because tools are still being embedded."""
+    meaning_in: float | None = None
+    """In about how many seconds all tools are ranked by meaning; None if they are. Words rank some or all of them as
+    long as that."""
 
 
 class Answer(Struct, frozen=True):
@@ -93,7 +102,7 @@ class Answer(Struct, frozen=True):
     callable: tuple[ToolId, ...] = ()
     """The matches that the text shows with what a call of them needs."""
     by_words: bool = False
-    """Words alone ranked, because tools are still being embedded."""
+    """Words ranked some or all tools, because these are still being embedded."""
     down: tuple[str, ...] = ()
     """The servers of which it says that they are down."""
     nearest: tuple[Match, ...] = ()
@@ -135,7 +144,7 @@ def answer(
     """
     lacks = lacks or Lacks()
     asked, unknown, shared_names = _asked(arguments, catalog, reach)
-    level = "high" if asked and not unknown else level if ranking.ranked or asked or lacks.meaning else "none"
+    level = "high" if asked and not unknown else level if ranking.ranked or asked or lacks.meaning_in else "none"
     clauses = len(_clauses(arguments))
     is_paragraph = clauses > 0
     k = enough(k, clauses) if k else 0
@@ -164,8 +173,8 @@ def answer(
         ending["twins"] = ". ".join([*said, "Take the one that the task means."])
     ending["advice"] = _advice(level, unknown, lacks, len(catalog), calling, has_names=has_names)
     structured: dict[str, Any] = {"confidence": level, "matches": cards}
-    if lacks.meaning:
-        structured["note"] = BY_WORDS
+    if lacks.meaning_in:
+        structured["note"] = say_by_words(lacks.meaning_in)
     text = _Text({**structured, **ending}, chosen.lined, fragments, with_calls=is_paragraph)
     # The lines without schemas come first: what they leave goes to the schemas.
     left = budget - estimate(text.with_schemas({}))
@@ -176,8 +185,9 @@ def answer(
     told_whole = cards if is_paragraph else cards[: chosen.lined]
     shown = tuple(card["name"] for card in told_whole if "call" in card or "inputSchema" in card)
     named = enumerate(ranking.ranked[: len(nearest)], 1)
+    by_words = lacks.meaning_in is not None
     return Answer(
-        level, written, structured | ending, chosen.matches(), estimate(written), shown, lacks.meaning, down,
+        level, written, structured | ending, chosen.matches(), estimate(written), shown, by_words, down,
         tuple(Match(each.tool, rank, each.score, each.parts) for rank, each in named),
         blame(lacks.servers, catalog, (*arguments.lines, *arguments.names)),
     )  # fmt: skip
@@ -207,9 +217,9 @@ class AnswerWriter:
         level, k = judged.level, judged.k
         lacks = Lacks(
             self._find_absent(reach), told or (), self._search.count_unindexed(),
-            bool(query.lines) and self._search.awaits_meaning,
+            self._search.meaning_in() if query.lines else None,
         )  # fmt: skip
-        if lacks.meaning and level == "none":
+        if lacks.meaning_in and level == "none":
             level, k = "low", min(LEAST_SHOWN, len(ranking.ranked))  # words alone cannot tell that nothing fits
         fragments = self._instructions().beside(query, ranking, level, reach.profile) if query.lines else ()
         settings = self._config.settings

@@ -9,7 +9,7 @@ import pytest
 from fakes import FakeUpstream, SwiftLoop, proxy_over, tool
 from requirements import requirement
 
-from foretool.server.methods.discovery_answer import BY_WORDS
+from foretool.server.methods.discovery_answer import say_by_words
 from foretool.server.upstreams.registry import PATIENCE_S, Absent
 
 pytestmark = pytest.mark.anyio
@@ -44,12 +44,12 @@ async def test_a_search_that_names_nothing_is_told_what_to_say(era: str) -> None
 async def test_before_the_tools_are_embedded_an_answer_says_so_and_is_no_verdict(task: str) -> None:
     async with proxy_over(FakeUpstream("calc", [tool("add", "Adds two numbers"), "paint"])) as stage:
         await stage.client.initialize()
-        stage.app.search.open_encoders_with(lambda: None, lambda: True)
+        stage.app.search.open_encoders_with(lambda: None, lambda: 7.0)
         before = await stage.client.discover(task)
-        stage.app.search.open_encoders_with(lambda: None, lambda: False)
+        stage.app.search.open_encoders_with(lambda: None, lambda: None)
         after = await stage.client.discover(task)
         changes = [miss.change for miss in stage.misses()]
-    assert before["note"] == BY_WORDS and before["confidence"] != "none"
+    assert before["note"] == say_by_words(7.0) and before["confidence"] != "none"
     assert "note" not in after
     if task == "quux":
         assert after["confidence"] == "none"

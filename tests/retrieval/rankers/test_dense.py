@@ -17,7 +17,7 @@ from foretool.retrieval.document import document, embedded_text  # noqa: E402
 from foretool.retrieval.encoders import Encoder  # noqa: E402
 from foretool.retrieval.pipeline import Pipeline  # noqa: E402
 from foretool.retrieval.rankers.bm25 import Field, Lexical, idf  # noqa: E402
-from foretool.retrieval.rankers.dense import Dense, DenseEnsemble  # noqa: E402
+from foretool.retrieval.rankers.dense import UNREAD_MOST, Dense, DenseEnsemble, weight_of  # noqa: E402
 from foretool.retrieval.rankers.siblings import MOST  # noqa: E402
 from foretool.retrieval.ranking import ListFeatures, Query  # noqa: E402
 from foretool.retrieval.score_sum import LEAD, ScoreSum, fuse_sums, z_scores  # noqa: E402
@@ -194,14 +194,17 @@ def test_lines_by_hand() -> None:
     )
 
 
-def test_tools_without_a_vector_are_average_and_too_many_of_them_leave_words_alone() -> None:
+@pytest.mark.parametrize("embedded", [2, 10, 19])
+def test_tools_without_a_vector_are_ranked_by_their_words_beside_those_that_have_one(embedded: int) -> None:
     tools = [tool("s", f"get_thing{number}", f"Reads thing number {number}") for number in range(20)]
     corpus = Corpus(tools)
-    ranker = Pipeline(corpus, meant(corpus, tools[:19]))
-    assert ranker.rank(Query(("read thing 19",))).ranked[0].tool == tools[19].id
-    assert ranker.rank(Query(("read thing 19",))).ranked[0].parts.get("hash", 0.0) == 0.0
-    corpus.replace("t", [tool("t", f"new{number}") for number in range(9)])
-    assert ranker.rank(Query(("read thing 19",))).evidence[0].features is None
+    dense = meant(corpus, tools[:embedded])
+    ranker = Pipeline(corpus, dense)
+    found = ranker.rank(Query(("read thing 19",)))
+    assert found.ranked[0].tool == tools[19].id and found.evidence[0].features is not None
+    assert 0.0 < found.ranked[0].parts["hash"] <= weight_of("hash") * UNREAD_MOST
+    assert ranker.rank(Query(("read thing 1",))).ranked[0].tool == tools[1].id
+    assert (dense.is_ready, dense.is_whole) == (True, embedded == 19)
 
 
 def test_vectors_follow_tools_that_come_and_go() -> None:

@@ -16,7 +16,13 @@ from fakes import bare_server, end_of_searches, search_over
 pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 
-from foretool.retrieval.encoders import find, weights
+from foretool.retrieval import known_vectors
+from foretool.retrieval.corpus import digest
+from foretool.retrieval.document import document, embedded_text
+from foretool.retrieval.encoders import find
+from foretool.retrieval.encoders import weights as weights_module
+from foretool.retrieval.known_tools import KnownTool, KnownTools, sketch_definition, write_line
+from foretool.retrieval.known_vectors import KnownVectors, write
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog import embedding as embedding_module
 from foretool.server.catalog.catalog import Catalog
@@ -29,7 +35,8 @@ from foretool.storage.sqlite.leads import FileLead as Lead
 from foretool.storage.stores import Store
 
 from tests.server.catalog.test_encoders import provider  # isort: skip
-from tiny_model import write_model  # isort: skip
+from tiny_model import DIMENSION, write_model  # isort: skip
+from tools import tool  # isort: skip
 
 
 pytestmark = pytest.mark.anyio
@@ -169,6 +176,60 @@ async def test_a_first_search_does_not_wait_until_many_new_tools_are_embedded(
         assert "tiny" in find_in(search, "open an issue").ranked[0].parts
 
 
+@pytest.mark.usefixtures("patient")
+async def test_a_search_beside_the_first_one_waits_as_well(tmp_path: Path, store: Store) -> None:
+    tools, folder = catalog(), str(write_model(tmp_path / "tiny"))
+    search = search_over(tools)
+    found: list[Ranking] = []
+    async with embedding(folder, tools, store, search), asyncio.timeout(60):
+        for task in ("open an issue", "open a page"):
+            search.find(Query((task,)), lambda upstream: True, 50, found.append)
+        await end_of_searches(search)
+    assert ["tiny" in each.ranked[0].parts for each in found] == [True, True]
+
+
+async def test_while_many_tools_are_embedded_those_that_have_a_vector_are_ranked_by_it(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools, folder = catalog(), str(write_model(tmp_path / "tiny"))
+    async with embedding(folder, tools, store) as one:
+        await settled(one)
+    monkeypatch.setattr(embedding_module, "SOON", 1)
+    tools.replace("web", definitions("send_mail", "read_mail", "find_mail"))
+    search = search_over(tools)
+    found: list[Ranking] = []
+    async with embedding(folder, tools, store, search) as one, asyncio.timeout(60):
+        search.find(Query(("open an issue",)), lambda upstream: True, 50, found.append)
+        await end_of_searches(search)
+        assert one.is_working and "tiny" in found[0].ranked[0].parts
+        assert (search.meaning_in() or 0) > 0
+        await settled(one)
+        await settled(one)
+        assert search.meaning_in() is None
+
+
+async def test_a_well_known_tool_needs_no_embedding(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(write_model(tmp_path / "tiny"))
+    (weights,) = find(folder)
+    forecast = tool("mine", "get_forecast", "Reports how warm and how wet it will be at a place on the next days")
+    wishes = ("a coat today?", "rain on Friday in Leeds", "the washing hangs outside", "weather outlook")
+    made = KnownTool("get forecast", "weather", sketch_definition(document(forecast)), wishes)
+    known = KnownVectors(
+        write(weights.key, DIMENSION, [(made, [1.0] * DIMENSION)]), KnownTools(write_line(made).encode())
+    )
+    monkeypatch.setattr(known_vectors, "read_file", lambda: known)
+    monkeypatch.setattr(embedding_module, "embed_texts", None)  # whoever calls it fails
+    tools = Catalog([bare_server("mine")])
+    tools.replace("mine", [raw(json.loads(forecast.definition))])
+    search = search_over(tools)
+    search.install_wordings({digest(embedded_text(document(forecast))): wishes})
+    async with embedding(folder, tools, store, search) as one:
+        await settled(one)
+        assert not one.problem and len(store.vectors.known(weights.key)) == 1
+
+
 async def test_a_first_search_without_an_encoder_is_answered_by_words(tmp_path: Path, store: Store) -> None:
     tools, search = catalog(), search_over(catalog())
     found: list[Ranking] = []
@@ -204,7 +265,7 @@ async def test_none_and_an_empty_catalog_start_nothing(tmp_path: Path, store: St
 async def test_without_weights_words_alone_rank_and_nothing_is_tried_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weights, "locate", lambda weights: None)
+    monkeypatch.setattr(weights_module, "locate", lambda weights: None)
     async with embedding("auto", catalog(), store) as one:
         await settled(one)
         assert one.problem == "no encoder is installed"

@@ -209,13 +209,14 @@ def test_an_answer_that_found_nothing_has_at_most_300_tokens_however_many_server
 
 @requirement("discovery:prepared")
 def test_an_answer_says_first_that_search_by_meaning_is_still_being_prepared() -> None:
-    lacks = discovery_answer.Lacks(meaning=True)
+    lacks = discovery_answer.Lacks(meaning_in=11.2)
     arguments = discovery_arguments.Arguments(task="quux")
     answer = discovery_answer.answer(
         arguments, Ranking(), "low", catalog("add"), lambda _: False, REACH, 1500, 300, lacks=lacks, k=3
     )
-    assert answer.text.splitlines()[0] == f"confidence: low; {discovery_answer.BY_WORDS}"
-    assert (answer.structured["note"], answer.by_words, answer.level) == (discovery_answer.BY_WORDS, True, "low")
+    note = discovery_answer.say_by_words(11.2)
+    assert "for about 15 s" in note and answer.text.splitlines()[0] == f"confidence: low; {note}"
+    assert (answer.structured["note"], answer.by_words, answer.level) == (note, True, "low")
 
 
 @requirement("discovery:nothing")
