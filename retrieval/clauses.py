@@ -1,7 +1,8 @@
-"""Splits a long task into its needs: a paragraph asks for several things, and a tool meets one of them.
+"""Splits a task into its needs: a paragraph asks for several things, and a tool meets one of them.
 
 The paragraph as a whole says what it is about, and each clause what is needed there. Both are read, because nobody
-tells which paragraph is one story and which is a list of wishes.
+tells which paragraph is one story and which is a list of wishes. A short task has several needs where it says so:
+"count the lines and remember the number" has two steps.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ READ = 64
 """So many clauses are told apart; what stands behind them belongs to the last one."""
 LEAST_TERMS = 4
 """A clause with fewer different terms names no need of its own."""
+LEAST_STEP = 2
+"""The same for a step of a short task."""
 LONG = 14
 """With encoders a task of more words is read clause by clause; by words alone only a paragraph."""
 STORY = 80
@@ -32,6 +35,28 @@ _END = re.compile(
     r"|, (?=(?:and|then|but|also|plus|so)\b)| (?=(?:and then|and also|after that|as well as)\b)",
     re.IGNORECASE,
 )
+
+
+_DEEDS = """
+    add append apply attach book build calculate call cancel change check click close commit compare compute convert
+    copy count create cut delete describe download draft draw edit email enter export extract fetch fill filter find
+    format forward generate get give highlight import insert install keep list load log look make mark merge message
+    move name note notify open order paste plot post print publish push put read record remember remove rename replace
+    reply report reset resize run save schedule search select send set share show sort start stop store submit summarize
+    take tell test text transfer translate turn type update upload use visit watch write
+"""
+_STEP = re.compile(
+    r",? (?:and )?(?:then|after that|afterwards),? |,? and also |; |"
+    rf"(?:[.?],?|,? and|,) (?=(?:{'|'.join(_DEEDS.split())})\b)",
+    re.IGNORECASE,
+)
+"""What stands between two steps of a short task: a word for it, or "and" before another deed."""
+
+
+def steps(need: str) -> list[str]:
+    """Return the steps of a short need that says one after the other; [] where it says one alone."""
+    found = [piece.strip() for piece in _STEP.split(" ".join(need.split()))]
+    return found if 1 < len(found) <= MOST and all(len(set(terms(each))) >= LEAST_STEP for each in found) else []
 
 
 def clauses(need: str, longer_than: int = MAX_NEED_WORDS) -> list[str]:
@@ -83,9 +108,14 @@ def longest_whole(*, by_words: bool) -> int:
     return MAX_NEED_WORDS if by_words else LONG
 
 
+def parts(need: str, *, by_words: bool) -> list[str]:
+    """Return the clauses of a long need, or the steps of a short one; [] where it is read as a whole alone."""
+    return clauses(need, longest_whole(by_words=by_words)) or steps(need)
+
+
 def split_task(needs: Sequence[str], *, by_words: bool = False) -> list[str]:
     """Return every text of a task that a search scores: its needs, then all of them as one, or the clauses of a single
     need."""
     if len(needs) == 1:
-        return [*needs, *clauses(needs[0], longest_whole(by_words=by_words))]
+        return [*needs, *parts(needs[0], by_words=by_words)]
     return [*needs, "\n".join(needs)] if needs else []

@@ -20,6 +20,7 @@ from foretool.retrieval.document import (
 )
 from foretool.retrieval.glossary import has_han
 from foretool.retrieval.rankers.bm25 import SERVERS_OWN, Lexical, field_texts
+from foretool.retrieval.rankers.deletions import deletes
 from foretool.retrieval.rankers.names import Names
 from foretool.retrieval.rankers.servers import ServerNames
 from foretool.retrieval.ranking import ALIKE
@@ -67,6 +68,8 @@ class Corpus:
         self.slot_of: dict[ToolId, int] = {}
         self.slots_of: dict[str, tuple[int, ...]] = {}
         """The slots of each upstream."""
+        self.deleting: set[int] = set()
+        """The slots of tools that delete something."""
         self.digests: list[bytes] = []
         """By slot, the hash of the text that encoders read; empty where a tool was dropped."""
         self.version = 0
@@ -104,6 +107,7 @@ class Corpus:
         copied.ids, copied.digests, copied._plain = self.ids[:], self.digests[:], self._plain[:]
         copied._said, copied.translated = self._said[:], dict(self.translated)
         copied.slot_of, copied.slots_of = dict(self.slot_of), dict(self.slots_of)
+        copied.deleting = set(self.deleting)
         copied.version, copied._wordings, copied._shipped = self.version, self._wordings, self._shipped
         copied._stale, copied._known = set(self._stale), dict(self._known)
         return copied
@@ -178,6 +182,8 @@ class Corpus:
         read, plain = self.read(tool, server_text)
         slot = self.lexical.add(read)
         self.names.add(slot, tool.upstream, tool.name, tool.id)
+        if deletes(tool.name):
+            self.deleting.add(slot)
         self.ids.append(tool.id)
         self.slot_of[tool.id] = slot
         self.digests.append(digest(embedded_text(read)) if read.wordings or read.english else plain)
@@ -208,6 +214,7 @@ class Corpus:
         upstream, name, _, _ = self._known.pop(tool)
         self.lexical.drop(slot)
         self.names.drop(slot, upstream, name, tool)
+        self.deleting.discard(slot)
         self.ids[slot] = None
         self.digests[slot] = self._plain[slot] = b""
         self._said[slot] = ""
@@ -220,18 +227,20 @@ class Corpus:
         """Close the gaps that dropped tools left, and pause now and then; every slot may get another number."""
         ids: list[ToolId | None] = [tool for tool in self.ids if tool is not None]
         slot_of = {tool: slot for slot, tool in enumerate(ids) if tool is not None}
-        names, slots_of = Names(), dict[str, list[int]]()
+        names, slots_of, deleting = Names(), dict[str, list[int]](), set[int]()
         for tool, slot in slot_of.items():
             if slot % _DROPPED_AT_ONCE == 0:
                 yield
             upstream, name, _, _ = self._known[tool]
             names.add(slot, upstream, name, tool)
+            if deletes(name):
+                deleting.add(slot)
             slots_of.setdefault(upstream, []).append(slot)
         yield from self.lexical.compacting()
         # No pause from here on: all parts change their slots together.
         self.version += 1
         self._said = [said for tool, said in zip(self.ids, self._said, strict=True) if tool is not None]
-        self.ids, self.slot_of, self.names = ids, slot_of, names
+        self.ids, self.slot_of, self.names, self.deleting = ids, slot_of, names, deleting
         self.digests = [each for each in self.digests if each]
         self._plain = [each for each in self._plain if each]
         self.slots_of = {upstream: tuple(slots) for upstream, slots in slots_of.items()}

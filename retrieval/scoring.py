@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from foretool.retrieval.clauses import SHARE, clauses, is_story, longest_whole
+from foretool.retrieval.clauses import SHARE, is_story, parts
 from foretool.retrieval.corpus import Corpus, Identity
 from foretool.retrieval.line import ENTROPY_DEPTH, Line
+from foretool.retrieval.rankers.deletions import UNASKED, is_unasked
 from foretool.retrieval.rankers.servers import NOT_NAMED, TOLD_APART, Mention
 from foretool.retrieval.rankers.usage import usage_shares
 from foretool.retrieval.ranking import CLEARLY, Evidence, Query, needs
@@ -97,11 +98,13 @@ class Request:
         self._widened = dense is None
         self.lines = [self._line(text) for text in needs(query.lines)]
         alone = self.lines[0].text if len(self.lines) == 1 else ""
-        found = clauses(alone, longest_whole(by_words=self._widened))
+        found = parts(alone, by_words=self._widened)
         if may_read is not None and not self._widened and not may_read(found):
             found = []
         self.clauses = [self._line(text) for text in found]
-        """The clauses of a task of one line, where it is long enough."""
+        """The clauses or steps of a task of one line, where it has several."""
+        self._unasked = self.corpus.deleting if self.lines and is_unasked(self._whole_text()) else frozenset()
+        """The slots of tools that delete, where the task asks for no such thing."""
         self.raised: dict[ToolId, Raised] = {}
         """The tools that stand higher because a better one needs them."""
         self._needed: list[float | None] = []
@@ -222,19 +225,30 @@ class Request:
     def _hits_of(self, line: Line) -> dict[int, float]:
         """Return what the words of a line score, and what the servers gain that it names."""
         servers = self._servers_in(line.text)
+        hits = self._lower_hits(line.hits)
         if not servers:
-            return line.hits
+            return hits
         gains = {
             slot: mention.share for server, mention in servers.items() for slot in self.corpus.slots_of.get(server, ())
         }
-        return {slot: score * (1.0 + gains.get(slot, 0.0)) for slot, score in line.hits.items()}
+        return {slot: score * (1.0 + gains.get(slot, 0.0)) for slot, score in hits.items()}
+
+    def _lower_hits(self, hits: dict[int, float]) -> dict[int, float]:
+        """Return what words score, less for tools that delete and were not asked for."""
+        unasked = hits.keys() & self._unasked
+        return {**hits, **{slot: UNASKED * hits[slot] for slot in unasked}} if unasked else hits
+
+    def _lower_sum(self, summed: ScoreSum) -> ScoreSum:
+        """Do the same for a sum."""
+        lost = {slot: -(1.0 - UNASKED) * float(summed.total[slot]) for slot in self._unasked if summed.total[slot] > 0}
+        return summed.lifted("deletion", lost)
 
     def _add_hits_of_clauses(self, hits: dict[int, float]) -> dict[int, float]:
         if not self.clauses:
             return hits
         best: dict[int, float] = {}
         for clause in self.clauses:
-            for slot, score in clause.hits.items():
+            for slot, score in self._lower_hits(clause.hits).items():
                 best[slot] = max(score, best.get(slot, 0.0))
         return {slot: hits.get(slot, 0.0) + SHARE * best.get(slot, 0.0) for slot in hits.keys() | best.keys()}
 
@@ -285,7 +299,9 @@ class Request:
             sums = self._sum_learned(self.learned, lines, readings)
         else:
             sums = self._sum_with_encoders(self.dense, lines, readings) if self.dense is not None and readings else []
-        sums = [self._lift_servers(summed, line) for summed, line in zip(sums, lines, strict=False)] or sums
+        sums = [
+            self._lift_servers(self._lower_sum(summed), line) for summed, line in zip(sums, lines, strict=False)
+        ] or sums
         if len(sums) > 1:
             from foretool.retrieval.score_sum import fuse_sums
 
@@ -371,10 +387,10 @@ class Request:
         from foretool.retrieval.score_sum import best_of, cover_clauses, sum_words
 
         if self.dense is None:
-            sums = [sum_words(clause.hits, summed.live) for clause in self.clauses]
+            sums = [sum_words(self._lower_hits(clause.hits), summed.live) for clause in self.clauses]
             return summed.plus({"clauses": SHARE * best_of(sums)})
         readings = self._read_texts(self.dense, [clause.text for clause in self.clauses])
-        sums = self._sum_with_encoders(self.dense, self.clauses, readings)
+        sums = [self._lower_sum(each) for each in self._sum_with_encoders(self.dense, self.clauses, readings)]
         if is_story(self.lines[0].text):
             return summed.plus({"clauses": SHARE * best_of(sums)})
         return cover_clauses(summed, sums, self.corpus.ids)

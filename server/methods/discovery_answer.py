@@ -22,7 +22,7 @@ from foretool.server.catalog.names import CALL, CALL_WRITE
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.signatures import name_calls, signature
 from foretool.server.config.loader import LiveConfig
-from foretool.server.methods.answer_shape import enough, shape
+from foretool.server.methods.answer_shape import LEAST, enough, shape
 from foretool.server.methods.discovery_arguments import MATCHES, Arguments
 from foretool.server.methods.match_groups import (
     Known,
@@ -147,8 +147,10 @@ def answer(
     level = "high" if asked and not unknown else level if ranking.ranked or asked or lacks.meaning_in else "none"
     clauses = len(_clauses(arguments))
     is_paragraph = clauses > 0
-    k = enough(k, clauses) if k else 0
-    chosen = _choose(arguments, ranking, level, catalog, asked, k, reach, words_of)
+    steps = 0 if is_paragraph else _count_steps(arguments)
+    needs = max(len(arguments.lines), steps, 1)
+    k = max(enough(k, clauses), LEAST * steps) if k else 0
+    chosen = _choose(arguments, ranking, level, catalog, asked, k, reach, words_of, needs)
     gone = {each.name for each in lacks.servers if each.state == "down"}
     cards = [
         _card(tool, each, chosen, listed=visible(tool.id), down=tool.upstream in gone, ready=at < chosen.ready)
@@ -259,7 +261,7 @@ class _Chosen(Struct, frozen=True):
 
 def _choose(
     arguments: Arguments, ranking: Ranking, level: Level, catalog: Catalog, asked: Sequence[Ranked], k: int,
-    reach: Reach, words_of: WordsOf,
+    reach: Reach, words_of: WordsOf, needs: int,
 ) -> _Chosen:  # fmt: skip
     """Choose the matches that are shown, and how those after the tools that were asked for by name are shown."""
     named = {each.tool for each in asked}
@@ -284,7 +286,7 @@ def _choose(
     if not insists:  # who asks for more sees every tool in its place
         known, folded = fold(known, like)
     found = shape(
-        level, min(len(known), max(most, k, len(asked))) - len(asked), k, needs=max(len(arguments.lines), 1),
+        level, min(len(known), max(most, k, len(asked))) - len(asked), k, needs=needs,
         limit=arguments.limit, widens=arguments.widens,
     )  # fmt: skip
     known, cut = known[: len(asked) + found.shown], known[len(asked) + found.shown :]
@@ -449,6 +451,13 @@ def _clauses(arguments: Arguments) -> list[str]:
     from foretool.retrieval.clauses import clauses
 
     return clauses(arguments.lines[0]) if len(arguments.lines) == 1 else []
+
+
+def _count_steps(arguments: Arguments) -> int:
+    """Return how many steps a task of one line says; 0 for one alone."""
+    from foretool.retrieval.clauses import steps
+
+    return len(steps(arguments.lines[0])) if len(arguments.lines) == 1 else 0
 
 
 class _Text:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from tools import catalog, tool
 
-from foretool.retrieval.clauses import LONG, MOST, STORY, clauses, is_story, split_task
+from foretool.retrieval.clauses import LONG, MOST, STORY, clauses, is_story, split_task, steps
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import MAX_NEED_WORDS, Query
@@ -41,6 +42,37 @@ def test_with_encoders_shorter_tasks_have_clauses_too() -> None:
     assert clauses(task) == [] and clauses(task, LONG) == parts
     assert split_task([task]) == [task, *parts], "and what searches for them embeds the same texts"
     assert clauses(" ".join(task.split()[:LONG]), LONG) == []
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ("add 3 and 5 and then write the result into a file", ["add 3 and 5", "write the result into a file"]),
+        ("count the lines in the log and remember the number", ["count the lines in the log", "remember the number"]),
+        (
+            "what does notes.txt say, then show the git branch",
+            ["what does notes.txt say", "show the git branch"],
+        ),
+        ("search and replace foo in notes.txt", []),
+        ("read the file and tell me", []),
+        ("compare bread and butter prices", []),
+        ("add 3 and 5", []),
+        ("", []),
+    ],
+)
+def test_a_short_task_has_the_steps_that_it_says(task: str, expected: list[str]) -> None:
+    assert steps(task) == expected
+    assert split_task([task]) == [task, *expected]
+
+
+def test_each_step_of_a_short_task_brings_its_tool() -> None:
+    tools = [
+        tool("maths", "calculate", "Adds numbers"),
+        tool("files", "write_file", "Writes a text into a file"),
+        *(tool("files", f"file_{number}", f"Writes the result of check {number} into a file") for number in range(5)),
+    ]
+    found = Pipeline(Corpus(tools)).rank(Query(("add numbers 3 5 and then write the result into a file",))).ranked
+    assert "maths__calculate" in [each.tool for each in found[:3]]
 
 
 def test_a_story_is_longer_than_a_list_of_wishes() -> None:

@@ -1,0 +1,40 @@
+"""Tools that delete: a task that has no word for it hardly ever needs one, and each is a near copy of one that adds.
+
+"Remember that her birthday is on 4 May" has the words of `delete_observations` ("remembered facts") as much as those of
+`add_observations`. Of some 200 tasks of public sets that need a tool that deletes, five have none of the words below.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from foretool.retrieval.words import in_words
+
+UNASKED: Final = 0.5
+"""What the score of a tool that deletes is multiplied by where the task asks for nothing of the kind."""
+
+_DELETING: Final = frozenset(("delete", "remove", "erase", "purge", "destroy"))
+_FIRST: Final = "clear"
+_ASKED: Final = re.compile(
+    r"\b(?:(?:delet|remov|drop|clear|eras|purg|destroy|forg[eo]t|cancel|clean|discard|undo|trash|wip|uninstall|unset"
+    r"|reset|empt|unlink|revok|retract|eliminat|prun|kill|stop|clos|dispos|un(?:subscrib|pin|follow|assign)|detach|strip"
+    r"|tear|retir|throw|expung|redundan|duplicat|obsolet|outdat)\w*|rid|bin|gone|old|stale|unused|off|out|away|without|no"
+    r"|not|cut|take|taking)\b",
+    re.IGNORECASE,
+)
+_ENGLISH: Final = re.compile(
+    r"\b(?:the|my|this|that|these|what|which|and|of|with|from|for|to|is|are|how|when|it|you)\b", re.IGNORECASE
+)
+"""Words that only English has: of a task in another language nobody knows how it says that something is to go."""
+
+
+def deletes(name: str) -> bool:
+    """Tell whether a tool of this name deletes something."""
+    words = in_words(name).split()
+    return words[:1] == [_FIRST] or not _DELETING.isdisjoint(words)
+
+
+def is_unasked(task: str) -> bool:
+    """Tell whether a task in English asks for nothing to be deleted."""
+    return _ENGLISH.search(task) is not None and _ASKED.search(task) is None

@@ -1,0 +1,54 @@
+"""A tool that deletes stands lower where nobody asks for that, in every part of a task."""
+
+from __future__ import annotations
+
+import pytest
+
+from foretool.retrieval.corpus import Corpus
+from foretool.retrieval.pipeline import Pipeline
+from foretool.retrieval.rankers.deletions import UNASKED, deletes, is_unasked
+from foretool.retrieval.ranking import Query
+from tests.support.tools import tool
+
+
+@pytest.mark.parametrize("name", ["delete_note", "deleteNote", "notes-remove", "clear_range", "purge"])
+def test_a_tool_deletes_by_its_name(name: str) -> None:
+    assert deletes(name)
+
+
+@pytest.mark.parametrize("name", ["create_note", "browser_drop", "nuclear_clear", "undelete", "get_deleted_notes"])
+def test_other_tools_do_not_delete(name: str) -> None:
+    assert not deletes(name)
+
+
+@pytest.mark.parametrize(
+    "task",
+    ["remember that her birthday is on 4 May", "what do you know about Anna", "add the number to the list"],
+)
+def test_a_task_without_a_word_for_it_asks_for_no_deletion(task: str) -> None:
+    assert is_unasked(task)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "forget about Tom and his address", "take the first one off my watchlist", "the old logs can go", "undo this",
+        "entferne die Datei", "borra el archivo de notas", "删除文件", "note Anna",
+    ],
+)  # fmt: skip
+def test_a_task_that_may_ask_for_it_is_left_alone(task: str) -> None:
+    assert not is_unasked(task)
+
+
+def test_a_tool_that_deletes_loses_half_its_score_unless_it_is_asked_for_or_named() -> None:
+    corpus = Corpus([tool("notes", "delete_note", "Deletes a saved note"), tool("notes", "read", "Reads it")])
+    corpus.replace("more", [tool("more", "other", "Nothing")])
+    pipeline = Pipeline(corpus)
+
+    def score(task: str) -> float:
+        return pipeline.rank(Query((task,))).ranked[0].score
+
+    assert score("where is the saved note") == pytest.approx(UNASKED * score("where is the saved note off"))
+    assert pipeline.rank(Query(("use delete_note for the saved note",))).ranked[0].tool == "notes__delete_note"
+    corpus.replace("notes", [])
+    assert not corpus.deleting
