@@ -28,6 +28,9 @@ from foretool.server.clients.kept_results import KeptResults
 from foretool.server.clients.registry import Announcements, ClientRegistry
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.servers import Server
+from foretool.server.hints.prediction import Predictor
+from foretool.server.hints.prompt_answer import PromptAnswers
+from foretool.server.hints.prompt_hook import PromptHook
 from foretool.server.identity.subjects import Subjects
 from foretool.server.learning_schedule import Schedule
 from foretool.server.lists.epochs import ListKeeper
@@ -46,9 +49,6 @@ from foretool.server.methods.held_notices import HeldNotices
 from foretool.server.methods.list_tools import ListTools
 from foretool.server.methods.lists import MergedLists
 from foretool.server.methods.long_results import LongResults, cuts_results
-from foretool.server.methods.prediction import Predictor
-from foretool.server.methods.prompt_answer import PromptAnswers
-from foretool.server.methods.prompt_hook import PromptHook
 from foretool.server.methods.prompts import Prompts
 from foretool.server.methods.query_vectors import QueryVectors
 from foretool.server.methods.resources import Resources

@@ -27,8 +27,8 @@ if TYPE_CHECKING:  # typing and pathlib take half as long to import as everythin
     from typing import Final
 
     from foretool.retrieval.corpus import Corpus
-    from foretool.server.catalog.hint_text import Hint
     from foretool.server.config.loader import Config
+    from foretool.server.hints.texts import Hint
     from foretool.server.trust.policy import Reach
     from foretool.storage.records import Tool, ToolId
     from foretool.storage.stores import Store
@@ -232,15 +232,16 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
     from foretool.retrieval.confidence import level
     from foretool.retrieval.pipeline import Pipeline
     from foretool.retrieval.ranking import Query
-    from foretool.server.catalog.hint_text import MOST, Hint, Mark, write_hint
     from foretool.server.catalog.server_words import read_server_names
     from foretool.server.config.servers import fingerprint
+    from foretool.server.hints.texts import MOST, Hint, Mark, write_prompt_hint
     from foretool.server.trust.policy import Reach
+    from foretool.storage.records import working_set_key
 
     reached = {name: fingerprint(server) for name, server in config.servers.items()}
     reach = Reach(config.profiles[profile], config.servers, config.settings)
     corpus, tools = _read_kept(config, store, reached, reach, text) or _read_heads(config, store, reached, reach, text)
-    working_set = store.serving.working_set(f"{profile}/frozen")
+    working_set = store.serving.working_set(working_set_key(profile, "frozen"))
     listed, named = (working_set.tools, working_set.named) if working_set is not None else ((), ())
     named_by = [config.servers[name] for name in dict.fromkeys(tool.upstream for tool in tools)]
     corpus.server_names = read_server_names(named_by, lambda name: config.servers[name].prefix)
@@ -250,7 +251,7 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
         return Hint()
     by_id = {tool.id: tool for tool in tools}
     found = (by_id[each.tool] for each in ranking.ranked)
-    return write_hint(
+    return write_prompt_hint(
         found, lambda tool: Mark(tool.id in listed, reach.verdict(tool).bridge == "call_tool_write", tool.id in named)
     )
 

@@ -605,7 +605,7 @@ class WorkingSet(Struct, frozen=True):
     """The list of a profile, which is served unchanged until the next epoch."""
 
     key: str
-    """What decides the list besides the catalog: the profile, and the policy where it matters."""
+    """The profile and the policy (`working_set_key`)."""
     epoch: int
     """Counts up from 1."""
     tools: tuple[ToolId, ...]
@@ -613,9 +613,14 @@ class WorkingSet(Struct, frozen=True):
     """The `tools` array of the answer, byte for byte."""
     created_at: float
     inputs: str = ""
-    """What the list was computed from, in the format of `Exposures`; a difference makes a new list."""
+    """What the list was computed from, as a digest (`server.lists.maker`); a difference makes a new list."""
     named: tuple[ToolId, ...] = ()
     """The tools that the definitions of our bridges name, the most needed first."""
+
+
+def working_set_key(profile: str, policy: Policy) -> str:
+    """Return the key under which the list of a profile (`Profile.key`) is stored."""
+    return f"{profile}/{policy}"
 
 
 class UpstreamState(Struct, frozen=True):

@@ -21,7 +21,7 @@ from bench.agents.model import DISCOVER, FOUND, Model, serve_stub
 from bench.agents.programs import PROGRAMS, Place, Start
 from bench.options import add_foretool, make_parser, split_names
 from bench.reports import Row
-from foretool.server.catalog.hint_text import HEAD
+from foretool.server.hints.texts import HEAD
 
 RUN_S = 170.0
 OWN_FILES = {"claude": ".claude.json", "copilot": ".copilot/mcp-config.json"}

@@ -25,7 +25,7 @@ from bench.agents.model import Model, Turn, serve_stub
 from bench.agents.programs import PROGRAMS, PROMPT
 from bench.agents.registered import RUN_S, server_command, write_agent
 from bench.options import add_foretool, make_parser, split_names
-from foretool.server.catalog.hint_text import HEAD
+from foretool.server.hints.texts import HEAD
 
 CLIENTS: Final = {
     "claude": "claude-code",

@@ -33,11 +33,11 @@ from bench.options import add_json, make_parser
 from bench.proxy import claude_code
 from bench.reports import Row, print_row, times_row
 from foretool.server.catalog import kept_words
-from foretool.server.catalog.hint_text import HEAD
 from foretool.server.catalog.unread import digest_inputs, read_words
 from foretool.server.commands import hint as installing
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
+from foretool.server.hints.texts import HEAD
 from foretool.server.setup import changes, prompt_hooks
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId, UpstreamRecord

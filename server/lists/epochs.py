@@ -16,7 +16,7 @@ from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.lists.maker import ListDraft, ListInputs, ListMaker, View
 from foretool.server.lists.policy import PolicyLedger
 from foretool.server.recording.recorder import Recorder
-from foretool.storage.records import Exposure, ListReason, Policy, ToolId, Usage
+from foretool.storage.records import Exposure, ListReason, Policy, ToolId, Usage, working_set_key
 from foretool.storage.steps import Steps
 
 AGAIN: Final = 2
@@ -158,7 +158,7 @@ class ListKeeper:
 
     def follow_others(self) -> bool:
         """Take up the lists that other proxies have made since; return whether there is one."""
-        stored = {key: self._recorder.working_set(f"{key[0]}/{key[1]}") for key in self._views}
+        stored = {key: self._recorder.working_set(working_set_key(*key)) for key in self._views}
         due = [key for key, new in stored.items() if new is not None and new.epoch > self._views[key].epoch]
         for key in due:
             del self._views[key]

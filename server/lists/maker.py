@@ -33,7 +33,7 @@ from foretool.server.protocol.output_schemas import is_wide
 from foretool.server.protocol.versions import ERAS
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import Reach, TrustPolicy
-from foretool.storage.records import Era, Policy, Tool, ToolId, Usage, WorkingSet
+from foretool.storage.records import Era, Policy, Tool, ToolId, Usage, WorkingSet, working_set_key
 from foretool.storage.steps import Steps
 
 TASKS: Final = 5
@@ -420,7 +420,7 @@ class ListDraft:
     @property
     def key(self) -> str:
         """Under which the list is stored."""
-        return f"{self.profile.key}/{self.policy}"
+        return working_set_key(self.profile.key, self.policy)
 
     @cached_property
     def digest(self) -> str:

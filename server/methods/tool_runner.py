@@ -17,12 +17,12 @@ from msgspec.structs import replace
 
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Forward, Missed, Session, Via
+from foretool.server.hints.prediction import Predictor, with_meta, with_text
+from foretool.server.hints.texts import Hint
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.long_results import LongResults
-from foretool.server.methods.prediction import Predictor, with_meta, with_text
 from foretool.server.methods.schema_fit import find_misfits
 from foretool.server.methods.sign_in_links import SignInLinks
-from foretool.server.methods.successors import Hint
 from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.headers import call_headers
 from foretool.server.protocol.jsonrpc import UNSET, Raw

@@ -24,11 +24,11 @@ from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.tokens import count
 from foretool.retrieval.word_table import pack
 from foretool.server import hint
-from foretool.server.catalog.hint_text import HEAD
 from foretool.server.catalog.unread import digest_inputs, words_key
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
 from foretool.server.hint import HintOptions, plain_hint
+from foretool.server.hints.texts import HEAD
 from foretool.storage.opening import open_store
 from foretool.storage.records import Prompt, Tool, ToolId
 from foretool.storage.steps import finish

@@ -14,9 +14,9 @@ import pytest
 from command_fakes import fill, write_config
 from requirements import requirement
 
-from foretool.server.catalog.hint_text import HEAD
 from foretool.server.commands.group import run
 from foretool.server.config.loader import load
+from foretool.server.hints.texts import HEAD
 from foretool.server.setup.prompt_hooks import HOOKS, with_hook
 from foretool.storage.opening import open_store
 

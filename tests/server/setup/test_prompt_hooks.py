@@ -12,10 +12,10 @@ import pytest
 from command_fakes import fill, write_config
 from requirements import requirement
 
-from foretool.server.catalog.hint_text import HEAD
 from foretool.server.commands.group import run
 from foretool.server.commands.hint import hook_command
 from foretool.server.config import jsonc
+from foretool.server.hints.texts import HEAD
 from foretool.server.setup import changes
 from foretool.server.setup.changes import Change, undo
 from foretool.server.setup.prompt_hooks import HOOKS, PromptHook, change, hook_entry, with_hook, without_hook

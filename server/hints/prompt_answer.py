@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from foretool.retrieval.ranking import Query
-from foretool.server.catalog.hint_text import Hint, Mark, write_hint
 from foretool.server.catalog.names import CALL_WRITE
 from foretool.server.catalog.search import Search
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig, Profile
+from foretool.server.hints.prompt_hook import PromptHook, searched_lines
+from foretool.server.hints.texts import Hint, Mark, write_prompt_hint
 from foretool.server.local.server import Answering, Hello, Link, Service
-from foretool.server.methods.prompt_hook import PromptHook, searched_lines
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
-from foretool.storage.records import Exposure, Prompt, Tool, ToolId
+from foretool.storage.records import Exposure, Prompt, Tool, ToolId, working_set_key
 from foretool.storage.stores import StorageError, TaskStore
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ RANKED: Final = 50
 """How many tools are ranked; the profile may leave some of them out."""
 MOST_TEXT: Final = 20_000
 """Characters of a prompt that are stored; pasted text can be megabytes."""
-FROZEN: Final = "/frozen"
 
 
 class PromptAnswers:
@@ -77,7 +76,7 @@ class PromptAnswers:
             session.conversation().note_prompt(lines, prompt.at)
         reach = self._policy.reach(profile)
         listed, named = self._shown(profile.name, session)
-        hint = write_hint(
+        hint = write_prompt_hint(
             self._likely(lines, profile, session),
             lambda tool: Mark(listed(tool.id), reach.verdict(tool).bridge == CALL_WRITE, named(tool.id)),
         )
@@ -135,7 +134,7 @@ class PromptAnswers:
         """Return what tells whether the client's list has a tool, and whether it names one."""
         if session is not None:
             return session.list.sees, session.list.names
-        working_set = self._recorder.working_set(f"{profile}{FROZEN}")
+        working_set = self._recorder.working_set(working_set_key(profile, "frozen"))
         if working_set is None:
             return _has_none, _has_none
         return frozenset(working_set.tools).__contains__, frozenset(working_set.named).__contains__

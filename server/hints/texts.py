@@ -1,13 +1,21 @@
-"""What a prompt hook says: up to six tools with what they do, and as many more as fit with what they need to be called.
+"""What hints say: the text behind a prompt of the user, and the block behind an answer.
 
+Behind a prompt, up to six tools are named with what they do, and as many more as fit with what they need to be called.
 The text stands before the model beside the user's own words. So it says whose words it quotes, and no tool's line can
 pose as two, or as words of ours.
+
+Behind an answer, the hidden tools are named that are likely to be called next. This is DTDR's weighted set F_t in text.
+The paper shows a model only the tools that are likely next, each with its probability (section 5, weighted hard
+masking). A proxy cannot take tools out of a frozen list. It can name those that the list lacks, with what a call of
+them needs, so that the next call takes no discovery. A tool is named if its probability, times the tokens that a
+discovery takes, is worth its own tokens. Of a server the block holds names of tools and arguments alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -16,12 +24,15 @@ from foretool.server.catalog.signatures import name_calls, signature
 from foretool.server.trust.text import one_line
 from foretool.storage.records import Tool, ToolId
 
+if TYPE_CHECKING:
+    from foretool.server.trust.policy import BridgeName
+
 TOKENS: Final = 300
-"""Longest text."""
+"""Most tokens of the text behind a prompt."""
 TOOLS: Final = 6
 """How many tools are described. The others are named with their arguments alone, which takes a third of the tokens."""
 MOST: Final = 24
-"""How many tools are named in all."""
+"""How many tools it names in all."""
 MORE: Final = "- also"
 HEAD: Final = (
     "Tools behind foretool that may fit this request. Call a listed one by its name, any other with call_tool(name,"
@@ -29,12 +40,26 @@ HEAD: Final = (
 )
 
 
+MOST_NEXT: Final = 5
+"""Tools that the block behind an answer names at most."""
+NEXT_TOKENS: Final = 140
+"""Most tokens of the block."""
+PRICE: Final = 600
+"""Tokens that a discovery takes: its answer, and a turn in which the model reads everything again."""
+LATEST_END: Final = 0.8
+"""Nothing is named where the task is done with a higher probability: a block would tempt the model to go on."""
+NEXT_HEAD: Final = "Likely next; needs no search."
+
+
 class Hint(Struct, frozen=True):
     """A text of ours, and which tools it names."""
 
     text: str = ""
     tools: tuple[ToolId, ...] = ()
+    """The best first."""
     tokens: int = 0
+    chance: float = 0.0
+    """The probability that the first of them is called next; 0 behind a prompt."""
 
 
 class Mark(Struct, frozen=True):
@@ -54,7 +79,7 @@ class Mark(Struct, frozen=True):
         return " (write)" if self.writes else ""
 
 
-def write_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hint:
+def write_prompt_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hint:
     """Return a text that names these tools, as many as fit; an empty one if there are none.
 
     `tools`: the best first. Behind the first `TOOLS` only those are named that the list neither has nor names, so that
@@ -106,3 +131,44 @@ def describe_tool(tool: Tool, mark: Mark) -> Iterable[str]:
     if about:
         yield f'{line}: "{about}"'
     yield line
+
+
+# Behind an answer
+
+
+def write_next_hint(
+    chances: Mapping[ToolId, float], threshold: float, get: Callable[[ToolId], Tool | None],
+    bridge_of: Callable[[Tool], BridgeName],
+) -> Hint | None:  # fmt: skip
+    """Return the block for the hidden tools that are worth naming, or None. `chances`: the likeliest first."""
+    calls: dict[ToolId, tuple[str, BridgeName]] = {}
+    left = NEXT_TOKENS - estimate(NEXT_HEAD)
+    for id, chance in chances.items():
+        if chance < threshold or len(calls) == MOST_NEXT:
+            break
+        tool = get(id)
+        if tool is None or not (call := signature(tool)):
+            continue
+        cost = _cost(call)
+        if chance * PRICE >= cost <= left:
+            calls[tool.id] = f"{call} {min(max(chance, 0.01), 0.99):.0%}", bridge_of(tool)
+            left -= cost
+    if not calls:
+        return None
+    text = _write_block(list(calls.values()))
+    return Hint(text, tuple(calls), estimate(text), chances[next(iter(calls))])
+
+
+@lru_cache(maxsize=1024)
+def _cost(call: str) -> int:
+    """Return the tokens of a call in the block, with its probability."""
+    return estimate(call) + 4
+
+
+def _write_block(calls: Sequence[tuple[str, BridgeName]]) -> str:
+    """Write one line: `Likely next; needs no search. call_tool: files__read(path: string) 80%, files__shut() 20%`."""
+    by_bridge: dict[BridgeName, list[str]] = {}
+    for call, bridge in calls:
+        by_bridge.setdefault(bridge, []).append(call)
+    parts = (f"{bridge}: {', '.join(names)}" for bridge, names in sorted(by_bridge.items()))
+    return f"{NEXT_HEAD} {'; '.join(parts)}"

@@ -3,7 +3,7 @@
 No result waits for a prediction: it is made in the pause before the call, for the calls that are likeliest then, or
 while the upstream works on the call. Under the policy `growing`, the list gains the likely next tools
 (`lists.growth`), and the result of the call is held until the client has listed again. Under every policy, a hint
-(`successors`) names the hidden tools that are likely enough: in a text block at the end of an answer of a bridge
+(`texts`) names the hidden tools that are likely enough: in a text block at the end of an answer of a bridge
 or of `discover_tools`, or only in `_meta` if a listed tool answers.
 """
 
@@ -18,8 +18,8 @@ from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import ListOwner
 from foretool.server.clients.session import HISTORY, Conversation, Session
 from foretool.server.config.loader import LiveConfig
+from foretool.server.hints.texts import LATEST_END, Hint, write_next_hint
 from foretool.server.lists.order import Prediction
-from foretool.server.methods.successors import LATEST_END, Hint, write_hint
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
@@ -103,7 +103,7 @@ class Predictor:
             tool: chance for tool, chance in hidden.items() if tool not in chat.told and not session.list.names(tool)
         }
         reach = self._policy.reach(client.profile)
-        return write_hint(new, threshold, self._catalog.get, lambda tool: reach.verdict(tool).bridge)
+        return write_next_hint(new, threshold, self._catalog.get, lambda tool: reach.verdict(tool).bridge)
 
     def note_shown(self, session: Session, chat: Conversation, hint: Hint, *, in_answer: bool = False) -> None:
         """Take in that a hint goes to the model: it is on record as an exposure, and what it names is no miss.
@@ -136,6 +136,5 @@ def with_meta(result: Raw, hint: Hint) -> Raw:
         meta = jsonrpc.fields(members.get("_meta", jsonrpc.UNSET))
     except ValueError:
         return result
-    best = hint.successors[0]
-    following = {"name": best.tool.id, "probability": round(best.probability, 2)}
+    following = {"name": hint.tools[0], "probability": round(hint.chance, 2)}
     return jsonrpc.raw({**members, "_meta": {**meta, "foretool/next": following}})

@@ -14,11 +14,12 @@ from requirements import requirement
 from foretool.retrieval.chances import Growth
 from foretool.server.catalog.search import AT_ONCE
 from foretool.server.clients.session import Conversation
+from foretool.server.hints import prediction
+from foretool.server.hints.prediction import MOST_AHEAD, with_meta, with_text
+from foretool.server.hints.texts import Hint
 from foretool.server.lists.growth import ToolList
 from foretool.server.lists.order import FixedRule
-from foretool.server.methods import prediction, tool_runner
-from foretool.server.methods.prediction import MOST_AHEAD, with_meta, with_text
-from foretool.server.methods.successors import Hint, Successor
+from foretool.server.methods import tool_runner
 from foretool.server.protocol.jsonrpc import Raw, raw
 from foretool.storage.episodes import GAP_S
 from foretool.storage.records import Tool, ToolId
@@ -512,7 +513,7 @@ def test_a_prediction_is_from_the_calls_of_the_present_task() -> None:
     assert (chat.steps, chat.lines) == ([OPEN], ())
 
 
-HINT = Hint((Successor(Tool(ToolId("s__x"), "s", "x", b"{}", ""), 0.756, "call_tool"),), "Likely next: s__x")
+HINT = Hint("Likely next: s__x", (ToolId("s__x"),), 5, 0.756)
 
 
 @pytest.mark.parametrize(

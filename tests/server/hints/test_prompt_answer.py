@@ -12,10 +12,10 @@ from fakes import FakeUpstream, Stage, proxy_over, tool
 from requirements import requirement
 from stored_records import saved_upstreams
 
-from foretool.server.catalog.hint_text import HEAD, TOOLS
 from foretool.server.catalog.models import NamedShare
+from foretool.server.hints.prompt_answer import MOST_TEXT, read_question
+from foretool.server.hints.texts import HEAD, TOOLS
 from foretool.server.local.server import Hello
-from foretool.server.methods.prompt_answer import MOST_TEXT, read_question
 from foretool.storage.opening import open_store
 from foretool.storage.records import Exposure, Prompt
 

@@ -18,8 +18,8 @@ from foretool.server.catalog.search import Search
 from foretool.server.clients.client import Client
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.clients.session import Session
+from foretool.server.hints.prediction import Predictor
 from foretool.server.lists.order import DEPTH
-from foretool.server.methods.prediction import Predictor
 from foretool.server.transports.tasks import wait_for_tick
 from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import Prompt
