@@ -151,7 +151,7 @@ class App:
         self.lists = ListKeeper(
             ListInputs(
                 self.catalog, self.search, self.recorder, live, self.policy, LearnedLists(store), self.imported,
-                self.upstreams.unlisted,
+                self.upstreams.unlisted, self.upstreams.awaited,
             )
         )  # fmt: skip
         self.outbox = Outbox(self.recorder.commit, self.turn.at_end)
@@ -439,6 +439,7 @@ class App:
                 self.store_watch.tick,
                 self.recorder.take_over,
                 self.memory.beat,
+                self.memory.failures.follow_others,
                 self.follow_decisions,
                 self.notices.tick,
                 self._names.save,

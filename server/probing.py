@@ -24,6 +24,7 @@ from foretool.server.transports.upstream.loading import LOADING_S, LOOK_S, is_la
 from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.upstreams.causes import Cause, find_cause
 from foretool.server.upstreams.connection import Request, answer_error
+from foretool.server.upstreams.failures import explain_failure
 from foretool.server.upstreams.launcher import link_opener, make_bearer, message_limit
 from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.opening import open_existing_store, open_store
@@ -37,6 +38,10 @@ FIRST_RUN_S: Final = 15.0
 
 AT_ONCE: Final = max(2, min(4, os.cpu_count() or 1))
 """Servers that start at a time: 14 at once on two cores made half of the failures that were not true."""
+AGAIN_S: Final = 5.0
+"""How long a command that wants the tools of a server waits for one that has failed before."""
+STILL_LOADING: Final = "was still downloading"
+"""Part of the error of a server whose download did not end in time."""
 Stage = Literal["started", "loading", "again", "ended"]
 """What happens to one server: it was started, its launcher loads for longer than a start may take, it is started once
 more, alone, or its probe has ended."""
@@ -75,10 +80,21 @@ class Probe:
     @property
     def may_be_retried(self) -> bool:
         """Whether another start may end better: a program that is missing is not found at the second try."""
-        final = ("was not found", "still downloading")
+        final = ("was not found", STILL_LOADING)
         if not self.error or self.server.type != "stdio" or any(words in self.error for words in final):
             return False
         return (cause := self.cause) is None or not cause.certain
+
+    @property
+    def failure(self) -> Cause | None:
+        """What is to be remembered against the server; None where it works, was still being downloaded, or serves each
+        person alone."""
+        if not self.error or STILL_LOADING in self.error or self.server.per_user is not None:
+            return None
+        redact = self.server.secrets.redact
+        stderr = [redact(line) for line in self.upstream.stderr]
+        lines = self.upstream.invalid_lines
+        return explain_failure(self.server, redact(self.error), stderr, skipped_lines=lines, timeout_s=self._patience_s)
 
     async def run(self, timeout_s: float, on_progress: OnProgress = ignore, *, may_load: bool = True) -> None:
         """Start the upstream, wait for its tools, and end it. The time in which a launcher downloads it does not count,
@@ -127,7 +143,7 @@ class Probe:
 
     def _say_late(self) -> str:
         if self.upstream.is_loading or self._took_s > LOADING_S:
-            return f"{Path(self.server.command).name} was still downloading it after {self._took_s:.0f} s"
+            return f"{Path(self.server.command).name} {STILL_LOADING} it after {self._took_s:.0f} s"
         asked = "tools/list" if self.ready_s else "initialize"
         return f"no answer to {asked} within {self._patience_s:g} s{self.upstream.noise}"
 
@@ -166,13 +182,14 @@ async def probe_all(
     on_progress: OnProgress = ignore,
     *,
     may_load: bool = True,
+    may_repeat: bool = True,
 ) -> list[Probe]:
     """Start servers, a few at a time, for at most `timeout_s` each; all have ended on return. Those that failed beside
-    others are started once more, alone: a crowd makes servers slow and takes ports. `limit`: bytes of a message.
-    `config`: the file that names the servers. `may_load`: the time of a download does not count."""
+    others are started once more, alone, if they `may_repeat`: a crowd makes servers slow and takes ports. `limit`:
+    bytes of a message. `config`: the file that names the servers. `may_load`: the time of a download does not count."""
     watcher = ChildWatcher()
     places = asyncio.Semaphore(AT_ONCE)
-    crowd = len(servers) > 1
+    crowd = len(servers) > 1 and may_repeat
 
     async def run_one(server: Server) -> Probe:
         probe = Probe(server, limit, watcher, config)
@@ -212,16 +229,20 @@ def probe_servers(
     *,
     keeps: bool = True,
     may_load: bool = True,
+    may_repeat: bool = True,
 ) -> list[Probe]:
-    """Start servers of a config, for at most `timeout_s` each, and once more alone where they failed. With `keeps`,
-    keep what they list in the storage file, which is made if it is missing; a file that cannot be used is left
-    alone. `may_load`: the time of a download does not count."""
+    """Start servers of a config, for at most `timeout_s` each, and once more alone where they failed, if they
+    `may_repeat`. With `keeps`, keep what they list and why they failed in the storage file, which is made if it is
+    missing; a file that cannot be used is left alone. `may_load`: the time of a download does not count."""
 
     async def run() -> list[Probe]:
-        probes = await probe_all(servers, message_limit(config), timeout_s, config.path, on_progress, may_load=may_load)
+        probes = await probe_all(
+            servers, message_limit(config), timeout_s, config.path, on_progress, may_load=may_load,
+            may_repeat=may_repeat,
+        )  # fmt: skip
         if keeps:
             with suppress(StorageError):
-                keep_listed(config, probes)
+                keep_found(config, probes)
         return probes
 
     return asyncio.run(run())
@@ -230,28 +251,41 @@ def probe_servers(
 def list_unknown(
     config: Config, profile: Profile, timeout_s: float, on_start: Callable[[list[str]], None]
 ) -> list[str]:
-    """Start the servers of a profile whose tools the store does not know, and keep what they list. `on_start` hears
-    their names first. Returns the names of those that did not list. Raises `StorageError`."""
+    """Start the servers of a profile whose tools the store does not know, and keep what they list. One that is known to
+    fail is left alone until it is due again, and then gets `AGAIN_S` at most. `on_start` hears their names first.
+    Returns the names of those whose tools are not known after that. Raises `StorageError`."""
     with open_existing_store(config.storage) as store:
-        app = App(config, store)
-        names = [each.name for each in app.upstreams.admitted(profile) if each.name in app.upstreams.unlisted()]
-    servers = [config.servers[name] for name in names if not is_foretool(config.servers[name])]
-    if not servers:
-        return []
-    on_start([server.name for server in servers])
-    probes = probe_servers(config, servers, timeout_s, may_load=False)
-    return [probe.server.name for probe in probes if probe.definitions is None]
+        upstreams = App(config, store).upstreams
+        names = [each.name for each in upstreams.admitted(profile) if each.name in upstreams.unlisted()]
+        failures = {name: upstreams.failure(name) for name in names if not is_foretool(config.servers[name])}
+    now = time.time()
+    due = [name for name, failure in failures.items() if failure is None or failure.due_at <= now]
+    if not due:
+        return list(failures)
+    on_start(due)
+    is_new = any(failures[name] is None for name in due)
+    probes = probe_servers(
+        config, [config.servers[name] for name in due], timeout_s if is_new else min(timeout_s, AGAIN_S),
+        may_load=False, may_repeat=is_new,
+    )  # fmt: skip
+    listed = {probe.server.name for probe in probes if probe.definitions is not None}
+    return [name for name in failures if name not in listed]
 
 
-def keep_listed(config: Config, probes: Sequence[Probe]) -> None:
-    """Keep what servers have listed, as far as it is approved. Raises `StorageError`."""
-    listed = [probe for probe in probes if probe.definitions is not None]
-    if not listed:
+def keep_found(config: Config, probes: Sequence[Probe]) -> None:
+    """Keep what servers have listed, as far as it is approved, and why the others cannot be used. Raises
+    `StorageError`."""
+    failed = {probe.server.name: cause for probe in probes if (cause := probe.failure) is not None}
+    if not failed and all(probe.definitions is None for probe in probes):
         return
     with open_store(config.storage) as store:
         app = App(config, store)
-        for probe in listed:
-            app.keep_listed(probe.upstream, probe.definitions or ())
+        for probe in probes:
+            if probe.definitions is not None:
+                app.keep_listed(probe.upstream, probe.definitions)
+        for name, cause in failed.items():
+            app.memory.failures.note(name, cause)
+        app.memory.failures.write()
 
 
 def is_foretool(server: Server) -> bool:

@@ -647,6 +647,23 @@ class UpstreamState(Struct, frozen=True):
     """When the proxy last said that it runs."""
 
 
+class Failure(Struct, frozen=True):
+    """Why a server could not be used when it was last tried. It is kept until the server works."""
+
+    server: str
+    entry: str
+    """Digest of its entry in the config: what was seen of one entry says nothing of an edited one."""
+    code: str
+    reason: str
+    """What happened, its code, and what the user can do, in one line."""
+    first_at: float
+    last_at: float
+    times: int
+    """How often it has failed since `first_at`."""
+    due_at: float
+    """Until then, nobody waits for it."""
+
+
 class Statistics(Struct, frozen=True):
     """How many records of each kind a store holds."""
 

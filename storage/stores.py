@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Era,
         Event,
         Exposure,
+        Failure,
         FirstSight,
         Flow,
         FlowKey,
@@ -533,6 +534,15 @@ class ServingStore(Protocol):
 
         A proxy does so when it ends, and when it starts: the system may have given it the pid of a dead one.
         """
+
+    def failures(self) -> list[Failure]:
+        """Return why servers could not be used when they were last tried, of all configs that share this store."""
+
+    def save_failure(self, failure: Failure) -> None:
+        """Keep why a server could not be used, in place of what was known of this entry."""
+
+    def clear_failure(self, server: str, entry: str) -> None:
+        """Delete what is known of this entry: the server works."""
 
 
 class RetentionStore(Protocol):

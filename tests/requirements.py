@@ -329,6 +329,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "start:failed-upstream-retried": Promise("design: upstreams", "a call tries a failed upstream again"),
     "start:offline-cause": Promise("design: misses", "a tool unknown at the list has the cause offline"),
     "start:era-remembered": Promise("design: upstreams", "an upstream's era is remembered across runs"),
+    "start:dead": Promise(
+        "docs/troubleshooting.md", "nobody waits for a server that is known to fail, and it comes back"
+    ),
     "start:empty": Promise("design: upstreams", "an upstream that listed no tools is asked again"),
     "start:idle": Promise("design: upstreams", "an idle upstream can be stopped and comes back when called"),
     "start:unused": Promise(

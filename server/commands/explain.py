@@ -255,6 +255,8 @@ def _say_unknown(app: App, name: str) -> str:
     unlisted = sorted(app.upstreams.unlisted())
     if any(name.startswith(f"{server}__") for server in unlisted):
         server = name.partition("__")[0]
+        if (failure := app.upstreams.failure(server)) is not None:
+            return f"server {server!r} does not work (offline): {failure.reason}"
         return f"the tools of server {server!r} are not known (offline); foretool doctor says why"
     meant = offline.suggest(app, name) or "; foretool tools lists them"
     return f"no tool is called {name!r} (unknown){meant}"

@@ -19,7 +19,7 @@ from foretool.server.setup.masking import describe_entry
 from foretool.server.trust.held_words import count_held
 from foretool.server.upstreams.running import find_running, states_by_upstream
 from foretool.server.upstreams.upstream import State
-from foretool.storage.records import UpstreamState
+from foretool.storage.records import Failure, UpstreamState
 
 Condition = Literal["running", "starting", "failing", "idle", "new", "disabled", "wrong"]
 
@@ -40,8 +40,8 @@ class ListedServer(Struct, frozen=True):
 
     name: str
     condition: Condition
-    """`idle`: no proxy runs it now, and its tools are known. `new`: it was never started. `wrong`: its entry cannot be
-    used."""
+    """`failing`: it could not be used when it was last tried. `idle`: no proxy runs it now, and its tools are known.
+    `new`: it was never tried. `wrong`: its entry cannot be used."""
     tools: int
     tokens: int
     """Of all its tools' definitions."""
@@ -51,6 +51,12 @@ class ListedServer(Struct, frozen=True):
     """What it has changed and nobody has approved, in words, or ""."""
     error: str
     """Why it fails or cannot be used, or ""."""
+    failing_since: float | None = None
+    """When it first failed; null if it is not known to fail."""
+    failed_at: float | None = None
+    """When it failed last."""
+    failures: int = 0
+    """How often it has failed since then."""
 
     @property
     def is_well(self) -> bool:
@@ -82,9 +88,12 @@ def list_servers(app: App, config: Config, entries: Mapping[str, object]) -> lis
     held = [each for each in app.store.approvals.undecided() if each.state == "held"]
     found = []
     for name in config.prefixes:
-        condition, error = _condition(name, config, states.get(name), app.upstreams.unlisted())
+        failure = app.upstreams.failure(name)
+        condition, error = _condition(name, config, states.get(name), failure, app.upstreams.unlisted())
         tools = app.catalog.of(name) if name in config.servers else []
         entry, waiting = entries.get(name), [each for each in held if each.server == name]
+        if condition != "failing":
+            failure = None
         found.append(
             ListedServer(
                 name=name,
@@ -94,24 +103,28 @@ def list_servers(app: App, config: Config, entries: Mapping[str, object]) -> lis
                 runs=describe_entry(entry) if isinstance(entry, Mapping) else "",
                 held=count_held(waiting) if waiting and name in config.servers else "",
                 error=error,
+                failing_since=failure.first_at if failure else None,
+                failed_at=failure.last_at if failure else None,
+                failures=failure.times if failure else 0,
             )
         )
     return found
 
 
 def _condition(
-    name: str, config: Config, state: UpstreamState | None, unlisted: Collection[str]
+    name: str, config: Config, state: UpstreamState | None, failure: Failure | None, unlisted: Collection[str]
 ) -> tuple[Condition, str]:
-    """Return the condition of a server, and why it fails or cannot be used."""
+    """Return the condition of a server, and why it fails or cannot be used. `state`: what a running proxy says.
+    `failure`: how it ended when it was last tried."""
     if name in config.broken:
         return "wrong", config.broken[name]
     if name in config.disabled:
         return "disabled", ""
     idle: Condition = "new" if name in unlisted else "idle"
-    if state is None:
-        return idle, ""
-    condition = _OF_STATE.get(state.state, idle)
-    return condition, state.last_error if condition == "failing" else ""
+    condition = _OF_STATE.get(state.state, idle) if state is not None else idle
+    if failure is not None and condition != "running":
+        return "failing", failure.reason
+    return condition, state.last_error if state is not None and condition == "failing" else ""
 
 
 def _print(found: list[ListedServer]) -> None:
@@ -131,10 +144,20 @@ def _print(found: list[ListedServer]) -> None:
     output.table(("server…", "state", "tools#", "tokens#", "runs…"), rows)
     for each in found:
         if each.error:
-            output.say(f"{each.name}: {each.error}", "red")
+            output.say(f"{each.name}: {each.error}{_say_when(each)}", "red")
         if each.held:
             output.say(f"{each.name}: {each.held}; nobody has approved this: foretool review {each.name}", "yellow")
     if failing := [each.name for each in found if each.condition == "failing"]:
         output.say(f"To see why {' and '.join(failing[:3])} fail{'s' if len(failing) == 1 else ''}: foretool doctor")
     if new := [each.name for each in found if each.condition == "new"]:
         output.say(f"Tools not known yet: {', '.join(new)}. To start each once: foretool doctor")
+
+
+def _say_when(server: ListedServer) -> str:
+    """Say how often a server has failed, and when."""
+    if server.failing_since is None or server.failed_at is None:
+        return ""
+    last = output.ago(server.failed_at)
+    if server.failures == 1:
+        return f" (tried {last})"
+    return f" (failed {server.failures} times: first {output.ago(server.failing_since)}, last {last})"

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import webbrowser
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,10 +21,12 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option
 from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config, load
-from foretool.server.config.servers import Server
+from foretool.server.config.servers import Server, digest_entry
 from foretool.server.signin.record import SignIn
 from foretool.server.signin.redirect import Receiver, RedirectError
 from foretool.server.signin.vault import Known, Vault, VaultError
+from foretool.storage.opening import open_existing_store
+from foretool.storage.stores import StorageError
 
 PATIENCE_S: Final = 300.0
 
@@ -64,6 +67,7 @@ def command(path: Path | None, server: str, no_browser: bool, timeout_s: float, 
     except TimeoutError:
         problem = f"no answer within {timeout_s:g} s; run foretool login {chosen.name} again"
         return complain(f"{chosen.name}: {problem} [{Code.SIGN_IN_FAILED}]", WRONG)
+    _forget_failure(config, chosen)
     known = vault.describe(chosen)
     assert known is not None
     if as_lines:
@@ -71,6 +75,12 @@ def command(path: Path | None, server: str, no_browser: bool, timeout_s: float, 
     else:
         _print(known)
     return 0
+
+
+def _forget_failure(config: Config, server: Server) -> None:
+    """Have the next command or proxy start a server that failed for want of a sign-in."""
+    with suppress(StorageError), open_existing_store(config.storage) as store:
+        store.serving.clear_failure(server.name, digest_entry(server))
 
 
 def find_server(config: Config, name: str) -> Server:

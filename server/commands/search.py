@@ -80,7 +80,8 @@ def command(
     """Show what discover_tools would answer to TASK, and why.
 
     Put several needs on separate lines: quote TASK and break the lines. Records nothing. Starts only servers whose
-    tools are not known yet, and keeps what they list. Embeds up to 300 new tools, as a proxy does in the background.
+    tools are not known yet, keeps what they list, and waits for none that failed lately. Embeds up to 300 new tools, as
+    a proxy does in the background.
     """
     with open_search(path, profile) as (app, shown_to), output.waiting("searching"):
         found = search(app, " ".join(task), shown_to, limit)
@@ -100,8 +101,8 @@ def open_search(
 ) -> Iterator[tuple[App, Profile]]:  # fmt: skip
     """Build an application that ranks as a proxy does, and the profile it ranks for. `path` is that of `--config`.
 
-    Starts the servers whose tools are not known yet. Raises `ClickException` if no tool is known after that, unless it
-    `may_be_empty`.
+    Starts the servers whose tools are not known yet, unless they are known to fail. Raises `ClickException` if no tool
+    is known after that, unless it `may_be_empty`.
     """
     config = load(path)
     shown_to = config.require_profile(profile)
@@ -110,7 +111,7 @@ def open_search(
         if not len(app.catalog) and not may_be_empty:
             raise click.ClickException("no tools are known yet; run `foretool doctor` to see why")
         if unlisted:
-            output.warn(f"no tools of {', '.join(unlisted)}; run `foretool doctor` to see why")
+            output.warn(f"no tools of {', '.join(unlisted)}; `foretool list` says why")
         models.install_wordings(app.search, app.store)
         new = embedding.install_encoders(config.settings, app.search, app.store, app.catalog)
         _keep_vectors(config, new)
@@ -135,7 +136,7 @@ def _list_unknown(config: Config, profile: Profile) -> list[str]:
     def announce(names: list[str]) -> None:
         output.warn(f"listing the tools of {output.plural(len(names), 'server')} first: {', '.join(names)}")
 
-    # `foretool doctor` says in better words what is wrong.
+    # `foretool list` says in better words what is wrong.
     with mute_logging(), output.waiting("waiting for the lists of tools"):
         return probing.list_unknown(config, profile, LIST_S, announce)
 

@@ -4,6 +4,7 @@ A code never changes its meaning, and a code that is no longer used is never giv
 """
 
 from enum import StrEnum
+from typing import Final
 
 
 class Code(StrEnum):
@@ -88,3 +89,12 @@ class Code(StrEnum):
     PINS_TOO_LARGE = "FT604"
 
     TEXT_SUSPICIOUS = "FT701"
+
+
+FOR_THE_USER: Final = frozenset({
+    Code.PROGRAM_MISSING, Code.NODE_OLD, Code.CREDENTIAL_MISSING, Code.DOCKER_DOWN, Code.RUNTIME_WRONG,
+    Code.PACKAGE_MISSING, Code.FILE_MISSING, Code.PERMISSION_DENIED, Code.CREDENTIAL_REFUSED, Code.ADDRESS_WRONG,
+    Code.ARGUMENTS_WRONG, Code.MODULE_MISSING, Code.NOT_MCP,
+})  # fmt: skip
+"""Causes that last until the user has done something: no model calls again for them, and a proxy tries again ever
+later."""

@@ -90,6 +90,8 @@ class ListInputs(NamedTuple):
     imported: ImportedPriors
     unlisted: Callable[[], frozenset[str]]
     """Returns the upstreams whose tools are unknown."""
+    awaited: Callable[[], frozenset[str]]
+    """Returns those of them whose tools may come: not where an upstream is known to fail."""
 
 
 class ListContents(NamedTuple):
@@ -350,7 +352,7 @@ class ListDraft:
         reach = self.reach
         return own_tools.definitions(
             self._catalog.count_tools(reach), reach.bridges, trusts_some=reach.trusts_some,
-            unlisted=sum(map(reach.admits, self._maker.inputs.unlisted())), is_whole=is_whole,
+            unlisted=sum(map(reach.admits, self._maker.inputs.awaited())), is_whole=is_whole,
             for_models=self.profile.shows_pages or bool(reach.page_servers),
         )  # fmt: skip
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
 
 from foretool.server.clients.client import is_as_severe
 from foretool.server.clients.exchange import Exchange, Outbox
-from foretool.server.config.codes import Code
+from foretool.server.config.codes import FOR_THE_USER, Code
 from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.protocol import jsonrpc, translate, versions
@@ -25,13 +24,6 @@ from foretool.storage.records import Era
 
 OnReply = Callable[[Exchange, Reply], None]
 """Takes the reply of an upstream and the exchange to answer with it, which may be a retry of the first one."""
-
-FOR_THE_USER: Final = frozenset({
-    Code.PROGRAM_MISSING, Code.NODE_OLD, Code.CREDENTIAL_MISSING, Code.DOCKER_DOWN, Code.RUNTIME_WRONG,
-    Code.PACKAGE_MISSING, Code.FILE_MISSING, Code.PERMISSION_DENIED, Code.CREDENTIAL_REFUSED, Code.ADDRESS_WRONG,
-    Code.ARGUMENTS_WRONG, Code.MODULE_MISSING, Code.NOT_MCP,
-})  # fmt: skip
-"""Causes that last until the user has done something: no model calls again for them."""
 
 log = logging.getLogger("foretool.forwarder")
 

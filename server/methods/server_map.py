@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.config.codes import Code
 from foretool.server.trust.policy import Reach
 from foretool.server.trust.text import one_line
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -44,13 +45,18 @@ def find_absent(upstreams: UpstreamRegistry, reach: Reach) -> list[Away]:
     unlisted = upstreams.unlisted()
     # A command that only looks starts nothing.
     starting = [name for name in absent.starting if upstreams[name].starts]
-    signed_out = [name for name in absent.down if upstreams[name].needs_sign_in]
+    signed_out = [name for name in absent.down if _needs_sign_in(upstreams, name)]
     down = [name for name in absent.down if name not in signed_out]
     return [
         Away(name, state, name not in unlisted)
         for state, names in (("starting", starting), ("signed out", signed_out), ("down", down))
         for name in names
     ]
+
+
+def _needs_sign_in(upstreams: UpstreamRegistry, name: str) -> bool:
+    failure = upstreams.failure(name)
+    return upstreams[name].needs_sign_in or (failure is not None and failure.code == Code.SIGN_IN)
 
 
 def map_servers(catalog: Catalog, reach: Reach, first: Iterable[str], tokens: int) -> dict[str, str]:

@@ -198,8 +198,8 @@ class UpstreamEvents:
 
     def on_state(self, upstream: Upstream) -> None:
         trouble = upstream.error if upstream.is_up or upstream.state is State.RETRYING else ""
+        cause = self._memory.note_failure(upstream) if trouble else None
         if trouble and trouble != self._trouble.get(upstream.name):
-            cause = self._memory.explain(upstream)
             log.warning("upstream %r: %s", upstream.name, cause.line if cause else trouble)
         if trouble or upstream.state is State.READY:  # an attempt that has only begun takes nothing back
             self._trouble[upstream.name] = trouble

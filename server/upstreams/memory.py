@@ -19,9 +19,10 @@ from foretool.server.catalog.unread import LEAST, Source, digest_inputs, read_su
 from foretool.server.config.loader import LiveConfig
 from foretool.server.config.servers import Server, fingerprint
 from foretool.server.system.processes import machine_name
+from foretool.server.upstreams.failure_memory import FailureMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.running import BEAT_S, find_proxies
-from foretool.server.upstreams.upstream import Upstream
+from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.places import ServerAddress
 from foretool.storage.records import Tool, UpstreamRecord, UpstreamState
 from foretool.storage.redaction import hide_shapes
@@ -48,6 +49,7 @@ class UpstreamMemory:
 
     def __init__(self, store: Store, catalog: Catalog, upstreams: UpstreamRegistry, config: LiveConfig) -> None:
         self._store = store
+        self.failures = FailureMemory(store, upstreams)
         self._catalog = catalog
         self._upstreams = upstreams
         self._config = config
@@ -71,6 +73,7 @@ class UpstreamMemory:
         """Take what the store knows of these servers into catalog and registry; return the records by name. A store
         that cannot be read knows none."""
         self._fingerprints |= {server.name: fingerprint(server) for server in servers}
+        self.failures.load(servers)
         if (summarized := self._load_summary(servers)) is not None:
             return summarized
         known: list[tuple[UpstreamRecord, list[Tool]]] = []
@@ -211,6 +214,7 @@ class UpstreamMemory:
         )
         self._listed_at[upstream.name] = record.listed_at
         self._records[upstream.name] = record
+        self.failures.clear(upstream.name)
         try:
             yield from self._store.catalog.save_in_steps(record, self._catalog.listed(upstream.name))
         except StorageError as error:
@@ -240,6 +244,7 @@ class UpstreamMemory:
                 for name in names:
                     if (upstream := self._upstreams.get(name)) is not None:
                         self._store.serving.save_state(self._describe(upstream))
+                self.failures.write()
         except StorageError:
             self._changed |= names  # written with the next change
 
@@ -262,6 +267,15 @@ class UpstreamMemory:
             machine=self._machine,
             seen_at=time.time(),
         )
+
+    def note_failure(self, upstream: Upstream) -> Cause | None:
+        """Return why a server fails, and remember it where that is no loss that it may recover from at once, and not
+        the failure of one person's connection."""
+        cause = self.explain(upstream)
+        fails = upstream.has_failed or upstream.state is State.UNLISTED
+        if cause is not None and fails and not upstream.is_personal:
+            self.failures.note(upstream.name, cause)
+        return cause
 
     def explain(self, upstream: Upstream) -> Cause | None:
         """Return why a server fails, in words without secrets; None while it does not."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.upstream import State, Upstream
-from foretool.storage.records import Era
+from foretool.storage.records import Era, Failure
 
 Capabilities = Mapping[str, Any]
 
@@ -51,6 +51,8 @@ class UpstreamRegistry:
         """By upstream; from an earlier run until it has shaken hands in this one."""
         self._listed: set[str] = set()
         """Upstreams whose tools are known, from the store or from themselves."""
+        self._failures: dict[str, Failure] = {}
+        """By upstream: why it cannot be used, seen by this run, an earlier one or a command. Nobody waits for it."""
         self._empty: set[str] = set()
         """Those that have listed no tools in this run; every new conversation asks them again."""
         self._waiting: list[_Waiter] = []
@@ -80,6 +82,7 @@ class UpstreamRegistry:
             self._listed.add(upstream.name)  # nobody waits for what is listed to each person alone
 
     def remove(self, name: str) -> Upstream | None:
+        self._failures.pop(name, None)
         return self._upstreams.pop(name, None)
 
     def admitted(self, profile: Profile) -> list[Upstream]:
@@ -144,12 +147,19 @@ class UpstreamRegistry:
         self._woken = era
         for upstream in self:
             if upstream.name not in self._listed:
-                upstream.start(era)
+                if not self._rests(upstream):
+                    upstream.start(era)
             elif upstream.name in self._empty:
                 upstream.relist_all() if upstream.is_up else upstream.start(era)
         for lane in self.admitted(profile) if profile is not None and profile.person else ():
             if lane.has_listed is False:
                 lane.start(era)
+
+    def _rests(self, upstream: Upstream) -> bool:
+        """Tell whether an upstream has failed in this run and is not due: it is tried again in the background, and not
+        with every conversation that begins."""
+        failure = self._failures.get(upstream.name)
+        return failure is not None and upstream.has_failed and time.time() < failure.due_at
 
     def _is_unlisted(self, upstream: Upstream) -> bool:
         return upstream.name not in self._listed if upstream.has_listed is None else not upstream.has_listed
@@ -170,17 +180,27 @@ class UpstreamRegistry:
 
     def still_coming(self, profile: Profile | None = None) -> bool:
         """Tell whether an upstream (of a profile) may yet list its tools for the first time."""
-        return any(map(self._is_coming, self if profile is None else self.admitted(profile)))
+        return any(map(self._is_awaited, self if profile is None else self.admitted(profile)))
+
+    def awaited(self) -> frozenset[str]:
+        """Return the names of the upstreams whose tools are unknown and may come."""
+        return self.unlisted() - self._failures.keys()
 
     def _is_coming(self, upstream: Upstream) -> bool:
         coming = (State.KNOWN, State.STARTING, State.READY)
         return self._is_unlisted(upstream) and upstream.state in coming and not upstream.error
 
+    def _is_awaited(self, upstream: Upstream) -> bool:
+        """Tell whether lists and searches wait for an upstream: not where it is known to fail."""
+        return self._is_coming(upstream) and upstream.name not in self._failures
+
     def _is_overdue(self, upstream: Upstream) -> bool:
         """Tell whether nobody should expect the tools of an upstream soon: it has failed before and tries again, or it
-        takes longer than anybody waits."""
+        takes longer than anybody waits. A download takes its time."""
+        if upstream.is_loading:
+            return False
         waits = upstream.state is not State.KNOWN and time.time() - upstream.since > PATIENCE_S
-        return upstream.has_failed or (waits and not upstream.is_loading)
+        return upstream.has_failed or upstream.name in self._failures or waits
 
     def when_listed(self, go: Callable[[], None], profile: Profile) -> None:
         """Call `go` as soon as every upstream has listed its tools or failed to, at the latest `cold_list_s` after the
@@ -207,7 +227,7 @@ class UpstreamRegistry:
             return False  # as in nearly every search
         oldest = time.time() - PATIENCE_S
         upstreams = self if profile is None else self.admitted(profile)
-        return any(self._is_coming(each) and (each.state is State.KNOWN or each.since > oldest) for each in upstreams)
+        return any(self._is_awaited(each) and (each.state is State.KNOWN or each.since > oldest) for each in upstreams)
 
     def _stop_waiting(self, waiter: _Waiter) -> None:
         self._waiting.remove(waiter)
@@ -236,6 +256,7 @@ class UpstreamRegistry:
         """Take in that an upstream has listed its tools; `wake` calls back who waited."""
         capabilities = self._capabilities[upstream.name] = upstream.server_info.capabilities
         self._listed.add(upstream.name)
+        self._failures.pop(upstream.name, None)
         self._empty.discard(upstream.name)
         if not tools and _may_have_tools(capabilities):
             self._empty.add(upstream.name)
@@ -246,6 +267,30 @@ class UpstreamRegistry:
             go()
         for waiter in [each for each in self._waiting if not self._is_worth_waiting(each.profile)]:
             self._stop_waiting(waiter)
+
+    # -- which fail
+
+    def failure(self, name: str) -> Failure | None:
+        """Return why an upstream cannot be used; None while nothing is known against it."""
+        return self._failures.get(name)
+
+    def failures(self) -> list[Failure]:
+        """Return why upstreams cannot be used, for those that cannot."""
+        return list(self._failures.values())
+
+    def mark_failed(self, failure: Failure) -> None:
+        """Take in why an upstream cannot be used, so that nobody waits for it until it has listed its tools."""
+        self._failures[failure.server] = failure
+
+    def clear_failure(self, name: str) -> None:
+        """Take in that nothing is known against an upstream any more."""
+        self._failures.pop(name, None)
+
+    def try_again(self, name: str) -> None:
+        """Start an upstream that somebody else has seen work, if a client is there."""
+        self.clear_failure(name)
+        if self._woken is not None and name in self._upstreams:
+            self._upstreams[name].start(self._woken)
 
     # -- in the course of time
 

@@ -133,6 +133,8 @@ class Upstream:
         """When the last request was sent, in monotonic seconds."""
         self.up_at = 0.0
         """When it last became ready, in monotonic seconds."""
+        self.least_pause_s = 0.0
+        """The pause before it is started again, at least; a call starts it at once."""
         self.users: set[User] = set()
         """The clients that have called it and have not gone. It may keep something for them, such as an open page."""
         self.invalid_lines = 0
@@ -359,7 +361,7 @@ class Upstream:
                 line.wanted.clear()  # the upstream turned out to speak only the other era
             # What was put to rest, or needs a sign-in, comes back when it is wanted; what was lost also by itself.
             rests = is_refused or self.state is State.KNOWN or self.needs_sign_in or not self.comes_back
-            pause = None if rests else BACKOFF_S[min(line.failures, len(BACKOFF_S) - 1)]
+            pause = None if rests else max(BACKOFF_S[min(line.failures, len(BACKOFF_S) - 1)], self.least_pause_s)
 
     async def _connect(self, line: Line) -> None:
         self.error = ""  # whoever waits for this attempt must not be told of the last one

@@ -177,6 +177,13 @@ def _create_rated_costs(run: Run) -> None:
         run(f"DELETE FROM {table}")  # noqa: S608  # a constant
 
 
+def _create_failures(run: Run) -> None:
+    spec = "*server str, *entry str, code str, reason str, first_at float, last_at float, times int, due_at float"
+    run(create_table("failures", spec))
+    # Whoever writes the states of servers writes these.
+    run("SELECT copy_rights('upstream_states', 'failures')")
+
+
 TOLD: Final = ("approvals", "artifacts", "working_sets")
 """The tables whose changes replicas are told of: what is approved, which models serve, which lists are given out."""
 LIVE: Final = frozenset({"live_sessions", "live_events", "letters", "days"})
@@ -186,7 +193,7 @@ STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
     ("days", days.create), ("grants", _create_grants),
     ("session people", _create_session_people), ("catalog summaries", _create_catalog_summaries),
     ("wordings", _create_wordings), ("usage of profiles", _create_profile_usage),
-    ("rated costs", _create_rated_costs),
+    ("rated costs", _create_rated_costs), ("failures", _create_failures),
 )  # fmt: skip
 """The history of the schema. What a released step creates never changes."""
 

@@ -68,6 +68,7 @@ _TABLES: Final = (
         ("listing",),
     ),
     _Table("upstream_states", "", "", "", ("last_error", "stderr")),
+    _Table("failures", "", "", "", ("reason",)),
 )  # fmt: skip
 _BYTES: Final = frozenset({"listing"})
 """Columns of bytes that hold a text."""
@@ -197,6 +198,7 @@ class Forgetting(Subject):
                 of_server = "upstream IN (SELECT id FROM upstreams WHERE name = :server)"
                 wheres += [
                     ("upstream_states", "upstream = :server", server), ("tools", of_server, server),
+                    ("failures", "server = :server", server),
                     ("grants", "server = :server", server),
                     ("upstreams", "name = :server", server), ("tool_versions", "upstream = :server", server),
                     ("wordings", "server = :server", server),

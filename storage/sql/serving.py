@@ -1,13 +1,20 @@
-"""The tables `working_sets` and `upstream_states`: what running proxies share with each other and with commands."""
+"""The tables `working_sets`, `upstream_states` and `failures`: what running proxies share with each other and with
+commands."""
 
 from __future__ import annotations
 
-from foretool.storage.records import UpstreamState, WorkingSet
+from typing import Final
+
+from foretool.storage.records import Failure, UpstreamState, WorkingSet
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.tables import STRINGS, TOOL_IDS, Table
 
 _WORKING_SETS = Table("working_sets", WorkingSet, {"tools": TOOL_IDS, "named": TOOL_IDS})
 _STATES = Table("upstream_states", UpstreamState, {"stderr": STRINGS}, said=("last_error", "stderr"))
+
+_FAILURES = Table("failures", Failure, said=("reason",))
+KEPT_S: Final = 30 * 86_400.0
+"""A failure of an entry that nobody has tried for so long is forgotten: it was edited."""
 
 _SAVE_WORKING_SET = (
     _WORKING_SETS.insert + " ON CONFLICT (key) DO UPDATE SET epoch = excluded.epoch, tools = excluded.tools,"
@@ -15,6 +22,7 @@ _SAVE_WORKING_SET = (
     " WHERE excluded.epoch > working_sets.epoch"
 )
 _SAVE_STATE = _STATES.upsert("machine", "pid", "upstream")
+_SAVE_FAILURE = _FAILURES.upsert("server", "entry")
 _CLEAR_STATES = (
     "DELETE FROM upstream_states WHERE machine = :machine AND pid = :pid"
     " AND (:upstream IS NULL OR upstream = :upstream) AND (:started_at IS NULL OR started_at = :started_at)"
@@ -48,3 +56,15 @@ class Serving(Subject):
     ) -> None:
         values = {"machine": machine, "pid": pid, "upstream": upstream, "started_at": started_at}
         self._database.run(_CLEAR_STATES, values)
+
+    def failures(self) -> list[Failure]:
+        return _FAILURES.find_all(self._database, "ORDER BY server, last_at")
+
+    def save_failure(self, failure: Failure) -> None:
+        with self._database.atomic():
+            old = (failure.server, failure.last_at - KEPT_S)
+            self._database.run("DELETE FROM failures WHERE server = ? AND last_at < ?", old)
+            self._database.run(_SAVE_FAILURE, _FAILURES.row(failure))
+
+    def clear_failure(self, server: str, entry: str) -> None:
+        self._database.run("DELETE FROM failures WHERE server = ? AND entry = ?", (server, entry))

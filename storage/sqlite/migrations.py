@@ -410,3 +410,12 @@ def m023_rated_costs(db: Database) -> None:
         db.table("costs").add_column(f"rated_{name}", int, not_null_default=0)
     for table in ("costs", "costs_marks", "costs_open"):
         db.execute(f"DELETE FROM {table}")  # noqa: S608  # a constant
+
+
+@migration
+def m024_failures(db: Database) -> None:
+    """Create why servers could not be used when they were last tried, by the entry of the config."""
+    _create(
+        db,
+        failures="*server str, *entry str, code str, reason str, first_at float, last_at float, times int,due_at float",
+    )

@@ -58,7 +58,7 @@ for _library in ("httpx2", "httpcore2"):
     logging.getLogger(_library).setLevel(logging.WARNING)
 
 _WAYS_OUT: Final = {
-    401: "it wants another Authorization: put a valid one into headers of this server in the config",
+    401: "it wants another Authorization; put a valid one into headers of this server in the config",
     403: "refused: its credentials in headers do not suffice",
     404: "nothing is served there: check the path of url",
     405: 'takes no POST there: check the path of url, or set type to "sse" if it is a server of 2024-11-05',

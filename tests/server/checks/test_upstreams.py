@@ -47,7 +47,7 @@ def test_what_is_no_mcp_server_is_told(tmp_path: Path) -> None:
     ("error", "code", "do"),
     [
         ("wants you to sign in: run `foretool login one` in a terminal", Code.SIGN_IN, "run `foretool login one`"),
-        ("HTTP 401: it wants another Authorization: put a valid one into headers of this server in the config",
+        ("HTTP 401: it wants another Authorization; put a valid one into headers of this server in the config",
          Code.CREDENTIAL_REFUSED, "check its headers"),
         ("HTTP 403: refused: its credentials in headers do not suffice", Code.CREDENTIAL_REFUSED, "check its headers"),
         ("HTTP 404: nothing is served there: check the path of url", Code.ADDRESS_WRONG, "check its url"),

@@ -46,7 +46,15 @@ class Setting:
         imported = ImportedPriors(self.store.artifacts, self.catalog)
         self.lists = ListKeeper(
             ListInputs(
-                self.catalog, self.search, recorder, live, TrustPolicy(live), self, imported, lambda: self.unlisted
+                self.catalog,
+                self.search,
+                recorder,
+                live,
+                TrustPolicy(live),
+                self,
+                imported,
+                lambda: self.unlisted,
+                lambda: self.unlisted,
             )
         )
         self.hidden = HiddenTools(self.lists)

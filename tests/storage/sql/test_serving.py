@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from msgspec.structs import replace
-from stored_records import STATE
+from stored_records import FAILURE, STATE
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId, WorkingSet
+from foretool.storage.sql.serving import KEPT_S
 from foretool.storage.stores import Store
 
 
@@ -38,3 +39,15 @@ def test_a_notice_is_told_once_for_all_proxies_of_a_store(store: Store) -> None:
     assert store.serving.tell_once("a change")
     assert not store.serving.tell_once("a change")
     assert store.serving.tell_once("another change")
+
+
+def test_a_failure_is_known_by_its_entry_until_that_works(store: Store) -> None:
+    edited = replace(FAILURE, entry="e2", times=1)
+    for failure in (FAILURE, edited, replace(FAILURE, times=4, last_at=10.0)):
+        store.serving.save_failure(failure)
+    assert store.serving.failures() == [edited, replace(FAILURE, times=4, last_at=10.0)]
+    store.serving.clear_failure("dead", "e1")
+    assert store.serving.failures() == [edited]
+    late = replace(FAILURE, last_at=edited.last_at + KEPT_S + 1)
+    store.serving.save_failure(late)  # of an entry that nobody has tried for so long nothing is kept
+    assert store.serving.failures() == [late]

@@ -63,6 +63,7 @@ EXACT: dict[str, set[str]] = {
     "steps": {"session", "tools", "fallback"},
     "working_sets": {"key", "tools", "named", "inputs"},
     "upstream_states": {"machine", "upstream", "state", "era"},
+    "failures": {"server", "entry", "code"},
     "sessions": {"key", "era", "transport", "profile"},
 }
 """Text columns that must stay what they are: keys, names of tools, closed sets. Their writers clean the exceptions."""
@@ -71,7 +72,7 @@ EXACT: dict[str, set[str]] = {
 def test_every_text_column_is_cleaned_or_is_known_to_be_exact(path: Path) -> None:
     tables: list[Any] = [calls.CALLS, calls.MISSES, calls._USAGE, calls._FLOWS, catalog._UPSTREAMS]
     tables += [discoveries._DISCOVERIES, discoveries.PROMPTS, discoveries._STEPS]
-    tables += [serving._WORKING_SETS, serving._STATES, sessions._SESSIONS]
+    tables += [serving._WORKING_SETS, serving._STATES, serving._FAILURES, sessions._SESSIONS]
     with open_store(path):
         for table in tables:
             name = table.select.rpartition(" FROM ")[2]

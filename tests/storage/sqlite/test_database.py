@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, STATE, UPSTREAM, fill_store, rows, tool
+from stored_records import CALL, DISCOVERY, EXPOSURE, FAILURE, MISS, SESSION, STATE, UPSTREAM, fill_store, rows, tool
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import ClientRecord, ToolId, WorkingSet
@@ -117,6 +117,7 @@ WRITES: dict[str, Callable[[Store], object]] = {
     "save_exposed_names": lambda store: store.catalog.save_exposed_names({ToolId("n"): ("git", "n")}),
     "save_working_set": lambda store: store.serving.save_working_set(WorkingSet("p", 1, (), b"[]", 1.0)),
     "save_state": lambda store: store.serving.save_state(STATE),
+    "save_failure": lambda store: store.serving.save_failure(FAILURE),
     "clear_states": lambda store: store.serving.clear_states(78),
 }
 

@@ -17,7 +17,7 @@ from typing import Final
 import pytest
 from counted_steps import Counted, count_steps
 from msgspec.structs import replace
-from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, STATE, UPSTREAM, connection_of, tool
+from stored_records import CALL, DISCOVERY, EXPOSURE, FAILURE, MISS, SESSION, STATE, UPSTREAM, connection_of, tool
 
 from bench.storage.ledger import add_sums, copy_sessions, write_ledger
 from foretool.server.config.loader import load
@@ -128,6 +128,9 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
     "serving.states": lambda store: store.serving.states(),
     "serving.note_seen": lambda store: store.serving.note_seen("", 77, NOW),
     "serving.clear_states": lambda store: store.serving.clear_states(77),
+    "serving.failures": lambda store: store.serving.failures(),
+    "serving.save_failure": lambda store: store.serving.save_failure(FAILURE),
+    "serving.clear_failure": lambda store: store.serving.clear_failure("dead", "e"),
     "sessions.begin": lambda store: store.sessions.begin(replace(SESSION, started_at=NOW)),
     "sessions.name_person": lambda store: store.sessions.name_person("s1", "sub:1", learns=True, at=NOW),
     "sessions.end": lambda store: store.sessions.end("s1", NOW),

@@ -453,7 +453,7 @@ async def test_a_reply_counts_at_the_end_of_a_stream_that_lacks_its_last_empty_l
 REFUSALS = [
     (
         401,
-        "answered HTTP 401: it wants another Authorization: put a valid one into headers of this server in the config",
+        "answered HTTP 401: it wants another Authorization; put a valid one into headers of this server in the config",
     ),
     (403, "answered HTTP 403: refused: its credentials in headers do not suffice"),
     (404, "answered HTTP 404: nothing is served there: check the path of url"),

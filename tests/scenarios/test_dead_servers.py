@@ -1,0 +1,166 @@
+"""A server that is known to fail, seen by a client: nobody waits for it, and it comes back by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from callers import Caller
+from fakes import FakeUpstream, config_of, proxy_over
+from requirements import requirement
+
+from foretool.server.config.servers import digest_entry
+from foretool.server.upstreams.connection import HANDSHAKE_S
+from foretool.server.upstreams.failure_memory import LASTING_S, OPEN_S
+from foretool.storage.opening import open_store
+from foretool.storage.records import Failure
+from foretool.storage.stores import Store
+
+pytestmark = pytest.mark.anyio
+
+KINDS = {
+    "program missing": "command 'chatty' was not found",
+    "exits at once": "exited with code 1 before it had answered",
+    "refused": "cannot be reached at http://127.0.0.1:9 (ConnectError: All connection attempts failed)",
+    "unauthorized": "answered HTTP 401: it wants another Authorization",
+    "not there": "answered HTTP 404: nothing is served there",
+}
+"""What is seen of servers that cannot be used; one that never answers has a test of its own."""
+
+
+def calc() -> FakeUpstream:
+    return FakeUpstream("calc", ["add", "sub"])
+
+
+def remember(store: Store, upstream: FakeUpstream, code: str, failing_s: float) -> None:
+    """As after runs that have seen a server fail for so long."""
+    entry = digest_entry(config_of(upstream).servers[upstream.name])
+    now = time.time()
+    store.serving.save_failure(Failure("chatty", entry, code, "no", now - failing_s, now, 9, now + failing_s))
+
+
+async def describes(client: Caller) -> str:
+    """What the list says that can be searched."""
+    listed = (await client.ask("tools/list"))["tools"]
+    (said,) = (each["description"] for each in listed if each["name"] == "discover_tools")
+    return str(said)
+
+
+async def saved(store: Store, count: int) -> None:
+    while len(store.serving.failures()) != count:
+        await asyncio.sleep(0.1)  # of the loop's own time
+
+
+@requirement("start:dead")
+@pytest.mark.parametrize("reason", KINDS.values(), ids=KINDS)
+async def test_a_failure_is_remembered_with_its_code_until_the_server_works(reason: str) -> None:
+    with open_store(":memory:") as store:
+        dead = FakeUpstream("chatty", ["say"], missing=reason)
+        async with proxy_over(calc(), dead, store=store) as stage:
+            await stage.client.initialize()
+            await saved(store, 1)
+        (failure,) = store.serving.failures()
+        assert failure.server == "chatty" and failure.code.startswith("FT") and failure.code in failure.reason
+        async with proxy_over(calc(), FakeUpstream("chatty", ["say"]), store=store) as stage:
+            await stage.client.initialize()  # it is tried in the background
+            await saved(store, 0)
+            found = await stage.client.discover("say")
+        assert [each["name"] for each in found["matches"]][:1] == ["chatty__say"]
+
+
+@requirement("start:dead")
+async def test_no_list_and_no_search_waits_for_a_server_that_is_known_to_fail() -> None:
+    with open_store(":memory:") as store:
+        silent = FakeUpstream("chatty", ["say"], gate=asyncio.Event())
+        remember(store, silent, "FT302", 3600.0)
+        async with proxy_over(calc(), silent, store=store, cold_list_s=50, cold_search_s=50) as stage:
+            began = asyncio.get_running_loop().time()
+            await stage.client.initialize()
+            said = await describes(stage.client)
+            answers = [await stage.client.discover(task) for task in ("quux", "quuz", "something chatty")]
+            assert asyncio.get_running_loop().time() - began < 5
+            causes = [miss.cause for miss in stage.misses()]
+            assert silent.gate is not None
+            silent.gate.set()  # it works after all
+            await saved(store, 0)
+            later = await describes(stage.client)
+    down = "Server chatty is down, so its tools are missing here: tell the user, who can run `foretool doctor`."
+    assert [answer.get("absent") for answer in answers] == [down, None, down]
+    assert "not listed yet" not in said and "2 servers" in later
+    assert "offline" not in causes[:2]  # nothing says that it has what was searched for
+
+
+@requirement("start:dead")
+async def test_an_edited_entry_is_a_new_server() -> None:
+    with open_store(":memory:") as store:
+        slow = FakeUpstream("chatty", ["say"], entry={"env": {"KEY": "wrong"}}, gate=asyncio.Event())
+        remember(store, slow, "FT303", 3600.0)
+        edited = FakeUpstream("chatty", ["say"], entry={"env": {"KEY": "right"}}, gate=slow.gate)
+        async with proxy_over(calc(), edited, store=store) as stage:
+            await stage.client.initialize()
+            assert stage.app.upstreams.failure("chatty") is None
+            assert "1 server not listed yet" in await describes(stage.client)
+
+
+@requirement("start:dead")
+@pytest.mark.parametrize(
+    ("reason", "longest"), [("command 'chatty' was not found", LASTING_S), (KINDS["refused"], OPEN_S)]
+)
+async def test_a_failed_server_is_tried_ever_later_where_only_the_user_can_mend_it(reason: str, longest: float) -> None:
+    with open_store(":memory:") as store:
+        dead = FakeUpstream("chatty", missing=reason)
+        remember(store, dead, "FT201", 1e6)
+        async with proxy_over(calc(), dead, store=store) as stage:
+            await stage.client.initialize()
+            await asyncio.sleep(4 * longest + 10)
+            assert dead.starts == 5
+            began = stage.connect()
+            await began.initialize()
+            assert dead.starts == 5  # a window more is no reason to try again
+            await stage.client.call_tool("chatty__say", {})
+            assert dead.starts == 6  # a call is
+
+
+@requirement("start:dead")
+async def test_a_proxy_tries_a_server_at_once_that_a_command_has_seen_work() -> None:
+    with open_store(":memory:") as store:
+        upstream = FakeUpstream("chatty", ["say"], missing="command 'chatty' was not found")
+        remember(store, upstream, "FT201", 1e6)
+        async with proxy_over(calc(), upstream, store=store) as stage:
+            await stage.client.initialize()
+            await asyncio.sleep(100)
+            upstream.missing = ""
+            (failure,) = store.serving.failures()
+            store.serving.clear_failure("chatty", failure.entry)
+            began = asyncio.get_running_loop().time()
+            while "chatty" in stage.app.upstreams.unlisted():
+                await asyncio.sleep(0.1)
+            assert asyncio.get_running_loop().time() - began < 10
+
+
+@requirement("start:dead")
+async def test_a_server_that_was_lost_and_came_back_is_not_remembered_as_dead() -> None:
+    with open_store(":memory:") as store:
+        upstream = calc()
+        async with proxy_over(upstream, store=store) as stage:
+            await stage.client.initialize()
+            await stage.client.call_tool("calc__add", {})
+            upstream.die()
+            await asyncio.sleep(20)
+            assert upstream.starts == 2 and store.serving.failures() == []
+
+
+@requirement("start:dead")
+async def test_a_download_is_not_counted_as_down() -> None:
+    slow = FakeUpstream("chatty", ["say"], scripts={"initialize": lambda *_: None})
+    async with proxy_over(calc(), slow, cold_list_s=0.1, cold_search_s=0.1) as stage:
+        await stage.client.initialize()
+        upstream, profile = stage.app.upstreams["chatty"], stage.app.config.profiles[""]
+        while not slow.links or "calc" in stage.app.upstreams.unlisted():
+            await asyncio.sleep(0.1)
+        upstream.since -= HANDSHAKE_S
+        slow.link.is_loading = True
+        assert stage.app.upstreams.absent(profile).starting == ("chatty",)
+        slow.link.is_loading = False
+        assert stage.app.upstreams.absent(profile).down == ("chatty",)
