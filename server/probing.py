@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from foretool.server.app import App
+from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config, Profile
 from foretool.server.config.servers import Server
 from foretool.server.protocol import jsonrpc
@@ -22,14 +23,15 @@ from foretool.server.protocol.lists import ListKind
 from foretool.server.setup.launches import starts_foretool
 from foretool.server.transports.upstream.loading import LOADING_S, LOOK_S, is_launcher
 from foretool.server.transports.upstream.stdio import ChildWatcher
-from foretool.server.upstreams.causes import Cause, find_cause
 from foretool.server.upstreams.connection import Request, answer_error
-from foretool.server.upstreams.failures import explain_failure
 from foretool.server.upstreams.launcher import link_opener, make_bearer, message_limit
 from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.opening import open_existing_store, open_store
-from foretool.storage.records import Era
+from foretool.storage.records import Era, Failure
 from foretool.storage.stores import StorageError
+
+if TYPE_CHECKING:
+    from foretool.server.upstreams.causes import Cause
 
 STOP_S: Final = 15.0
 """How long a child that ignores closed input and SIGTERM may take to end, with time to spare."""
@@ -38,8 +40,9 @@ FIRST_RUN_S: Final = 15.0
 
 AT_ONCE: Final = max(2, min(4, os.cpu_count() or 1))
 """Servers that start at a time: 14 at once on two cores made half of the failures that were not true."""
-AGAIN_S: Final = 5.0
-"""How long a command that wants the tools of a server waits for one that has failed before."""
+AGAIN_S: Final = 1.0
+"""How long a search waits for servers that have failed before and are due again; a doctor and a proxy give them more.
+Those that were silent are left to these, and launchers as well: a download that is broken off harms."""
 STILL_LOADING: Final = "was still downloading"
 """Part of the error of a server whose download did not end in time."""
 Stage = Literal["started", "loading", "again", "ended"]
@@ -75,7 +78,11 @@ class Probe:
     @property
     def cause(self) -> Cause | None:
         """Why it failed, if a pattern fits."""
-        return find_cause(self.upstream.stderr, self.error) if self.error else None
+        if not self.error:
+            return None
+        from foretool.server.upstreams.causes import find_cause  # its patterns take 5 ms, which no search needs
+
+        return find_cause(self.upstream.stderr, self.error)
 
     @property
     def may_be_retried(self) -> bool:
@@ -91,6 +98,8 @@ class Probe:
         person alone."""
         if not self.error or STILL_LOADING in self.error or self.server.per_user is not None:
             return None
+        from foretool.server.upstreams.failures import explain_failure
+
         redact = self.server.secrets.redact
         stderr = [redact(line) for line in self.upstream.stderr]
         lines = self.upstream.invalid_lines
@@ -258,8 +267,13 @@ def list_unknown(
         upstreams = App(config, store).upstreams
         names = [each.name for each in upstreams.admitted(profile) if each.name in upstreams.unlisted()]
         failures = {name: upstreams.failure(name) for name in names if not is_foretool(config.servers[name])}
-    now = time.time()
-    due = [name for name, failure in failures.items() if failure is None or failure.due_at <= now]
+
+    def is_due(server: Server, failure: Failure | None) -> bool:
+        if failure is None:
+            return True
+        return failure.due_at <= time.time() and failure.code != Code.SERVER_SLOW and _is_quick(server)
+
+    due = [name for name, failure in failures.items() if is_due(config.servers[name], failure)]
     if not due:
         return list(failures)
     on_start(due)

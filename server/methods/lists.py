@@ -116,7 +116,7 @@ class MergedLists:
                 if only_unknown and wanted.served is not None:
                     continue
                 is_coming = upstream.want_list(kind, exchange.era)
-                if is_coming and not wanted.is_late:
+                if is_coming and not wanted.is_late and self._upstreams.failure(upstream.name) is None:
                     coming[upstream.name, kind] = upstream
                 elif is_coming or wanted.served is None:
                     self._absent.add((upstream.name, kind))

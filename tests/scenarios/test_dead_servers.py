@@ -78,6 +78,7 @@ async def test_no_list_and_no_search_waits_for_a_server_that_is_known_to_fail() 
             began = asyncio.get_running_loop().time()
             await stage.client.initialize()
             said = await describes(stage.client)
+            await stage.client.ask("prompts/list")
             answers = [await stage.client.discover(task) for task in ("quux", "quuz", "something chatty")]
             assert asyncio.get_running_loop().time() - began < 5
             causes = [miss.cause for miss in stage.misses()]
