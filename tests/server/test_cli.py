@@ -1,11 +1,14 @@
 """Where the command starts: what it runs without click, and what leaves the process."""
 
+import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
+from command_fakes import WEATHER, fill, write_config
 
 from foretool.server import cli
 
@@ -28,3 +31,13 @@ def test_the_hook_starts_without_anything_heavy() -> None:
         [sys.executable, "-c", code], input="", capture_output=True, text=True, check=True, timeout=30
     )
     assert done.stdout == "[]\n"
+
+
+def test_what_a_search_says_is_written_whole_before_the_process_leaves(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    fill(path).close()
+    words = ("search", "weather forecast", "--json", "--config", str(path))
+    done = subprocess.run([sys.executable, "-m", "foretool", *words], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0 and json.loads(done.stdout)["matches"][0]["tool"] == WEATHER
+    wrong = subprocess.run([sys.executable, "-m", "foretool", "search"], capture_output=True, text=True, timeout=30)
+    assert wrong.returncode == 2 and "TASK" in wrong.stderr
