@@ -13,6 +13,11 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from foretool.server import housekeeping
+from foretool.server.calls.admission import Admission
+from foretool.server.calls.confirmation import Confirmation
+from foretool.server.calls.lookup import ToolLookup
+from foretool.server.calls.runner import ToolRunner
+from foretool.server.calls.tool_calls import ToolCalls
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedder
 from foretool.server.catalog.imported import ImportedPriors
@@ -35,10 +40,7 @@ from foretool.server.identity.subjects import Subjects
 from foretool.server.learning_schedule import Schedule
 from foretool.server.lists.epochs import ListKeeper
 from foretool.server.lists.maker import ListInputs
-from foretool.server.methods.admission import Admission
 from foretool.server.methods.answer_tokens import AnswerTokens
-from foretool.server.methods.call_tool import ToolCalls
-from foretool.server.methods.confirmation import Confirmation
 from foretool.server.methods.connecting import Connecting, UnconfirmedGrants
 from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.discovery_answer import AnswerWriter
@@ -57,8 +59,6 @@ from foretool.server.methods.server_map import find_absent
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.sign_in_links import SignInLinks
 from foretool.server.methods.subscriptions import Subscriptions
-from foretool.server.methods.tool_lookup import ToolLookup
-from foretool.server.methods.tool_runner import ToolRunner
 from foretool.server.methods.upstream_events import UpstreamEvents, UpstreamMessages
 from foretool.server.protocol.headers import annotated_schema
 from foretool.server.protocol.jsonrpc import Raw
@@ -195,6 +195,7 @@ class App:
         )
         self._unconfirmed = UnconfirmedGrants(self._wants_consent, lambda: self.grants)
         connecting = Connecting(live, self.upstreams, lambda: self.grants, self._forget_listed)
+        confirmation = Confirmation(live, self.server_requests)
         calls = ToolCalls(
             self.discovery,
             ToolLookup(
@@ -204,10 +205,10 @@ class App:
                 self.recorder,
                 self.policy,
                 self.gatekeeper,
-                self.links,
                 self.reader,
             ),
-            Admission(self.policy, self.catalog, self.recorder, Confirmation(live, self.server_requests)),
+            Admission(self.policy, self.catalog, self.recorder, confirmation),
+            confirmation,
             ToolRunner(
                 self.upstreams,
                 forwarder,
@@ -221,6 +222,8 @@ class App:
             ),
             results,
             connecting,
+            self.recorder,
+            self.links,
         )
         listing = ListTools(self.upstreams, self.catalog, self.recorder.now, self.notices, precedence)
         self.router = Router(

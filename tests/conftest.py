@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from served import Served
 
-from foretool.server.methods import tool_runner
+from foretool.server.calls import runner
 
 OF_A_PROCESS = {
     "PYTEST_CURRENT_TEST", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ORT_DISABLE_TELEMETRY",
@@ -38,8 +38,8 @@ def anyio_backend() -> str:
 def clients_that_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clients of tests call at once, and count as models that have read the last answer; their upstreams answer at
     once, and count as slower than a prediction."""
-    monkeypatch.setattr(tool_runner, "READING_S", 0.0)
-    monkeypatch.setattr(tool_runner, "PAUSE_S", 0.0)
+    monkeypatch.setattr(runner, "READING_S", 0.0)
+    monkeypatch.setattr(runner, "PAUSE_S", 0.0)
 
 
 @pytest.fixture(autouse=True)

@@ -57,8 +57,8 @@ from bench.proxy import many_servers
 from bench.retrieval import everyday
 from foretool.retrieval import tokens
 from foretool.server import hint
+from foretool.server.calls.runner import READING_S
 from foretool.server.hint import HintOptions
-from foretool.server.methods.tool_runner import READING_S
 from foretool.storage.opening import open_store
 
 SETS = ("ultratool", "bfcl_multi_turn", "mcpbench")

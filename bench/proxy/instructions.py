@@ -36,9 +36,9 @@ SLOWER: Final = 100
 SLOWED: Final = f"""
 import signal, sys
 from foretool.server import app
+from foretool.server.calls import runner
 from foretool.server.hints import prediction
-from foretool.server.methods import tool_runner
-for module, name in ((tool_runner, "PAUSE_S"), (tool_runner, "READING_S"), (prediction, "QUIET_S")):
+for module, name in ((runner, "PAUSE_S"), (runner, "READING_S"), (prediction, "QUIET_S")):
     setattr(module, name, {SLOWER} * getattr(module, name))
 signal.signal(signal.SIGUSR1, lambda *_: setattr(app, "TICK_S", 1e6))
 sys.argv = ["foretool", *sys.argv[1:]]

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from requirements import requirement
 
 from foretool.retrieval.chances import Growth
+from foretool.server.calls import runner
 from foretool.server.catalog.search import AT_ONCE
 from foretool.server.clients.session import Conversation
 from foretool.server.hints import prediction
@@ -19,7 +20,6 @@ from foretool.server.hints.prediction import MOST_AHEAD, with_meta, with_text
 from foretool.server.hints.texts import Hint
 from foretool.server.lists.growth import ToolList
 from foretool.server.lists.order import FixedRule
-from foretool.server.methods import tool_runner
 from foretool.server.protocol.jsonrpc import Raw, raw
 from foretool.storage.episodes import GAP_S
 from foretool.storage.records import Tool, ToolId
@@ -192,7 +192,7 @@ async def test_a_listed_tool_answers_verbatim_and_carries_the_hint_in_meta_alone
 
 @requirement("learn:hint")
 async def test_the_result_of_a_listed_tool_does_not_wait_for_a_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_runner, "PAUSE_S", 0.05)
+    monkeypatch.setattr(runner, "PAUSE_S", 0.05)
     async with proxy_over(files(), policy="frozen", pin=[OPEN]) as stage:
         await learned(stage)
         made: list[object] = []
@@ -204,7 +204,7 @@ async def test_the_result_of_a_listed_tool_does_not_wait_for_a_prediction(monkey
 
 @requirement("learn:hint")
 async def test_only_calls_that_take_long_are_predicted_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_runner, "PAUSE_S", 0.02)
+    monkeypatch.setattr(runner, "PAUSE_S", 0.02)
     upstream = files()
     upstream.scripts["open"] = answer_late
     async with proxy_over(upstream, policy="frozen", pin=[OPEN, SHUT]) as stage:
@@ -269,7 +269,7 @@ AHEAD = ["predict", "grow_for_next", "hint"]
 async def test_nothing_is_predicted_between_a_request_and_its_forwarding(
     policy: str, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_runner, "PAUSE_S", 60.0)
+    monkeypatch.setattr(runner, "PAUSE_S", 60.0)
     monkeypatch.setattr(prediction, "QUIET_S", 60.0)
     async with proxy_over(files(), policy=policy, pin=[OPEN], list_tokens=1) as stage:
         await learned(stage)
@@ -287,11 +287,11 @@ async def test_nothing_is_predicted_between_a_request_and_its_forwarding(
 async def test_a_call_that_follows_the_last_answer_at_once_waits_for_no_prediction(
     policy: str, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_runner, "PAUSE_S", 60.0)
+    monkeypatch.setattr(runner, "PAUSE_S", 60.0)
     async with proxy_over(files(), policy=policy, pin=[OPEN], list_tokens=1) as stage:
         await learned(stage)
         await call_open(stage, asked)
-        monkeypatch.setattr(tool_runner, "READING_S", 60.0)
+        monkeypatch.setattr(runner, "READING_S", 60.0)
         done = watch(monkeypatch, stage)
         for _ in range(5):
             await call_open(stage, asked)
@@ -337,7 +337,7 @@ async def test_what_was_predicted_ahead_is_told_as_if_the_result_had_waited_for_
     told: list[list[Any]] = []
     # Nothing is predicted in time while the upstream works, then nothing ahead of a call.
     for pause, quiet in ((60.0, 0.0), (0.0, 60.0)):
-        monkeypatch.setattr(tool_runner, "PAUSE_S", pause)
+        monkeypatch.setattr(runner, "PAUSE_S", pause)
         monkeypatch.setattr(prediction, "QUIET_S", quiet)
         async with proxy_over(files(), policy="frozen") as stage:
             await learned(stage)
@@ -361,7 +361,7 @@ async def test_what_was_predicted_ahead_is_told_as_if_the_result_had_waited_for_
 async def test_a_call_that_nobody_expected_waits_for_no_prediction_and_names_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tool_runner, "PAUSE_S", 60.0)
+    monkeypatch.setattr(runner, "PAUSE_S", 60.0)
     monkeypatch.setattr(prediction, "QUIET_S", 0.0)
     async with proxy_over(files(), policy="frozen") as stage:
         await learned(stage)
@@ -376,7 +376,7 @@ async def test_a_call_that_nobody_expected_waits_for_no_prediction_and_names_not
 async def test_only_the_likeliest_calls_are_predicted_from_ahead_and_none_once_another_came(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tool_runner, "PAUSE_S", 60.0)
+    monkeypatch.setattr(runner, "PAUSE_S", 60.0)
     monkeypatch.setattr(prediction, "QUIET_S", 0.0)
     many = FakeUpstream("many", [f"t{at}" for at in range(3 * MOST_AHEAD)])
     counts = {START: {f"many__t{at}": 1 for at in range(3 * MOST_AHEAD)}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fakes import FakeUpstream, proxy_over, said, tool
 
-from foretool.server.methods.call_tool import MOST_SCHEMA
+from foretool.server.calls.bridged_calls import MOST_SCHEMA
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,5 @@
-"""Reads what a model wrote for one of our own tools: an object of arguments, or a call of another tool.
+"""Reads what a model wrote for one of our own tools: an object of arguments, or a call of another tool, whose arguments
+are then read as its schema means them.
 
 Models write arguments as a JSON text, leave them out, call them `args`, or put them beside the name. Each of these has
 one meaning, so it is understood and nobody has to write it again.
@@ -11,9 +12,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from foretool.server.methods.schema_fit import read_json
+from foretool.server.methods.plain_schemas import trim, without_noise
+from foretool.server.methods.schema_fit import fit, read_json
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.storage.records import Tool
 
 NAMES: Final = ("name", "tool", "tool_name", "toolName")
 """Words for the tool that is to be called, ours first."""
@@ -22,6 +25,8 @@ ARGUMENTS: Final = ("args", "parameters", "params", "input")
 HANDLE: Final = "handle"
 MOST_QUOTES: Final = 2
 """How often a value may be a JSON text of a JSON text."""
+MOST_SCHEMA: Final = 4_000
+"""Characters of a schema that an answer about wrong arguments quotes whole; a longer one is trimmed."""
 
 
 class BridgedCall(Struct, frozen=True):
@@ -66,6 +71,34 @@ class BridgedCall(Struct, frozen=True):
         return jsonrpc.raw({**self.beside, **handle, **jsonrpc.fields(self.given or jsonrpc.EMPTY)})
 
 
+class FittedArguments(Struct, frozen=True):
+    """The arguments of a bridged call as the schema of its tool has them."""
+
+    arguments: Raw = jsonrpc.EMPTY
+    refusal: str = ""
+    """Why no server would accept them, for the model; "" if one may."""
+    doubt: str = ""
+    """What may be wrong with them although they are sent."""
+
+
+def fit_arguments(call: BridgedCall, tool: Tool) -> FittedArguments:
+    """Return the arguments of a call as the schema of the tool has them, or why no server would accept them."""
+    schema = jsonrpc.plain_object(jsonrpc.fields(tool.definition).get("inputSchema")) or {}
+    arguments = call.arguments(schema)
+    if jsonrpc.kind_of(arguments) != "object":
+        text = "a text" if jsonrpc.kind_of(arguments) == "string" else bytes(memoryview(arguments)[:60]).decode()
+        problem = f'"arguments": expected an object, found {text}; write them as an object'
+        return FittedArguments(refusal=f"{_say_misfit(tool, problem)}. {_quote_schema(tool, schema)}")
+    fitted = fit(schema, arguments)
+    if fitted.refusal:
+        problem = f"{fitted.refusal}; correct that and call again"
+        return FittedArguments(refusal=f"{_say_misfit(tool, problem)}. {_quote_schema(tool, schema)}")
+    if fitted.doubts:
+        doubt = f"{_say_misfit(tool, '; '.join(fitted.doubts))}. {_quote_schema(tool, schema)}"
+        return FittedArguments(fitted.arguments, doubt=doubt)
+    return FittedArguments(fitted.arguments)
+
+
 def read_call(raw: Raw) -> BridgedCall:
     """Read the arguments of a bridge. Raises ValueError when they are not an object."""
     members = jsonrpc.fields(open_object(raw))
@@ -105,3 +138,18 @@ def _holds_arguments(value: Raw | None, word: str, known: Mapping[str, Any]) -> 
         return False
     members = jsonrpc.fields(opened)
     return word not in known or (bool(members) and members.keys() <= known.keys())
+
+
+def _say_misfit(tool: Tool, problem: str) -> str:
+    return f"the arguments of {tool.id} do not fit its schema: {problem}"
+
+
+def _quote_schema(tool: Tool, schema: dict[str, Any]) -> str:
+    """Return a schema for the model that got the arguments wrong, cut to what fits `MOST_SCHEMA`."""
+    plain = without_noise(schema)
+    for cut in (plain, trim(plain), trim(plain, depth=1)):
+        written = jsonrpc.encode(cut).decode()
+        if len(written) <= MOST_SCHEMA:
+            more = "" if cut is plain else f' discover_tools(names=["{tool.id}"]) shows the whole schema.'
+            return f"inputSchema: {written}{more}"
+    return f'discover_tools(names=["{tool.id}"]) shows its schema.'

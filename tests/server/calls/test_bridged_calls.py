@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from foretool.server.methods.bridged_calls import open_object, read_call
+from foretool.server.calls.bridged_calls import open_object, read_call
 from foretool.server.protocol.jsonrpc import Raw, plain, raw
 
 SCHEMA = {"type": "object", "properties": {"key": {"type": "string"}, "params": {"type": "object"}, "n": {}}}

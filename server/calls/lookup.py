@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
+from foretool.server.calls.tool_call import Refusal, ToolCall, Wait, describe_refused
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.namespaces import Gone
 from foretool.server.catalog.reading import CatalogReader
 from foretool.server.clients.exchange import Exchange
-from foretool.server.clients.session import Via
 from foretool.server.config.loader import Profile
 from foretool.server.methods.discovery_answer import close_names, say_shared, tools_named
 from foretool.server.methods.forwarder import Forwarder
-from foretool.server.methods.sign_in_links import SignInLinks
-from foretool.server.protocol import jsonrpc
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.gatekeeper import Gatekeeper
 from foretool.server.trust.policy import TrustPolicy
@@ -22,15 +20,13 @@ from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Call, Tool, ToolId
 
-Go = Callable[[Tool], None]
-
 
 class ToolLookup:
-    """Looks up names in the catalog, waits for upstreams that may have the tool, and records what was missing."""
+    """Looks up names in the catalog, and waits for upstreams that may have the tool."""
 
     def __init__(
         self, catalog: Catalog, upstreams: UpstreamRegistry, forwarder: Forwarder, recorder: Recorder,
-        policy: TrustPolicy, gatekeeper: Gatekeeper, links: SignInLinks, reader: CatalogReader,
+        policy: TrustPolicy, gatekeeper: Gatekeeper, reader: CatalogReader,
     ) -> None:  # fmt: skip
         self._catalog = catalog
         self._reader = reader
@@ -39,66 +35,58 @@ class ToolLookup:
         self._recorder = recorder
         self._policy = policy
         self._gatekeeper = gatekeeper
-        self._links = links
 
-    def look_up(self, exchange: Exchange, name: str, via: Via, go: Go) -> None:
-        """Call `go` with the tool, or answer the exchange with the reason that there is none."""
+    def find(self, call: ToolCall) -> Tool | Refusal | Wait:
+        """Return the tool of a call, why there is none, or what has to be known before that can be said."""
+        exchange, name = call.exchange, call.name
         if self._catalog.is_unread and not self._is_at_hand(exchange, ToolId(name)):
-            self._reader.when_read(lambda: exchange.attempt(self.look_up, exchange, name, via, go))
-            return
-        profile = exchange.client.profile
+            return Wait(self._reader.when_read)
+        if call.has_waited:
+            self._catalog.fix_names()
         tool = self._catalog.find(name)
         lane = self._unlisted_lane(exchange, tool) if tool is not None else None
         if tool is not None and lane is None:
             self._catalog.fix_names()
-            self._take(exchange, name, via, tool, go)
-            return
-        if (gone := self._catalog.why_gone(name)) is not None:
-            self._refuse_gone(exchange, name, via, gone)
-            return
-
-        def look_again() -> None:
-            exchange.attempt(self._find_listed, exchange, name, via, go)
-
-        # Its upstream has not listed yet, or one may that has it: the name may be right, so wait rather than refuse.
-        if (owner := lane or self._unlisted_owner(exchange, name)) is not None:
-            self._upstreams.when_upstream_listed(owner, exchange.era, look_again)
-        else:
-            self._upstreams.when_listed(look_again, profile)
+            return self._admit(call, tool)
+        gone = self._catalog.why_gone(name)
+        if not call.has_waited:
+            return self._wait(call, lane) if gone is None else self._refuse_gone(call, gone)
+        if lane is not None:
+            return self._refuse_unlisted(call, lane)
+        if (held := self._gatekeeper.find_held(name)) is not None:
+            return self._admit(call, held)  # `Admission` refuses it
+        if gone is not None:
+            return self._refuse_gone(call, gone)
+        if call.via == "name" and (unlisted := self._find_unlisted(name, exchange.client.profile)) is not None:
+            return self._admit(call, unlisted)
+        return self._refuse_unknown(call)
 
     def _is_at_hand(self, exchange: Exchange, name: ToolId) -> bool:
         """Tell whether a tool can be called although not all are read: to say what another name means, or why a tool is
         hidden, takes all of them."""
         return exchange.own_session.list.sees(name) and self._catalog.get(name) is not None
 
-    def _find_listed(self, exchange: Exchange, name: str, via: Via, go: Go) -> None:
-        self._catalog.fix_names()
-        tool = self._catalog.find(name)
-        if tool is not None and (lane := self._unlisted_lane(exchange, tool)) is not None:
-            self._refuse_unlisted(exchange, name, via, lane)
-            return
-        if tool is None and (held := self._gatekeeper.find_held(name)) is not None:
-            self._take(exchange, name, via, held, go)  # `Admission` refuses it
-            return
-        if tool is None and (gone := self._catalog.why_gone(name)) is not None:
-            self._refuse_gone(exchange, name, via, gone)
-            return
-        if tool is None and via == "name":
-            tool = self._unlisted(name, exchange.client.profile)
-        if tool is None:
-            self._refuse_unknown(exchange, name, via)
-        else:
-            self._take(exchange, name, via, tool, go)
+    def _wait(self, call: ToolCall, lane: Upstream | None) -> Wait:
+        """Wait for the upstream of a name, or for all: one that has not listed yet may have it, so the name may be
+        right."""
+        call.has_waited = True
+        exchange = call.exchange
+        if (owner := lane or self._unlisted_owner(exchange, call.name)) is not None:
+            return Wait(partial(self._upstreams.when_upstream_listed, owner, exchange.era))
+        return Wait(lambda go_on: self._upstreams.when_listed(go_on, exchange.client.profile))
 
-    def _take(self, exchange: Exchange, name: str, via: Via, tool: Tool, go: Go) -> None:
-        """Call `go` with a tool, unless its server is one that this client must not learn of."""
+    def _admit(self, call: ToolCall, tool: Tool) -> Tool | Refusal:
+        """Return a tool, unless its server is one that this client must not learn of."""
+        exchange = call.exchange
         if exchange.client.transport == "stdio" or self._upstreams.admits(exchange.client.profile, tool.upstream):
-            go(tool)  # whoever starts us chooses the profile, so `Admission` says what it lacks
-            return
-        call = refused_call(exchange, self._recorder, via, tool.id, tool.upstream)
+            return tool  # whoever starts us chooses the profile, so `Admission` says what it lacks
+        at = self._recorder.now()
         change = f"add {tool.upstream!r} to the servers of profile {exchange.client.profile.name!r}"
-        self._recorder.call(call, exchange.own_session.denied(tool, via, change, call.at, exchange.chat))
-        answer_refusal(exchange, via, self._unknown_text(exchange, name)[0])
+        misses = exchange.own_session.denied(tool, call.via, change, at, exchange.chat)
+        return Refusal(
+            self._unknown_text(exchange, call.name)[0], tuple(misses), self._refused(call, tool.id, tool.upstream, at),
+            is_unknown=True,
+        )  # fmt: skip
 
     def _unlisted_owner(self, exchange: Exchange, name: str) -> Upstream | None:
         """Return the upstream of the profile whose prefix a name has, if its tools are unknown."""
@@ -122,7 +110,7 @@ class ToolLookup:
             return None
         return self._upstreams.serving(tool.upstream, profile)
 
-    def _unlisted(self, name: str, profile: Profile) -> Tool | None:
+    def _find_unlisted(self, name: str, profile: Profile) -> Tool | None:
         """Return a tool that nobody lists, if exactly one upstream exposes its own names: it may have tools that it
         does not list, and knows best what to say of others. It is not asked for what another upstream may be meant by,
         nor for what it may not have."""
@@ -141,33 +129,34 @@ class ToolLookup:
             return None
         return Tool(ToolId(name), upstream, name, b"{}", "")
 
-    def _refuse_gone(self, exchange: Exchange, name: str, via: Via, gone: Gone) -> None:
+    def _refuse_gone(self, call: ToolCall, gone: Gone) -> Refusal:
         """Refuse the name of a tool that is excluded or whose server is not in use; no other tool is meant by it."""
+        exchange, name, at = call.exchange, call.name, self._recorder.now()
         if not self._upstreams.admits(exchange.client.profile, gone.upstream):
-            self._refuse_unknown(exchange, name, via)
-            return
-        call = refused_call(exchange, self._recorder, via, ToolId(name), gone.upstream)
-        change = f"{gone.reason}: {gone.way_out}"
-        self._recorder.call(call, [exchange.own_session.gone(name, change, via, call.at, exchange.chat)])
-        answer_refusal(
-            exchange, via, f"tool {name!r} cannot be called: {gone.reason}; discover_tools finds other tools"
-        )
+            return self._refuse_unknown(call)
+        miss = exchange.own_session.gone(name, f"{gone.reason}: {gone.way_out}", call.via, at, exchange.chat)
+        text = f"tool {name!r} cannot be called: {gone.reason}; discover_tools finds other tools"
+        return Refusal(text, (miss,), self._refused(call, ToolId(name), gone.upstream, at), is_unknown=True)
 
-    def _refuse_unknown(self, exchange: Exchange, name: str, via: Via) -> None:
-        session, at = exchange.own_session, self._recorder.now()
+    def _refuse_unknown(self, call: ToolCall) -> Refusal:
+        exchange, name = call.exchange, call.name
         if (owner := self._unlisted_owner(exchange, name)) is not None:
-            self._refuse_unlisted(exchange, name, via, owner)
-            return
+            return self._refuse_unlisted(call, owner)
         text, candidates = self._unknown_text(exchange, name)
-        self._recorder.miss(session.unknown(name, candidates, at, exchange.chat))
-        answer_refusal(exchange, via, text)
+        miss = exchange.own_session.unknown(name, candidates, self._recorder.now(), exchange.chat)
+        return Refusal(text, (miss,), is_unknown=True)
 
-    def _refuse_unlisted(self, exchange: Exchange, name: str, via: Via, owner: Upstream) -> None:
+    def _refuse_unlisted(self, call: ToolCall, owner: Upstream) -> Refusal:
         """Refuse a name whose server could not list its tools, and say why."""
-        session, at = exchange.own_session, self._recorder.now()
-        self._recorder.miss(session.unreachable(name, owner.name, via, at, exchange.chat))
+        exchange, name = call.exchange, call.name
+        miss = exchange.own_session.unreachable(name, owner.name, call.via, self._recorder.now(), exchange.chat)
         lost = Lost(owner.error or "its tools are not known yet", sent=False)
-        self._links.answer(exchange, owner, lost, self._forwarder.lost_text(owner, lost, repr(name)))
+        text = self._forwarder.lost_text(owner, lost, repr(name))
+        return Refusal(text, (miss,), unreachable=(owner, lost))
+
+    def _refused(self, call: ToolCall, tool: ToolId, upstream: str, at: float) -> Call:
+        arguments = self._recorder.describe_arguments(call.exchange.params.get("arguments"))
+        return describe_refused(call, tool, upstream, at, arguments)
 
     def _unknown_text(self, exchange: Exchange, name: str) -> tuple[str, list[ToolId]]:
         """Return what is said of a name that means no tool of the profile, and which of its tools may be meant."""
@@ -177,29 +166,3 @@ class ToolLookup:
         candidates = close_names(name, self._catalog, reach)
         meant = f"; did you mean {', '.join(candidates)}?" if candidates else ";"
         return f"Unknown tool: {name}{meant} discover_tools finds tools by task", candidates
-
-
-def refused_call(exchange: Exchange, recorder: Recorder, via: Via, tool: ToolId, upstream: str) -> Call:
-    """Return the record of a call that does not run."""
-    session, chat = exchange.own_session, exchange.chat
-    return Call(
-        session=session.record.key,
-        at=recorder.now(),
-        tool=tool,
-        upstream=upstream,
-        via=via,
-        hidden=not session.list.sees(tool),
-        outcome="refused",
-        took_ms=0.0,
-        sent=False,
-        arguments=recorder.describe_arguments(exchange.params.get("arguments")),
-        handle=chat.handle if chat else "",
-    )
-
-
-def answer_refusal(exchange: Exchange, via: Via, text: str) -> None:
-    """Answer a call by name with a protocol error (specification: tools), a bridged call with text for the model."""
-    if via == "name":
-        exchange.error(jsonrpc.INVALID_PARAMS, text)
-    else:
-        exchange.tool_error(text)

@@ -15,6 +15,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foretool.server.calls.tool_call import ToolCall
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Forward, Missed, Session, Via
 from foretool.server.hints.prediction import Predictor, with_meta, with_text
@@ -88,9 +89,10 @@ class ToolRunner:
         timer serves all."""
         self._is_timed = False
 
-    def run_call(self, via: Via, exchange: Exchange, tool: Tool) -> None:
-        """Forward the call and answer the exchange, once, with what comes back."""
-        attempt = self._decide(exchange, tool, via)
+    def run(self, call: ToolCall, tool: Tool) -> None:
+        """Forward a call and answer its exchange, once, with what comes back."""
+        exchange = call.exchange
+        attempt = self._decide(exchange, tool, call.via)
         params = {**exchange.params, "name": jsonrpc.raw(tool.name)}
         # We declare no tasks, so a request to run the call as one is ignored (2025-11-25: basic, tasks).
         params.pop("task", None)

@@ -1,0 +1,64 @@
+"""Lets a call through, asks the user first, or refuses it, as `trust.policy` decides."""
+
+from __future__ import annotations
+
+from foretool.server.calls.confirmation import Confirmation
+from foretool.server.calls.tool_call import Refusal, ToolCall, describe_refused
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.recording.recorder import Recorder
+from foretool.server.trust.gatekeeper import HELD
+from foretool.server.trust.held_words import why_held
+from foretool.server.trust.policy import Confirm, Decision, Refuse, TrustPolicy
+from foretool.storage.records import Tool
+
+
+class Admission:
+    """Asks the policy about each call before anything is done with it."""
+
+    def __init__(self, policy: TrustPolicy, catalog: Catalog, recorder: Recorder, confirmation: Confirmation) -> None:
+        self._policy = policy
+        self._catalog = catalog
+        self._recorder = recorder
+        self._confirmation = confirmation
+
+    def decide(self, call: ToolCall, tool: Tool) -> Refusal | Confirm | None:
+        """Return why a call must not run, the question that the user has to answer before, or None if it may run."""
+        exchange, decision = call.exchange, self._decide(call, tool)
+        if isinstance(decision, Refuse):
+            return self._refuse(call, tool, decision)
+        if not isinstance(decision, Confirm) or exchange.own_session.has_agreed(tool):
+            return None
+        if self._confirmation.can_ask(exchange):
+            return decision
+        reason = f'the setting "confirm" ({decision.setting}) asks the user first, and this client cannot ask'
+        change = f'set "confirm" to "never", or add {tool.name!r} to "allow" of server {tool.upstream!r}'
+        refused = Refuse(decision.verdict, f"{reason}; only the user can change that", change)
+        return self._refuse(call, tool, refused)
+
+    def take_answer(self, call: ToolCall, tool: Tool, asked: Confirm, *, agreed: bool) -> Tool | Refusal:
+        """Take in the user's answer. The tool may have changed while the question stood, and so may the rules: they
+        decide again about the tool that this returns, and a changed definition is asked about again."""
+        if not agreed:
+            return self._refuse(call, tool, Refuse(asked.verdict, "the user did not agree"))
+        call.exchange.own_session.agree(tool)
+        now = self._catalog.get(tool.id) or tool
+        if (now.upstream, now.name) != (tool.upstream, tool.name):
+            return self._refuse(call, tool, Refuse(asked.verdict, "its name belongs to another tool by now"))
+        return now
+
+    def _decide(self, call: ToolCall, tool: Tool) -> Decision:
+        decision = self._policy.reach(call.exchange.client.profile).decide(tool, call.asked)
+        if tool.schema_hash == HELD and not (isinstance(decision, Refuse) and decision.hides):
+            change = f"foretool review {tool.upstream}"
+            return Refuse(decision.verdict, why_held(tool.upstream), change, hides=True)
+        return decision
+
+    def _refuse(self, call: ToolCall, tool: Tool, refused: Refuse) -> Refusal:
+        exchange, at = call.exchange, self._recorder.now()
+        arguments = self._recorder.describe_arguments(exchange.params.get("arguments"))
+        denied = exchange.own_session.denied
+        misses = denied(tool, call.via, refused.change, at, exchange.chat) if refused.change else []
+        return Refusal(
+            f"{tool.id} was not run: {refused.reason}", tuple(misses),
+            describe_refused(call, tool.id, tool.upstream, at, arguments), is_unknown=refused.hides,
+        )  # fmt: skip

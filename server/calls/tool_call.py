@@ -1,0 +1,70 @@
+"""A call of an upstream's tool on its way, and what may stop it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from foretool.server.calls.bridged_calls import BridgedCall
+from foretool.server.clients.exchange import Exchange
+from foretool.server.clients.session import Via
+from foretool.server.trust.policy import Asked
+from foretool.server.upstreams.connection import Lost
+from foretool.server.upstreams.upstream import Upstream
+from foretool.storage.records import Call, Miss, ToolId
+
+
+class ToolCall(Struct, eq=False):
+    """One call from the name that a client gave to its answer."""
+
+    exchange: Exchange
+    """The request to answer; another one where the client had to ask again after a question."""
+    name: str
+    asked: Asked
+    written: BridgedCall | None = None
+    """What a model wrote for a bridge."""
+    has_waited: bool = False
+    """Every server that may have the tool has listed its tools, or could not."""
+
+    @property
+    def via(self) -> Via:
+        return "name" if self.asked in ("name", "page") else "bridge"
+
+
+class Refusal(Struct, frozen=True):
+    """Why a call does not go on, and what is to be recorded of it."""
+
+    text: str
+    misses: tuple[Miss, ...] = ()
+    record: Call | None = None
+    """The refused call, where its tool is known."""
+    is_unknown: bool = False
+    """No such tool exists for the client: a call by name gets a protocol error (specification: tools)."""
+    unreachable: tuple[Upstream, Lost] | None = None
+    """The server that could not list its tools, and why; a sign-in may help."""
+
+
+class Wait(Struct, frozen=True):
+    """The call has to wait until more is known of the tools."""
+
+    until: Callable[[Callable[[], None]], None]
+    """Calls a callback once it is known, at once if it is known by now."""
+
+
+def describe_refused(call: ToolCall, tool: ToolId, upstream: str, at: float, arguments: str) -> Call:
+    """Return the record of a call that does not run. `arguments`: what may be kept of them."""
+    session, chat = call.exchange.own_session, call.exchange.chat
+    return Call(
+        session=session.record.key,
+        at=at,
+        tool=tool,
+        upstream=upstream,
+        via=call.via,
+        hidden=not session.list.sees(tool),
+        outcome="refused",
+        took_ms=0.0,
+        sent=False,
+        arguments=arguments,
+        handle=chat.handle if chat else "",
+    )

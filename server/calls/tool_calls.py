@@ -1,0 +1,157 @@
+"""Answers `tools/call`: our own tools, and every other tool by its name or through one of our two bridges.
+
+`call_tool` runs what is read-only or what a rule allows, and `call_tool_write` everything. Both repair arguments whose
+meaning is plain. Tools that are called by their own names get them as they were written. The way of a call is told in
+the docstring of this room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from foretool.server.calls.admission import Admission
+from foretool.server.calls.bridged_calls import fit_arguments, open_object, read_call
+from foretool.server.calls.confirmation import Confirmation
+from foretool.server.calls.lookup import ToolLookup
+from foretool.server.calls.runner import ToolRunner
+from foretool.server.calls.tool_call import Refusal, ToolCall, Wait
+from foretool.server.catalog.names import CALL, CALL_WRITE, CONNECT, DISCOVER, READ_MORE
+from foretool.server.clients.exchange import Exchange
+from foretool.server.methods.connecting import Connecting
+from foretool.server.methods.discover_tools import DiscoverTools
+from foretool.server.methods.discovery_arguments import MOST_NAME
+from foretool.server.methods.long_results import LongResults
+from foretool.server.methods.sign_in_links import SignInLinks
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.jsonrpc import Raw, RpcError
+from foretool.server.recording.recorder import Recorder
+from foretool.server.trust.policy import BridgeName, Confirm
+from foretool.storage.records import Era, Tool
+
+BRIDGES: Mapping[str, BridgeName] = {CALL: "call_tool", CALL_WRITE: "call_tool_write"}
+
+OwnTool = Callable[[Exchange, Raw], None]
+
+
+class ToolCalls:
+    """Takes each call to whoever answers it, step by step."""
+
+    def __init__(
+        self, discover: DiscoverTools, lookup: ToolLookup, admission: Admission, confirmation: Confirmation,
+        runner: ToolRunner, results: LongResults, connecting: Connecting, recorder: Recorder, links: SignInLinks,
+    ) -> None:  # fmt: skip
+        self._discover = discover
+        self._lookup = lookup
+        self._admission = admission
+        self._confirmation = confirmation
+        self._runner = runner
+        self._recorder = recorder
+        self._links = links
+        self._own: Mapping[str, OwnTool] = {
+            DISCOVER: discover.start,
+            READ_MORE: results.read_more,
+            CONNECT: connecting.start,
+        }
+
+    def handlers(self, era: Era) -> dict[str, Any]:
+        return {"tools/call": self.start}
+
+    def start(self, exchange: Exchange) -> None:
+        """Answer one `tools/call`. Raises `RpcError` for a request that is wrong in itself."""
+        name = jsonrpc.text(exchange.params.get("name"))
+        if name is None:
+            raise RpcError(jsonrpc.INVALID_PARAMS, "tools/call: name is missing")
+        if len(name) > MOST_NAME:
+            raise RpcError(jsonrpc.INVALID_PARAMS, f"tools/call: {_too_long(name)}")
+        if (own := self._own.get(name)) is not None:
+            own(exchange, open_object(exchange.params.get("arguments", jsonrpc.EMPTY)))
+        elif (bridge := BRIDGES.get(name)) is not None:
+            self._unwrap(exchange, bridge)
+        else:
+            self._find(ToolCall(exchange, name, "page" if exchange.own_session.list.shows_pages else "name"))
+
+    def _unwrap(self, exchange: Exchange, bridge: BridgeName) -> None:
+        """Take a call out of a bridge."""
+        written = read_call(open_object(exchange.params.get("arguments", jsonrpc.EMPTY)))
+        if not written.name:
+            exchange.tool_error(f'{bridge}: "name" is missing; say which tool to call')
+        elif len(written.name) > MOST_NAME:
+            exchange.tool_error(f"{bridge}: {_too_long(written.name)}")
+        elif written.name in BRIDGES:
+            raise RpcError(jsonrpc.INVALID_PARAMS, f"{bridge} cannot call {written.name}; name the tool to call")
+        elif (own := self._own.get(written.name)) is not None:
+            own(exchange, written.own_arguments)
+        else:
+            self._discover.join_conversation(exchange, written.handle)
+            kept = {key: value for key, value in exchange.params.items() if key not in ("name", "arguments")}
+            exchange.params = {**kept, "arguments": written.given or jsonrpc.EMPTY}
+            self._find(ToolCall(exchange, written.name, bridge, written))
+
+    def _find(self, call: ToolCall) -> None:
+        """Look up the tool of a call, now or once more is known of the tools."""
+        tool = self._lookup.find(call)
+        if isinstance(tool, Wait):
+            tool.until(lambda: call.exchange.attempt(self._find, call))
+        elif isinstance(tool, Refusal):
+            self._refuse(call, tool)
+        else:
+            self._admit(call, tool)
+
+    def _admit(self, call: ToolCall, tool: Tool) -> None:
+        """Run a call if the rules, the schema of its tool and the user allow it. A refused call does not learn the
+        schema, and nobody is asked about a call that cannot run."""
+        decision = self._admission.decide(call, tool)
+        if isinstance(decision, Refusal):
+            self._refuse(call, decision)
+            return
+        if problem := _fit(call, tool):
+            call.exchange.tool_error(problem)
+        elif isinstance(decision, Confirm):
+            self._ask(call, tool, decision)
+        else:
+            self._runner.run(call, tool)
+
+    def _ask(self, call: ToolCall, tool: Tool, question: Confirm) -> None:
+        """Ask the user about a call, and go on with the answer."""
+
+        def go_on(exchange: Exchange, agreed: bool) -> None:
+            call.exchange = exchange
+            answer = self._admission.take_answer(call, tool, question, agreed=agreed)
+            if isinstance(answer, Refusal):
+                self._refuse(call, answer)
+            else:
+                self._admit(call, answer)
+
+        self._confirmation.ask(call.exchange, tool, question.verdict, go_on)
+
+    def _refuse(self, call: ToolCall, refusal: Refusal) -> None:
+        """Record a call that does not run, and say why: a call by name of a tool that is unknown gets a protocol error
+        (specification: tools), every other a text for the model."""
+        if refusal.record is not None:
+            self._recorder.call(refusal.record, refusal.misses)
+        else:
+            for miss in refusal.misses:
+                self._recorder.miss(miss)
+        if refusal.unreachable is not None:
+            self._links.answer(call.exchange, *refusal.unreachable, refusal.text)
+        elif refusal.is_unknown and call.via == "name":
+            call.exchange.error(jsonrpc.INVALID_PARAMS, refusal.text)
+        else:
+            call.exchange.tool_error(refusal.text)
+
+
+def _fit(call: ToolCall, tool: Tool) -> str:
+    """Take the arguments of a bridged call as the schema of its tool has them. Return why no server would accept them,
+    "" if one may."""
+    if call.written is None:
+        return ""
+    fitted = fit_arguments(call.written, tool)
+    if not fitted.refusal:
+        call.exchange.params["arguments"] = fitted.arguments
+        call.exchange.doubt = fitted.doubt
+    return fitted.refusal
+
+
+def _too_long(name: str) -> str:
+    return f"expected a name of at most {MOST_NAME} characters, found {len(name):,}; discover_tools finds tools by task"
