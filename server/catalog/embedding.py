@@ -58,6 +58,9 @@ OPENED_S: Final = 3.0
 EMBEDDED_S: Final = 0.03
 """What is expected of embedding one tool, in seconds, before any is embedded."""
 
+GREETED_S: Final = 0.2
+"""How long after the start the encoder is prepared."""
+
 SHIPPED: Final = "auto"
 """The setting that chooses the encoder that comes with foretool."""
 
@@ -131,9 +134,10 @@ class Embedder(BackgroundWork):
             self.problem, self._done = "", -1
 
     def begin_early(self) -> None:
-        """Prepare the encoder of a new machine while the servers start, because the first search needs it."""
+        """Prepare the encoder of a new machine while the servers start, because the first search needs it; the first
+        client is greeted before."""
         if self._unprepared is not None:
-            self.begin(self._work())
+            self.begin(self._work(GREETED_S))
 
     def tick(self) -> None:
         """Begin the work there is, unless earlier work still goes on. Housekeeping calls this about once a second."""
@@ -171,11 +175,12 @@ class Embedder(BackgroundWork):
         if opening is not None and not opening.done():
             opening.set_result(None)
 
-    async def _work(self) -> None:
+    async def _work(self, pause_s: float = 0.0) -> None:
         from foretool.retrieval.encoders import EncoderError
 
         settings = self._settings
         try:
+            await asyncio.sleep(pause_s)
             await self._prepare()
             weights = self._weights = self._weights or await asyncio.to_thread(find_weights, settings)
             if not weights:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,12 +26,14 @@ from foretool.retrieval.known_tools import KnownTool, KnownTools, sketch_definit
 from foretool.retrieval.known_vectors import KnownVectors, write
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog import embedding as embedding_module
+from foretool.server.catalog import workers
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedder, install_encoders
 from foretool.server.catalog.search import Search
 from foretool.server.config.settings import Settings
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.opening import open_store
+from foretool.storage.places import models_folder
 from foretool.storage.sqlite.leads import FileLead as Lead
 from foretool.storage.stores import Store
 
@@ -206,6 +209,26 @@ async def test_while_many_tools_are_embedded_those_that_have_a_vector_are_ranked
         await settled(one)
         await settled(one)
         assert search.meaning_in() is None
+
+
+async def test_on_a_new_machine_the_encoder_is_prepared_before_any_tool_is_known(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = "import pathlib, sys; pathlib.Path(sys.argv[3]).mkdir(); pathlib.Path(sys.argv[3], sys.argv[2]).touch()"
+    monkeypatch.setattr(workers, "COMMAND", (sys.executable, "-c", write))
+    monkeypatch.setattr(embedding_module, "find_weights", lambda settings: ())
+    monkeypatch.setattr(embedding_module, "GREETED_S", 0.0)
+    async with embedding("none", Catalog([]), store) as one:
+        one.begin_early()
+        assert one._task is None
+    async with embedding("auto", Catalog([]), store) as one:
+        one.begin_early()
+        await one.finish(60)
+        folder = models_folder(store.path)
+        assert folder is not None and [each.name for each in folder.iterdir()] == ["auto"]
+    async with embedding("auto", Catalog([]), store) as one:
+        one.begin_early()
+        assert one._task is None, "it is prepared"
 
 
 async def test_a_well_known_tool_needs_no_embedding(
