@@ -52,20 +52,20 @@ _DISCOVER: Final = {
     "inputSchema": {
         "type": "object",
         "properties": {
-            "task": {"type": "string", "description": "what to do; one need per line"},
+            "task": {"type": "string", "description": "what you want to do, one need a line"},
             "names": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": "names whose schemas you want",
+                "description": "tools whose arguments you want to see",
             },
             "sufficiency": {
                 "type": "number",
                 "minimum": 0,
                 "maximum": 1,
-                "description": "how far listed tools suffice",
+                "description": "do the tools you see suffice? 0 no, 1 yes",
             },
             "limit": {"type": "integer", "maximum": MOST},
-            "handle": {"type": "string", "description": "of your last answer"},
+            "handle": {"type": "string", "description": "from your last answer"},
         },
     },
     "annotations": {"readOnlyHint": True},
@@ -87,14 +87,12 @@ def definitions(
     meta = _META | (FOR_MODELS if for_models else {})
     description = _description(counts, unlisted, is_whole=is_whole)
     discover = (DISCOVER, jsonrpc.raw({**_DISCOVER, "description": description, "_meta": meta}))
-    found = "by name with its arguments, listed or found by discover_tools."
+    found = "give its name and arguments, as discover_tools shows them."
     if bridges == "one":
-        return [_bridge(CALL, f"Calls any tool {found}", _WRITES, meta), discover]
-    if trusts_some:
-        call = _bridge(CALL, f"Calls a read-only or trusted tool {found}", _WRITES, meta)
-    else:
-        call = _bridge(CALL, f"Calls a read-only tool {found}", _READS, meta)
-    return [call, _bridge(CALL_WRITE, "As call_tool, for every other tool.", _WRITES, meta), discover]
+        return [_bridge(CALL, f"Runs a tool: {found}", _WRITES, meta), discover]
+    reads = "only reads or is trusted" if trusts_some else "only reads"
+    call = _bridge(CALL, f"Runs a tool that {reads}: {found}", _WRITES if trusts_some else _READS, meta)
+    return [call, _bridge(CALL_WRITE, f"Runs a tool that may change something: {found}", _WRITES, meta), discover]
 
 
 def name_tools(definitions: dict[ToolId, Raw], named: Sequence[ToolId], catalog: Catalog, reach: Reach) -> None:
@@ -134,7 +132,7 @@ def _description(counts: Mapping[str, int], unlisted: int, *, is_whole: bool) ->
         text += f" so far ({_count(unlisted, 'server')} not listed yet)"
     # While servers are missing, nobody can say that a list has everything.
     text += "; your list has them all. " if is_whole and not unlisted else "; your list is partial. "
-    text += "Answers carry schemas."
+    text += "Answers say how to call them."
     named = ""
     for place, name in enumerate(sorted(shown, key=lambda name: (-shown[name], name))):
         longer = f"{named}, {name}" if named else name

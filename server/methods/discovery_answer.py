@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.retrieval.confidence import LEAST_SHOWN
-from foretool.retrieval.ranking import SERVER_NAMED, Query, Ranked, Ranking
+from foretool.retrieval.ranking import IN_USE, SERVER_NAMED, USED, Query, Ranked, Ranking
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.names import CALL, CALL_WRITE
@@ -62,7 +62,10 @@ MOST_SAME: Final = 5
 MOST_MARKS: Final = 4
 """So many words of an entry say what tells it from others: its last ones, as paths and addresses end with what tells
 most."""
-FOR_PEOPLE: Final = ("name", "similar name", SERVER_NAMED, "words", "meaning")
+FOR_PEOPLE: Final = (
+    "name", "similar name", SERVER_NAMED, "words", "words alike", "words translated", "meaning", USED, IN_USE,
+    "like an earlier task", "often comes first",
+)  # fmt: skip
 """Reasons that explain a ranking to people. A model can do nothing with them, so its text leaves them out."""
 MARKS: Final = {"listed": "listed", "read": CALL, "write": CALL_WRITE, "down": "server down"}
 """What stands behind a name, by the key of a match."""
@@ -397,13 +400,13 @@ def _mark_bridges(tools: Sequence[Tool], cards: Sequence[dict[str, Any]], reach:
         (card, reach.verdict(tool).bridge) for tool, card in zip(tools, cards, strict=True) if "listed" not in card
     ]
     reads, writes = ([card for card, bridge in hidden if bridge == name] for name in (CALL, CALL_WRITE))
-    own = "those marked listed by their own names" if len(hidden) < len(cards) else ""
+    own = "those marked [listed] by their own names" if len(hidden) < len(cards) else ""
     if not hidden:
         return "Call them by their own names." if cards else ""
     first, mark, marked = (CALL, "write", writes) if len(writes) <= len(reads) else (CALL_WRITE, "read", reads)
     for card in marked:
         card[mark] = True
-    other = f"those marked {MARKS[mark]} with that" if marked else ""
+    other = f"those marked [{MARKS[mark]}] with {MARKS[mark]}(name, arguments)" if marked else ""
     return "; ".join(filter(None, (f"Call them with {first}(name, arguments)", other, own))) + "."
 
 
@@ -420,18 +423,18 @@ def _nearest(ranking: Ranking, catalog: Catalog, visible: Visible, reach: Reach)
 def _advice(level: Level, unknown: Sequence[str], lacks: Lacks, tools: int, calling: str, *, has_names: bool) -> str:
     said = [f"No tool is called {', '.join(map(repr, unknown))}."] if unknown else []
     if level == "none" and not lacks.unsearched:
-        said.append("No tool is likely to fit this task. Describe it in other words or with the name of a server.")
+        said.append("No tool is likely to fit this task. Say it in other words, or name a server.")
     if calling:
         said.append(calling)
     if has_names:
-        said.append("discover_tools(names=[...]) shows what the further matches take.")
+        said.append('For the arguments of a further match: discover_tools(names=["its name"]).')
     if lacks.unsearched:  # thousands of tools came at once and are still being indexed
         said.append(
             f"{lacks.unsearched} of {tools} tools are not searched yet: if none of these fits, ask again in a few"
             " seconds."
         )
     elif level == "low":
-        said.append("If none fits, describe the task in other words or with the name of a server.")
+        said.append("If none fits, say the task in other words, or name a server.")
     return " ".join(said)
 
 

@@ -202,8 +202,8 @@ async def test_with_one_bridge_call_tool_runs_everything_and_the_other_is_not_li
 @requirement("bridge:answer")
 async def test_an_answer_says_in_one_line_which_bridge_takes_a_match() -> None:
     plain = tool("plain", "Does something")
-    both = "call_tool(name, arguments); those marked call_tool_write with that."
-    turned = "call_tool_write(name, arguments); those marked call_tool with that."
+    both = "call_tool(name, arguments); those marked [call_tool_write] with call_tool_write(name, arguments)."
+    turned = "call_tool_write(name, arguments); those marked [call_tool] with call_tool(name, arguments)."
     for tools, words, marks in (
         ([WIPE, READ], both, {"disk__wipe": "write"}),
         ([WIPE, READ, plain], turned, {"disk__read": "read"}),

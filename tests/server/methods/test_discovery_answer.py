@@ -151,7 +151,7 @@ def test_matches_behind_the_sixth_are_named_and_say_how_they_are_called() -> Non
     assert list(answer.callable) == names[:6]
     further = [line for line in answer.text.splitlines() if line.startswith("further matches")]
     assert {name for line in further for name in line.split(": ", 1)[1].split(", ")} == set(names[6:])
-    assert "discover_tools(names=[...]) shows what the further matches take." in answer.text
+    assert "For the arguments of a further match: discover_tools(names=" in answer.text
     assert answer.structured["matches"][11]["call"] == f"{names[11]}(y: any)", "a program is told all the same"
 
 
@@ -172,7 +172,7 @@ def test_nothing_found_shows_the_servers_and_no_tool() -> None:
         "confidence": "none",
         "matches": [],
         "servers": {"calc": "1 tool: Works with numbers."},
-        "advice": "No tool is likely to fit this task. Describe it in other words or with the name of a server.",
+        "advice": "No tool is likely to fit this task. Say it in other words, or name a server.",
     }
 
 
@@ -189,7 +189,7 @@ def test_where_nothing_fits_the_three_nearest_tools_have_a_line_each_and_are_no_
         "- calc__chart_2(): Plots a chart",
         "servers:",
         "- calc: 5 tools: Works with numbers.",
-        "No tool is likely to fit this task. Describe it in other words or with the name of a server. Call them with "
+        "No tool is likely to fit this task. Say it in other words, or name a server. Call them with "
         "call_tool_write(name, arguments).",
     ]
 
@@ -272,8 +272,8 @@ def test_a_hidden_tool_is_never_said_to_be_called_by_its_own_name() -> None:
         "calc__add": (True, None), "calc__sum": (None, None), "calc__wipe": (None, True)
     }  # fmt: skip
     assert answer.structured["advice"] == (
-        "Call them with call_tool(name, arguments); those marked call_tool_write with that; those marked listed by "
-        "their own names."
+        "Call them with call_tool(name, arguments); those marked [call_tool_write] with"
+        " call_tool_write(name, arguments); those marked [listed] by their own names."
     )
     assert asked(catalog("add"), names=["add"]).structured["advice"] == "Call them by their own names."
 
