@@ -202,10 +202,11 @@ class ListDraft:
 
     def choose(self, ranked: tuple[ToolId, ...] | None = None) -> ListContents:
         """Return what the list holds besides our own tools, with tools that compete in this order, or in `ranked`."""
-        if self.policy == "full":
+        if self.policy == "full":  # 2. all are wanted
             return ListContents([tool.id for tool in filter(self.reach.finds, self._catalog.tools())], [])
-        if self.may_be_whole and self._whole:
+        if self.may_be_whole and self._whole:  # 3. all fit
             return ListContents(self._whole, [])
+        # 4. what is pinned; 5. what is needed more than others; 6. what is only named. `write` adds 1 and 7.
         defined, named = self.split(self.ranked if ranked is None else ranked)
         return ListContents([*self.pinned, *defined], named)
 
