@@ -74,6 +74,8 @@ class Inventory(Struct, frozen=True):
     catalog_tokens: int
     unlisted_servers: tuple[str, ...]
     """Servers whose tools are not known yet."""
+    failing_servers: tuple[str, ...]
+    """Those of them that could not be used when they were last tried."""
     personal_servers: tuple[str, ...]
     """Servers with `per_user`: each person has a list of tools of their own there, which is not among `tools`."""
     instructions: dict[str, tuple[Finding, ...]]
@@ -172,6 +174,9 @@ def take_inventory(
         catalog_tools=len(tools),
         catalog_tokens=sum(catalog.tokens(tool.id) for tool in tools),
         unlisted_servers=tuple(name for name in config.servers if name in unlisted and name not in personal),
+        failing_servers=tuple(
+            name for name in config.servers if name in unlisted and app.upstreams.failure(name) is not None
+        ),
         personal_servers=personal,
         instructions={
             name: found[INSTRUCTIONS]
@@ -216,9 +221,12 @@ def _print(inventory: Inventory, unused: bool) -> None:
             f"for each person: {names}; who is signed in has tools of their own there (per_user), which are listed to"
             " nobody else, and not here"
         )
-    if inventory.unlisted_servers:
-        names = ", ".join(inventory.unlisted_servers)
+    if new := [name for name in inventory.unlisted_servers if name not in inventory.failing_servers]:
+        names = ", ".join(new)
         output.say(f"not known yet: {names}; their tools appear once a client connects; `foretool doctor` checks them")
+    if inventory.failing_servers:
+        names = ", ".join(inventory.failing_servers)
+        output.say(f"not known, because the servers do not work: {names}; `foretool list` says why")
 
 
 def _risk(row: Row) -> str:

@@ -413,7 +413,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cold_list_s: Seconds = 2.0
     """How long the first list of a client waits for servers whose tools are not known yet."""
     cold_search_s: Seconds = 10.0
-    """How long a search waits for servers that are starting and whose tools are not known yet."""
+    """How long a search waits for servers that are starting and whose tools are not known yet, and a call by name for a
+    server that is known to fail."""
     hold_ms: Milliseconds = 500
     """With `growing`, how long a result waits for the client to list its tools again."""
     epoch_s: Seconds = 86_400

@@ -236,10 +236,14 @@ class UpstreamRegistry:
         waiter.go()
 
     def when_upstream_listed(self, upstream: Upstream, era: Era, go: Callable[[], None]) -> None:
-        """Call `go` as soon as one upstream has listed its tools or failed to; start it in `era` if it is down."""
+        """Call `go` as soon as one upstream has listed its tools or failed to; start it in `era` if it is down. One
+        that is known to fail gets no more time than a search gives a server that starts."""
         self._waiting_for_one.setdefault(upstream.key, []).append(go)
-        if upstream.timeout_s:
-            asyncio.get_running_loop().call_later(upstream.timeout_s, self._give_up, upstream, go)
+        within_s = upstream.timeout_s or math.inf
+        if upstream.name in self._failures:
+            within_s = min(within_s, self._config.settings.cold_search_s)
+        if within_s < math.inf:
+            asyncio.get_running_loop().call_later(within_s, self._give_up, upstream, go)
         if upstream.is_up:
             upstream.relist_all()  # its list was broken or did not come
         else:

@@ -8,6 +8,7 @@ import time
 import pytest
 from callers import Caller
 from fakes import FakeUpstream, config_of, proxy_over
+from fakes import said as said_by
 from requirements import requirement
 
 from foretool.server.config.servers import digest_entry
@@ -27,6 +28,9 @@ KINDS = {
     "not there": "answered HTTP 404: nothing is served there",
 }
 """What is seen of servers that cannot be used; one that never answers has a test of its own."""
+
+
+DOCTOR = "tell the user, who can run `foretool doctor`"
 
 
 def calc() -> FakeUpstream:
@@ -74,21 +78,24 @@ async def test_no_list_and_no_search_waits_for_a_server_that_is_known_to_fail() 
     with open_store(":memory:") as store:
         silent = FakeUpstream("chatty", ["say"], gate=asyncio.Event())
         remember(store, silent, "FT302", 3600.0)
-        async with proxy_over(calc(), silent, store=store, cold_list_s=50, cold_search_s=50) as stage:
+        async with proxy_over(calc(), silent, store=store, cold_list_s=4, cold_search_s=4) as stage:
             began = asyncio.get_running_loop().time()
             await stage.client.initialize()
             said = await describes(stage.client)
             await stage.client.ask("prompts/list")
             answers = [await stage.client.discover(task) for task in ("quux", "quuz", "something chatty")]
-            assert asyncio.get_running_loop().time() - began < 5
+            assert asyncio.get_running_loop().time() - began < 3
             causes = [miss.cause for miss in stage.misses()]
+            called = await stage.client.call_tool("call_tool", {"name": "chatty__say", "arguments": {}})
+            assert 3.9 < asyncio.get_running_loop().time() - began < 8
             assert silent.gate is not None
             silent.gate.set()  # it works after all
             await saved(store, 0)
             later = await describes(stage.client)
-    down = "Server chatty is down, so its tools are missing here: tell the user, who can run `foretool doctor`."
+    down = f"Server chatty is down, so its tools are missing here: {DOCTOR}."
     assert [answer.get("absent") for answer in answers] == [down, None, down]
     assert "not listed yet" not in said and "2 servers" in later
+    assert said_by(called).endswith(f"the server has not worked yet: {DOCTOR}") and "call again" not in said_by(called)
     assert "offline" not in causes[:2]  # nothing says that it has what was searched for
 
 

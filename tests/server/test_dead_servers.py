@@ -93,6 +93,8 @@ def test_no_command_waits_for_servers_that_were_seen_to_fail(
     for name, each in failing.items():
         assert f"[{codes[name]}]" in each["error"], each
         assert each["failures"] == 1 and time.time() - each["failed_at"] < 60
+    tools, _ = command(capsys, "tools", *where)
+    assert tools["failing_servers"] == tools["unlisted_servers"] == list(dead)
     assert "t0p-s3cret" not in config.storage.read_bytes().decode(errors="ignore")
 
 
