@@ -1,10 +1,11 @@
 """Answers `tools/list`: waits until the servers have listed, has the list made, and answers with its bytes.
 
-`_answer` is the way of a list. `lists` says which tools are on it, and why.
+The way of a list is `start`, `_answer_later`, `_answer`. `lists` says which tools are on it, and why.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any, Final
@@ -52,29 +53,40 @@ class ListTools:
     def start(self, exchange: Exchange) -> None:
         if "cursor" in exchange.params and jsonrpc.text(exchange.params["cursor"]) is not None:
             raise RpcError(jsonrpc.INVALID_PARAMS, "tools/list: unknown cursor; the whole list is one page")
-        self._upstreams.when_listed(lambda: exchange.attempt(self._continue, exchange), exchange.client.profile)
-
-    def _continue(self, exchange: Exchange) -> None:
-        """Answer at once where the list is there; otherwise in slices, so that others are served meanwhile."""
-        tools, shown = exchange.client.tools, exchange.own_session.list
-        if tools.is_at_hand(shown):
+        listed = self._when_listed(exchange.client.profile)
+        if listed.done() and exchange.client.tools.is_at_hand(exchange.own_session.list):
             self._answer(exchange)
         else:
-            self._tasks.spawn(self._answer_prepared(exchange, self._prepare(tools, shown)))
+            self._tasks.spawn(self._answer_later(exchange, listed))
+
+    def _when_listed(self, profile: Profile) -> asyncio.Future[None]:
+        """Return what is done once the upstreams have listed, or are not waited for any longer."""
+        listed = asyncio.get_running_loop().create_future()
+
+        def end() -> None:
+            if not listed.done():  # whoever waits may have been cancelled
+                listed.set_result(None)
+
+        self._upstreams.when_listed(end, profile)
+        return listed
+
+    async def _answer_later(self, exchange: Exchange, listed: asyncio.Future[None]) -> None:
+        """Wait for the upstreams, make the list in slices, so that others are served meanwhile, and answer with it."""
+        await listed
+        tools, shown = exchange.client.tools, exchange.own_session.list
+        if not exchange.done and not tools.is_at_hand(shown):
+            try:
+                with self._precedence.go_first():
+                    await in_slices(self._prepare(tools, shown))
+            except Exception:  # the boundary of a request: the list is made in one go, and says itself what is wrong
+                log.exception("A list could not be prepared")
+        exchange.attempt(self._answer, exchange)
 
     def _prepare(self, tools: ToolList, shown: SessionList) -> Steps[None]:
         """Do in steps what an answer needs. New names come last, and take as long as thousands of tools have come."""
         yield from tools.prepare(shown)
         yield from self._catalog.fix_names_in_steps()
         yield from tools.prepare(shown)
-
-    async def _answer_prepared(self, exchange: Exchange, steps: Steps[None]) -> None:
-        try:
-            with self._precedence.go_first():
-                await in_slices(steps)
-        except Exception:  # the boundary of a request: the list is made in one go, and says itself what is wrong
-            log.exception("A list could not be prepared")
-        exchange.attempt(self._answer, exchange)
 
     def _answer(self, exchange: Exchange) -> None:
         """Answer with the list of the epoch and what has grown on it, record what the client was given, and measure
