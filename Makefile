@@ -80,7 +80,7 @@ bench: .venv/tools
 # The package as links, for tools that read imports without running the code.
 links:
 	@mkdir -p .dev/foretool
-	@for path in server retrieval storage learning desk foretool/__init__.py foretool/__main__.py foretool/_version.py foretool/py.typed; do \
+	@for path in server retrieval storage learning desk fleet foretool/__init__.py foretool/__main__.py foretool/_version.py foretool/py.typed; do \
 		link=.dev/foretool/$$(basename $$path); test -e $$link || ln -sfn ../../$$path $$link; done
 
 node: .venv/runtime

@@ -24,6 +24,7 @@ import answers
 import client_pages
 import client_tables
 
+from foretool.fleet.telemetry import conventions
 from foretool.server.commands.group import root
 from foretool.server.config.settings import (
     AccessEntry,
@@ -38,7 +39,6 @@ from foretool.server.config.settings import (
     TokenEntry,
     ToolEntry,
 )
-from foretool.server.telemetry import conventions
 from foretool.storage.sqlite import migrations
 
 PAGES = tuple(

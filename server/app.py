@@ -94,7 +94,7 @@ if TYPE_CHECKING:
 
 
 class Parts(NamedTuple):
-    """What makes the parts of a proxy that may be watched. `server/telemetry/` puts others in their place; without them
+    """What makes the parts of a proxy that may be watched. `fleet/telemetry/` puts others in their place; without them
     nothing is watched, and nothing is spent on it."""
 
     recorder: Callable[[Store, LiveConfig, Callable[[], float]], Recorder] = Recorder

@@ -16,6 +16,8 @@ COMMANDS_OF_PACKS: Final[Mapping[str, str]] = {
 """By the name of a command: the package whose module of the same name has it."""
 MAKE_PAGE: Final = "foretool.desk.page.gate:make_page"
 """Takes the config and returns the page for browsers that `serve --http` shows below `/ui`."""
+WATCH: Final = "foretool.fleet.telemetry.watching:Watch"
+"""Takes the config and whether clients come over HTTP; returns the watcher that sends traces and metrics."""
 MEASURE_FIXES: Final = "foretool.desk.fix_effects:measure_diagnosis"
 """Takes the app, why a tool was missed and seconds of the processor; returns the changes with what each does."""
 

@@ -197,7 +197,7 @@ class _Issuers:
 
 
 class Watcher(Protocol):
-    """Watches a proxy for traces and metrics (`server/telemetry/`)."""
+    """Watches a proxy for traces and metrics (`fleet/telemetry/`)."""
 
     @property
     def http(self) -> Mapping[str, Any]:
@@ -229,9 +229,10 @@ def _watching(config: Config, *, http: bool = False) -> Iterator[Watcher]:
     """Watch a proxy as its config asks. Where it does not, nothing of that is imported."""
     watch: Watcher = Unwatched()
     if config.settings.telemetry != "off" or (config.settings.metrics and http):
-        from foretool.server.telemetry.watching import Watch
+        from foretool.server import packs
 
-        watch = Watch(config, http=http)
+        if (make_watch := packs.load(packs.WATCH)) is not None:
+            watch = make_watch(config, http=http)
     try:
         yield watch
     finally:

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FOLDERS = ("server", "retrieval", "storage", "learning", "desk", "bench", "demo", "docs", "tests")
+FOLDERS = ("server", "retrieval", "storage", "learning", "desk", "fleet", "bench", "demo", "docs", "tests")
 OF_USERS = {"docs/style.md"}
 """Examples of files that a user has."""
 

@@ -72,7 +72,7 @@ def test_serving_a_list_from_a_warm_store_imports_nothing_heavy(tmp_path: Path) 
     assert [
         name
         for name in names
-        if name.startswith(("foretool.desk", "foretool.server.ledger", "foretool.server.telemetry"))
+        if name.startswith(("foretool.desk", "foretool.server.ledger", "foretool.fleet"))
         or name == "foretool.server.trust.phrases"
     ] == []
     loaded = {name.partition(".")[0] for name in names}

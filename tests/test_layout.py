@@ -7,7 +7,7 @@ from pathlib import Path
 from requirements import requirement
 
 ROOT = Path(__file__).parents[1]
-TOP = ("server", "retrieval", "storage", "learning", "desk")
+TOP = ("server", "retrieval", "storage", "learning", "desk", "fleet")
 
 
 def rooms() -> list[Path]:

@@ -19,7 +19,7 @@ from requirements import requirement
 from served import Served, wait_until, write_config
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-FOLDERS = ("server", "retrieval", "storage", "learning", "desk")
+FOLDERS = ("server", "retrieval", "storage", "learning", "desk", "fleet")
 MADE_HERE = (".*", "build", "dist", "*.egg-info", "__pycache__", "node_modules")
 """Names in a checkout that no clone has; a `build/` left over from before would end up in the next wheel."""
 
@@ -28,7 +28,8 @@ pytestmark = pytest.mark.skipif(not (CHECKOUT / "pyproject.toml").is_file(), rea
 
 def modules(root: Path) -> set[str]:
     """Every module of ours and what they read, by its path in the package."""
-    kinds = ("*.py", "*.txt", "*.tsv", "*.json", "*.adapter", "*.html", "*.css", "*.js", "*.sql", "*.svg", "*.LICENSE")
+    code, page, data = ("*.py", "*.sql"), ("*.html", "*.css", "*.js", "*.svg"), ("*.txt", "*.tsv", "*.json", "*.bin")
+    kinds = (*code, *page, *data, "*.adapter", "*.LICENSE")
     paths = (path for each in FOLDERS for kind in kinds for path in (root / each).rglob(kind))
     found = {path.relative_to(root).as_posix() for path in paths}
     own = {f"foretool/{name}" for name in ("__init__.py", "__main__.py", "_version.py", "py.typed")}

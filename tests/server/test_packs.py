@@ -17,7 +17,7 @@ from foretool.storage.opening import open_store
 
 
 def test_every_part_that_the_core_names_is_there() -> None:
-    assert all(callable(packs.load(name)) for name in (packs.MAKE_PAGE, packs.MEASURE_FIXES))
+    assert all(callable(packs.load(name)) for name in (packs.MAKE_PAGE, packs.MEASURE_FIXES, packs.WATCH))
     assert packs.COMMANDS_OF_PACKS.keys() <= COMMANDS.keys()
 
 

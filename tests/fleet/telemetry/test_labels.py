@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from requirements import requirement
 
-from foretool.server.telemetry.labels import MOST_TEXT, MOST_TOOLS, ToolNames, name_error, name_method, shorten
+from foretool.fleet.telemetry.labels import MOST_TEXT, MOST_TOOLS, ToolNames, name_error, name_method, shorten
 
 
 def test_a_text_becomes_one_short_line_of_visible_characters() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from opentelemetry.metrics import Histogram, Meter
 
-from foretool.server.telemetry import conventions
-from foretool.server.telemetry.observing import Observer
+from foretool.fleet.telemetry import conventions
+from foretool.fleet.telemetry.observing import Observer
 from foretool.storage.records import Discovery, Exposure, Miss, SessionRecord
 
 Labels = Mapping[str, str | int | bool]

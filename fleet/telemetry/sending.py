@@ -24,8 +24,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import NoOpTracerProvider, Tracer
 
 from foretool._version import __version__
+from foretool.fleet.telemetry import conventions
 from foretool.server.system.logs import one_line
-from foretool.server.telemetry import conventions
 
 FLUSH_S: Final = 2.0
 """How long the end of the process waits for what is not sent yet."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from foretool.fleet.telemetry import conventions
 from foretool.server.system.logs import one_line
-from foretool.server.telemetry import conventions
 
 MOST_TEXT: Final = 200
 """Characters of a name on a span."""

@@ -9,8 +9,8 @@ import pytest
 from requirements import requirement
 from telemetry_fakes import attributes_of, collecting
 
-from foretool.server.telemetry import sending
-from foretool.server.telemetry.sending import Sender, Unsuitable
+from foretool.fleet.telemetry import sending
+from foretool.fleet.telemetry.sending import Sender, Unsuitable
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +103,7 @@ def test_a_collector_that_never_answers_does_not_hold_up_the_end(
 
 
 def test_a_batch_with_strange_text_arrives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from foretool.server.telemetry.labels import shorten
+    from foretool.fleet.telemetry.labels import shorten
 
     with collecting() as (collector, address):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)

@@ -7,18 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from foretool.fleet.telemetry.observing import ObservedRecorder, Observer
 from foretool.server.app import App, Parts
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.setup.install_hints import install_command
-from foretool.server.telemetry.observing import ObservedRecorder, Observer
 from foretool.server.transports.client.http_request import HttpRequest
 from foretool.storage.records import ToolId
 from foretool.storage.redaction import hide_shapes
 from foretool.storage.stores import Store
 
 if TYPE_CHECKING:
-    from foretool.server.telemetry.prometheus import Metrics
-    from foretool.server.telemetry.sending import Sender
+    from foretool.fleet.telemetry.prometheus import Metrics
+    from foretool.fleet.telemetry.sending import Sender
 
 log = logging.getLogger("foretool.telemetry")
 
@@ -63,14 +63,14 @@ class Watch:
 
     def _trace(self, config: Config, observers: list[Observer]) -> None:
         try:
-            from foretool.server.telemetry import sending
+            from foretool.fleet.telemetry import sending
         except ImportError as error:
             log.error("telemetry: %s is not installed; %s", error.name, install_command("otel"))
             return
-        from foretool.server.telemetry.meters import Meters
-        from foretool.server.telemetry.parts import TracedConnection, TracedForwarder, begin_exchange
-        from foretool.server.telemetry.propagation import TracedRequest
-        from foretool.server.telemetry.tracing import Tracing
+        from foretool.fleet.telemetry.meters import Meters
+        from foretool.fleet.telemetry.parts import TracedConnection, TracedForwarder, begin_exchange
+        from foretool.fleet.telemetry.propagation import TracedRequest
+        from foretool.fleet.telemetry.tracing import Tracing
 
         try:
             self._sender = sender = sending.Sender()
@@ -91,7 +91,7 @@ class Watch:
 
     def _count(self, observers: list[Observer]) -> None:
         try:
-            from foretool.server.telemetry.prometheus import Metrics
+            from foretool.fleet.telemetry.prometheus import Metrics
         except ImportError as error:
             log.error("metrics: %s is not installed; %s", error.name, install_command("metrics"))
             return

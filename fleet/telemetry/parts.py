@@ -6,14 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from foretool.fleet.telemetry import conventions
+from foretool.fleet.telemetry.tracing import Failure, RequestSpan, Tracing, read_failure
 from foretool.server.clients.exchange import Caller, Exchange, Outbox
 from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.protocol import versions
 from foretool.server.protocol.jsonrpc import UNSET, Id, Raw
-from foretool.server.telemetry import conventions
-from foretool.server.telemetry.tracing import Failure, RequestSpan, Tracing, read_failure
 from foretool.server.transports.client.base import Channel
 from foretool.server.upstreams.connection import Connection, Request
 from foretool.server.upstreams.upstream import Upstream

@@ -6,7 +6,7 @@ import pytest
 from fakes import FakeUpstream
 from telemetry_fakes import watched
 
-from foretool.server.telemetry.observing import Observer
+from foretool.fleet.telemetry.observing import Observer
 from foretool.storage.records import Call, Discovery, Exposure, Miss, SessionRecord
 
 

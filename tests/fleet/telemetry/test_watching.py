@@ -17,8 +17,8 @@ from requirements import requirement
 from served import Served, write_config
 from telemetry_fakes import Collector, attributes_of, collecting
 
-from foretool.server import telemetry
-from foretool.server.telemetry.watching import Watch
+from foretool.fleet import telemetry
+from foretool.fleet.telemetry.watching import Watch
 
 SUPPORT = Path(__file__).parents[2] / "support"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -133,7 +133,7 @@ def test_without_the_package_one_line_says_what_to_install(
     settings: dict[str, Any], module: str, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("sending", "prometheus"):
-        monkeypatch.delitem(sys.modules, f"foretool.server.telemetry.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"foretool.fleet.telemetry.{name}", raising=False)
         monkeypatch.delattr(telemetry, name, raising=False)
     for name in [each for each in sys.modules if each.startswith(module)] or [module]:
         monkeypatch.setitem(sys.modules, name, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foretool.server.telemetry import conventions
+from foretool.fleet.telemetry import conventions
 
 
 def test_every_name_of_the_module_is_explained() -> None:

@@ -13,9 +13,9 @@ from opentelemetry.trace import get_current_span
 from requirements import requirement
 from telemetry_fakes import watched
 
+from foretool.fleet.telemetry import propagation
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import Headers
-from foretool.server.telemetry import propagation
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 

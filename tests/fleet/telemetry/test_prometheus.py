@@ -16,10 +16,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as classic
 from requirements import requirement
 
+from foretool.fleet.telemetry.conventions import SCRAPED
+from foretool.fleet.telemetry.observing import ObservedRecorder
+from foretool.fleet.telemetry.prometheus import Metrics
 from foretool.server.app import Parts
-from foretool.server.telemetry.conventions import SCRAPED
-from foretool.server.telemetry.observing import ObservedRecorder
-from foretool.server.telemetry.prometheus import Metrics
 from foretool.server.transports.client.http import HttpServer
 
 pytestmark = pytest.mark.anyio

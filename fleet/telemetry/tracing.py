@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
 
+from foretool.fleet.telemetry import conventions, propagation
+from foretool.fleet.telemetry.labels import ToolNames, name_error, name_method, shorten
+from foretool.fleet.telemetry.observing import Observer
 from foretool.server.protocol import jsonrpc, translate, versions
 from foretool.server.protocol.jsonrpc import Raw, UnsetType
-from foretool.server.telemetry import conventions, propagation
-from foretool.server.telemetry.labels import ToolNames, name_error, name_method, shorten
-from foretool.server.telemetry.observing import Observer
 from foretool.server.upstreams.connection import Lost, Reply, Request
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Call, Discovery, Exposure, Miss
 
 if TYPE_CHECKING:
+    from foretool.fleet.telemetry.meters import Meters
     from foretool.server.clients.exchange import Exchange
-    from foretool.server.telemetry.meters import Meters
 
 MOST_CONTENT: Final = 8192
 """Bytes of arguments or of a result that a span may hold; larger ones are left out."""

@@ -12,9 +12,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.exposition import choose_encoder
 
 from foretool._version import __version__
+from foretool.fleet.telemetry import conventions
+from foretool.fleet.telemetry.observing import Observer
 from foretool.server.app import App
-from foretool.server.telemetry import conventions
-from foretool.server.telemetry.observing import Observer
 from foretool.server.upstreams.upstream import State
 from foretool.storage.records import Call, Discovery, Exposure, Miss
 

@@ -10,7 +10,7 @@ from fakes import BOTH, MODERN, FakeUpstream, said, text
 from requirements import requirement
 from telemetry_fakes import watched
 
-from foretool.server.telemetry.tracing import MOST_CONTENT
+from foretool.fleet.telemetry.tracing import MOST_CONTENT
 
 pytestmark = pytest.mark.anyio
 
