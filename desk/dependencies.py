@@ -1,4 +1,4 @@
-"""Which tools need the results of others: the graph that `foretool graph` and the page show."""
+"""Which tools need the results of others: the graph that `foretool tools --needs` and the page show."""
 
 from __future__ import annotations
 

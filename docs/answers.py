@@ -20,27 +20,24 @@ import msgspec
 from msgspec import Struct
 
 from foretool.desk.commands.bench import BenchAnswer
-from foretool.desk.commands.graph import Neighbours
+from foretool.desk.commands.needs import Neighbours
 from foretool.desk.commands.replay import ReplayAnswer
 from foretool.desk.confusions import Confusion
 from foretool.learning.commands.enrich import Enriched, KeptWording, RemovedWordings
-from foretool.learning.commands.export_priors import WrittenPriors
-from foretool.learning.commands.import_priors import PriorsImport, UndoneImport
+from foretool.learning.commands.priors import PriorsImport, UndoneImport, WrittenPriors
 from foretool.learning.run import Run
 from foretool.retrieval.graph import Edge
-from foretool.server.commands.explain import Explanation
+from foretool.server.commands.connect import NewToken
 from foretool.server.commands.first_start import FirstStart
 from foretool.server.commands.forget import Outcome
 from foretool.server.commands.list import ListedServer
-from foretool.server.commands.logout import LoggedOut
-from foretool.server.commands.miss_details import MissDetails
+from foretool.server.commands.login import LoggedOut
 from foretool.server.commands.misses import Ledger
+from foretool.server.commands.one_miss import MissDetails
 from foretool.server.commands.pin import Pins
 from foretool.server.commands.repairs import Fixed
-from foretool.server.commands.search import SearchResult
-from foretool.server.commands.service import ServiceAnswer
+from foretool.server.commands.search import Explanation
 from foretool.server.commands.status import Status
-from foretool.server.commands.token import NewToken
 from foretool.server.commands.tools import Inventory
 from foretool.server.config.codes import Code
 from foretool.server.diagnosis import Finding, Summary, UpstreamCheck
@@ -221,7 +218,11 @@ ANSWERS: Final[dict[str, Any]] = {
     "init --undo": UndoAnswer,
     "logout": LoggedOut,
     "status": StatusAnswer,
+    "status --stats": StatsAnswer,
+    "status --clients": list[ClientAnswer],
     "tools": Inventory,
+    "tools --needs": list[Edge],
+    "tools TOOL --needs": Neighbours,
     "list": list[ListedServer],
     "add": AddAnswer,
     "add --search": list[Listing],
@@ -230,28 +231,23 @@ ANSWERS: Final[dict[str, Any]] = {
     "disable": EditAnswer,
     "pin": Pins,
     "pin TOOL": PinAnswer,
-    "unpin": PinAnswer,
-    "unpin --undo": UndoAnswer,
-    "search": SearchResult,
-    "explain": Explanation,
+    "pin --undo": UndoAnswer,
+    "search": Explanation,
     "misses": Ledger,
-    "misses show": MissDetails,
-    "confusions": list[Confusion],
+    "misses NUMBER": MissDetails,
+    "misses --undo": UndoAnswer,
+    "misses --confused": list[Confusion],
     "replay": ReplayAnswer,
     "bench": BenchAnswer,
-    "stats": StatsAnswer,
-    "graph": list[Edge],
-    "graph show": Neighbours,
     "enrich": Enriched,
     "enrich --show": list[KeptWording],
     "enrich --remove": RemovedWordings,
-    "export-priors": WrittenPriors,
-    "import-priors": PriorsImport,
-    "import-priors --undo": UndoneImport,
     "learn": Run,
     "learn --report": ReportAnswer,
     "learn --rollback": dict[str, tuple[Artifact, Artifact | None]],
-    "clients": list[ClientAnswer],
+    "learn --export FILE": WrittenPriors,
+    "learn --import FILE": PriorsImport,
+    "learn --undo-import": UndoneImport,
     "audit": list[AuditEntry],
     "forget": Outcome,
     "doctor": DoctorAnswer,
@@ -261,10 +257,6 @@ ANSWERS: Final[dict[str, Any]] = {
     "review SERVER": Batch,
     "review SERVER --approve": DecisionAnswer,
     "token new": NewToken,
-    "service install": ServiceAnswer,
-    "service uninstall": ServiceAnswer,
-    "service status": ServiceAnswer,
-    "upgrade": Installation,
     "uninstall": UninstallAnswer,
 }
 """By command line, with the options that change the answer."""

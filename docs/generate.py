@@ -11,6 +11,7 @@ import inspect
 import re
 import sys
 from collections.abc import Sequence
+from copy import copy
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -25,7 +26,7 @@ import client_pages
 import client_tables
 
 from foretool.fleet.telemetry import conventions
-from foretool.server.commands.group import root
+from foretool.server.commands.group import ALL, root
 from foretool.server.config.settings import (
     AccessEntry,
     DomainEntry,
@@ -47,6 +48,8 @@ PAGES = tuple(
 )
 HELP_WIDTH = 100
 HELP_NAMES = ["-h", "--help"]
+COMMON = {"path", "as_json"}
+"""Options of nearly every command, which the page describes once."""
 STRUCTS: dict[str, type[msgspec.Struct]] = {
     "server": ServerEntry,
     "tool": ToolEntry,
@@ -143,7 +146,11 @@ def help_of(words: str) -> str:
         assert found is not None, f"docs: there is no command {words!r}"
         command = found
         context = click.Context(command, parent=context, info_name=word)
-    return f"```text\n{command.get_help(context)}\n```\n"
+    context.meta[ALL] = True
+    shown = copy(command)
+    shown.params = [each for each in command.params if each.name not in COMMON]
+    shown.add_help_option = command is root
+    return f"```text\n{shown.get_help(context).removeprefix('Usage: ')}\n```\n"
 
 
 def table(struct: type[msgspec.Struct]) -> str:

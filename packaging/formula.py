@@ -39,7 +39,7 @@ class Foretool < Formula
     system "uv", "venv", "--python", Formula["python@{python}"].opt_bin/"python{python}", libexec
     system "uv", "pip", "install", "--python", libexec/"bin/python", buildpath
     bin.install_symlink libexec/"bin/foretool"
-    generate_completions_from_executable(bin/"foretool", "completion")
+    generate_completions_from_executable(bin/"foretool", shell_parameter_format: :click)
   end
 
   service do

@@ -120,23 +120,23 @@ def read(data: bytes) -> PortablePriors:
     try:
         head = msgspec.json.decode(data, type=_Head)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        raise NotPriors("expected what `foretool export-priors` writes, found something else") from None
+        raise NotPriors("expected what `foretool learn --export` writes, found something else") from None
     if head.format != "foretool-priors":
-        raise NotPriors('expected "format": "foretool-priors"; `foretool export-priors` writes such a file')
+        raise NotPriors('expected "format": "foretool-priors"; `foretool learn --export` writes such a file')
     if head.version != VERSION or isinstance(head.version, bool):
         newer = isinstance(head.version, int) and head.version > VERSION
-        way_out = "`foretool upgrade` brings one that may" if newer else "export it again with `foretool export-priors`"
+        way_out = "update foretool" if newer else "export it again with `foretool learn --export`"
         raise NotPriors(f"this foretool reads version {VERSION} alone, and the file has another one; {way_out}")
     try:
         found = msgspec.json.decode(data, type=PortablePriors)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise NotPriors(f"{_say(error)}; export it again with `foretool export-priors`") from None
+        raise NotPriors(f"{_say(error)}; export it again with `foretool learn --export`") from None
     if any(max(pair.before, pair.after) >= len(found.tools) for pair in found.followed):
-        raise NotPriors("followed: names a place behind the last tool; export it again with `foretool export-priors`")
+        raise NotPriors("followed: names a place behind the last tool; export it again with `foretool learn --export`")
     keys = {(tool.server, tool.name) for tool in found.tools}
     pairs = {(pair.before, pair.after) for pair in found.followed}
     if len(keys) < len(found.tools) or len(pairs) < len(found.followed):
-        raise NotPriors("tools, followed: the same entry twice; export it again with `foretool export-priors`")
+        raise NotPriors("tools, followed: the same entry twice; export it again with `foretool learn --export`")
     return found
 
 

@@ -156,7 +156,7 @@ class Foretool:
     ) -> None:
         """`config`: the file, its content, or a config that was read; None for the file that the command line takes.
 
-        `name`: your program, as `foretool clients` and `foretool misses` show it. `threshold`: tau of ITR, the
+        `name`: your program, as `foretool status --clients` and `foretool misses` show it. `threshold`: tau of ITR, the
         self-rating below which a step is widened. `patience_s`: longest wait, at the beginning, for servers whose tools
         are not known from an earlier run. Raises `ConfigError`.
         """

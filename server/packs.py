@@ -10,10 +10,14 @@ from importlib import import_module
 from typing import Any, Final
 
 COMMANDS_OF_PACKS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("learn", "enrich", "export-priors", "import-priors"), "foretool.learning.commands"),
-    **dict.fromkeys(("page", "replay", "bench", "confusions", "graph", "open"), "foretool.desk.commands"),
+    **{name: f"foretool.learning.commands.{name}" for name in ("learn", "enrich")},
+    **{name: f"foretool.desk.commands.{name}" for name in ("page", "replay", "bench")},
 }
-"""By the name of a command: the package whose module of the same name has it."""
+"""By the name of a command: the module that has it."""
+SHOW_CONFUSED: Final = "foretool.desk.commands.confused:show"
+"""Shows the tools that are taken for each other, for `foretool misses --confused`, and makes what tells them apart."""
+SHOW_NEEDS: Final = "foretool.desk.commands.needs:show"
+"""Shows which tools need the results of others, for `foretool tools --needs`."""
 MAKE_PAGE: Final = "foretool.desk.page.gate:make_page"
 """Takes the config and returns the page for browsers that `serve --http` shows below `/ui`."""
 WATCH: Final = "foretool.fleet.telemetry.watching:Watch"

@@ -832,7 +832,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "graph:flow": Promise(
         "docs/learning.md: TGR", "a value that flows between calls is noticed; its name alone is kept"
     ),
-    "graph:shown": Promise("docs/cli.md: graph", "a tool is shown with what it needs and feeds, and why"),
+    "graph:shown": Promise("docs/cli.md: tools", "a tool is shown with what it needs and feeds, and why"),
     "tgr:eq1": Promise("TGR, section 3.1", "the discriminator learns by the cross-entropy of three classes"),
     "tgr:eq2": Promise("TGR, section 3.1", "with the loss averaged within each class"),
     "tgr:eq3": Promise("TGR, section 3.2", "a tool's vector takes in those of the tools it is connected with"),
@@ -900,9 +900,6 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "setup:pages": Promise(
         "docs/clients/README.md", "each client has a page with the entry that init writes and what was seen of it"
-    ),
-    "setup:service": Promise(
-        "docs/cli.md", "foretool service shows the file, writes it for systemd, launchd or Windows, and takes it back"
     ),
     "setup:dialects": Promise(
         "docs/client-files.md",

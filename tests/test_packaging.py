@@ -204,7 +204,7 @@ def test_what_pip_installs_without_extras_learns_from_demonstrations_and_serves_
     assert words.splitlines()[-1].startswith("60 tasks (60 imported), ")
 
     assert "dtdr" in {each["kind"] for each in told("learn", "--report")["served"]}
-    assert [edge["before"] for edge in told("graph", "show", "close")["needs"]] == ["orders__find"]
+    assert [edge["before"] for edge in told("tools", "close", "--needs")["needs"]] == ["orders__find"]
     best = told("search", "--limit", "5", "my package never came")["matches"][0]
     assert (best["tool"], list(best["parts"])) == ("orders__find", ["history"])
 

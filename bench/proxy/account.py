@@ -371,7 +371,7 @@ class Line(Struct, frozen=True):
 def compare(place: Place, account: Account) -> list[Line]:
     """Compare the account with what the commands say, and with each miss."""
     ledger = place.ask("misses", "--all", "--limit", "100000")
-    total = place.ask("stats")["total"]
+    total = place.ask("status", "--stats")["total"]
     page = read_overview(load(place.path), Viewer("")).total
     return [
         *_compare_sums(account, ledger, total),

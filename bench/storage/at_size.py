@@ -53,15 +53,15 @@ COMMANDS: Final = (
     ("misses", "--all"),
     ("misses", "--since", "7d", "--server", "server01"),
     ("misses", "--client", "cursor", "--profile", "work", "--recovered", "no"),
-    ("misses", "show", "1000"),
-    ("stats",),
-    ("stats", "--since", "90d"),
+    ("misses", "1000"),
+    ("status", "--stats"),
+    ("status", "--stats", "--since", "90d"),
     ("status",),
     ("tools",),
     ("tools", "--sort", "calls"),
-    ("clients",),
-    ("explain", "read the file", "--tool", "server01__read_file_0"),
-    ("confusions", "--no-replay"),
+    ("status", "--clients"),
+    ("search", "read the file", "--tool", "server01__read_file_0"),
+    ("misses", "--confused", "--no-replay"),
 )
 """The words after `foretool`."""
 

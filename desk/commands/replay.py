@@ -13,9 +13,9 @@ from foretool.desk.replay.changes import ChangeProblem, read_changes
 from foretool.desk.replay.effect import Recorded, open_replays
 from foretool.desk.replay.tasks import MOST
 from foretool.server.commands import edits, output
-from foretool.server.commands.effects import say_difference, say_doubts
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.misses import read_duration
+from foretool.server.commands.one_miss import say_difference, say_doubts
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
 from foretool.server.ledger.effects import Effect, Verdict

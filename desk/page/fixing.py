@@ -1,6 +1,6 @@
 """The changes that would have shown a missed tool, and the buttons that make one and take it back.
 
-The same functions do it as for `foretool misses fix` and `foretool misses fix --undo`.
+The same functions do it as for `foretool misses NUMBER --fix` and `foretool misses --undo`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class FixPage(Struct, frozen=True):
 
 
 class _Answer(Struct, frozen=True):
-    """What the page reads of `foretool misses show --json`."""
+    """What the page reads of `foretool misses NUMBER --json`."""
 
     fixes: tuple[MeasuredFix, ...]
 

@@ -13,7 +13,7 @@ class Foretool < Formula
     system "uv", "venv", "--python", Formula["python@3.13"].opt_bin/"python3.13", libexec
     system "uv", "pip", "install", "--python", libexec/"bin/python", buildpath
     bin.install_symlink libexec/"bin/foretool"
-    generate_completions_from_executable(bin/"foretool", "completion")
+    generate_completions_from_executable(bin/"foretool", shell_parameter_format: :click)
   end
 
   service do

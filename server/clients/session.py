@@ -479,7 +479,7 @@ def _explain_search(
     """Return why a search did not show what was needed, as far as that is known at once."""
     is_by_name = bool(discovery.names) and not discovery.matches
     if left_out and matching and not is_by_name:
-        change = "a rule or the profile leaves out the tools that fit: foretool explain TASK --tool NAME says which"
+        change = "a rule or the profile leaves out the tools that fit: foretool search TASK --tool NAME says which"
         return "denied", change
     if unlisted and not discovery.matches:
         return "offline", unlisted
@@ -487,7 +487,7 @@ def _explain_search(
         change = "none: words alone decided, because search by meaning was still being prepared; later searches have it"
         return "preparing", change
     if discovery.matches:
-        return "unknown", "see what it was for: foretool misses show tells what the client did next"
+        return "unknown", "see what it was for: foretool misses NUMBER tells what the client did next"
     if matching and not is_by_name:
         change = "describe the task in the words of the tool, or describe its server (server setting `description`)"
         return "gate", change

@@ -1,18 +1,24 @@
-"""`foretool connect`: prints the config entry that registers foretool with a client. Writes no file."""
+"""`foretool connect` and `token`: the entry that registers foretool with a client, and the token of one over HTTP.
+
+Write no file.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 from pathlib import Path
 
 import click
 from click import UsageError
+from msgspec import Struct
 
 from foretool.server.commands import hint, output
 from foretool.server.commands.options import config_option, json_option, profile_option
 from foretool.server.config.loader import load
 from foretool.server.config.places import find_place
+from foretool.server.config.tokens import DEFAULT, digest
 from foretool.server.setup.clients import ClientFile, client_files, this_machine
 from foretool.server.setup.prompt_hooks import HOOKS, hook_entry
 from foretool.server.setup.registrations import Registration, registration
@@ -96,3 +102,57 @@ def _print(each: Registration, config: Path, profile: str) -> None:
         output.say(f"or add to {hook.file}:")
         entry = hook_entry(hook, hint.hook_command(config, profile, each.client))
         click.echo(f"\n{json.dumps(entry, indent=2)}\n")
+
+
+BYTES = 32
+"""Random bytes of a token, twice of what cannot be guessed."""
+
+
+class NewToken(Struct, frozen=True):
+    """A token, and its entry for `foretool.tokens`."""
+
+    token: str
+    entry: dict[str, object]
+
+
+@click.group("token")
+def token() -> None:
+    """Make bearer tokens for clients over HTTP."""
+
+
+@token.command("new")
+@click.option("--name", default="client", show_default=True, metavar="NAME", help="What you call it in the config.")
+@click.option(
+    "--profile",
+    "profiles",
+    multiple=True,
+    metavar="NAME",
+    help=f"A profile that it opens; give it once for each. {DEFAULT!r} is the list at /mcp, '*' is all.  [default: *]",
+)
+@json_option
+def new(name: str, profiles: tuple[str, ...], as_json: bool) -> int:
+    """Print a new random token, and the entry that lets it in.
+
+    The token is shown only once. The entry holds its SHA-256, so that nobody who reads the config learns the token.
+    Writes no file.
+    """
+    if not name or not name.isprintable():
+        raise click.BadParameter("expected a name that can be printed", param_hint="--name")
+    made = secrets.token_urlsafe(BYTES)
+    entry: dict[str, object] = {"name": name, "sha256": digest(made), "profiles": list(profiles) or ["*"]}
+    return output.show(NewToken(made, entry), as_json, _print_token)
+
+
+def _print_token(made: NewToken) -> None:
+    output.say("The token, which is not shown again:", "bold")
+    click.echo(f"\n{made.token}\n")
+    output.say('Add to the "foretool" block of the config; a running foretool reads it:')
+    click.echo(f'\n"tokens": [\n  {_lines(made.entry)}\n]\n')
+    output.say("The client sends it with every request, as the header Authorization: Bearer ...")
+
+
+def _lines(entry: dict[str, object]) -> str:
+    inner = ",\n    ".join(
+        f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()
+    )
+    return f"{{\n    {inner}\n  }}"

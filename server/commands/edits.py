@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -90,29 +90,6 @@ def finish(own: OwnServers, why: str, command: str, *, dry_run: bool, as_json: b
         show_lines(lines)
         say_undo(command, own.path, dry_run=dry_run)
     return 0
-
-
-def edit_servers(
-    path: Path | None,
-    names: tuple[str, ...],
-    edit: Callable[[OwnServers, str], None],
-    command: str,
-    done: str,
-    *,
-    wanted_undo: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> int:
-    """Edit the entry of each named server, or take the latest edit back. `done` says in one word what became of them.
-    Returns the exit status."""
-    if wanted_undo:
-        return undo(path, as_json)
-    own = open_file(path)
-    require_names(own, names)
-    with errors_of(own.path):
-        for name in names:
-            edit(own, name)
-    return finish(own, f"{', '.join(names)} {done}", command, dry_run=dry_run, as_json=as_json)
 
 
 def config_after(own: OwnServers, config: Config) -> Config:

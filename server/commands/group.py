@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from itertools import takewhile
 from typing import Final
 
 import click
@@ -15,61 +17,74 @@ from foretool.server.config.errors import ConfigError
 from foretool.server.packs import COMMANDS_OF_PACKS
 from foretool.storage.stores import StorageError
 
+FIRST: Final = ("init", "doctor", "list", "add", "status", "misses", "page", "uninstall")
+"""What people use first: `foretool --help` shows these, `foretool --help --all` every command."""
 _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Set up": {
         "init": "Set everything up: one file for the servers of all your clients.",
+        "doctor": "Check everything and say what to do about each problem.",
+        "list": "Show the servers of the config, and the state of each.",
         "add": "Add a server, and start it once to see whether it works.",
         "remove": "Take servers out of the config.",
         "enable": "Switch servers on that are disabled.",
         "disable": "Switch servers off without deleting their entries.",
-        "list": "Show the servers of the config, and the state of each.",
         "pin": "List tools always, whatever the budget, and say what that costs.",
-        "unpin": "Take pins back: TOOL is the name or the pattern that was pinned.",
         "login": "Sign in to a remote SERVER (OAuth).",
         "logout": "Sign out of a remote SERVER.",
-        "doctor": "Check everything and say what to do about each problem.",
+        "uninstall": "Give your clients their servers back, and uninstall foretool.",
     },
     "Serve": {
         "serve": "Serve MCP clients, on stdio or over HTTP.",
         "connect": "Print the config entry that registers foretool with CLIENT.",
         "token": "Make bearer tokens for clients over HTTP.",
-        "service": "Start foretool over HTTP at login: systemd, launchd or Windows.",
         "hint": "Name likely tools for a prompt: a hook that your client runs.",
     },
     "Look": {
-        "status": "Show the running proxies, their upstreams and what is stored.",
+        "status": "Show what runs and is stored; what it saves; its clients.",
+        "misses": "Show the tools that a client needed but could not see, and why.",
+        "page": "Show misses, tools and sessions in a browser; review changes.",
         "tools": "Show every tool, its risk, its tokens, its lists and its use.",
         "search": "Show what discover_tools would answer to TASK, and why.",
-        "explain": "Say why a search for TASK shows these tools and not another one.",
-        "misses": "Show the tools that a client needed but could not see, and why.",
-        "confusions": "Show tools taken for each other, and what tells them apart.",
         "replay": "Say what other settings would have done to the tasks on record.",
         "bench": "Measure how well tools are found, beside BM25 and one encoder.",
-        "page": "Show misses, tools and sessions in a browser; review changes.",
-        "stats": "Show misses, discovery turns and tokens, by day and client.",
         "export": "Write your records as JSON lines, CSV or Parquet.",
-        "open": "Open a copy of your records in Datasette, to query them.",
-        "graph": "Show which tools need the results of other tools.",
-        "clients": "Show each client's capabilities and how foretool treats it.",
         "audit": "Show who called what and who decided what, as kept for good.",
     },
     "Keep": {
+        "review": "Show what servers changed since approval; approve or block it.",
         "learn": "Learn from the tasks on record which tools the next ones need.",
         "enrich": "Have a language model word the wishes that your tools serve.",
-        "export-priors": "Write what was learned into FILE, for another machine.",
-        "import-priors": "Take over what another store has learned, from a FILE.",
-        "review": "Show what servers changed since approval; approve or block it.",
         "forget": "Delete records for good, from the storage file and from its log.",
-        "completion": "Print the completions of a shell.",
-        "upgrade": "Bring a newer version, the way this copy was installed.",
-        "uninstall": "Give your clients their servers back, and uninstall foretool.",
     },
 }
 """Every command with the first sentence of its help, so that no list of commands has to import them."""
 COMMANDS: Final[Mapping[str, str]] = {name: said for each in _SECTIONS.values() for name, said in each.items()}
+_PLACES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("remove", "enable", "disable"), "foretool.server.commands.servers"),
+    "logout": "foretool.server.commands.login",
+    "token": "foretool.server.commands.connect",
+    **COMMANDS_OF_PACKS,
+}
+"""The modules of commands that have no module of their name in this package. Such a module names a command like the
+command line does if it has several."""
+RENAMED: Final[Mapping[str, str]] = {
+    "clients": "foretool status --clients",
+    "completion": "the variable _FORETOOL_COMPLETE, as in: _FORETOOL_COMPLETE=bash_source foretool",
+    "confusions": "foretool misses --confused",
+    "explain": "foretool search TASK --tool NAME",
+    "export-priors": "foretool learn --export FILE",
+    "graph": "foretool tools --needs",
+    "import-priors": "foretool learn --import FILE",
+    "open": "datasette, over a copy of the storage file: docs/data.md shows how",
+    "service": "foretool serve --http, started by systemd, launchd or Windows: docs/fleet.md has the files",
+    "stats": "foretool status --stats",
+    "unpin": "foretool pin --remove TOOL",
+    "upgrade": "",
+}
+"""Commands of the version before, each with what does the same now; to go with the next version."""
 
-WIDEST: Final = 10
-"""The longest name that has its text beside it in the list of commands."""
+ALL: Final = "foretool.all"
+"""Where the context keeps that every command is to be listed."""
 
 
 class _LazyGroup(click.Group):
@@ -79,10 +94,19 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        room = COMMANDS_OF_PACKS.get(cmd_name, "foretool.server.commands")
-        command = import_module(f"{room}.{cmd_name.replace('-', '_')}").command
+        module = import_module(_PLACES.get(cmd_name, f"foretool.server.commands.{cmd_name}"))
+        found = getattr(module, cmd_name, None)
+        command = found if isinstance(found, click.Command) else module.command
         assert isinstance(command, click.Command)
         return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # `--help` is answered before the options that follow it are read.
+        own = list(takewhile(lambda each: each.startswith("-"), args))
+        if "--all" in own:
+            ctx.meta[ALL] = True
+            args = args if len(own) < len(args) else [*args, "--help"]
+        return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -90,6 +114,8 @@ class _LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            if args[0] in RENAMED:
+                raise click.ClickException(_say_renamed(args[0])) from None
             from difflib import get_close_matches  # only a misspelt command needs it
 
             close = get_close_matches(args[0], COMMANDS, 1, 0.8)
@@ -98,15 +124,28 @@ class _LazyGroup(click.Group):
             raise click.UsageError(f"{error.message} Did you mean '{close[0]}'?", error.ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        # What a longer name does stands below it.
-        widest = max(len(name) for name in COMMANDS if len(name) <= WIDEST)
-        for title, commands in _SECTIONS.items():
+        widest = max(map(len, COMMANDS))
+        sections = _SECTIONS if ctx.meta.get(ALL) else {"Commands": {name: COMMANDS[name] for name in FIRST}}
+        for title, commands in sections.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(widest), said) for name, said in commands.items()], col_max=widest)
+        if not ctx.meta.get(ALL):
+            formatter.write_paragraph()
+            formatter.write_text(f"The other {len(COMMANDS) - len(FIRST)} commands: foretool --help --all")
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         named = [CompletionItem(name, help=said) for name, said in COMMANDS.items() if name.startswith(incomplete)]
         return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def _say_renamed(name: str) -> str:
+    """Say in one line what does the same as a command of the version before."""
+    instead = RENAMED[name]
+    if name == "upgrade":
+        from foretool.server.setup.installation import this_installation
+
+        instead = " && ".join(map(shlex.join, this_installation().upgrade))
+    return f"{name}: this is no longer a command; use {instead}"
 
 
 @click.group(
@@ -115,8 +154,9 @@ class _LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="foretool")
+@click.option("--all", "shows_all", is_flag=True, help="Show every command.")
 @click.pass_context
-def root(context: click.Context) -> int | None:
+def root(context: click.Context, shows_all: bool) -> int | None:
     """One MCP server in front of all your MCP servers.
 
     Without a command, shows the state in a few lines, and what to do next.
@@ -126,9 +166,9 @@ def root(context: click.Context) -> int | None:
     """
     if context.invoked_subcommand is not None:
         return None
-    from foretool.server.commands import overview  # most command lines do not need it
+    from foretool.server.commands.list import show_overview  # most command lines do not need it
 
-    return overview.show()
+    return show_overview()
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -1,8 +1,10 @@
-"""`foretool list`: shows the servers of the config, and the state of each."""
+"""`foretool list`: the servers of the config, and the state of each; and `foretool` alone: the state in a few lines."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import os
+import time
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -10,16 +12,21 @@ import click
 from msgspec import Struct
 from rich.text import Text
 
+from foretool._version import __version__
 from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.commands import edits, output
+from foretool.server.commands.exit import USAGE, WRONG
 from foretool.server.commands.options import config_option, json_option
+from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load
+from foretool.server.config.places import find_place
 from foretool.server.setup.masking import describe_entry
 from foretool.server.trust.held_words import count_held
 from foretool.server.upstreams.running import find_running, states_by_upstream
 from foretool.server.upstreams.upstream import State
-from foretool.storage.records import Failure, UpstreamState
+from foretool.storage.records import Failure, MissFilter, UpstreamState
+from foretool.storage.stores import StorageError
 
 Condition = Literal["running", "starting", "failing", "idle", "new", "disabled", "wrong"]
 
@@ -161,3 +168,113 @@ def _say_when(server: ListedServer) -> str:
     if server.failures == 1:
         return f" (tried {last})"
     return f" (failed {server.failures} times: first {output.ago(server.failing_since)}, last {last})"
+
+
+WEEK_S: Final = 7 * 86_400
+NAMED: Final = 3
+"""How many servers a line names."""
+
+
+class Overview(Struct, frozen=True):
+    """What there is, and what is wrong."""
+
+    servers: tuple[ListedServer, ...]
+    proxies: int
+    """Running ones."""
+    tools: int
+    tokens: int
+    """Of all tools' definitions."""
+    listed_tokens: int
+    """Of the list that a client starts with."""
+    misses: int
+    """Of the last seven days."""
+    calls: int
+    """All that are on record."""
+
+
+def show_overview() -> int:
+    """Print the state and the next step. Returns the exit status."""
+    place = find_place(None, os.environ).path
+    if not place.exists():
+        output.say(f"foretool {__version__}: not set up yet ({edits.short(place)} does not exist).", "bold")
+        _say_next("foretool init", "takes over the servers of your MCP clients; it shows everything before")
+        return 0
+    try:
+        config = load()
+        state = read_state(config)
+    except ConfigError as error:
+        output.say(f"foretool {__version__}: the config cannot be used.", "bold")
+        output.say(str(error), "red")
+        _say_next("foretool doctor", "checks again after you have corrected it")
+        return USAGE
+    except StorageError as error:
+        output.say(f"foretool {__version__}: the storage file cannot be used.", "bold")
+        output.say(str(error), "red")
+        _say_next("foretool doctor", "says what to do about it")
+        return WRONG
+    _print_state(state)
+    _say_next(*next_step(state))
+    return int(not all(each.is_well for each in state.servers))
+
+
+def read_state(config: Config) -> Overview:
+    """Read what the config and the store say. Raises `StorageError`."""
+    with offline.read(config) as app:
+        servers = tuple(list_servers(app, config, {}))
+        view = offline.view(app, config.profiles[""])
+        return Overview(
+            servers=servers,
+            proxies=len(find_running(app.store.serving.states())),
+            tools=sum(each.tools for each in servers),
+            tokens=sum(each.tokens for each in servers),
+            listed_tokens=view.tokens,
+            misses=sum(each.count for each in app.store.calls.count_misses(MissFilter(time.time() - WEEK_S))),
+            calls=app.store.statistics().calls,
+        )
+
+
+def next_step(state: Overview) -> tuple[str, str]:
+    """Return the next sensible command, and what it is good for."""
+    enabled = [each for each in state.servers if each.condition != "disabled"]
+    if failing := [each.name for each in state.servers if not each.is_well]:
+        return "foretool doctor", f"says what is wrong with {_names(failing)}"
+    if not enabled:
+        return "foretool add NAME -- COMMAND", "adds a server; foretool init takes over those of your clients"
+    if held := [each.name for each in state.servers if each.held]:
+        return "foretool review", f"shows what {_names(held)} changed; nothing of it is served before you approve it"
+    if new := [each.name for each in enabled if each.condition == "new"]:
+        return (
+            "foretool doctor",
+            f"starts {_names(new)} once, to see whether {'it works' if len(new) == 1 else 'they work'}",
+        )
+    if state.misses:
+        return "foretool misses", f"shows which hidden tools were needed this week ({state.misses:,})"
+    if not state.calls and not state.proxies:
+        return "foretool connect", "says how your clients start foretool; none has called a tool yet"
+    return "foretool status --stats", "shows what it saves; all is well"
+
+
+def _print_state(state: Overview) -> None:
+    disabled = sum(each.condition == "disabled" for each in state.servers)
+    off = f" ({disabled} disabled)" if disabled else ""
+    what = f"{output.plural(len(state.servers), 'server')}{off}, {output.plural(state.tools, 'tool')}"
+    output.say(f"foretool {__version__}: {what}", "bold")
+    if state.tools:
+        output.say(
+            f"Their definitions take {state.tokens:,} tokens; a client's first list takes {state.listed_tokens:,}."
+        )
+    running = "No proxy runs now; clients start one themselves." if not state.proxies else ""
+    output.say(running or f"{output.plural(state.proxies, 'proxy')} {'runs' if state.proxies == 1 else 'run'} now.")
+    for each in state.servers:
+        if each.error:
+            output.say(f"{each.name}: {each.error}", "red")
+
+
+def _say_next(command: str, what: str) -> None:
+    output.say(f"\nNext: {command}", "bold")
+    output.say(f"      {what}. All commands: foretool --help")
+
+
+def _names(names: Sequence[str]) -> str:
+    rest = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + rest

@@ -1,4 +1,5 @@
-"""`foretool login`: signs in to a remote server, in a browser or with a link that the user opens elsewhere."""
+"""`foretool login` and `logout`: sign in to a remote server in a browser, or with a link that the user opens elsewhere,
+and end such a sign-in at the authorization server and here."""
 
 from __future__ import annotations
 
@@ -14,16 +15,18 @@ from pathlib import Path
 from typing import Final
 
 import click
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
-from foretool.server.commands.options import config_option
+from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config, load
 from foretool.server.config.servers import Server, digest_entry
 from foretool.server.signin.record import SignIn
 from foretool.server.signin.redirect import Receiver, RedirectError
+from foretool.server.signin.tokens import revoke
 from foretool.server.signin.vault import Known, Vault, VaultError
 from foretool.storage.opening import open_existing_store
 from foretool.storage.stores import StorageError
@@ -40,7 +43,7 @@ PATIENCE_S: Final = 300.0
     help="How long to wait for you.",
 )  # fmt: skip
 @click.option("--json-lines", "as_lines", is_flag=True, help="Print a JSON object for each step, for programs.")
-def command(path: Path | None, server: str, no_browser: bool, timeout_s: float, as_lines: bool) -> int:
+def login(path: Path | None, server: str, no_browser: bool, timeout_s: float, as_lines: bool) -> int:
     """Sign in to a remote SERVER (OAuth).
 
     Opens a browser. Over SSH, and where there is no browser, it prints a link: open it anywhere, and paste the address
@@ -166,3 +169,48 @@ def say_until(known: Known) -> str:
         return "until the server ends it"
     is_over = known.expires_at <= time.time()
     return f"ended {output.ago(known.expires_at)}" if is_over else f"until {output.when(known.expires_at)}"
+
+
+class LoggedOut(Struct, frozen=True):
+    """What became of a sign-in."""
+
+    server: str
+    was_signed_in: bool
+    is_revoked: bool
+    """Whether the authorization server has ended the token as well."""
+
+
+@click.command("logout")
+@click.argument("server")
+@config_option
+@json_option
+def logout(path: Path | None, server: str, as_json: bool) -> int:
+    """Sign out of a remote SERVER.
+
+    Ends the token at the authorization server, if that can be asked to, and removes it from this machine.
+    """
+    chosen, vault = find_server(load(path), server), Vault.own()
+    is_revoked = False
+    try:
+        record = vault.load(chosen)
+        if record is not None:
+            is_revoked = asyncio.run(revoke(record))
+    except VaultError as error:
+        click.echo(f"{error}", err=True)
+    try:
+        was_signed_in = vault.remove(chosen)
+    except VaultError as error:
+        return complain(str(error), WRONG)
+    return output.show(LoggedOut(chosen.name, was_signed_in, is_revoked), as_json, _print_end)
+
+
+def _print_end(done: LoggedOut) -> None:
+    if not done.was_signed_in:
+        output.say(f"You were not signed in to {done.server}.")
+    elif done.is_revoked:
+        output.say(f"Signed out of {done.server}, and its token was ended there.")
+    else:
+        output.say(
+            f"Signed out of {done.server} on this machine. The authorization server was not told, or did not answer:"
+            " its token stays valid until it expires, or until you end it on the website of the server."
+        )

@@ -1,4 +1,4 @@
-"""`foretool misses`: counts the tools that a client needed but could not see, and shows one such miss in full."""
+"""`foretool misses`: counts the tools that a client needed but could not see, shows one such miss, and mends it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Final, cast, get_args
 import click
 from msgspec import Struct
 
-from foretool.server.commands import output
-from foretool.server.commands.miss_fix import fix
-from foretool.server.commands.miss_show import show
+from foretool.server import packs
+from foretool.server.commands import edits, output
+from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
 from foretool.server.ledger.miss_words import CAUSES, say_cost, say_rank
@@ -67,15 +67,57 @@ class Ledger(Struct, frozen=True):
     """The newest of them, at most `--limit`."""
 
 
-@click.group("misses", invoke_without_command=True)
+KINDS: Final = (
+    "pin", "budget", "policy", "fill", "alias", "description", "enable", "rule", "profile", "approve", "learn", "doctor"
+)  # fmt: skip
+"""Changes that may show a missed tool; `alias` and `description` also tell two confused tools apart."""
+
+
+class Repair(Struct, frozen=True):
+    """What the options say about making a change."""
+
+    number: int | None
+    """Of the miss, or of the pair of confused tools."""
+    wanted: bool
+    """Whether a change is to be made."""
+    kind: str | None
+    """Which one; None for the best, or to ask."""
+    agreed: bool
+    dry_run: bool
+    replays: bool
+
+
+def _read_number(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> int | None:
+    """Read the number of a miss. Raises `BadParameter`, which knows the subcommands of the version before."""
+    if not words:
+        return None
+    if words[0] in ("show", "fix"):
+        now = " ".join(("foretool misses", *words[1:2], *(("--fix",) if words[0] == "fix" else ())))
+        raise click.ClickException(f"misses {words[0]}: this is no longer a command; use {now}")
+    if len(words) > 1 or not words[0].isdecimal():
+        raise click.BadParameter(f"expected one number of a miss, found {' '.join(words)!r}.")
+    return int(words[0])
+
+
+@click.command("misses")
+@click.argument("number", nargs=-1, callback=_read_number, metavar="[NUMBER]")
+@click.option("--fix", "wants_fix", is_flag=True, help="Make a change that would have shown the tool of miss NUMBER.")
+@click.option(
+    "--change",
+    "kind",
+    type=click.Choice(KINDS),
+    metavar="KIND",
+    help=f"Make this change instead of asking which: {', '.join(KINDS)}.",
+)
+@click.option("--yes", "-y", "agreed", is_flag=True, help="Ask nothing: make the change named, or the best one.")
+@click.option("--no-replay", is_flag=True, help="Do not play recorded tasks to see what each change would have done.")
+@click.option("--confused", is_flag=True, help="Show pairs of tools that are taken for each other instead.")
 @click.option("--since", type=read_duration, metavar="TIME", help="Only misses of the last 7d, 12h, 30min, ...")
 @click.option("--until", type=read_duration, metavar="TIME", help="Only misses before the last 7d, 12h, 30min, ...")
 @click.option("--server", default="", metavar="NAME", help="Only tools of this server.")
 @click.option("--tool", default="", metavar="PATTERN", help='Only tools with this part in the name, or like "git__*".')
 @click.option("--cause", type=click.Choice(get_args(Cause)), help="Only misses with this cause.")
-@click.option(
-    "--client", default="", metavar="NAME", help="Only misses of this client; `foretool clients` has the names."
-)
+@click.option("--client", default="", metavar="NAME", help="Only misses of this client; status --clients names them.")
 @click.option("--profile", metavar="NAME", help='Only misses in this profile; "" is the list without a profile.')
 @click.option(
     "--recovered", type=click.Choice(("yes", "no")), help="Only misses after which the tool was found, or not."
@@ -85,27 +127,43 @@ class Ledger(Struct, frozen=True):
 @click.option(
     "--limit", type=click.IntRange(1), default=50, show_default=True, help="Show at most this many, the newest first."
 )
+@edits.dry_run_option
+@edits.undo_option
 @config_option
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context, path: Path | None, as_json: bool, since: float | None, until: float | None, server: str,
-    tool: str, cause: Cause | None, client: str, profile: str | None, recovered: str | None, by: str, lists_all: bool,
-    limit: int,
+    path: Path | None, as_json: bool, number: int | None, wants_fix: bool, kind: str | None, agreed: bool,
+    no_replay: bool, confused: bool, since: float | None, until: float | None, server: str, tool: str,
+    cause: Cause | None, client: str, profile: str | None, recovered: str | None, by: str, lists_all: bool, limit: int,
+    dry_run: bool, wanted_undo: bool,
 ) -> int:  # fmt: skip
     """Show the tools that a client needed but could not see, and why.
 
     A miss is one such time: the model asked for a tool that foretool had left out of the client's list. Misses are
-    counted by tool.
+    counted by tool. With NUMBER, one is shown in full: the conversation, the list, why the tool was not in it, and the
+    changes that would have shown it. Each change is tried on the latest tasks on record, as foretool replay does, and
+    the one with the fewest misses comes first. --fix asks which one to make; one with which these tasks would have
+    missed or searched more is made only by its name.
+
+    Confused tools are on record where one was called in vain right before the other succeeded for the same task, or
+    where a search ranked it above the one that was then called. NUMBER is one of these pairs then.
 
     \b
     foretool misses --since 7d --server github
-    foretool misses --by cause
     foretool misses --all --recovered no
-    foretool misses show 12
+    foretool misses 12
+    foretool misses 12 --fix --change pin --yes
+    foretool misses --confused 1 --fix --dry-run
     """
-    if ctx.invoked_subcommand is not None:
-        return 0
+    repair = Repair(number, wants_fix, kind, agreed, dry_run, not no_replay)
+    if wanted_undo:
+        return edits.undo(path, as_json)
+    if wants_fix and number is None:
+        raise click.UsageError("--fix needs the number of a miss; `foretool misses --all` lists them")
+    if confused:
+        return _show_confused(path, since, repair, as_json=as_json)
+    if number is not None:
+        return _show_one(path, number, repair, as_json=as_json)
     now = time.time()
     wanted = MissFilter(
         now - since if since is not None else 0.0,
@@ -116,6 +174,25 @@ def command(
         ledger = read_ledger(store, wanted, by, limit)
     narrowed = wanted != MissFilter()
     return output.show(ledger, as_json, lambda _: _print(ledger, by, lists_all=lists_all, narrowed=narrowed))
+
+
+def _show_one(path: Path | None, number: int, repair: Repair, *, as_json: bool) -> int:
+    """Show one miss, or make a change that would have shown its tool. Returns the exit status."""
+    from foretool.server.commands import one_miss  # 0.3 s of imports that counting misses does without
+
+    if not repair.wanted:
+        return one_miss.show_miss(path, number, replays=repair.replays, as_json=as_json)
+    if as_json:
+        raise click.UsageError("--json and --fix of a miss do not go together")
+    return one_miss.fix_miss(
+        path, number, repair.kind, agreed=repair.agreed, dry_run=repair.dry_run, replays=repair.replays
+    )
+
+
+def _show_confused(path: Path | None, since: float | None, repair: Repair, *, as_json: bool) -> int:
+    if (show := packs.load(packs.SHOW_CONFUSED)) is None:
+        return complain("misses: --confused needs the pack foretool.desk, which is not installed", WRONG)
+    return int(show(path, since, repair, as_json=as_json))
 
 
 def read_ledger(store: Store, wanted: MissFilter, by: str, limit: int) -> Ledger:
@@ -167,7 +244,7 @@ def _print(ledger: Ledger, by: str, *, lists_all: bool, narrowed: bool) -> None:
         output.say(f"  {cause}: {CAUSES[cast(Cause, cause)]}")
     example = ledger.misses[0].id if lists_all else ledger.groups[0].last_id
     every = "" if lists_all else "`foretool misses --all` lists each miss; "
-    output.say(f"{every}`foretool misses show {example}` explains number {example}.")
+    output.say(f"{every}`foretool misses {example}` explains number {example}.")
 
 
 def _print_groups(groups: Sequence[MissGroup], by: str) -> None:
@@ -196,7 +273,3 @@ def _print_each(misses: Sequence[Miss]) -> None:
         for miss in misses
     ]  # fmt: skip
     output.table(("id#", "tool…", "when", "noticed", "cause", "rank#", "task…", "recovered", "extra cost…"), rows)
-
-
-command.add_command(show)
-command.add_command(fix)

@@ -1,4 +1,4 @@
-"""`foretool pin`: lists tools whatever the budget, and says what that costs."""
+"""`foretool pin`: lists tools whatever the budget, says what that costs, and takes pins back."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
 from foretool.server.config.servers import matches
 from foretool.server.setup.own_servers import OwnServers
+from foretool.storage.records import ToolId
 
 
 class PinnedTool(Struct, frozen=True):
@@ -39,36 +40,79 @@ class Pins(Struct, frozen=True):
 
 @click.command("pin")
 @click.argument("patterns", nargs=-1, metavar="[TOOL...]")
+@click.option("--remove", "is_removal", is_flag=True, help="Take these pins back, from the setting and from servers.")
 @edits.dry_run_option
 @edits.undo_option
 @config_option
 @json_option
-def command(path: Path | None, as_json: bool, patterns: tuple[str, ...], dry_run: bool, wanted_undo: bool) -> int:
+def command(
+    path: Path | None, as_json: bool, patterns: tuple[str, ...], is_removal: bool, dry_run: bool, wanted_undo: bool
+) -> int:
     """List tools always, whatever the budget, and say what that costs.
 
     TOOL is a name as `foretool tools` shows it, or a pattern of names ('git__*'). Without one, shows what is pinned.
+    With --remove, TOOL is the name or the pattern that was pinned.
     """
     if wanted_undo:
         return edits.undo(path, as_json)
     own = edits.open_file(path)
     config = load(path)
     if not patterns:
+        if is_removal:
+            raise click.UsageError("name at least one tool or pattern; foretool pin shows what is pinned")
         with offline.read(config) as app:
             return output.show(count_pins(app), as_json, show_pins)
-    with offline.read(config) as app:
-        known: list[str] = [tool.id for tool in app.catalog.tools()]
-        for pattern in patterns:
-            if not any(matches(name, (pattern,)) for name in known):
-                if is_pattern(pattern) and app.upstreams.unlisted():
-                    names = ", ".join(sorted(app.upstreams.unlisted()))
-                    output.warn(f"{pattern!r} matches no tool that is known; not known yet are those of {names}")
-                    continue
-                meant = offline.suggest(app, pattern) or "; foretool tools shows the names"
-                return complain(f"pin: no tool is called or matches {pattern!r}{meant}", WRONG)
-    with edits.errors_of(own.path):
-        for pattern in patterns:
-            own.pin(pattern)
-    return finish(own, f"{', '.join(patterns)} pinned", "pin", config, dry_run=dry_run, as_json=as_json)
+    change = _unpin if is_removal else _pin
+    with offline.read(config) as app, edits.errors_of(own.path):
+        if problem := next(filter(None, (change(own, app, pattern) for pattern in patterns)), ""):
+            return complain(f"pin: {problem}", WRONG)
+    done = f"{', '.join(patterns)} {'unpinned' if is_removal else 'pinned'}"
+    return finish(own, done, config, dry_run=dry_run, as_json=as_json)
+
+
+def _pin(own: OwnServers, app: App, pattern: str) -> str:
+    """Pin a tool, or what a pattern fits. Returns why that cannot be done, or ""."""
+    if not any(matches(tool.id, (pattern,)) for tool in app.catalog.tools()):
+        if not is_pattern(pattern) or not app.upstreams.unlisted():
+            meant = offline.suggest(app, pattern) or "; foretool tools shows the names"
+            return f"no tool is called or matches {pattern!r}{meant}"
+        names = ", ".join(sorted(app.upstreams.unlisted()))
+        output.warn(f"{pattern!r} matches no tool that is known; not known yet are those of {names}")
+    own.pin(pattern)
+    return ""
+
+
+def _unpin(own: OwnServers, app: App, pattern: str) -> str:
+    """Take a pin back. Returns why that cannot be done, or ""."""
+    places = _places(own, app, pattern)
+    for server, written in places:
+        own.unpin(written, server)
+    return "" if places else _explain(own, app, pattern)
+
+
+def _places(own: OwnServers, app: App, pattern: str) -> list[tuple[str, str]]:
+    """Return where exactly this is pinned: the server ("" for our own setting), and the pattern as written there."""
+    tool = app.catalog.get(ToolId(pattern))
+    found = []
+    for server, pins in own.pins().items():
+        for each in pins:
+            exposed = f"{app.config.prefixes.get(server) or server}__{each}"
+            is_meant = tool is not None and tool.upstream == server and tool.name == each
+            if (not server and each == pattern) or (server and (exposed == pattern or is_meant)):
+                found.append((server, each))
+    return found
+
+
+def _explain(own: OwnServers, app: App, name: str) -> str:
+    """Say why a pin cannot be taken back by this name."""
+    tool = app.catalog.get(ToolId(name))
+    for server, pins in own.pins().items():
+        for each in pins:
+            exposed = f"{app.config.prefixes.get(server) or server}__{each}" if server else each
+            fits = tool is not None and matches(tool.name if server else tool.id, (each,))
+            if tool is not None and fits and server in ("", tool.upstream):
+                return f"{name} is pinned by the pattern {exposed!r}; take that back: foretool pin --remove '{exposed}'"
+    return f"{name!r} is not pinned; foretool pin shows what is"
 
 
 def is_pattern(name: str) -> bool:
@@ -76,7 +120,7 @@ def is_pattern(name: str) -> bool:
     return any(mark in name for mark in "*?[")
 
 
-def finish(own: OwnServers, why: str, command: str, config: Config, *, dry_run: bool, as_json: bool) -> int:
+def finish(own: OwnServers, why: str, config: Config, *, dry_run: bool, as_json: bool) -> int:
     """Write an edit of pins and print what the pins cost with it. Returns the exit status."""
     with offline.read(edits.config_after(own, config)) as app:
         pins = count_pins(app)
@@ -85,7 +129,7 @@ def finish(own: OwnServers, why: str, command: str, config: Config, *, dry_run: 
         kept = edits.save(own, why, dry_run=dry_run)
         output.emit({**edits.report(own, why, lines, kept), "pins": pins})
         return 0
-    edits.finish(own, why, command, dry_run=dry_run, as_json=False)
+    edits.finish(own, why, "pin", dry_run=dry_run, as_json=False)
     show_pins(pins)
     return 0
 

@@ -1,22 +1,18 @@
-"""`foretool stats`: how often a needed tool was hidden, and what lists and answers cost, by day and client."""
+"""`foretool status --stats`: how often a needed tool was hidden, and what lists and answers cost, by day and client."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final
 
-import click
 from msgspec.structs import asdict
 
 from foretool.retrieval.tokens import estimate
 from foretool.server import offline
 from foretool.server.commands import output
-from foretool.server.commands.misses import read_duration
-from foretool.server.commands.options import config_option, json_option
-from foretool.server.config.loader import load
+from foretool.server.config.loader import Config
 from foretool.server.recording.costs import FEWEST, Costs, add_costs, by_client, estimate_own_search, read_costs
 
 BARS: Final = "▁▂▃▄▅▆▇█"
@@ -31,27 +27,11 @@ FEW: Final = "because the list at each turn and the searches took more than the 
 """Why foretool may cost more than what it is compared with."""
 
 
-@click.command("stats")
-@click.option(
-    "--since", type=read_duration, metavar="TIME", default="14d", show_default=True,
-    help="Only the last 7d, 12h, 30min, ...",
-)  # fmt: skip
-@config_option
-@json_option
-def command(path: Path | None, as_json: bool, since: float) -> int:
-    """Show misses, discovery turns and tokens, by day and client.
-
-    A miss is a needed tool that neither the list nor a hint had shown. A discovery turn is one that the model spent on
-    discover_tools. "read" is what the model read of foretool per task: the list at every turn, and each answer and hint
-    from then on. "full list" is what listing every tool would have cost instead. "own search" is an estimate of what a
-    client reads that defers all tools behind a search of its own: the names of all tools at every turn, one search for
-    each task, and five definitions from then on.
-
-    Rates are formed from tasks whose end is known, once there are fifty; searches that no call followed are counted and
-    belong to no task.
-    """
+def show(config: Config, since: float, *, as_json: bool) -> int:
+    """Show misses, discovery turns and tokens of the last so many seconds, by day and client. Returns the exit
+    status."""
     now = time.time()
-    with offline.read(load(path)) as app:
+    with offline.read(config) as app:
         tools = app.catalog.tools()
         full = sum(app.catalog.tokens(tool.id) for tool in tools)
         with output.waiting("adding up what is on record"):
@@ -82,7 +62,7 @@ def describe(costs: Costs) -> dict[str, Any]:
 
 def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs) -> None:
     if not rows:
-        output.say("Nothing is on record for this time. Try a longer one: foretool stats --since 90d")
+        output.say("Nothing is on record for this time. Try a longer one: foretool status --stats --since 90d")
         return
     if output.console().width < NARROW:
         for row in rows:

@@ -1,4 +1,4 @@
-"""`foretool status`: shows the running proxies, the state of their upstreams, and what is stored."""
+"""`foretool status`: the running proxies with their upstreams, what is stored, what it saves, and the known clients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 from msgspec import Struct, ValidationError, convert
@@ -15,13 +15,15 @@ from msgspec.structs import asdict
 
 from foretool.retrieval import encoders
 from foretool.server.catalog.imported import IMPORTED, ImportNote
-from foretool.server.commands import output
+from foretool.server.commands import output, stats
 from foretool.server.commands.login import say_until
+from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import NamedBy
-from foretool.server.config.settings import Record, Telemetry
+from foretool.server.config.settings import PolicyChoice, Record, Telemetry
 from foretool.server.inspection import inspect_store
+from foretool.server.lists.policy import choose_policy, explain_policy
 from foretool.server.local.caller import ask_all
 from foretool.server.local.hello import STATUS
 from foretool.server.local.places import Identity, find_folder
@@ -42,7 +44,7 @@ from foretool.server.upstreams.running import FAILING, find_proxies
 from foretool.server.upstreams.upstream import State
 from foretool.storage.opening import exposure, open_existing_store, open_store
 from foretool.storage.places import MEMORY, models_folder
-from foretool.storage.records import Statistics, UpstreamState
+from foretool.storage.records import ClientRecord, Statistics, UpstreamState
 from foretool.storage.stores import StorageError, Store
 
 STDERR_SHOWN = 3
@@ -122,7 +124,7 @@ class Status(Struct, frozen=True):
     telemetry: Telemetry
     """What is sent to a collector: `off`, `on`, or `full` with the contents of calls."""
     imported: ImportNote | None
-    """What was taken over from another store (`import-priors`); null if nothing was."""
+    """What was taken over from another store (`learn --import`); null if nothing was."""
     encoder: Encoding
     confidence: Confidence | None
     """How well confidence has matched what followed; null while too few searches have a known outcome."""
@@ -160,12 +162,36 @@ class Status(Struct, frozen=True):
     is_flag=True,
     help="Also show stderr lines of every upstream, and how well confidence is calibrated.",
 )
-def command(path: Path | None, as_json: bool, verbose: bool) -> int:
-    """Show the running proxies, their upstreams and what is stored.
+@click.option("--stats", "wants_stats", is_flag=True, help="Show misses, searches and tokens, by day and client.")
+@click.option(
+    "--since", type=read_duration, metavar="TIME", default="14d", show_default=True,
+    help="With --stats, only the last 7d, 12h, 30min, ...",
+)  # fmt: skip
+@click.option("--clients", "wants_clients", is_flag=True, help="Show each client, and how foretool treats it.")
+def command(
+    path: Path | None, as_json: bool, verbose: bool, wants_stats: bool, since: float, wants_clients: bool
+) -> int:
+    """Show what runs and is stored; what it saves; its clients.
 
     Exits with 1 if any configured server is broken, down, or lists no tools.
+
+    Statistics: a miss is a needed tool that neither the list nor a hint had shown. "read" is what the model read of
+    foretool per task: the list at every turn, and each answer and hint from then on. "full list" is what listing every
+    tool would have cost instead. "own search" is an estimate of what a client reads that defers all tools behind a
+    search of its own: the names of all tools at every turn, one search for each task, and five definitions from then
+    on. Rates are formed from tasks whose end is known, once there are fifty.
+
+    Clients: whether and how fast a client lists its tools again when told that they changed, and which policy "auto"
+    therefore chooses. A client that foretool does not know is tried once, with its first search.
     """
-    status = read_status(load(path))
+    if wants_stats and wants_clients:
+        raise click.UsageError("--stats and --clients do not go together")
+    config = load(path)
+    if wants_stats:
+        return stats.show(config, since, as_json=as_json)
+    if wants_clients:
+        return _show_clients(config, as_json=as_json)
+    status = read_status(config)
     if as_json:
         output.emit({"is_well": status.is_well, **asdict(status)})
     else:
@@ -314,7 +340,7 @@ def _print_proxies(status: Status, verbose: bool) -> None:
 def _print_import(note: ImportNote | None) -> None:
     if note is not None:
         counted = f"{output.plural(note.tools, 'tool')} from {output.plural(note.tasks, 'task')}"
-        output.say_fact("imported", f"priors of {note.exported}, {counted} (foretool import-priors --undo)")
+        output.say_fact("imported", f"priors of {note.exported}, {counted} (foretool learn --undo-import)")
 
 
 def _print_findings(findings: Mapping[str, Mapping[Severity, int]]) -> None:
@@ -379,3 +405,32 @@ def _print_proxy(proxy: Proxy, verbose: bool) -> None:
         if state.stderr and (verbose or state.last_error):
             for line in state.stderr if verbose else state.stderr[-STDERR_SHOWN:]:
                 output.say(f"  {state.upstream} stderr: {line}", "dim")
+
+
+def _show_clients(config: Config, *, as_json: bool) -> int:
+    with open_existing_store(config.storage) as store:
+        found = [describe_client(record) for record in store.clients.all()]
+    return output.show(found, as_json, lambda clients: _print_clients(clients, config.settings.policy))
+
+
+def describe_client(record: ClientRecord) -> dict[str, Any]:
+    """Return the record, with the policy that `auto` chooses and why."""
+    policy = choose_policy("auto", record.era, record.client, record)
+    return {**asdict(record), "auto": policy, "why": explain_policy(record)}
+
+
+def _print_clients(clients: list[dict[str, Any]], policy: PolicyChoice) -> None:
+    if not clients:
+        output.say("No client has connected yet. `foretool connect` shows how to register foretool with one.")
+        return
+    rows = [
+        (
+            f"{each['client'] or '(unnamed)'} {each['version']}".rstrip(), each["era"], each["announced"],
+            each["relisted"], f"{each['relist_ms']:.0f}" if each["relist_ms"] else "-", each["auto"], each["why"],
+        )
+        for each in clients
+    ]  # fmt: skip
+    output.table(("client…", "era", "told#", "listed#", "ms#", "auto", "because…"), rows)
+    output.say("told: how often it was told that its list has changed. listed: how often it then listed within 2 s.")
+    if policy != "auto":
+        output.say(f'The setting "policy" is {policy}, so `auto` is not used.')

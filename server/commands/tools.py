@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.server import offline
+from foretool.server import offline, packs
 from foretool.server.app import App
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
@@ -103,6 +103,7 @@ ORDERS: Final[dict[str, Callable[[Row], Any]]] = {
     help="Order of the rows, the largest or latest first.",
 )
 @click.option("--findings", "suspicious", is_flag=True, help="Show only what looks wrong in the text of tools.")
+@click.option("--needs", is_flag=True, help="Show which tools need the results of others; PATTERN is one tool then.")
 @click.option("--schema", default="", metavar="NAME", help="Print one tool's definition as clients see it.")
 @config_option
 @json_option
@@ -114,12 +115,22 @@ def command(
     unused: bool,
     sort: str,
     suspicious: bool,
+    needs: bool,
     schema: str,
 ) -> int:
     """Show every tool, its risk, its tokens, its lists and its use.
 
     PATTERN is a part of the name or a shell pattern ("git__*").
+
+    What tools need comes from schemas (a tool takes a field that another one returns), from calls (a value from a
+    result was later an argument of another tool; foretool keeps the names of such fields, never the values), and from
+    training.
     """
+    if needs:
+        show_needs = packs.load(packs.SHOW_NEEDS)
+        if show_needs is None:
+            return complain("tools: --needs needs the pack foretool.desk, which is not installed", WRONG)
+        return int(show_needs(path, pattern, as_json=as_json))
     config = load(path)
     if upstream and upstream not in (*config.servers, *config.broken, *config.disabled):
         known = ", ".join(config.servers)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 from click import ClickException
 
-from foretool.server.commands import edits, output, upgrade
-from foretool.server.commands.exit import WRONG
+from foretool.server.commands import edits, output
+from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config import keyrings
 from foretool.server.config.errors import ConfigError
@@ -21,7 +24,7 @@ from foretool.server.setup import changes, prompt_hooks
 from foretool.server.setup.changes import Change, ChangeError
 from foretool.server.setup.clients import client_files, this_machine
 from foretool.server.setup.documents import DocumentError
-from foretool.server.setup.installation import this_installation
+from foretool.server.setup.installation import Command, this_installation
 from foretool.server.setup.leaving import plan_leaving
 from foretool.server.setup.scan import scan
 from foretool.storage.places import ServerAddress, local_folder
@@ -56,7 +59,7 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
     for folder, what in _data(place).items():
         output.say(f"Stays: {folder} ({what}). Delete it by hand if you want it gone.")
     output.say("\nTo uninstall the program:", "bold")
-    return upgrade.run_commands(installed.uninstall, "Run this?", agreed=agreed, dry_run=dry_run)
+    return run_commands(installed.uninstall, "Run this?", agreed=agreed, dry_run=dry_run)
 
 
 def _plan(place: Path) -> tuple[list[Change], list[str]]:
@@ -114,3 +117,23 @@ def _data(place: Path) -> dict[str, str]:
     if folder is not None and folder != place.parent and folder.exists():
         found[str(folder)] = recorded
     return found
+
+
+def run_commands(commands: Sequence[Command], question: str, *, agreed: bool, dry_run: bool) -> int:
+    """Show commands and run them in order after a yes; stop at the first that fails. Returns the exit status."""
+    for each in commands:
+        click.echo(f"  {shlex.join(each)}")
+    if dry_run or not (agreed or sys.stdin.isatty()):
+        output.say("Nothing was run." if dry_run else "Nothing was run: there is nobody to ask. Run it, or add --yes.")
+        return 0
+    if not agreed and not click.confirm(question, default=False):
+        output.say("Nothing was run.")
+        return WRONG
+    for each in commands:
+        try:
+            done = subprocess.run(each, check=False)
+        except OSError as error:
+            return complain(f"{each[0]}: cannot be started ({error.strerror}); run the command by hand", WRONG)
+        if done.returncode:
+            return complain(f"{shlex.join(each)}: ended with status {done.returncode}; see above", WRONG)
+    return 0

@@ -1,6 +1,6 @@
 """What would have shown a missed tool: the changes that apply, and making one.
 
-`foretool misses show`, `foretool misses fix` and the page use these functions. `budget`, `policy` and `fill` are tried:
+`foretool misses` and the page use these functions. `budget`, `policy` and `fill` are tried:
 each is offered only if the list made with it has the tool. The others follow from the cause of the miss.
 """
 

@@ -1,4 +1,4 @@
-"""Adds up the log for `foretool stats` and the page in the background, a little at a time, in a thread.
+"""Adds up the log for `foretool status --stats` and the page in the background, a little at a time, in a thread.
 
 The log of an earlier version is added up in the same way, from its start; until then those who ask read what is left.
 """

@@ -25,13 +25,16 @@ EVIL = (
     "[red]fine[/red][link=https://evil.example]here[/link]\u202egnp\u2028next\u200b\U000e0041\x9b31m\x85end\x00"
 )
 COMMANDS = [
-    ["misses"], ["misses", "show", "1"], ["tools"], ["tools", "--unused"], ["search", "adds numbers"],
-    ["search", "adds numbers", "--text"], ["status"], ["status", "-v"], ["clients"], ["graph"], ["learn", "--report"],
+    ["misses"], ["misses", "1"], ["tools"], ["tools", "--unused"], ["search", "adds numbers"],
+    ["search", "adds numbers", "--text"], ["status"], ["status", "-v"], ["status", "--clients"],
+    ["tools", "--needs"], ["learn", "--report"],
     ["review"], ["doctor"], ["connect"], ["forget", "--all", "--dry-run"],
-    ["stats", "--since", "3000w"], ["explain", "adds numbers", "--tool", "one__add"], ["explain", EVIL, "--tool", EVIL],
+    ["status", "--stats", "--since", "3000w"], ["search", "adds numbers", "--tool", "one__add"],
+    ["search", EVIL, "--tool", EVIL],
     ["replay", "--since", "3000w", "--set", "list_tokens=20"], ["replay", "--set", EVIL],
-    ["confusions", "--since", "3000w"], ["confusions", "--since", "3000w", "--fix", "1", "--dry-run"],
-    ["tools", EVIL], ["graph", EVIL], ["misses", "show", EVIL], ["search", EVIL, "--profile", EVIL],
+    ["misses", "--confused", "--since", "3000w"],
+    ["misses", "--confused", "1", "--since", "3000w", "--fix", "--dry-run"],
+    ["tools", EVIL], ["tools", EVIL, "--needs"], ["misses", EVIL], ["search", EVIL, "--profile", EVIL],
 ]  # fmt: skip
 
 
@@ -77,9 +80,10 @@ def test_no_text_of_a_server_or_a_client_makes_a_row_or_steers_the_terminal(
 
 
 JSON = [
-    ["misses"], ["misses", "show", "1"], ["tools"], ["status"], ["clients"], ["stats", "--since", "3000w"], ["audit"],
-    ["list"], ["doctor"], ["review"], ["search", "adds numbers"], ["explain", "adds numbers"], ["graph"],
-    ["confusions", "--since", "3000w"],
+    ["misses"], ["misses", "1"], ["tools"], ["status"], ["status", "--clients"],
+    ["status", "--stats", "--since", "3000w"],
+    ["audit"], ["list"], ["doctor"], ["review"], ["search", "adds numbers"], ["tools", "--needs"],
+    ["misses", "--confused", "--since", "3000w"],
 ]  # fmt: skip
 
 

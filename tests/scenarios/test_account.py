@@ -51,15 +51,17 @@ def test_an_evening_of_searches_and_a_few_calls_shows_no_rate_anywhere(tmp_path:
             return "".join([(await page.get(path)).text for path in ("/", "/confidence")])
 
     anyio.run(explore)
-    told = place.ask("stats")
+    told = place.ask("status", "--stats")
     rows: list[Json] = [told["total"], *told["clients"], *told["days"]]
     rates = ("miss_rate", "saved", "saved_of_own_search", *(name for name in rows[0] if name.endswith("_per_task")))
     assert {row[name] for row in rows for name in rates} == {None}
     assert (told["total"]["discoveries"], told["total"]["calls"]) == (25, 10)
     assert place.ask("status")["confidence"] is None
     said = [
-        subprocess.run([*place.command, name, "--config", str(place.path)], capture_output=True, text=True, check=False)
-        for name in ("stats", "status")
+        subprocess.run(
+            [*place.command, "status", *more, "--config", str(place.path)], capture_output=True, text=True, check=False
+        )
+        for more in ((), ("--stats",))
     ]
     shown = "".join([each.stdout for each in said]) + anyio.run(look)
     assert "25 searches" in shown and re.findall(r"\d[\d.,]*\s?%", shown) == []

@@ -1,6 +1,6 @@
 """Seeded misses: each is made so that its cause is known, before running proxies, for every cause and policy.
 
-What `foretool misses show` and `foretool explain` print, in words and as JSON, must name that cause for all of them.
+What `foretool misses NUMBER` and `foretool search TASK --tool NAME` print, in words and as JSON, must name that cause.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import pytest
 from fakes import Failed, FakeClient, FakeUpstream, Stage, failing_store, proxy_over, text, tool
 from requirements import requirement
 
-from foretool.server.commands.explain import _say_unknown, explain_tool
 from foretool.server.commands.group import run
-from foretool.server.commands.search import search
+from foretool.server.commands.search import _say_unknown, explain_tool, search
 from foretool.server.ledger.fixes import diagnose
 from foretool.server.ledger.miss_words import CAUSES
 from foretool.server.protocol import versions
@@ -39,7 +38,7 @@ class Seed(NamedTuple):
     policies: tuple[Policy, ...]
     ways: tuple[str, ...] = ("name", "bridge", "discovery")
     fix: str = ""
-    """The kind of change that `misses show` must offer; "" where none of the config would have shown the tool."""
+    """The kind of change that `misses` must offer; "" where none of the config would have shown the tool."""
     explained: str = ""
     """What `explain` says before the miss, where only the client knows what it lacks; "" for the cause in brackets."""
 
@@ -387,10 +386,10 @@ def check_commands(
         told = capsys.readouterr()
         return status, f"{told.out} {told.err}" if "--json" not in line else told.out
 
-    status, said = read("misses", "show", str(id))
+    status, said = read("misses", str(id))
     shown = " ".join(said.split())
     assert status == 0 and f"cause {seed.cause}: " in shown and "would have " in shown
-    status, said = read("misses", "show", str(id), "--json", "--no-replay")
+    status, said = read("misses", str(id), "--json", "--no-replay")
     told = json.loads(said)
     assert (status, told["miss"]["id"], told["miss"]["cause"]) == (0, id, seed.cause)
     assert told["miss"]["tool"] == missed.tool and told["cause_in_words"] == CAUSES[seed.cause]
@@ -404,9 +403,9 @@ def check_commands(
     profile = ["--profile", *profiles] if profiles else []
     task = missed.task if missed.tool else told["miss"]["query"]
     asked = ["--tool", missed.tool] if missed.tool else []
-    _, said = read("explain", task, *asked, *profile)
+    _, said = read("search", task, *asked, *profile)
     assert f"({seed.cause}): {CAUSES[seed.cause]}" in " ".join(said.split())
-    status, said = read("explain", task, *asked, *profile, "--json")
+    status, said = read("search", task, *asked, *profile, "--json")
     if status == 0:
         told = json.loads(said)
         assert (told["missed"][0]["cause"], told["missed"][0]["last_id"]) == (seed.cause, id)
@@ -422,7 +421,7 @@ NOTICED = {
 
 
 def explain(missed: Missed) -> str:
-    """What `foretool explain TASK --tool NAME` says of the tool."""
+    """What `foretool search TASK --tool NAME` says of the tool."""
     app = missed.stage.app
     profile = app.config.profiles.get("work", app.config.profiles[""])
     tool = app.catalog.find(missed.tool)

@@ -31,6 +31,6 @@ def test_without_the_desk_a_miss_has_its_changes_and_no_effect_of_them(
         )
     monkeypatch.setitem(sys.modules, "foretool.desk", None)
     assert packs.load(packs.MAKE_PAGE) is None
-    assert run(["misses", "fix", "1", "--change", "pin", "--dry-run", "--config", str(path)]) == 0
+    assert run(["misses", "1", "--fix", "--change", "pin", "--dry-run", "--config", str(path)]) == 0
     out = capsys.readouterr().out
     assert "pin: pin sky__moon" in out and "per task" not in out

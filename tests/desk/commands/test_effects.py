@@ -5,7 +5,7 @@ import pytest
 from foretool.desk.commands.replay import _show_effect
 from foretool.desk.replay.effect import compare
 from foretool.desk.replay.player import PlayedTask
-from foretool.server.commands.effects import say_doubts, say_effect
+from foretool.server.commands.one_miss import say_doubts, say_effect
 from foretool.server.ledger.effects import Effect
 from foretool.server.ledger.fixes import Fix, MeasuredFix
 

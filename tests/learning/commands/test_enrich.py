@@ -61,14 +61,14 @@ def test_wordings_are_kept_shown_as_those_of_the_model_and_deleted(
     assert run(["enrich", "--show", "--config", str(path)]) == 0
     shown = capsys.readouterr().out
     assert "sum up my shopping" in shown and "tiny" in shown
-    assert run(["explain", "coat", "--tool", "sky__forecast", "--json", "--config", str(path)]) == 0
+    assert run(["search", "coat", "--tool", "sky__forecast", "--json", "--config", str(path)]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["tool"]["rank"] == 1 and "wordings made by tiny, not by the server" in json.dumps(told)
-    assert "coat" not in json.dumps([each.get("definition", "") for each in told["search"]["matches"]])
+    assert told["asked"]["rank"] == 1 and "wordings made by tiny, not by the server" in json.dumps(told)
+    assert "coat" not in json.dumps([each.get("definition", "") for each in told["matches"]])
     assert run(["enrich", "--remove", "--server", "sky", "--config", str(path)]) == 0
     assert "1 wording deleted" in capsys.readouterr().out
-    assert run(["explain", "coat", "--tool", "sky__forecast", "--json", "--config", str(path)]) == 0
-    assert json.loads(capsys.readouterr().out)["tool"]["rank"] == 0
+    assert run(["search", "coat", "--tool", "sky__forecast", "--json", "--config", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["asked"]["rank"] == 0
 
 
 def test_definitions_held_for_review_and_denied_tools_are_not_sent(tmp_path: Path, server: ChatServer) -> None:

@@ -1,4 +1,4 @@
-"""`foretool import-priors`: says what changes, asks, takes over, takes back, and refuses what is no file of priors."""
+"""`foretool learn --import`: says what changes, asks, takes over, takes back, and refuses what is no file of priors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_an_import_says_what_it_changes_and_can_be_taken_back(
     config: list[str], file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for options in (["--dry-run"], ["--yes"]):
-        assert run(["import-priors", str(file), *options, *config]) == 0
+        assert run(["learn", "--import", str(file), *options, *config]) == 0
         out = " ".join(capsys.readouterr().out.split())
         assert "exported 2026-11-20, 3 tools, 1 pair of tools." in out
         assert "1 of its tools are known here" not in out and "2 of its tools are known here" in out
@@ -63,15 +63,15 @@ def test_an_import_says_what_it_changes_and_can_be_taken_back(
     assert "imported  priors of 2026-11-20, 3 tools from 40 tasks" in capsys.readouterr().out
 
     file.write_bytes(write(msgspec.structs.replace(PRIORS, exported="2026-11-21", tools=TOOLS[:2])))
-    assert run(["import-priors", str(file), "--json", "--yes", *config]) == 0
+    assert run(["learn", "--import", str(file), "--json", "--yes", *config]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["replaces"], told["enter"], told["leave"], told["is_done"]) == ("2026-11-20", [], [], True)
 
-    assert run(["import-priors", "--undo", *config]) == 0
+    assert run(["learn", "--undo-import", *config]) == 0
     assert "The priors of 2026-11-21 no longer count; those of 2026-11-20 count again." in capsys.readouterr().out
-    assert run(["import-priors", "--undo", *config]) == 0
+    assert run(["learn", "--undo-import", *config]) == 0
     assert capsys.readouterr().out == "The priors of 2026-11-20 no longer count.\n"
-    assert run(["import-priors", "--undo", *config]) == 1
+    assert run(["learn", "--undo-import", *config]) == 1
     assert "there is nothing to take back" in capsys.readouterr().err
     assert run(["status", *config]) == 0
     assert "imported" not in capsys.readouterr().out
@@ -80,7 +80,7 @@ def test_an_import_says_what_it_changes_and_can_be_taken_back(
 def test_a_rollback_of_learning_leaves_an_import(
     config: list[str], file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["import-priors", str(file), "--yes", *config]) == 0
+    assert run(["learn", "--import", str(file), "--yes", *config]) == 0
     assert run(["learn", "--rollback", *config]) == 0
     assert "nothing to roll back" in capsys.readouterr().out
     assert run(["learn", "--report", *config]) == 0
@@ -93,7 +93,7 @@ def test_without_a_terminal_it_changes_nothing_unless_told_to(
     config: list[str], file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments in ([str(file)], [str(file), "--json"], [], [str(file), "--undo"]):
-        assert run(["import-priors", *arguments, *config]) == 2
+        assert run(["learn", "--import", *arguments, *config]) == 2
         assert capsys.readouterr().err.count("\n") == 1
     with open_store(loader.load(Path(config[1])).storage) as store:
         assert (store.artifacts.active(IMPORTED), store.artifacts.version) == (None, 0)
@@ -115,18 +115,18 @@ def test_what_is_no_file_of_priors_is_refused_in_one_line(
         (link, "symbolic link"), (pipe, "expected a file"), (large, "over 2"), (tmp_path / "none", "No such file"),
         (text, "unknown key"), (Path("/dev/zero"), "expected a file"),
     ):  # fmt: skip
-        assert run(["import-priors", str(each), "--yes", *config]) == 2
+        assert run(["learn", "--import", str(each), "--yes", *config]) == 2
         error = capsys.readouterr().err
         assert said in error and str(each) in error and error.count("\n") == 1 and "Ignore" not in error
-    assert run(["import-priors", str(folder), "--yes", *config]) == 2
+    assert run(["learn", "--import", str(folder), "--yes", *config]) == 2
 
 
 def test_a_machine_on_which_nothing_ran_yet_takes_a_file_too(
     tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = ["--config", str(write_config(tmp_path))]
-    assert run(["import-priors", "--undo", *config]) == 1
-    assert run(["import-priors", str(file), "--yes", *config]) == 0
+    assert run(["learn", "--undo-import", *config]) == 1
+    assert run(["learn", "--import", str(file), "--yes", *config]) == 0
     out = capsys.readouterr().out
     assert "0 of its tools are known here; others count once a server of yours lists them." in " ".join(out.split())
     assert "The list stays as it is." in out
@@ -142,7 +142,7 @@ def test_no_line_is_wider_than_a_narrow_terminal(
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr("sys.stdout", terminal)
     monkeypatch.chdir(tmp_path)
-    for command in (["import-priors", file.name, "--yes"], ["status"], ["import-priors", "--undo"]):
+    for command in (["learn", "--import", file.name, "--yes"], ["status"], ["learn", "--undo-import"]):
         run([*command, "--config", "mcp.json"])
     lines = terminal.getvalue().splitlines()
     assert len(lines) > 8 and [line for line in lines if len(line) > width] == []

@@ -35,7 +35,11 @@ LINES: dict[str, Sequence[str]] = {
     "init --undo": ("init", "--undo"),
     "logout": ("logout", "away"),
     "status": ("status",),
+    "status --stats": ("status", "--stats"),
+    "status --clients": ("status", "--clients"),
     "tools": ("tools",),
+    "tools --needs": ("tools", "--needs"),
+    "tools TOOL --needs": ("tools", "calc__add", "--needs"),
     "list": ("list",),
     "add": ("add", "echo", sys.executable, str(ECHO)),
     "add --search": ("add", "--search", "weather"),
@@ -44,28 +48,23 @@ LINES: dict[str, Sequence[str]] = {
     "disable": ("disable", "sky"),
     "pin": ("pin",),
     "pin TOOL": ("pin", "calc__add"),
-    "unpin": ("unpin", "calc__add"),
-    "unpin --undo": ("unpin", "--undo"),
-    "search": ("search", "weather in Paris"),
-    "explain": ("explain", "weather in Paris", "--tool", "calc__add"),
+    "pin --undo": ("pin", "--undo"),
+    "search": ("search", "weather in Paris", "--tool", "calc__add"),
     "misses": ("misses",),
-    "misses show": ("misses", "show", "1"),
-    "confusions": ("confusions",),
+    "misses NUMBER": ("misses", "1"),
+    "misses --undo": ("misses", "--undo"),
+    "misses --confused": ("misses", "--confused"),
     "replay": ("replay", "--since", "4000w", "--set", "list_tokens=100"),
     "bench": ("bench", "--since", "4000w"),
-    "stats": ("stats",),
-    "graph": ("graph",),
-    "graph show": ("graph", "show", "calc__add"),
     "enrich": ("enrich", "--dry-run"),
     "enrich --show": ("enrich", "--show"),
     "enrich --remove": ("enrich", "--remove"),
-    "export-priors": ("export-priors", "priors.json"),
-    "import-priors": ("import-priors", "priors.json", "--yes"),
-    "import-priors --undo": ("import-priors", "--undo", "--yes"),
     "learn": ("learn",),
     "learn --report": ("learn", "--report"),
     "learn --rollback": ("learn", "--rollback"),
-    "clients": ("clients",),
+    "learn --export FILE": ("learn", "--export", "priors.json"),
+    "learn --import FILE": ("learn", "--import", "priors.json", "--yes"),
+    "learn --undo-import": ("learn", "--undo-import"),
     "audit": ("audit",),
     "forget": ("forget", "--server", "sky", "--dry-run"),
     "doctor": ("doctor", "--fix", "--dry-run"),
@@ -75,10 +74,6 @@ LINES: dict[str, Sequence[str]] = {
     "review SERVER": ("review", "calc"),
     "review SERVER --approve": ("review", "calc", "--approve"),
     "token new": ("token", "new"),
-    "service install": ("service", "install"),
-    "service uninstall": ("service", "uninstall"),
-    "service status": ("service", "status"),
-    "upgrade": ("upgrade",),
     "uninstall": ("uninstall",),
 }
 """What is typed for each command line of the page."""
@@ -135,21 +130,18 @@ def test_a_command_prints_what_the_schema_says(
         write_home(home)
         if line == "init --undo":
             run(["init", "--yes", "--no-start"])
-    elif line not in ("token new", "upgrade"):
-        if line.startswith("unpin") or line == "doctor --undo":
+    elif line != "token new":
+        if line in ("pin --undo", "doctor --undo", "misses --undo"):
             run(["pin", "calc__add", "--config", str(path)])
         if line in STARTS:
             path = write_config(home, {"echo": echo()})
         if line == "logout":
             path = write_config(home, {"away": {"url": "https://mcp.example/mcp"}})
-        if "priors" in line:
-            monkeypatch.chdir(home)
-        if line.startswith("import-priors"):
-            run(["export-priors", "priors.json", "--config", str(path)])
-        if line == "import-priors --undo":
-            run(["import-priors", "priors.json", "--yes", "--config", str(path)])
-        if line.startswith("service"):
-            path = write_config(home, insecure_loopback=True)
+        monkeypatch.chdir(home)
+        if "import" in line:
+            run(["learn", "--export", "priors.json", "--config", str(path)])
+        if line == "learn --undo-import":
+            run(["learn", "--import", "priors.json", "--yes", "--config", str(path)])
         typed += ["--config", str(path)]
     capsys.readouterr()
     with registry(item(packages=[npm()])) as known:
@@ -206,8 +198,8 @@ def test_the_table_of_exit_statuses_has_those_that_there_are() -> None:
         (["misses"], 0),
         (["--version"], 0),
         (["status"], 1),
-        (["misses", "show", "99"], 1),
-        (["graph", "show", "nobody"], 1),
+        (["misses", "99"], 1),
+        (["tools", "nobody", "--needs"], 1),
         (["tools", "--schema", "nobody"], 1),
         (["review", "nobody"], 1),
         (["nonsense"], 2),

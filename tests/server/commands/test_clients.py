@@ -1,4 +1,4 @@
-"""`foretool clients`: the ledger and what `auto` makes of it."""
+"""`foretool status --clients`: the ledger and what `auto` makes of it."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from command_fakes import fill, write_config
 
-from foretool.server.commands.clients import describe_client
 from foretool.server.commands.group import run
+from foretool.server.commands.status import describe_client
 from foretool.storage.records import ClientRecord, Era, Policy
 
 
@@ -33,14 +33,14 @@ def test_every_client_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[st
     path = write_config(tmp_path, policy="full")
     with fill(path) as store:
         store.clients.add_relist(ClientRecord("cursor", "1.2", "legacy", 2, 1, 35.0, 200.0))
-    assert run(["clients", "--json", "--config", str(path)]) == 0
+    assert run(["status", "--clients", "--json", "--config", str(path)]) == 0
     row = json.loads(capsys.readouterr().out)[0]
     assert (row["client"], row["announced"], row["relisted"], row["relist_ms"]) == ("cursor", 2, 1, 35.0)
-    assert run(["clients", "--config", str(path)]) == 0
+    assert run(["status", "--clients", "--config", str(path)]) == 0
     out = capsys.readouterr().out
     assert "cursor" in out and "growing" in out and 'The setting "policy" is full' in out
 
 
 def test_before_the_first_client_it_says_how_to_register(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["clients", "--config", str(write_config(tmp_path))]) == 0
+    assert run(["status", "--clients", "--config", str(write_config(tmp_path))]) == 0
     assert "`foretool connect`" in capsys.readouterr().out

@@ -1,5 +1,6 @@
 """The group of commands: which there are, how errors leave, and that each is documented."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from command_fakes import write_config
 
 from foretool import __version__
-from foretool.server.commands.group import COMMANDS, root, run
+from foretool.server.commands.group import COMMANDS, FIRST, RENAMED, root, run
 from foretool.server.setup.clients import client_files, this_machine
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -32,7 +33,7 @@ def test_the_page_of_the_clients_files_is_up_to_date_and_names_each_client(gener
 def test_every_command_is_on_the_page() -> None:
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
     assert [name for name in COMMANDS if f"\n## {name}\n" in page] == list(COMMANDS)
-    assert [name for name in COMMANDS if f"<!-- help: foretool {name} -->" in page] == list(COMMANDS)
+    assert [name for name in COMMANDS if f"<!-- help: foretool {name}" in page] == list(COMMANDS)
 
 
 def test_a_stale_page_of_the_commands_is_noticed(generate: ModuleType) -> None:
@@ -58,16 +59,16 @@ def test_the_list_of_commands_says_of_each_what_its_own_help_says_first(name: st
 def test_help_and_completion_import_no_command() -> None:
     program = (
         "import sys; from click.shell_completion import ShellComplete;"
-        "from foretool.server.commands.group import COMMANDS, root, run;"
+        "from foretool.server.commands.group import COMMANDS, FIRST, RENAMED, root, run;"
         "assert run(['--help']) == 0;"
         "found = ShellComplete(root, {}, 'foretool', '_FORETOOL_COMPLETE').get_completions([], 'st');"
-        "assert [each.value for each in found] == ['status', 'stats'], found;"
+        "assert [each.value for each in found] == ['status'], found;"
         "loaded = [name for name in COMMANDS if f'foretool.server.commands.{name}' in sys.modules];"
         "assert loaded == [] and 'rich' not in sys.modules, loaded"
     )
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Usage: foretool") and "  init        Set everything up:" in done.stdout
+    assert done.stdout.startswith("Usage: foretool") and "  init       Set everything up:" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -75,8 +76,8 @@ def test_help_and_completion_import_no_command() -> None:
     [
         (["nope"], "foretool: No such command 'nope'. See foretool --help"),
         (["lst"], "foretool: No such command 'lst'. Did you mean 'list'? See foretool --help"),
-        (["status", "--nope"], "foretool: status: No such option '--nope'. See foretool status --help"),
-        (["misses", "show", "x"], "foretool: misses show: Invalid value for 'ID': 'x' is not a valid integer."),
+        (["list", "--nope"], "foretool: list: No such option '--nope'. See foretool list --help"),
+        (["misses", "x"], "foretool: misses: Invalid value for '[NUMBER]': expected one number of a miss, found 'x'."),
         (
             ["doctor", "--yes"],
             "foretool: doctor: --yes and --dry-run go with --fix. See foretool doctor --help",
@@ -93,36 +94,11 @@ def test_a_wrong_command_line_is_one_line_and_status_2(
     assert error.startswith(said) and error.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        each
-        for each in COMMANDS
-        if each
-        not in (
-            "init",
-            "search",
-            "explain",
-            "connect",
-            "hint",
-            "token",
-            "service",
-            "completion",
-            "export",
-            "export-priors",
-            "import-priors",
-            "add",
-            "remove",
-            "enable",
-            "disable",
-            "unpin",
-            "login",
-            "logout",
-            "upgrade",
-            "uninstall",
-        )
-    ],
-)
+NEED_MORE = ("search", "export", "remove", "enable", "disable", "login", "logout")
+NEED_NO_CONFIG = ("init", "connect", "hint", "token", "add", "uninstall")
+
+
+@pytest.mark.parametrize("name", [each for each in COMMANDS if each not in (*NEED_MORE, *NEED_NO_CONFIG)])
 def test_a_missing_config_is_one_line_and_status_2(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,7 +116,7 @@ def test_status_shows_a_damaged_storage_file_among_the_rest(tmp_path: Path, caps
     assert "not a readable SQLite file" in shown and f"config    {path}" in shown
 
 
-@pytest.mark.parametrize("arguments", [["tools"], ["search", "x"], ["misses"], ["clients"]])
+@pytest.mark.parametrize("arguments", [["tools"], ["search", "x"], ["misses"], ["status", "--clients"]])
 def test_a_damaged_storage_file_is_one_line_and_status_1(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,7 +127,9 @@ def test_a_damaged_storage_file_is_one_line_and_status_1(
     assert "not a readable SQLite file" in error and error.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [["status"], ["tools"], ["search", "x"], ["misses"], ["clients"], ["doctor"]])
+@pytest.mark.parametrize(
+    "arguments", [["status"], ["tools"], ["search", "x"], ["misses"], ["status", "--clients"], ["doctor"]]
+)
 def test_looking_makes_no_storage_file(arguments: list[str], tmp_path: Path) -> None:
     path = write_config(tmp_path, {})
     run([*arguments, "--config", str(path)])
@@ -182,7 +160,7 @@ def test_a_command_is_imported_when_it_is_asked_for() -> None:
     assert done.stdout.endswith("\nFalse\n")
 
 
-@pytest.mark.parametrize("name", ["misses", "token", "service", "graph"])
+@pytest.mark.parametrize("name", ["token"])
 def test_no_text_beside_a_subcommand_is_cut_at_80_columns(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,3 +168,27 @@ def test_no_text_beside_a_subcommand_is_cut_at_80_columns(
     assert run([name, "--help"]) == 0
     listed = capsys.readouterr().out.partition("Commands:")[2]
     assert listed and "..." not in listed
+
+
+def test_help_shows_what_people_use_first_and_all_the_rest_behind_an_option(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def listed(*typed: str) -> list[str]:
+        assert run(typed) == 0
+        return re.findall(r"(?m)^  ([a-z]+) +[A-Z]", capsys.readouterr().out)
+
+    assert listed("--help") == list(FIRST) and len(FIRST) == 8
+    assert listed("--help", "--all") == listed("--all", "--help") == listed("--all") == list(COMMANDS)
+    assert len(COMMANDS) == 28
+
+
+@pytest.mark.parametrize("typed", [*([each] for each in RENAMED), ["misses", "show", "7"], ["misses", "fix", "7"]])
+def test_a_command_of_the_version_before_names_the_new_one(
+    typed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*typed, "--config", "none.json"] if typed[0] != "misses" else typed) != 0
+    error = capsys.readouterr().err
+    assert f"{' '.join(typed[:2] if typed[0] == 'misses' else typed)}: this is no longer a command; use " in error
+    assert error.count("\n") == 1 and len(error) > 60
+    named = re.findall(r"use foretool ([a-z]+)", error)
+    assert set(named) <= set(COMMANDS)

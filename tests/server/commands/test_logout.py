@@ -10,7 +10,7 @@ import pytest
 from served import write_config
 from sign_ins import a_server, admin, agree, guarded
 
-from foretool.server.commands import logout
+from foretool.server.commands import login
 from foretool.server.commands.group import run
 from foretool.server.signin.flow import sign_in
 from foretool.server.signin.tokens import revoke
@@ -39,4 +39,4 @@ def test_without_a_sign_in_there_is_nothing_to_end(tmp_path: Path, capsys: pytes
     path = write_config(tmp_path, {"guarded": {"url": "https://mcp.example/mcp"}})
     assert run(["logout", "guarded", "--config", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"server": "guarded", "was_signed_in": False, "is_revoked": False}
-    assert logout.revoke is revoke
+    assert login.revoke is revoke

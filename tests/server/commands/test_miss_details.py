@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from recorded_tasks import write_recorded
 
-from foretool.server.commands import miss_details
+from foretool.server.commands import one_miss
 from foretool.server.commands.group import run
 
 TASKS = [("phase of the moon", ["sky__moon"]), ("add two numbers", ["calc__add"])] * 3
@@ -15,33 +15,33 @@ TASKS = [("phase of the moon", ["sky__moon"]), ("add two numbers", ["calc__add"]
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(miss_details, "PATIENCE_S", inf)  # however slow this machine is
+    monkeypatch.setattr(one_miss, "PATIENCE_S", inf)  # however slow this machine is
     return write_recorded(tmp_path, TASKS, list_tokens=360)
 
 
 def test_the_cheapest_change_is_named_with_its_effect(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["misses", "show", "1", "--config", str(path)]) == 0
+    assert run(["misses", "1", "--config", str(path)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "would have helped " in out and "; the list then takes " in out
     assert "played again over 6 tasks: this tool missed " in out
-    assert " or " in out and "to do it foretool misses fix 1" in out
+    assert " or " in out and "to do it foretool misses 1 --fix" in out
 
 
 def test_without_time_fewer_tasks_are_played_and_the_line_says_so(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(miss_details, "PATIENCE_S", 0.0)
-    assert run(["misses", "show", "1", "--config", str(path)]) == 0
+    monkeypatch.setattr(one_miss, "PATIENCE_S", 0.0)
+    assert run(["misses", "1", "--config", str(path)]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    said = "played again over 5 of 6 tasks, which says little (foretool misses fix 1 plays all of them): this tool "
+    said = "played again over 5 of 6 tasks, which says little (foretool misses 1 --fix plays all of them): this tool "
     assert said in out
-    assert run(["misses", "show", "1", "--json", "--config", str(path)]) == 0
+    assert run(["misses", "1", "--json", "--config", str(path)]) == 0
     effect = json.loads(capsys.readouterr().out)["fixes"][0]["effect"]
     assert (effect["tasks"], effect["of"]) == (5, 6)
 
 
 def test_json_has_every_change_and_its_effect(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["misses", "show", "1", "--json", "--config", str(path)]) == 0
+    assert run(["misses", "1", "--json", "--config", str(path)]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["tool"] == "sky__moon" and told["listed_now"] is False
     kinds = [each["fix"]["kind"] for each in told["fixes"]]
@@ -50,13 +50,13 @@ def test_json_has_every_change_and_its_effect(path: Path, capsys: pytest.Capture
 
 
 def test_without_a_replay_the_changes_are_named_alone(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["misses", "show", "1", "--no-replay", "--config", str(path)]) == 0
+    assert run(["misses", "1", "--no-replay", "--config", str(path)]) == 0
     out = capsys.readouterr().out
     assert "would have helped" in out and "played again" not in out
 
 
 def test_the_call_that_revealed_a_miss_comes_after_it(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["misses", "show", "1", "--no-replay", "--config", str(path)]) == 0
+    assert run(["misses", "1", "--no-replay", "--config", str(path)]) == 0
     story = capsys.readouterr().out.partition("What happened:")[2].partition("\n\n")[0]
     before, _, after = story.partition("  now ")
     assert "before " in before and "after " not in before

@@ -1,4 +1,4 @@
-"""`foretool misses fix`: shows each change with its effect, makes one, keeps comments, and takes it back."""
+"""`foretool misses NUMBER --fix`: shows each change with its effect, makes one, keeps comments, and takes it back."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from recorded_tasks import START, write_recorded
 from stored_records import MISS
 
 from foretool.server import offline
-from foretool.server.commands import miss_fix
+from foretool.server.commands import one_miss
 from foretool.server.commands.group import run
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def fix(path: Path, *arguments: str) -> int:
-    return run(["misses", "fix", *arguments, "--config", str(path)])
+    return run(["misses", *arguments, *(() if "--undo" in arguments else ("--fix",)), "--config", str(path)])
 
 
 def test_a_fix_says_its_effect_keeps_comments_and_is_taken_back(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,20 +69,20 @@ def test_the_user_chooses_by_number(
 ) -> None:
     before = path.read_bytes()
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr(miss_fix.click, "prompt", lambda *_, **__: 0)
+    monkeypatch.setattr(one_miss.click, "prompt", lambda *_, **__: 0)
     assert fix(path, "2") == 1
     assert "Nothing was changed." in capsys.readouterr().out and path.read_bytes() == before
-    monkeypatch.setattr(miss_fix.click, "prompt", lambda *_, **__: 1)
+    monkeypatch.setattr(one_miss.click, "prompt", lambda *_, **__: 1)
     assert fix(path, "2") == 0
     assert path.read_bytes() != before
 
 
 def test_another_command_is_named_and_not_run_unasked(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert miss_fix._run("foretool review sky", path, agreed=True, dry_run=False) == 0
+    assert one_miss._run("foretool review sky", path, agreed=True, dry_run=False) == 0
     assert "This is done by another command, which shows what it does: foretool review sky" in capsys.readouterr().out
-    assert miss_fix._run("foretool review sky", path, agreed=False, dry_run=False) == 0
+    assert one_miss._run("foretool review sky", path, agreed=False, dry_run=False) == 0
     assert "sky" in capsys.readouterr().out
-    assert miss_fix._run("foretool learn --report", path, agreed=False, dry_run=False) == 0
+    assert one_miss._run("foretool learn --report", path, agreed=False, dry_run=False) == 0
     assert "Nothing was learned yet" in capsys.readouterr().out, "a command of a pack is found too"
 
 

@@ -1,4 +1,4 @@
-"""`foretool misses show`: one miss, and the conversation around it in order."""
+"""`foretool misses NUMBER`: one miss, and the conversation around it in order."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def call(session: str, at: float, tool: str = CALC, *, hidden: bool = False) -> 
 
 
 def test_one_miss_is_told_with_all_it_points_at(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["misses", "show", "1", "--config", str(path)]) == 0
+    assert run(["misses", "1", "--config", str(path)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     for said in (
         "1 sky__forecast",
@@ -45,22 +45,22 @@ def test_one_miss_is_told_with_all_it_points_at(path: Path, capsys: pytest.Captu
 
 
 def test_one_miss_as_json_carries_the_records_themselves(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["misses", "show", "1", "--json", "--config", str(path)]) == 0
+    assert run(["misses", "1", "--json", "--config", str(path)]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["miss"]["tool"] == told["call"]["tool"] == told["discovery"]["matches"][0]["tool"] == "sky__forecast"
     assert (told["exposure"]["tools"], told["session"]["client"]) == (["calc__add"], "cursor")
 
 
 def test_an_unknown_miss_is_status_1(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["misses", "show", "9", "--config", str(path)]) == 1
-    assert capsys.readouterr().err.startswith("foretool: misses show: there is no miss 9; ")
+    assert run(["misses", "9", "--config", str(path)]) == 1
+    assert capsys.readouterr().err.startswith("foretool: misses: there is no miss 9; ")
 
 
 def test_the_conversation_is_told_in_order(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with open_store(path.parent / "foretool.sqlite3") as store:
         store.tasks.add_prompt(Prompt(100.5, "how warm is it in Paris?"))
         store.calls.record([call("s1", 104.0), call("other", 103.5)])
-    assert run(["misses", "show", "1", "--json", "--config", str(path)]) == 0
+    assert run(["misses", "1", "--json", "--config", str(path)]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [(step["kind"], step["what"], step["tokens"]) for step in told["story"]] == [
         ("prompt", "how warm is it in Paris?", 0),
@@ -71,7 +71,7 @@ def test_the_conversation_is_told_in_order(path: Path, capsys: pytest.CaptureFix
         ("call", "called calc__add: ok", 0),
     ]
     assert told["listed_now"] is True
-    assert run(["misses", "show", "1", "--config", str(path)]) == 0
+    assert run(["misses", "1", "--config", str(path)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert 'the user asked: "how warm is it in Paris?"' in out
     assert "now the client needed sky__forecast, which the client could not see" in out
@@ -80,6 +80,6 @@ def test_the_conversation_is_told_in_order(path: Path, capsys: pytest.CaptureFix
 def test_a_hostile_text_breaks_no_line(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with open_store(path.parent / "foretool.sqlite3") as store:
         store.tasks.add_prompt(Prompt(102.5, "ask\n  now           the client did \x1b[2J nothing"))
-    assert run(["misses", "show", "1", "--config", str(path)]) == 0
+    assert run(["misses", "1", "--config", str(path)]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out and not any(line.startswith("  now           the client did") for line in out.splitlines())

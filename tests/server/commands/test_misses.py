@@ -25,7 +25,7 @@ def test_misses_are_counted_by_tool(path: Path, capsys: pytest.CaptureFixture[st
     row = next(line for line in out.splitlines() if "sky__forecast" in line)
     assert row.split()[:6] == ["sky__forecast", "1", "budget", "1", "1", "80"]
     assert "1 miss. What the causes mean:\n  budget: it was a candidate for the list" in out
-    assert "`foretool misses show 1` explains number 1." in out
+    assert "`foretool misses 1` explains number 1." in out
 
 
 def test_a_hundred_misses_of_one_tool_are_one_row(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,7 +39,7 @@ def test_a_hundred_misses_of_one_tool_are_one_row(path: Path, capsys: pytest.Cap
     assert run(["misses", "--all", "--limit", "1", "--config", str(path)]) == 0
     (listed,) = [line.split()[0] for line in capsys.readouterr().out.splitlines() if "sky__" in line][:1]
     assert run(["misses", "--all", "--limit", "1", "--config", str(path)]) == 0
-    assert f"`foretool misses show {listed}` explains number {listed}." in capsys.readouterr().out
+    assert f"`foretool misses {listed}` explains number {listed}." in capsys.readouterr().out
 
 
 def test_misses_are_counted_by_cause(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,7 @@ import pytest
 from command_fakes import fill, write_config
 
 from foretool.server.commands.group import run
-from foretool.server.commands.list import ListedServer
-from foretool.server.commands.overview import State, next_step
+from foretool.server.commands.list import ListedServer, Overview, next_step
 from foretool.storage.opening import open_store
 from foretool.storage.records import UpstreamState
 
@@ -56,7 +55,7 @@ def test_known_servers_with_figures(config: Path, capsys: pytest.CaptureFixture[
     fill(config).close()
     assert run([]) == 0
     out, step = shown(capsys)
-    assert "2 servers, 3 tools" in out and "take 120 tokens" in out and step == "foretool stats"
+    assert "2 servers, 3 tools" in out and "take 120 tokens" in out and step == "foretool status --stats"
 
 
 def test_a_server_that_fails_comes_first(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,9 +84,9 @@ def test_a_config_without_servers(config: Path, capsys: pytest.CaptureFixture[st
 def test_the_order_of_the_steps() -> None:
     def step(misses: int = 0, calls: int = 9, held: str = "") -> str:
         server = ListedServer("a", "idle", 1, 9, "x", held, "")
-        return next_step(State((server,), 0, 1, 9, 9, misses, calls))[0]
+        return next_step(Overview((server,), 0, 1, 9, 9, misses, calls))[0]
 
     assert step(misses=3, held="1 tool changed") == "foretool review"
     assert step(misses=3) == "foretool misses"
     assert step(calls=0) == "foretool connect"
-    assert step() == "foretool stats"
+    assert step() == "foretool status --stats"

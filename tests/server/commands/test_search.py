@@ -105,13 +105,12 @@ def test_servers_that_were_never_listed_are_listed_first_and_only_once(
     assert capsys.readouterr().err.splitlines() == ["no tools of bad; `foretool list` says why"]
 
 
-@pytest.mark.parametrize("command", ["search", "explain"])
 def test_where_the_encoder_cannot_be_used_it_is_said_beside_the_answer(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for encoder, said in (("org/not-there", "words alone rank; `foretool status` says why\n"), ("none", "")):
         path = write_config(tmp_path, encoder=encoder)
         fill(path).close()
-        assert run([command, "weather forecast", "--json", "--config", str(path)]) == 0
+        assert run(["search", "weather forecast", "--json", "--config", str(path)]) == 0
         out, error = capsys.readouterr()
         assert error == said and "sky__forecast" in out

@@ -1,4 +1,4 @@
-"""`foretool stats`: misses, discovery turns and tokens, by day and client."""
+"""`foretool status --stats`: misses, discovery turns and tokens, by day and client."""
 
 import json
 import time
@@ -30,7 +30,7 @@ def written(tmp_path: Path) -> Path:
 def test_what_a_time_cost_is_given_whole_as_json_and_no_rate_comes_from_one_task(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["stats", "--json", "--config", str(written(tmp_path))]) == 0
+    assert run(["status", "--stats", "--json", "--config", str(written(tmp_path))]) == 0
     told = json.loads(capsys.readouterr().out)
     (day,) = told["days"]
     assert (told["full_list_tokens"], told["total"]["calls"], day["tasks"]) == (120, 1, 1)
@@ -41,7 +41,7 @@ def test_what_a_time_cost_is_given_whole_as_json_and_no_rate_comes_from_one_task
 
 def test_every_day_and_client_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path)
-    assert run(["stats", "--since", "3000w", "--config", str(path)]) == 0
+    assert run(["status", "--stats", "--since", "3000w", "--config", str(path)]) == 0
     out = capsys.readouterr().out
     assert "cursor" in out and "codex" in out and "tokens read" in out and "\x1b" not in out and "%" not in out
     assert "in all: 2 tasks, 2 calls, 1 miss, 1 search, " in out
@@ -53,7 +53,7 @@ def test_a_narrow_terminal_gets_cards_that_fit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output, "console", lambda *, error=False: Console(width=80, markup=False, highlight=False))
-    assert run(["stats", "--since", "3000w", "--config", str(written(tmp_path))]) == 0
+    assert run(["status", "--stats", "--since", "3000w", "--config", str(written(tmp_path))]) == 0
     out = capsys.readouterr().out
     cards = out[: out.index("\ncodex")]
     assert "  1 task, 1 call, 0 misses, 0 searches, 40 tokens read" in cards
@@ -63,7 +63,7 @@ def test_a_narrow_terminal_gets_cards_that_fit(
 def test_an_empty_time_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_config(tmp_path)
     fill(path).close()
-    assert run(["stats", "--config", str(path)]) == 0
+    assert run(["status", "--stats", "--config", str(path)]) == 0
     assert "Nothing is on record" in capsys.readouterr().out
 
 
@@ -99,7 +99,7 @@ def test_more_than_was_compared_with_is_said_as_more_and_why(
                 rated_calls=60, rated_misses=15, rated_hidden=30, rated_discoveries=40, rated_read_tokens=9_000,
                 rated_full_tokens=6_000)  # fmt: skip
     monkeypatch.setattr(stats, "read_costs", lambda *arguments: [row])
-    assert run(["stats", "--config", str(written(tmp_path))]) == 0
+    assert run(["status", "--stats", "--config", str(written(tmp_path))]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "of the calls of 50 tasks 25% missed; per task: 0.80 searches, 0.60 hidden calls, 180 tokens read" in out
     assert "120 with the full list: 50% more read, because the list at each turn and the searches took" in out

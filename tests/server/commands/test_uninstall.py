@@ -9,7 +9,7 @@ import pytest
 from homes import SECRET, write_home
 from requirements import requirement
 
-from foretool.server.commands import upgrade
+from foretool.server.commands import uninstall
 from foretool.server.commands.group import run
 
 
@@ -19,7 +19,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PWD", str(tmp_path))
-    monkeypatch.setattr(upgrade, "run_commands", lambda *given, **more: 0)
+    monkeypatch.setattr(uninstall, "run_commands", lambda *given, **more: 0)
     return tmp_path
 
 

@@ -1,4 +1,4 @@
-"""`foretool unpin`: takes back pins of the setting and of servers."""
+"""`foretool pin --remove`: takes back pins of the setting and of servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["calc__add", "sky__moon", "sky__fore*", "calc__*"])
 def test_a_pin_is_taken_back_by_what_was_pinned(name: str, config: Path) -> None:
-    assert run(["unpin", name, "--config", str(config)]) == 0
+    assert run(["pin", "--remove", name, "--config", str(config)]) == 0
     found = json.loads(config.read_text())
     server, _, tool = name.partition("__")
     assert name not in found["foretool"]["pin"] and tool not in found["mcpServers"][server].get("pin", [])
@@ -29,8 +29,8 @@ def test_a_pin_is_taken_back_by_what_was_pinned(name: str, config: Path) -> None
 
 
 def test_a_tool_that_a_pattern_pins_is_explained(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["unpin", "sky__forecast", "--config", str(config)]) == 1
-    assert "is pinned by the pattern 'sky__fore*'; take that back: foretool unpin" in capsys.readouterr().err
-    assert run(["unpin", "sky__none", "--config", str(config)]) == 1
+    assert run(["pin", "--remove", "sky__forecast", "--config", str(config)]) == 1
+    assert "is pinned by the pattern 'sky__fore*'; take that back: foretool pin --remove" in capsys.readouterr().err
+    assert run(["pin", "--remove", "sky__none", "--config", str(config)]) == 1
     assert "'sky__none' is not pinned" in capsys.readouterr().err
-    assert run(["unpin", "--config", str(config)]) == 2
+    assert run(["pin", "--remove", "--config", str(config)]) == 2

@@ -1,4 +1,4 @@
-"""`foretool graph`: what is known of who needs whom."""
+"""`foretool tools --needs`: what is known of who needs whom."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def filled(path: Path) -> Store:
 
 
 def told(path: Path, capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> str:
-    assert run(["graph", *words, "--config", str(path)]) == status
+    assert run(["tools", *words, "--needs", "--config", str(path)]) == status
     captured = capsys.readouterr()
     return captured.out + captured.err
 
@@ -52,7 +52,7 @@ def test_a_tool_is_shown_with_what_it_needs_and_what_it_feeds(
 ) -> None:
     path = write_config(tmp_path)
     filled(path).close()
-    shown = json.loads(told(path, capsys, "show", "post", "--json"))
+    shown = json.loads(told(path, capsys, "post", "--json"))
     assert shown["tool"] == POST
     assert [(edge["before"], edge["confidence"], edge["evidence"]) for edge in shown["needs"]] == [
         (LOGIN, 0.9, ["schema: calc__post requires 'token', calc__login gives it"])
@@ -60,7 +60,7 @@ def test_a_tool_is_shown_with_what_it_needs_and_what_it_feeds(
     assert [(edge["after"], edge["confidence"], edge["evidence"]) for edge in shown["feeds"]] == [
         (READ, 0.5, ["calls: its 'post_id' came back 2 times as 'page'"])
     ]
-    page = told(path, capsys, "show", "post")
+    page = told(path, capsys, "post")
     assert "calc__post needs" in page and "calc__post feeds" in page and "foretool learn" in page
 
 
@@ -79,20 +79,20 @@ def test_the_graph_in_use_comes_first_and_a_broken_one_is_passed_over(
     with filled(path) as store:
         learned = [Edge(LOGIN, POST, 0.75, ("discriminator: 0.99",)), Edge(LOGIN, ToolId("gone__x"), 0.9, ())]
         store.artifacts.add("tgr", dumps(learned), {}, promote=True)
-    shown = json.loads(told(path, capsys, "show", "post", "--json"))
+    shown = json.loads(told(path, capsys, "post", "--json"))
     assert ([edge["evidence"] for edge in shown["needs"]], shown["served"]) == ([["discriminator: 0.99"]], True)
     assert "gone__x" not in told(path, capsys)
     with open_store(configs.load(path).storage) as store:
         store.artifacts.add("tgr", b"not a model", {}, promote=True)
-    assert json.loads(told(path, capsys, "show", "post", "--json"))["served"] is True
+    assert json.loads(told(path, capsys, "post", "--json"))["served"] is True
 
 
 def test_an_unknown_tool_is_refused_with_what_may_be_meant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_config(tmp_path)
     filled(path).close()
-    page = told(path, capsys, "show", "calc__pots", status=1)
+    page = told(path, capsys, "calc__pots", status=1)
     assert "no tool is called 'calc__pots'" in page and "`foretool tools`" in page
-    assert "no tool is called 'xyz'; `foretool tools` lists them" in told(path, capsys, "show", "xyz", status=1)
+    assert "no tool is called 'xyz'; `foretool tools` lists them" in told(path, capsys, "xyz", status=1)
 
 
 def test_before_anything_is_known_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

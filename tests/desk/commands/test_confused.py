@@ -1,4 +1,4 @@
-"""`foretool confusions`: the pairs, what would tell them apart, and making that change."""
+"""`foretool misses --confused`: the pairs, what would tell them apart, and making that change."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_pairs_are_shown_with_what_would_tell_them_apart(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["confusions", *LONG_AGO, "--config", str(path)]) == 0
+    assert run(["misses", "--confused", *LONG_AGO, "--config", str(path)]) == 0
     out = capsys.readouterr().out
     assert "1  mail__send was taken for mail__find" in out and "ranked above it 2 times" in out
     assert 'add to the description of mail__find: "Used for: look up' in out and "per task misses" in out
@@ -37,18 +37,18 @@ def test_pairs_are_shown_with_what_would_tell_them_apart(path: Path, capsys: pyt
 
 def test_a_change_is_made_and_taken_back(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = path.read_bytes()
-    arguments = ["confusions", *LONG_AGO, "--no-replay", "--fix", "1", "--config", str(path)]
+    arguments = ["misses", "--confused", "1", *LONG_AGO, "--no-replay", "--fix", "--config", str(path)]
     assert run([*arguments, "--dry-run"]) == 0 and path.read_bytes() == before
     assert run(arguments) == 0
     entry = loader.load(path).servers["mail"].entry.tools["find"]
     assert entry.description.startswith("Finds messages") and "Used for: look up" in entry.description
-    assert run(["confusions", "--undo", "--config", str(path)]) == 0
+    assert run(["misses", "--undo", "--config", str(path)]) == 0
     assert path.read_bytes() == before
-    assert run([*arguments[:-3], "9", "--config", str(path)]) == 1
+    assert run([*arguments[:2], "9", *arguments[3:]]) == 1
 
 
 def test_json_has_the_pairs(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["confusions", *LONG_AGO, "--json", "--config", str(path)]) == 0
+    assert run(["misses", "--confused", *LONG_AGO, "--json", "--config", str(path)]) == 0
     (told,) = json.loads(capsys.readouterr().out)
     assert (told["taken"], told["needed"], told["ranked"]) == ("mail__send", "mail__find", 2)
     assert {each["fix"]["kind"] for each in told["fixes"]} == {"alias", "description"}
@@ -56,18 +56,18 @@ def test_json_has_the_pairs(path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_the_change_that_is_wanted_is_made(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["confusions", *LONG_AGO, "--no-replay", "--fix", "1", "--as", "alias", "--config", str(path)]
+    given = ["misses", "--confused", "1", *LONG_AGO, "--no-replay", "--fix", "--change", "alias", "--config", str(path)]
     assert run(given) == 0
     entry = loader.load(path).servers["mail"].entry.tools["find"]
     assert entry.name.startswith("find_") and not entry.description
     capsys.readouterr()
     assert run(given) == 1
     assert "there is no alias to suggest for pair 1" in capsys.readouterr().err
-    assert run(["confusions", *LONG_AGO, "--no-replay", "--config", str(path)]) == 0
+    assert run(["misses", "--confused", *LONG_AGO, "--no-replay", "--config", str(path)]) == 0
     assert "mail__send was taken for mail__find_" in capsys.readouterr().out
 
 
 def test_no_pair_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_recorded(tmp_path, [])
-    assert run(["confusions", "--config", str(path)]) == 0
+    assert run(["misses", "--confused", "--config", str(path)]) == 0
     assert capsys.readouterr().out == "No two tools were taken for each other more than once in this time.\n"

@@ -1,4 +1,4 @@
-"""`foretool import-priors`: takes over what another store has learned, or takes that back."""
+"""`foretool learn --export` and `--import`: priors that move from one store to another."""
 
 from __future__ import annotations
 
@@ -19,14 +19,27 @@ from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.catalog.imported import IMPORTED, note_of
 from foretool.server.commands import edits, output
-from foretool.server.commands.exit import WRONG, complain
-from foretool.server.commands.options import config_option, json_option
-from foretool.server.config.loader import Config, load
+from foretool.server.commands.exit import USAGE, WRONG, complain
+from foretool.server.config.loader import Config
 from foretool.storage.opening import open_store, store_exists
 
 BUSY_MS: Final = 5000
 SHOWN: Final = 8
 """How many tools are named that enter or leave a list."""
+
+
+class WrittenPriors(Struct, frozen=True):
+    """What was written."""
+
+    file: Path
+    servers: int
+    tools: int
+    followed: int
+    """Pairs of tools that followed each other."""
+    tasks: int
+    people: int
+    """At least so many people stand behind each count."""
+    bytes: int
 
 
 class PriorsImport(Struct, frozen=True):
@@ -57,36 +70,43 @@ class UndoneImport(Struct, frozen=True):
     """The day of the export that counts again, or ""."""
 
 
-@click.command("import-priors")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
-@click.option("--undo", is_flag=True, help="Take the last import back; the one before it counts again.")
-@click.option("--dry-run", is_flag=True, help="Only say what would change.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@config_option
-@json_option
-def command(path: Path | None, file: Path | None, undo: bool, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """Take over what another store has learned, from a FILE.
+def write_file(config: Config, file: Path, *, as_json: bool) -> int:
+    """Write what was learned into a file that must not exist. Returns the exit status."""
+    with offline.read(config) as app:
+        from foretool.learning.portable import gather
 
-    `foretool export-priors` writes such a file. Says what it changes and asks first. The file counts as 100 calls at
-    most: it decides which tools are listed and what comes next while little is on record here, and fades as your own
-    calls are added. One file counts at a time; a running proxy takes it up within seconds.
+        priors = gather(app.store, app.catalog, config.settings.share_words, time.time())
+    if not priors.tools:
+        shared = f" that {priors.people} people use" if priors.people > 1 else ""
+        return complain(
+            f"learn: no calls of tools{shared} are on record in {config.storage}; `foretool status` says what is",
+            WRONG,
+        )
+    data = portable_priors.write(priors)
+    try:
+        opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(opened, "wb") as out:
+            out.write(data)
+    except FileExistsError:
+        return complain(f"learn: {file} exists; name another file, or remove it first")
+    except OSError as error:
+        return complain(f"learn: {file}: {error.strerror}; name another file", USAGE)
+    servers = len({tool.server for tool in priors.tools})
+    written = WrittenPriors(
+        file, servers, len(priors.tools), len(priors.followed), priors.tasks, priors.people, len(data)
+    )
+    return output.show(written, as_json, _print_written)
 
-    \b
-    foretool import-priors team.json
-    foretool import-priors --undo
-    """
-    if undo == (file is not None):
-        raise click.UsageError("name one FILE of `foretool export-priors`, or --undo.")
-    config = load(path)
-    if file is None:
-        return _undo(config, as_json)
+
+def take_over(config: Config, file: Path, *, dry_run: bool, agreed: bool, as_json: bool) -> int:
+    """Take over a file, after saying what that changes and asking. Returns the exit status."""
     try:
         priors = portable_priors.read(read_file(file))
     except (NotPriors, OSError) as error:
-        return complain(f"import-priors: {file}: {error.strerror or error if isinstance(error, OSError) else error}")
+        return complain(f"learn: {file}: {error.strerror or error if isinstance(error, OSError) else error}")
     found = _compare(config, file, priors)
     if not dry_run:
-        if not yes:
+        if not agreed:
             if as_json or not sys.stdin.isatty():
                 raise click.UsageError("this changes what is listed: add --yes, or --dry-run to see what changes.")
             _print(found)
@@ -98,10 +118,10 @@ def command(path: Path | None, file: Path | None, undo: bool, dry_run: bool, yes
             store.artifacts.add(IMPORTED, msgspec.json.encode(priors), report, promote=True, at=time.time())
             store.artifacts.bump_version()
         found = msgspec.structs.replace(found, is_done=True)
-    if as_json or dry_run or yes:
+    if as_json or dry_run or agreed:
         output.show(found, as_json, _print)
     if found.is_done and not as_json:
-        output.say(f"Taken over; to take it back: {edits.typed('import-priors --undo', config.path)}")
+        output.say(f"Taken over; to take it back: {edits.typed('learn --undo-import', config.path)}")
     return 0
 
 
@@ -139,13 +159,14 @@ def _list(app: App, config: Config) -> tuple[str, ...]:
     return app.lists.try_out(profile, "frozen" if profile.policy == "auto" else profile.policy).tools
 
 
-def _undo(config: Config, as_json: bool) -> int:
+def take_back(config: Config, *, as_json: bool) -> int:
+    """Take the last import back; the one before it counts again. Returns the exit status."""
     if not store_exists(config.storage):
-        return complain(f"import-priors: {config.storage} does not exist; nothing was imported", WRONG)
+        return complain(f"learn: {config.storage} does not exist; nothing was imported", WRONG)
     with open_store(config.storage, busy_ms=BUSY_MS) as store:
         done = store.artifacts.roll_back(IMPORTED)
     if done is None:
-        return complain("import-priors: nothing that was imported counts; there is nothing to take back", WRONG)
+        return complain("learn: nothing that was imported counts; there is nothing to take back", WRONG)
     away, back = done
     undone = UndoneImport(str(away.report.get("exported", "")), str(back.report.get("exported", "")) if back else "")
     return output.show(undone, as_json, _print_undone)
@@ -174,3 +195,12 @@ def _print(found: PriorsImport) -> None:
         output.say("The list stays as it is.")
     if found.replaces:
         output.say(f"The priors of {found.replaces}, which were imported before, no longer count.")
+
+
+def _print_written(written: WrittenPriors) -> None:
+    tools = f"{output.plural(written.tools, 'tool')} of {output.plural(written.servers, 'server')}"
+    pairs = output.plural(written.followed, "pair")
+    output.say(f"{written.file}: {tools} and {pairs} of tools, counted in {output.plural(written.tasks, 'task')}.")
+    if written.people > 1:
+        output.say(f"Each was used by at least {written.people} people.")
+    output.say(f"It has no texts and no arguments. Elsewhere: foretool learn --import {written.file.name}")

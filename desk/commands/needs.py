@@ -1,11 +1,10 @@
-"""`foretool graph`: which tools need the results of others, and how that is known."""
+"""`foretool tools --needs`: which tools need the results of others, and how that is known."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-import click
 from msgspec import Struct
 
 from foretool.desk.dependencies import draw_graph, learned_graph
@@ -13,7 +12,6 @@ from foretool.retrieval.graph import Edge
 from foretool.server import offline
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
-from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
 from foretool.storage.records import ToolId
 
@@ -30,39 +28,19 @@ class Neighbours(Struct, frozen=True):
     """Whether a learned graph is in use."""
 
 
-@click.group("graph", invoke_without_command=True)
-@config_option
-@json_option
-@click.pass_context
-def command(context: click.Context, path: Path | None, as_json: bool) -> int:
-    """Show which tools need the results of other tools.
-
-    Edges come from schemas (a tool takes a field that another one returns), from calls (a value from a result was later
-    an argument of another tool; foretool keeps the names of such fields, never the values), and from training.
-    Without a subcommand, lists all edges, the surest first.
-    """
-    if context.invoked_subcommand is not None:
-        return 0
-    with offline.read(load(path)) as app, output.waiting("comparing the schemas of all tools"):
-        edges = list(draw_graph(app))
-    return output.show(edges, as_json, _print_all)
-
-
-@command.command("show")
-@click.argument("tool")
-@config_option
-@json_option
-def show(path: Path | None, as_json: bool, tool: str) -> int:
-    """Show what one TOOL needs, and what needs it."""
+def show(path: Path | None, tool: str, *, as_json: bool) -> int:
+    """Show all edges, the surest first, or those of one tool. Returns the exit status."""
     with offline.read(load(path)) as app:
-        found = app.catalog.find(tool)
-        if found is None:
+        found = app.catalog.find(tool) if tool else None
+        if tool and found is None:
             meant = offline.suggest(app, tool) or ";"
-            return complain(f"graph show: no tool is called {tool!r}{meant} `foretool tools` lists them", WRONG)
+            return complain(f"tools --needs: no tool is called {tool!r}{meant} `foretool tools` lists them", WRONG)
         with output.waiting("comparing the schemas of all tools"):
             graph = draw_graph(app)
-        served = learned_graph(app) is not None
-    around = Neighbours(found.id, tuple(graph.producers(found.id)), tuple(graph.consumers(found.id)), served)
+        is_served = learned_graph(app) is not None
+    if found is None:
+        return output.show(list(graph), as_json, _print_all)
+    around = Neighbours(found.id, tuple(graph.producers(found.id)), tuple(graph.consumers(found.id)), is_served)
     return output.show(around, as_json, _print_around)
 
 

@@ -1,0 +1,281 @@
+"""One miss: its story, the changes that would have shown its tool with what each does, and making one of them.
+
+`foretool misses NUMBER` and `foretool misses NUMBER --fix` use it, and the desk says with it what a change does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from math import inf
+from pathlib import Path
+from typing import Final
+
+import click
+
+from foretool.server import offline, packs
+from foretool.server.app import App
+from foretool.server.commands import edits, output
+from foretool.server.commands.exit import WRONG, complain
+from foretool.server.config.loader import load
+from foretool.server.ledger.effects import Difference, Effect
+from foretool.server.ledger.fixes import Diagnosis, MeasuredFix, diagnose
+from foretool.server.ledger.miss_words import CAUSES
+from foretool.server.ledger.story import UNKNOWN_TOOL, MissStory, read_miss_story
+from foretool.storage.records import Discovery, Exposure, Match
+
+PATIENCE_S: Final = 0.25
+"""Seconds of the processor for which tasks are played before a miss is shown; `--fix` plays all of them."""
+FEW: Final = 20
+"""With fewer tasks the intervals say little."""
+GUARDED: Final = ("rule", "enable", "profile", "approve")
+"""Changes that let something in which the user has kept out: only a user who names one makes it unasked."""
+
+
+class MissDetails(MissStory, frozen=True):
+    """One miss with the conversation around it, and what would have shown its tool."""
+
+    cause_in_words: str
+    listed_now: bool | None
+    """Whether a list that is made now has the tool; null if the tool is not known any more."""
+    why: str
+    """Why this tool was missed, more exactly than the cause says; "" if the cause says it all."""
+    tool: str
+    """The exposed name of the tool that was needed, "" if that is not known."""
+    fixes: tuple[MeasuredFix, ...]
+    """The changes that would have shown it and do no harm to the tasks on record, the best first."""
+
+
+def show_miss(path: Path | None, id: int, *, replays: bool, as_json: bool) -> int:
+    """Print one miss. `replays`: whether each change is tried on recorded tasks. Returns the exit status."""
+    with offline.read(load(path)) as app:
+        store = app.store
+        miss = store.calls.miss(id)
+        if miss is None:
+            return _say_unknown(id)
+        found = diagnose(app, miss)
+        fixes = measure_all(app, found, replays=replays, patience_s=PATIENCE_S)
+        told = read_miss_story(store, miss)
+        details = MissDetails(
+            miss, told.session, told.exposure, told.discovery, told.call, told.story,
+            cause_in_words=CAUSES[miss.cause], listed_now=found.listed_now, why=found.why, tool=found.tool,
+            fixes=tuple(each for each in fixes if not each.is_worse),
+        )  # fmt: skip
+    return output.show(details, as_json, _print_details)
+
+
+def _print_details(details: MissDetails) -> None:
+    miss = details.miss
+    facts = [("when", output.when(miss.at)), *((each.name, each.text) for each in details.tell())]
+    facts += [("score", output.score_parts(miss.parts))] if miss.parts else []
+    facts += [*_tell_fixes(details), *((each.name, each.text) for each in details.tell_end())]
+    if details.listed_now is not None:
+        facts.append(("listed now", "yes" if details.listed_now else "no"))
+    output.say(f"{miss.id}  {miss.tool or UNKNOWN_TOOL}", "bold")
+    for name, value in facts:
+        output.say_fact(name, value, indent=2, column=19)
+    _print_story(details)
+    _print_exposure(details.exposure)
+    _print_discovery(details.discovery, miss.tool)
+
+
+def _tell_fixes(details: MissDetails) -> Iterator[tuple[str, str]]:
+    """Yield what would have shown the tool: the best change with what it does, and the others."""
+    fixes = details.fixes
+    if not fixes:
+        yield "would have helped", details.miss.change or "(unknown)"
+        return
+    best = fixes[0]
+    size = f"; the list then takes {best.fix.list_tokens:,} tokens" if best.fix.list_tokens else ""
+    helps = best.effect is None or best.spared > 0 or best.effect.verdict == "better"
+    # What changes nothing in the tasks on record would have shown the tool, and that is all that is known.
+    yield "would have helped" if helps else "would have shown it", f"{best.fix.what}{size}"
+    if best.effect is not None:
+        yield "played again", say_effect(best, f"foretool misses {details.miss.id} --fix")
+    if len(fixes) > 1:
+        yield "or", "; ".join(each.fix.what for each in fixes[1:])
+    yield "to do it", f"foretool misses {details.miss.id} --fix"
+
+
+def _print_story(details: MissDetails) -> None:
+    output.say("\nWhat happened:", "bold")
+    side = "before"
+    for step in details.story:
+        tokens = f" [{step.tokens:,} tokens]" if step.tokens else ""
+        # What revealed the miss may have the same time, and comes after it all the same.
+        when = f"{output.span(abs(step.at - details.miss.at))} {side}"
+        if step.kind == "miss":
+            when, side = "now", "after"
+        text = f'the user asked: "{step.what}"' if step.kind == "prompt" else f"the client {step.what}"
+        output.say_fact(when, f"{text}{tokens}", "yellow" if step.kind == "miss" else "", indent=2, column=14)
+
+
+def _print_exposure(exposure: Exposure | None) -> None:
+    if exposure is None:
+        output.say("\nThe client had not asked for a list.")
+        return
+    output.say(
+        f"\nIts list: {output.plural(len(exposure.tools), 'tool')}, {exposure.tokens:,} tokens, {exposure.policy},"
+        f" epoch {exposure.epoch}, sent {output.when(exposure.at)} ({exposure.reason})"
+    )
+    output.say(f"  {', '.join(exposure.tools)}")
+
+
+def _print_discovery(discovery: Discovery | None, missed: str) -> None:
+    if discovery is None:
+        return
+    output.say(
+        f"\nIts discovery: confidence {discovery.level}, {output.plural(len(discovery.matches), 'match')},"
+        f" {discovery.tokens:,} tokens, {discovery.took_ms:.1f} ms"
+    )
+    if discovery.matches:
+        rows = [_match_cells(match, missed) for match in discovery.matches]
+        output.table(("#", "tool…", "score#", "parts…"), rows)
+
+
+def _match_cells(match: Match, missed: str) -> tuple[object, ...]:
+    name = f"{match.tool} (this one)" if match.tool == missed else match.tool
+    return match.rank, name, f"{match.score:.2f}", output.score_parts(match.parts)
+
+
+def _say_unknown(id: int) -> int:
+    return complain(f"misses: there is no miss {id}; `foretool misses --all` lists all misses", WRONG)
+
+
+def fix_miss(path: Path | None, id: int, kind: str | None, *, agreed: bool, dry_run: bool, replays: bool) -> int:
+    """Make a change that would have shown the tool of a miss. `kind`: which one, None to ask. Returns the exit
+    status."""
+    own, config = edits.open_file(path), load(path)
+    with offline.read(config) as app:
+        miss = app.store.calls.miss(id)
+        if miss is None:
+            return _say_unknown(id)
+        found = diagnose(app, miss)
+        if not found.fixes:
+            return _say_nothing(found)
+        fixes = measure_all(app, found, replays=replays)
+    offered, problem = _narrow(found, fixes, kind, agreed=agreed)
+    if problem:
+        return complain(f"misses: {problem}", WRONG)
+    _print_fixes(found, offered)
+    chosen = _choose(offered, agreed=agreed or dry_run)
+    if chosen is None:
+        output.say("Nothing was changed.")
+        return WRONG
+    if chosen.fix.command:
+        return _run(chosen.fix.command, path, agreed=agreed, dry_run=dry_run)
+    with edits.errors_of(own.path):
+        for change in chosen.fix.changes:
+            change.make(own)
+    return edits.finish(own, chosen.fix.what, "misses", dry_run=dry_run, as_json=False)
+
+
+def _narrow(
+    found: Diagnosis, fixes: Sequence[MeasuredFix], kind: str | None, *, agreed: bool
+) -> tuple[list[MeasuredFix], str]:
+    """Return the changes that are offered, or why there are none. What does the tasks on record harm is made only by
+    its name."""
+    if kind is not None:
+        named = [each for each in fixes if each.fix.kind == kind]
+        there = ", ".join(each.kind for each in found.fixes)
+        return named, "" if named else f"{kind} would not have shown {found.tool}; these would: {there}"
+    offered = [each for each in fixes if not each.is_worse]
+    if not offered:
+        harm = "; ".join(f"{each.fix.what}: {say_effect(each)}" for each in fixes)
+        return [], f"each change would do the tasks on record more harm than good: {harm}"
+    unasked = [each for each in offered if each.fix.kind not in GUARDED] if agreed else offered
+    first = offered[0].fix
+    return unasked, "" if unasked else f"--yes alone does not {first.what}; add --change {first.kind}"
+
+
+def measure_all(app: App, found: Diagnosis, *, replays: bool = True, patience_s: float = inf) -> list[MeasuredFix]:
+    """Return the fixes of a miss with what each would have done to the latest tasks, the best first. `patience_s`:
+    seconds of the processor after which fewer tasks have to do."""
+    is_wanted = replays and any(each.changes for each in found.fixes)
+    if not is_wanted or (measure := packs.load(packs.MEASURE_FIXES)) is None:
+        return [MeasuredFix(each, None, 0) for each in found.fixes]
+    with output.waiting("playing recorded tasks with each change"):
+        measured: list[MeasuredFix] = measure(app, found, patience_s)
+    return measured
+
+
+def _say_nothing(found: Diagnosis) -> int:
+    """Say why there is nothing to change. Returns the exit status."""
+    if found.listed_now:
+        output.say(f"{found.tool} is in the list by now; nothing has to change.")
+        return 0
+    miss = found.miss
+    way = miss.change or f"it is not known which tool was needed; the conversation tells: foretool misses {miss.id}"
+    return complain(f"misses: no change of the config would have shown it: {way}", WRONG)
+
+
+def _print_fixes(found: Diagnosis, fixes: Sequence[MeasuredFix]) -> None:
+    said = found.why or found.miss.cause
+    output.say(f"{found.tool or 'A tool'} was missed ({said}). What would have shown it:")
+    for number, each in enumerate(fixes, 1):
+        size = f" (the list then takes {each.fix.list_tokens:,} tokens)" if each.fix.list_tokens else ""
+        output.say(f"{number}  {each.fix.kind}: {each.fix.what}{size}", "bold")
+        if each.effect is not None:
+            output.say(f"   {say_effect(each)}")
+        elif each.fix.command and f" {each.fix.command}" not in f" {each.fix.what}":
+            output.say(f"   by: {each.fix.command}")
+    played = [each.effect for each in fixes if each.effect is not None]
+    if played:
+        say_doubts(max(played, key=lambda effect: effect.guessed))
+
+
+def _choose(fixes: Sequence[MeasuredFix], *, agreed: bool) -> MeasuredFix | None:
+    """Ask which change to make; the first one if nothing is to be asked. None if the user wants none."""
+    if agreed:
+        return fixes[0]
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is nobody to ask: add --yes, or --dry-run to change nothing")
+    if len(fixes) == 1:
+        return fixes[0] if click.confirm("Make this change?") else None
+    answer: int = click.prompt(
+        "Which one? 0 makes none", type=click.IntRange(0, len(fixes)), default=1, show_default=True
+    )
+    return fixes[answer - 1] if answer else None
+
+
+def _run(line: str, path: Path | None, *, agreed: bool, dry_run: bool) -> int:
+    """Run the command that makes a change outside of the config; with --yes or --dry-run only name it. Returns the
+    exit status."""
+    if dry_run or agreed:
+        output.say(f"This is done by another command, which shows what it does: {line}")
+        return 0
+    from foretool.server.commands.group import run
+
+    return run([*line.removeprefix("foretool ").split(), *(["--config", str(path)] if path is not None else [])])
+
+
+def say_effect(measured: MeasuredFix, all_by: str = "") -> str:
+    """Write what a change would have done to the tasks on record, in a few words. `all_by`: the command that plays all
+    of them, for one that plays only as many as there is time for."""
+    effect = measured.effect
+    if effect is None:
+        return "not known"
+    times = "once" if measured.spared == 1 else f"{measured.spared} times"
+    spared = f"this tool missed {times} less; " if measured.spared > 0 else ""
+    played = output.plural(effect.tasks, "task")
+    if effect.tasks < effect.of and all_by:
+        little = ", which says little" if effect.tasks < FEW else ""
+        played = f"{effect.tasks} of {output.plural(effect.of, 'task')}{little} ({all_by} plays all of them)"
+    return (
+        f"over {played}: {spared}per task misses {say_difference(effect.misses, 2)}, discovery turns"
+        f" {say_difference(effect.discoveries, 2)}, tokens read {say_difference(effect.tokens, 0)}"
+    )
+
+
+def say_doubts(effect: Effect) -> None:
+    """Say what makes the figures of an effect doubtful."""
+    if effect.guessed:
+        what = output.plural(effect.guessed, "search")
+        output.say(f"The words of {what} are not on record; the words of the tool stand for them.", "yellow")
+    if effect.tasks < FEW:
+        output.say(f"{output.plural(effect.tasks, 'task')}: with so few the intervals say little.", "yellow")
+
+
+def say_difference(difference: Difference, digits: int) -> str:
+    """Write a difference with the ends of its interval."""
+    return "{:+,.{d}f} ({:+,.{d}f} to {:+,.{d}f})".format(difference.mean, difference.low, difference.high, d=digits)
