@@ -13,6 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from foretool.server.config.limits import FROM_FILE, Limits
+
 
 class ProcessEnded(Exception):
     """A server ended before it could be asked."""
@@ -43,6 +45,10 @@ def write_config(folder: Path, servers: Mapping[str, Any], **settings: Any) -> P
     own = {"storage": str(folder / "foretool.sqlite3"), "insecure_loopback": True, "share": False, **settings}
     if own["share"]:
         del own["share"]  # which is the default; a window does not parse a file that says nothing of it
+    limits = {key: own.pop(key) for key in Limits.__struct_fields__ if key in own}
+    if limits:
+        os.environ[FROM_FILE] = "file"  # a measurement may set what is a constant for users
+        own["limits"] = limits
     path.write_text(json.dumps({"mcpServers": servers, "foretool": own}), "utf-8")
     return path
 

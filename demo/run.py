@@ -123,7 +123,7 @@ def runs_as_task(tool: Tool) -> bool:
 async def list_when_complete(client: Client, total: int) -> list[Tool]:
     """foretool's list, once the servers behind it have started and told it all their tools.
 
-    A first list never waits longer than `cold_list_s` for servers it has never seen; the demo wants to be the same each
+    A first list never waits longer than two seconds for servers it has never seen; the demo wants to be the same each
     time. The summary in `discover_tools` counts the tools.
     """
     deadline = time.monotonic() + PATIENCE_S

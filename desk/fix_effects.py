@@ -20,7 +20,7 @@ PLAYED: Final = 100
 SINCE_S: Final = 30 * 86_400.0
 """How far back they may lie."""
 ORDER: Final[tuple[Kind, ...]] = (
-    "enable", "approve", "profile", "pin", "budget", "fill", "policy", "description", "alias", "rule", "learn",
+    "enable", "approve", "profile", "pin", "budget", "policy", "description", "alias", "rule", "learn",
     "doctor",
 )  # fmt: skip
 """Of two changes that take the same, the one whose kind stands first here comes first."""

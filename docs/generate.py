@@ -39,6 +39,7 @@ from foretool.server.config.settings import (
     Settings,
     TokenEntry,
     ToolEntry,
+    keys_of,
 )
 from foretool.storage.sqlite import migrations
 
@@ -87,7 +88,6 @@ DEFAULTS = {
     "resource": "none",
     "jwks_url": "none",
     "introspection_endpoint": "none",
-    "name_claim": "the first of three",
     "client_cert": "none",
     "client_key": "none",
     "client_id": "none",
@@ -158,6 +158,7 @@ def table(struct: type[msgspec.Struct]) -> str:
     rows = [
         _row(field, struct.__annotations__[field.name], meanings[field.name])
         for field in msgspec.structs.fields(struct)
+        if field.name in keys_of(struct)
     ]
     return "\n".join(["| key | type | unit | default | meaning |", "|---|---|---|---|---|", *rows, ""])
 

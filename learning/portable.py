@@ -1,7 +1,7 @@
 """Counts what the tasks on record say of tools, for a file that another store reads (`retrieval.portable_priors`).
 
 No text, no argument and no result enters it. Where people called over HTTP, a tool or a pair of tools enters only if
-at least `share_words` people used it, and the sessions of people who are not to be learned from stay out.
+at least three people used it, and the sessions of people who are not to be learned from stay out.
 """
 
 from __future__ import annotations

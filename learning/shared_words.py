@@ -1,7 +1,7 @@
 """Takes out of tasks what too few people have said, before anything is learned from them for all.
 
 A model keeps words: the terms of its vocabulary stand in it as they are. So a word enters a training only if at least
-`share_words` people have used it, and the tasks of sessions that may not be learned from stay out as a whole. Where
+three people have used it, and the tasks of sessions that may not be learned from stay out as a whole. Where
 nobody called over HTTP there is one user, and nothing is taken out.
 """
 

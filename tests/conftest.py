@@ -67,4 +67,5 @@ def servings() -> Iterator[list[Served]]:
 
 
 os.environ["FORETOOL_SOCKETS"] = "off"
+os.environ["FORETOOL_LIMITS"] = "file"  # what is a constant for users, tests may set
 """No test finds a proxy that runs on this machine, or leaves a socket behind; tests of the socket name a folder."""

@@ -90,7 +90,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:auto": Promise("SECURITY.md", "with `trust: auto` a server is served as it lists"),
     "trust:approve:exact": Promise("SECURITY.md", "what is approved is what was shown"),
     "trust:approve:live": Promise("SECURITY.md", "a running proxy takes a decision up at once"),
-    "trust:approve:new": Promise("SECURITY.md", "with `approve_new` nothing is served before it was reviewed"),
+    "trust:approve:new": Promise("SECURITY.md", "with `trust: review` nothing is served before it was reviewed"),
     "trust:findings:shown": Promise(
         "SECURITY.md",
         "what looks wrong in the text of a server is in `status`, `doctor` and `tools`, and blocks nothing",
@@ -192,7 +192,9 @@ MANIFEST: Final[dict[str, Promise]] = {
         f"{MODERN}: server/utilities/pagination", "the list is one page; other cursors are errors"
     ),
     "list:growing:appends": Promise("design: exposure", "found tools are appended in one batch, announced once"),
-    "list:growing:hold": Promise("design: exposure", "the result waits until the client listed again, at most hold_ms"),
+    "list:growing:hold": Promise(
+        "design: exposure", "the result waits until the client listed again, at most half a second"
+    ),
     "list:growing:budget": Promise("design: exposure", "growth stays within the budget"),
     "list:growing:session": Promise("design: exposure", "growth concerns the session alone"),
     "list:growing:record": Promise(
@@ -318,7 +320,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     # Start
     "start:lazy": Promise("design: catalogue", "a known catalogue is listed and searched without starting anything"),
     "start:cold-deadline": Promise("design: upstreams", "the first list waits for cold upstreams until the deadline"),
-    "start:search-waits": Promise("docs/configuration.md", "a search waits for starting servers, up to cold_search_s"),
+    "start:search-waits": Promise("docs/configuration.md", "a search waits for starting servers, up to 10 s"),
     "start:kept": Promise("docs/cli.md", "what doctor and search list is known to the next proxy, as far as approved"),
     "start:download": Promise("docs/errors.md", "a launcher that downloads gets time to do so, and to end unharmed"),
     "start:absent": Promise("design: upstreams", "servers of a profile that are starting or down are known by name"),
@@ -617,7 +619,7 @@ MANIFEST: Final[dict[str, Promise]] = {
         "SECURITY.md", "two people of one issuer never share a session, a stream, a handle or what a profile hides"
     ),
     "trust:shared-words": Promise(
-        "SECURITY.md", "a model is trained on no word that fewer people than `share_words` have used over HTTP"
+        "SECURITY.md", "a model is trained on no word that fewer people than three have used over HTTP"
     ),
     "trust:per-user": Promise(
         "SECURITY.md", "a server with a token for each person gets no token of a client, and mixes no two people"

@@ -424,7 +424,7 @@ def settings_of(world: World) -> tuple[dict[str, Any], dict[str, Any]]:
     access = {"issuer": world.base, "resource": RESOURCE, "jwks_url": f"{world.base}/keys", "grants": grants}
     settings = {
         "tokens": tokens, "profiles": profiles, "access": access, "policy": "full", "encoder": "none",
-        "record": "full", "learn_s": 0, "result_tokens": 200, "cold_list_s": 20, "max_connections": 400,
+        "record": "full", "learn_s": 0, "result_tokens": 200, "cold_list_s": 20,
     }  # fmt: skip
     return servers, settings
 

@@ -164,7 +164,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--chinese", action="store_true", help="ask in Chinese")
     parser.add_argument("--foretool", help="command of the foretool to measure; default: the one beside this Python")
     parser.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
-    parser.add_argument("--without-wordings", action="store_true", help="as the setting `shipped_wordings`: false")
+    parser.add_argument("--without-wordings", action="store_true", help="as without those that come with foretool")
     parser.add_argument("--show", action="store_true", help="print every answer")
     options.add_json(parser)
     arguments = parser.parse_args(argv)

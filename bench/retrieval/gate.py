@@ -494,7 +494,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--encoder", default="auto", help="as the setting `encoder`; default %(default)s")
     parser.add_argument("--sample", type=int, default=SAMPLE, help="most queries of a set; default %(default)s")
     parser.add_argument("--vectors", type=Path, help="SQLite file that keeps embeddings between runs")
-    parser.add_argument("--without-wordings", action="store_true", help="as the setting `shipped_wordings`: false")
+    parser.add_argument("--without-wordings", action="store_true", help="as without those that come with foretool")
     for result in results(parser.parse_args(argv)):
         print(json.dumps(result), flush=True)
 

@@ -314,7 +314,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--wordings", type=Path, metavar="FILE", help="what a language model wrote, as `foretool enrich` would have it"
     )
-    parser.add_argument("--without-wordings", action="store_true", help="as the setting `shipped_wordings`: false")
+    parser.add_argument("--without-wordings", action="store_true", help="as without those that come with foretool")
     parser.add_argument("--latency", type=int, metavar="N", help="repeat the tools to N and time the pipeline instead")
     parser.add_argument(
         "--head-to-head", action="store_true", help="as `bench.proxy.peers search` prints other proxies"

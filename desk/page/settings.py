@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from foretool.desk.page.viewer import Viewer
 from foretool.server.config.loader import Config, Profile
-from foretool.server.config.settings import Settings
+from foretool.server.config.settings import Settings, keys_of
 
 SECRET: Final = frozenset({"token", "tokens", "encoder_key", "encoder_url", "enrich"})
 """Settings whose values stay out of the page."""
@@ -50,7 +50,7 @@ def read_settings(config: Config, viewer: Viewer) -> SettingsPage:
     defaults = Settings()
     rows = [
         _row(field, getattr(config.settings, field), getattr(defaults, field), config)
-        for field in Settings.__struct_fields__
+        for field in keys_of(Settings)
         if field not in ("profiles", "storage", "tokens")
     ]
     tokens = [(entry.name, ", ".join(entry.profiles)) for entry in config.settings.tokens]

@@ -11,16 +11,13 @@ from foretool.server.config.loader import Config
 from foretool.server.setup.config_changes import ConfigChange
 from foretool.server.setup.documents import Keys
 
-SETTINGS: Final = (
-    "policy", "list_tokens", "list_whole", "list_fill", "pin", "encoder", "answer_tokens", "tool_tokens",
-    "hint_threshold", "epoch_s", "bridges",
-)  # fmt: skip
+SETTINGS: Final = ("policy", "list_tokens", "pin", "encoder", "answer_tokens", "bridges")
 """The settings of our own block that decide what a client sees."""
 PROFILE: Final = ("policy", "list_tokens", "pin", "servers", "allow", "deny", "about")
 SERVER: Final = ("disabled", "pin", "include", "exclude", "allow", "deny", "description")
-TOOL: Final = ("name", "title", "description", "hidden", "pin")
-_LISTS: Final = frozenset({"include", "exclude", "allow", "deny", "servers"})
-_TEXTS: Final = frozenset({"policy", "encoder", "about", "description", "name", "title", "bridges"})
+TOOL: Final = ("name", "description")
+_LISTS: Final = frozenset({"include", "exclude", "allow", "deny", "servers", "pin"})
+_TEXTS: Final = frozenset({"policy", "encoder", "about", "description", "name", "bridges"})
 
 
 class ChangeProblem(ValueError):
@@ -39,7 +36,7 @@ def _read_change(text: str, config: Config) -> ConfigChange:
         raise ChangeProblem(f"expected KEY=VALUE, such as list_tokens=3000, found {text!r}")
     keys = _read_keys(name.removeprefix("foretool."), config)
     last = keys[-1]
-    is_list = last in _LISTS or (last == "pin" and keys[-3:-2] != ("tools",))
+    is_list = last in _LISTS
     if adds and not is_list:
         raise ChangeProblem(f"{name} is not a list; write {name}={value}")
     return ConfigChange(keys, value.strip() if adds else _read_value(value, last, is_list=is_list), adds)

@@ -45,7 +45,6 @@ class Estimate(Struct, frozen=True):
     seconds: float
     is_guess: bool
     """Whether nobody has asked this model before, so that the time is a guess."""
-    price: float | None
 
 
 class Enriched(Struct, frozen=True):
@@ -146,7 +145,7 @@ def _find_tools(app: App, config: Config, servers: Sequence[str]) -> Iterable[To
 def _estimate(plan: Plan, entry: EnrichEntry) -> Estimate:
     return Estimate(
         entry.name, entry.url, len(plan.questions), plan.known, plan.tokens_in, plan.tokens_out,
-        round(plan.seconds, 1), plan.is_guess, None if plan.price is None else round(plan.price, 4),
+        round(plan.seconds, 1), plan.is_guess,
     )  # fmt: skip
 
 
@@ -196,9 +195,6 @@ def _print(enriched: Enriched) -> None:
     output.say_fact("tokens", f"about {found.tokens_in:,} to read and {found.tokens_out:,} to write", indent=2)
     guess = ", a guess: nobody has asked this model yet" if found.is_guess else ", as fast as it was before"
     output.say_fact("time", f"about {output.span(found.seconds)}{guess}", indent=2)
-    if found.url:
-        unknown = "not known; set enrich.price_in and enrich.price_out"
-        output.say_fact("price", unknown if found.price is None else f"about {found.price:.2f}", indent=2)
 
 
 def _is_here(url: str) -> bool:

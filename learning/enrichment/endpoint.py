@@ -16,6 +16,8 @@ from foretool.learning.enrichment.question import write_request
 from foretool.server.config.settings import EnrichEntry
 from foretool.server.trust.text import one_line
 
+ANSWER_S: Final = 120.0
+"""How long one answer may take: a small model on a processor needs a minute for a long definition."""
 TRIES: Final = 4
 PAUSE_S: Final = 1.0
 """The pause before the second try; doubled each time."""
@@ -69,7 +71,7 @@ class Endpoint:
         """Whether the server refuses the members that not all servers know."""
         self._address = f"{entry.url.rstrip('/')}/chat/completions"
         headers = {"Authorization": f"Bearer {entry.key}"} if entry.key else {}
-        self._client = httpx2.AsyncClient(headers=headers, timeout=entry.timeout_s or None, follow_redirects=False)
+        self._client = httpx2.AsyncClient(headers=headers, timeout=ANSWER_S, follow_redirects=False)
 
     async def close(self) -> None:
         """Close all connections."""

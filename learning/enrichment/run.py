@@ -71,8 +71,6 @@ class Plan(Struct, frozen=True):
     seconds: float
     is_guess: bool
     """Whether nobody has asked this model before, so that the time is a guess."""
-    price: float | None
-    """By the prices of the config; None without any."""
 
 
 class Asked(Struct, frozen=True):
@@ -108,9 +106,7 @@ def make_plan(
     written = WRITTEN * len(asked)
     times = [each.took_s for each in kept.values() if each.model == entry.name]
     each_s = median(times) if times else GUESSED_S
-    has_price = bool(entry.price_in or entry.price_out)
-    price = (read * entry.price_in + written * entry.price_out) / 1e6 if has_price else None
-    return Plan(asked, known, read, written, len(asked) * each_s / _at_once(entry), not times, price)
+    return Plan(asked, known, read, written, len(asked) * each_s / _at_once(entry), not times)
 
 
 async def ask_all(

@@ -689,7 +689,7 @@ class Catalog:
     def pins(self, patterns: Sequence[str] = ()) -> list[ToolId]:
         """Return the tools that are always listed: those that match their upstream's own `pin` by the upstream's name
         for them, and those that match `patterns` by exposed name."""
-        if not patterns and not self.overrides.pins_some and not any(each.entry.pin for each in self._entries.values()):
+        if not patterns and not any(each.entry.pin for each in self._entries.values()):
             return []
         if (unread := self._unread) is not None and all(map(is_exact, patterns)):
             named = (ToolId(pattern) for pattern in patterns)
@@ -699,9 +699,7 @@ class Catalog:
     def is_pinned(self, tool: Tool, patterns: Sequence[str] = ()) -> bool:
         """Tell whether a tool is one of the `pins`."""
         own = self._entries[tool.upstream].entry.pin
-        if not own and not patterns and not self.overrides.of(tool.upstream):
-            return False
-        return matches(tool.name, own) or matches(tool.id, patterns) or self.overrides.pins(tool)
+        return matches(tool.name, own) or matches(tool.id, patterns)
 
     def definition(self, tool: Tool, extra_meta: Mapping[str, Any] | None = None, era: Era = "legacy") -> Raw:
         """Return the tool as a client of an era sees it: under its exposed name, and otherwise as the upstream or the

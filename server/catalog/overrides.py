@@ -66,30 +66,13 @@ class Overrides:
         """Tell whether a tool of this server has a name of the user's."""
         return any(each.name for each in self.of(upstream).values())
 
-    @property
-    def pins_some(self) -> bool:
-        """Whether the user wrote of any tool that it is always listed."""
-        return any(entry.pin for tools in self._entries.values() for entry in tools.values())
-
-    def pins(self, tool: Tool) -> bool:
-        """Tell whether the user wrote that a tool is always listed."""
-        entry = self.of(tool.upstream).get(tool.name)
-        return entry is not None and entry.pin
-
     def apply(self, tool: Tool) -> Tool:
         """Return a tool with the user's texts. Its hash is that of what clients see; its tokens are to be counted."""
         entry = self.of(tool.upstream).get(tool.name)
-        if entry is None or not (entry.title or entry.description):
+        if entry is None or not entry.description:
             return tool
         members = jsonrpc.fields(tool.definition)
-        if entry.title:
-            members["title"] = jsonrpc.raw(clean(entry.title))
-            if "annotations" in members and bytes(members["annotations"])[:1] == b"{":
-                annotations = jsonrpc.fields(members["annotations"])
-                if "title" in annotations:  # older clients read this one
-                    members["annotations"] = jsonrpc.raw({**annotations, "title": clean(entry.title)})
-        if entry.description:
-            members["description"] = jsonrpc.raw(clean(entry.description))
+        members["description"] = jsonrpc.raw(clean(entry.description))
         definition = bytes(jsonrpc.raw(members))
         return replace(tool, definition=definition, schema_hash=hash_value(without_era(definition)), tokens=None)
 
@@ -101,7 +84,7 @@ class Overrides:
         for own, entry in self.of(upstream).items():
             shown = one_line(own, _SHOWN)
             if own not in there:
-                if there and own not in excluded and not entry.hidden:
+                if there and own not in excluded:
                     found.append(f'"tools": it has no tool {shown!r}; `foretool tools` shows the names')
             elif entry.name and there[own].id != self._wanted(upstream, entry.name):
                 why = self._why_not(upstream, entry.name)

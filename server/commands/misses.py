@@ -68,7 +68,7 @@ class Ledger(Struct, frozen=True):
 
 
 KINDS: Final = (
-    "pin", "budget", "policy", "fill", "alias", "description", "enable", "rule", "profile", "approve", "learn", "doctor"
+    "pin", "budget", "policy", "alias", "description", "enable", "rule", "profile", "approve", "learn", "doctor"
 )  # fmt: skip
 """Changes that may show a missed tool; `alias` and `description` also tell two confused tools apart."""
 

@@ -35,8 +35,6 @@ def read_access(settings: Settings, here: jsonc.Path, environ: Mapping[str, str]
     audience = tuple(Expansion(environ, (*path, "audience")).text(each) for each in entry.audience)
     if not all(audience):
         raise Invalid((*path, "audience"), "expected names that are not empty; leave it out to expect `resource`")
-    if not entry.algorithms:
-        raise Invalid((*path, "algorithms"), 'expected at least one, like ["RS256"]; leave it out for the usual ones')
     for scope in entry.scopes:
         if not _SCOPE.fullmatch(scope):
             raise Invalid((*path, "scopes"), f"expected scopes without blanks, found {scope[:40]!r}; write one an item")

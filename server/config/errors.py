@@ -14,7 +14,15 @@ from msgspec import Struct
 
 from foretool.server.config import jsonc
 from foretool.server.config.codes import Code
-from foretool.server.config.settings import AccessEntry, OAuthEntry, PerUserEntry, ProfileEntry, ServerEntry, Settings
+from foretool.server.config.settings import (
+    AccessEntry,
+    OAuthEntry,
+    PerUserEntry,
+    ProfileEntry,
+    ServerEntry,
+    Settings,
+    keys_of,
+)
 
 
 class Coded(str):
@@ -192,7 +200,7 @@ def _default(key: str, kind: type[Struct]) -> str:
 
 def refuse_unknown(value: Any, kind: type[Struct], here: jsonc.Path) -> None:
     """Raise `Invalid` for the first key that the struct does not have."""
-    fields = kind.__struct_fields__
+    fields = keys_of(kind)
     for key in value if isinstance(value, dict) else ():
         if key not in fields:
             remedy = guess(key, fields) or f"; the settings are {', '.join(fields)}"

@@ -32,6 +32,8 @@ from foretool.server.config.errors import (
     refuse_unknown,
 )
 from foretool.server.config.files import read_regular
+from foretool.server.config.limits import FROM_FILE, Limits
+from foretool.server.config.old_keys import describe, take_from_settings
 from foretool.server.config.per_user import find_unsealed, is_key
 from foretool.server.config.permissions import find_other_writers
 from foretool.server.config.places import (
@@ -45,7 +47,6 @@ from foretool.server.config.places import (
 )
 from foretool.server.config.servers import Server, check_rules, matches, read_prefixes, read_servers
 from foretool.server.config.settings import (
-    REMOVED,
     REMOVED_ENCODERS,
     AccessEntry,
     DomainEntry,
@@ -382,11 +383,13 @@ def _unread_projects(projects: Any) -> str:
 def _read_settings(source: Source, path: Path, environ: Mapping[str, str], warnings: list[str]) -> Settings:
     block = source.document.get("foretool", {})
     here: jsonc.Path = ("foretool",)
-    if isinstance(block, dict) and not REMOVED.keys().isdisjoint(block):
-        for key in REMOVED.keys() & block.keys():
-            gone = Invalid((*here, key), f"this setting was removed and is ignored: {REMOVED[key]}; delete it")
-            warnings.append(Coded(str(source.error(gone)), Code.SETTING_REMOVED))
-        block = {key: value for key, value in block.items() if key not in REMOVED}
+    limits = None
+    if isinstance(block, dict) and "limits" in block and environ.get(FROM_FILE):
+        limits = convert(block["limits"], Limits, (*here, "limits"))
+        block = {key: value for key, value in block.items() if key != "limits"}
+    block, old = take_from_settings(block)
+    for path_of, advice in describe(old):
+        warnings.append(Coded(str(source.error(Invalid((*here, *path_of), advice))), Code.SETTING_REMOVED))
     # With an address, `encoder` names a model of that provider.
     if isinstance(block, dict) and isinstance(names := block.get("encoder"), str) and not block.get("encoder_url"):
         for name in filter(REMOVED_ENCODERS.__contains__, names.split("+")):
@@ -396,6 +399,8 @@ def _read_settings(source: Source, path: Path, environ: Mapping[str, str], warni
         block = {**block, "encoder": kept or ("auto" if names else "")}
     _refuse_unknown_settings(block, here)
     settings = convert(block, Settings, here)
+    if limits is not None:
+        settings = msgspec.structs.replace(settings, **msgspec.structs.asdict(limits))
     for name, profile in settings.profiles.items():
         check_rules(profile, (*here, "profiles", name))
     settings = _expand_settings(settings, here, path, environ)

@@ -37,8 +37,7 @@ def read_per_user(
     if any(key.lower() == "authorization" for key in headers):
         raise Invalid(here, "expected no Authorization in headers: each person has a token of their own; remove one")
     texts = {key: found.at(key).text(getattr(entry, key)) for key in (*_ADDRESSES, "client_id", "audience", "resource")}
-    needed = {"token_endpoint", *(("authorization_endpoint",) if entry.kind == "grant" else ())}
-    for key in [key for key in _ADDRESSES if texts[key] or key in needed]:
+    for key in [key for key in _ADDRESSES if texts[key] or key == "token_endpoint"]:
         check_address(texts[key], (*here, key), "anybody on the way could take tokens")
     if not texts["client_id"] or bool(entry.client_secret) == bool(entry.private_key):
         problem = "expected client_id beside it, and client_secret or private_key; add what is missing"
@@ -55,7 +54,7 @@ def find_unsealed(entries: Mapping[str, PerUserEntry | None], settings: Settings
     """Return the servers whose grants nothing could seal, or bring home, each with what is lacking."""
     lacking = [key for key in ("seal_keys", "access") if not getattr(settings, key)]
     wanting = [name for name, entry in entries.items() if entry is not None and entry.kind == "grant" and lacking]
-    return {name: f"per_user.kind: grant needs foretool.{lacking[0]}; add it" for name in wanting}
+    return {name: f"per_user.authorization_endpoint needs foretool.{lacking[0]}; add it" for name in wanting}
 
 
 def file_path(written: str, found: Expansion, folder: Path, environ: Mapping[str, str]) -> str:

@@ -28,6 +28,7 @@ from foretool.server.config.errors import (
     one_line,
     refuse_unknown,
 )
+from foretool.server.config.old_keys import describe, take_from_server
 from foretool.server.config.per_user import file_path, read_per_user
 from foretool.server.config.places import home_folder
 from foretool.server.config.settings import (
@@ -97,8 +98,6 @@ class Server(Struct, frozen=True, kw_only=True):
     def offers(self, tool: str) -> bool:
         """Tell whether the upstream tool of this name exists for clients."""
         entry = self.entry
-        if (own := entry.tools.get(tool)) is not None and own.hidden:
-            return False
         if entry.exclude and matches(tool, entry.exclude):
             return False
         return not entry.include or matches(tool, entry.include)
@@ -197,6 +196,10 @@ def read_servers(
         if isinstance(written, dict) and written.get("disabled") is True:
             disabled.append(name)
             continue
+        written, old = take_from_server(written)
+        for path, advice in describe(old):
+            note = source.error(Invalid((key, name, *path), advice))
+            warnings.append(Coded(str(note), Code.SETTING_REMOVED))
         try:
             servers[name] = _server(name, written, (key, name), folder, environ, withheld)
         except Invalid as error:

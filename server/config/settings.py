@@ -4,14 +4,15 @@
 write it; `loader.py` checks it and expands its variables.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
+from foretool.server.config.limits import Limits
 from foretool.storage.places import read_place
 
 PolicyChoice = Literal["auto", "frozen", "growing", "full"]
-Trust = Literal["pin", "auto"]
+Trust = Literal["pin", "review", "auto"]
 Record = Literal["off", "shape", "full"]
 Commit = Literal["before", "behind"]
 Telemetry = Literal["off", "on", "full"]
@@ -26,17 +27,8 @@ CLASSES = ("@write", "@destructive")
 Tokens = Annotated[int, Meta(ge=0, le=100_000_000, extra={"unit": "tokens"})]
 Seconds = Annotated[float, Meta(ge=0, le=31_536_000, extra={"unit": "s"})]
 Days = Annotated[float, Meta(ge=0, le=36_500, extra={"unit": "days"})]
-Milliseconds = Annotated[int, Meta(ge=0, le=60_000, extra={"unit": "ms"})]
 
 
-REMOVED: dict[str, str] = {
-    "relist_window_s": "a client has 2 s to list its tools again",
-    "reranker": "tools are ranked once",
-    "validate_s": "the arguments of a call are checked at once, in a bounded number of steps",
-    "bridge_destructive": "a tool that is not read-only runs through `call_tool_write`, which your client asks about; "
-    'write `"confirm": "destructive"` to be asked by foretool, or `"deny": ["@destructive"]` at a server to refuse',
-}
-"""Settings of earlier versions, each with what happens instead: they are ignored with a warning."""
 REMOVED_ENCODERS = frozenset({"hash", "multilingual-e5", "wordllama"})
 """Encoders of earlier versions: their names are ignored with a warning."""
 
@@ -47,14 +39,8 @@ class ToolEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(max_length=49)] = ""
     """Clients see the tool as `<prefix>__<name>`; letters, digits, `_` and `-`. Calls of the earlier name still reach
     it. A name that another tool has, or ever had, is not taken from it: `foretool doctor` says so."""
-    title: str = ""
-    """The title that clients show."""
     description: str = ""
     """What the tool does. Models and searches read it in place of the server's text."""
-    hidden: bool = False
-    """No client sees the tool, as with `exclude`."""
-    pin: bool = False
-    """The tool is always listed, whatever the budget."""
 
 
 class OAuthEntry(Struct, frozen=True, kw_only=True):
@@ -86,18 +72,19 @@ class OAuthEntry(Struct, frozen=True, kw_only=True):
 
 
 class PerUserEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`per_user` of a remote server: each person reaches it with a token and over a connection of their own."""
+    """`per_user` of a remote server: each person reaches it with a token and over a connection of their own.
 
-    kind: Literal["exchange", "grant"] = "exchange"
-    """`exchange` trades the access token that the caller shows to foretool for one for this server (RFC 8693). `grant`
-    uses what the caller has allowed once, in a browser, at the authorization server of this server. Both need
-    [`access`](#people-of-an-authorization-server)."""
+    With `authorization_endpoint` it uses what the caller has allowed once, in a browser; else it trades the access
+    token that the caller shows to foretool for one for this server (RFC 8693). Both need `access`.
+    """
+
     token_endpoint: str = ""
     """Where tokens are given out. `${VAR}` is expanded."""
     authorization_endpoint: str = ""
-    """Where a browser asks the person (`grant`). `${VAR}` is expanded."""
+    """Where a browser asks each person once. Without it, the access token that the caller shows to foretool is traded
+    for one for this server (RFC 8693). `${VAR}` is expanded."""
     revocation_endpoint: str = ""
-    """Where the tokens of a person who disconnects are ended (`grant`). `${VAR}` is expanded."""
+    """Where the tokens of a person who disconnects are ended. `${VAR}` is expanded."""
     client_id: str = ""
     """The client that you registered there for foretool. `${VAR}` is expanded."""
     client_secret: str = ""
@@ -106,12 +93,17 @@ class PerUserEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """File with the private key in PEM form with which foretool shows that it is that client (`private_key_jwt`), in
     place of `client_secret`. `~` and `${VAR}` are expanded; a relative path starts in the folder of this file."""
     audience: str = ""
-    """For whom the token is, as the authorization server names this server (`exchange`). `${VAR}` is expanded."""
+    """For whom the token is, as the authorization server names this server. `${VAR}` is expanded."""
     resource: str = ""
     """For whom the token is, as an address (RFC 8707); without it and `audience`, the `url` of the server. `${VAR}` is
     expanded."""
     scopes: tuple[str, ...] = ()
     """Scopes to ask for. All programs of one person get the same, so name no more than the least of them may have."""
+
+    @property
+    def kind(self) -> Literal["exchange", "grant"]:
+        """Whether the caller's token is traded, or what the caller has allowed in a browser is used."""
+        return "grant" if self.authorization_endpoint else "exchange"
 
     def __repr__(self) -> str:
         return f"PerUserEntry({self.kind!r}, {self.client_id!r})"
@@ -176,7 +168,7 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     timeout_s: Seconds = 60
     """Longest wait for one call, and for each further sign that it goes on; `0` means no limit."""
     keep_alive: bool = False
-    """Never stops the server while the proxy runs (`idle_stop_s`, `unused_stop_s`): it does work, or holds state, that
+    """Never stops the server while the proxy runs (`idle_stop_s`): it does work, or holds state, that
     has to outlive the clients that have called it."""
     description: str = ""
     """What the server is for. Search reads this text as well."""
@@ -186,10 +178,13 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     trust: Trust = "pin"
     """What happens when the server changes a text that a model reads: `pin` serves the approved one until `foretool
     review` approves the new one, `auto` serves every change at once. The first list of a server is approved, and so is
-    the first one after you have edited its entry."""
-    approve_new: bool = False
-    """Serves nothing of the server before `foretool review` has approved it, and nothing more after its command or url
-    has changed."""
+    the first one after you have edited its entry; with `review` nothing is served before `foretool review` has approved
+    it, and nothing more after its command or url has changed."""
+
+    @property
+    def approve_new(self) -> bool:
+        """Whether also what is seen for the first time waits for approval."""
+        return self.trust == "review"
 
 
 class ProfileEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -261,6 +256,13 @@ class GrantEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class AccessEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`access`: clients show tokens of your authorization server, which foretool checks as an OAuth resource server."""
 
+    leeway_s: ClassVar[float] = 30
+    """How far the clocks of issuer and proxy may differ, in seconds."""
+    algorithms: ClassVar[tuple[str, ...]] = (
+        "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+    )  # fmt: skip
+    """How tokens may be signed: by no key that the proxy would have to share with the issuer."""
+
     issuer: str = ""
     """The authorization server, letter by letter as its metadata and its tokens (`iss`) name it. `${VAR}` is
     expanded."""
@@ -281,17 +283,8 @@ class AccessEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """The client as which foretool asks there. `${VAR}` is expanded."""
     client_secret: str = ""
     """The secret of that client. It is a secret, so write `${ACCESS_SECRET}`. `${VAR}` is expanded."""
-    algorithms: tuple[
-        Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"], ...
-    ] = ("RS256", "PS256", "ES256", "EdDSA")
-    """How tokens may be signed."""
-    leeway_s: Annotated[float, Meta(ge=0, le=300, extra={"unit": "s"})] = 30
-    """How far the clocks of issuer and proxy may differ."""
     scopes: tuple[str, ...] = ()
     """Scopes that every token needs. Clients are told of them."""
-    name_claim: str = ""
-    """The claim that names a person in logs and in `foretool audit`; without it, `preferred_username`, `email`
-    or `sub`. Rights never depend on it."""
     grants: tuple[GrantEntry, ...] = ()
     """Which claims open which profiles. A token that no entry fits opens nothing."""
 
@@ -310,12 +303,6 @@ class EnrichEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     `foretool[llm]` runs. `${VAR}` is expanded."""
     key: str = ""
     """Bearer token for `url`. It is a secret, so write `${OPENAI_API_KEY}`."""
-    timeout_s: Seconds = 120
-    """Longest wait for one answer; `0` means no limit."""
-    price_in: Annotated[float, Meta(ge=0, le=1_000_000, extra={"unit": "per million tokens"})] = 0
-    """What the model reads costs so much, in any currency; `foretool enrich` says before what a run will cost."""
-    price_out: Annotated[float, Meta(ge=0, le=1_000_000, extra={"unit": "per million tokens"})] = 0
-    """What the model writes costs so much."""
 
     @property
     def name(self) -> str:
@@ -326,7 +313,7 @@ class EnrichEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return f"EnrichEntry({self.name!r})"
 
 
-class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `foretool` block. After `load`, variables are expanded and `storage` is an absolute path."""
 
     policy: PolicyChoice = "auto"
@@ -335,25 +322,19 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     list_tokens: Tokens = 2000
     """Budget of the tool list. Pinned tools are listed first, then the tools used recently and often. Sizes are
     estimated until they are counted in the background, so a first list may be a few percent larger."""
-    list_whole: bool = True
-    """Lists every tool where all of them fit `list_tokens`: nothing has to be discovered then."""
-    list_fill: bool = True
-    """Fills what is left of `list_tokens` with tools that are probably needed, also before anything was called."""
     answer_tokens: Tokens = 1500
     """Budget of one `discover_tools` answer."""
     result_tokens: Tokens = 0
     """Longest result of a tool. A longer text is cut at the end of a paragraph, line or sentence; `read_more`, which
     the result names, and a resource link give the rest until the session ends. `0` cuts nothing."""
-    tool_tokens: Tokens = 300
-    """Budget of one tool in an answer. A larger schema is trimmed, and the answer says so."""
     pin: tuple[str, ...] = ()
     """Patterns of exposed names that are always listed."""
-    profiles: dict[str, ProfileEntry] = {}
+    profiles: dict[str, ProfileEntry] = {}  # noqa: RUF012
     """Lists for different uses, by name; see [below](#a-profile)."""
     instructions: tuple[str, ...] = ()
     """Patterns of text files with your own instructions. The parts that apply to a task are shown with its tools.
     `~` is expanded, `**` matches any folders, and relative patterns start in the folder of this file."""
-    domains: dict[str, DomainEntry] = {}
+    domains: dict[str, DomainEntry] = {}  # noqa: RUF012
     """Kinds of task, by name, with tools that their steps always get; see [below](#a-domain)."""
     storage: str = ""
     """The storage file, or the address of a PostgreSQL database, such as `postgresql://me:${DB_PASSWORD}@host/foretool`
@@ -368,14 +349,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sends the texts of tools and tasks there. `${VAR}` is expanded."""
     encoder_key: str = ""
     """Bearer token for `encoder_url`. It is a secret, so write `${OPENAI_API_KEY}`."""
-    shipped_wordings: bool = True
-    """Finds tools of well-known servers also by wordings of wishes that come with foretool
-    ([more](enrich.md#what-comes-with-foretool)). No client is shown them."""
     enrich: EnrichEntry | None = None
     """The language model that `foretool enrich` asks, when you run it; see [below](#enrich)."""
-    share_words: Annotated[int, Meta(ge=1, le=1000, extra={"unit": "people"})] = 3
-    """How many people must have used a word over HTTP before it enters what is learned for all of them. Words of fewer
-    people are taken out of their tasks before anything is trained. What one user does on stdio counts as it is."""
     record: Record = "shape"
     """What the log keeps of a call: `off` no content, `shape` the task and the names of arguments, `full` the values
     of arguments as well."""
@@ -410,20 +385,6 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`Origin` headers accepted over HTTP, in addition to loopback."""
     allowed_hosts: tuple[str, ...] = ()
     """`Host` headers accepted over HTTP, in addition to `bind` and loopback."""
-    cold_list_s: Seconds = 2.0
-    """How long the first list of a client waits for servers whose tools are not known yet."""
-    cold_search_s: Seconds = 10.0
-    """How long a search waits for servers that are starting and whose tools are not known yet, and a call by name for a
-    server that is known to fail."""
-    hold_ms: Milliseconds = 500
-    """With `growing`, how long a result waits for the client to list its tools again."""
-    epoch_s: Seconds = 86_400
-    """How often the list may change while it is in use. In the first week it also changes when a session begins that
-    shares it with no other one, and later when nobody has called a tool for an hour. With `0` it changes only when the
-    catalog does, or after `foretool learn`."""
-    hint_threshold: Annotated[float, Meta(ge=0, le=1, extra={"unit": "probability"})] = 0.1
-    """Answers of `call_tool`, `call_tool_write` and `discover_tools` name up to five hidden tools that are called next
-    with at least this probability; `1` names none."""
     learn_s: Seconds = 86_400
     """How often `serve` learns from the log, in a separate process of low priority. With `0` only `foretool learn`
     learns."""
@@ -439,36 +400,19 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_tools: Annotated[int, Meta(ge=1, le=1_000_000, extra={"unit": "tools"})] = 1000
     """How many tools of one server are used, and how many prompts, resources and resource templates. A longer list is
     cut, and `status` and `doctor` say so."""
-    max_tools_mib: Annotated[float, Meta(gt=0, le=1024, extra={"unit": "MiB"})] = 4
-    """How large one server's tools may be together, and so its prompts, resources and resource templates."""
     max_sessions: Annotated[int, Meta(ge=1, le=1_000_000, extra={"unit": "sessions"})] = 1000
     """How many HTTP sessions may exist at once. Each token has an equal share of them."""
-    session_idle_s: Seconds = 1800
-    """How long an HTTP session lives without a request; `0` means for ever."""
-    max_connections: Annotated[int, Meta(ge=1, le=1_000_000, extra={"unit": "connections"})] = 512
-    """How many HTTP connections may be open at once, at most three quarters of the files that the process may open. One
-    more closes the oldest that has not shown a token, or else the oldest that is idle."""
-    header_s: Annotated[float, Meta(gt=0, le=3600, extra={"unit": "s"})] = 10
-    """How long an HTTP connection may take until the header lines of a request are complete."""
-    max_bodies_mib: Annotated[float, Meta(gt=0, le=65_536, extra={"unit": "MiB"})] = 64
-    """How much all HTTP messages together may hold while they are received and answered, besides 64 KiB of each, and at
-    least one message of `max_message_mib`. More is refused with 503 for the moment."""
     retention_days: Days = 90
     """How long the log is kept; older records are deleted about once an hour while a proxy runs. `0` means for ever.
     Numbers of calls and misses, names of tools, models and imported demonstrations stay."""
     idle_stop_s: Seconds = 0
     """Stops a local server that was not called for this long, also while clients that have called it are there; what it
-    keeps in memory is lost. `0` means never. It starts again with the next call."""
-    unused_stop_s: Seconds = 600
-    """Stops a local server this long after its last call if every client that has called it has gone; a caller over
-    HTTP in the era of 2026-07-28 counts as gone after `session_idle_s`. `0` means never. One that was started only
-    because its list was older than a day is stopped as soon as it has listed its tools."""
+    keeps in memory is lost. `0` means never. It starts again with the next call. Ten minutes after its last client has
+    gone, it stops anyway, unless it has `keep_alive`."""
     share: bool = True
     """Lets the windows of your clients share one proxy and one process of each server; `foretool serve --alone` leaves
     one window out. A window with another environment, profile or version gets a proxy of its own. On Windows every
     window has its own."""
-    linger_s: Seconds = 10
-    """How long a shared proxy and its servers stay after the last window has gone."""
     log_level: LogLevel = "info"
     """The least severe messages to write to stderr."""
     log_format: Literal["text", "json"] = "text"
@@ -485,5 +429,26 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     programs: a repository that you cloned may hold one. Only your own file (`~/.config/foretool/mcp.json`) may say
     this. `storage` stays that of your own file."""
 
+    @property
+    def tool_tokens(self) -> int:
+        """Budget of one tool in an answer; a larger schema is trimmed. Five whole tools fit an answer."""
+        return self.answer_tokens // 5
+
+    @property
+    def max_tools_mib(self) -> float:
+        """How large one server's tools may be together: 4 KiB each, twice what the longest real ones have."""
+        return self.max_tools / 256
+
+    @property
+    def max_connections(self) -> int:
+        """How many HTTP connections may be open at once: a session has one at a time, and half of them rest."""
+        return max(512, self.max_sessions // 2)
+
     def __repr__(self) -> str:
         return f"Settings(policy={self.policy!r}, bind={self.bind!r}, storage={str(read_place(self.storage))!r}, ...)"
+
+
+def keys_of(kind: type[Struct]) -> tuple[str, ...]:
+    """Return the keys that a file may have for a struct."""
+    fields = kind.__struct_fields__
+    return tuple(each for each in fields if each not in Limits.__struct_fields__) if kind is Settings else fields

@@ -28,9 +28,9 @@ def principal_of(issuer: str, subject: str) -> str:
     return "oauth:" + hashlib.sha256(written).hexdigest()[:32]
 
 
-def name_of(claims: Mapping[str, Any], name_claim: str = "") -> str:
+def name_of(claims: Mapping[str, Any]) -> str:
     """Return the name of a person for logs. Two people may have the same, and rights never depend on it."""
-    for claim in (name_claim, *NAMES) if name_claim else NAMES:
+    for claim in NAMES:
         for value in values_of(claims, claim)[:1]:
             if shown := one_line(clean(value[:1000])).strip()[:MOST_NAME]:
                 return shown

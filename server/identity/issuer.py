@@ -120,7 +120,7 @@ class Issuer:
             principal=reading.principal_of(said["iss"], said["sub"]),
             profiles=reading.opened_by(grants, self._profiles),
             may_decide=any(grant.may_decide for grant in grants),
-            name=reading.name_of(said, self.entry.name_claim),
+            name=reading.name_of(said),
             expires_at=self._ends_at(said),
             claims=said,
         )

@@ -1,6 +1,6 @@
 """What would have shown a missed tool: the changes that apply, and making one.
 
-`foretool misses` and the page use these functions. `budget`, `policy` and `fill` are tried:
+`foretool misses` and the page use these functions. `budget` and `policy` are tried:
 each is offered only if the list made with it has the tool. The others follow from the cause of the miss.
 """
 
@@ -27,13 +27,12 @@ from foretool.server.setup.own_servers import OwnServers, read_own_servers
 from foretool.storage.records import Miss, Policy, Tool
 
 Kind = Literal[
-    "pin", "budget", "policy", "fill", "alias", "description", "enable", "rule", "profile", "approve", "learn", "doctor"
+    "pin", "budget", "policy", "alias", "description", "enable", "rule", "profile", "approve", "learn", "doctor"
 ]
-"""`pin`: list the tool always. `budget`: a larger list. `policy`: another policy. `fill`: fill lists with what is
-probably needed. `alias`: the tool gets the name that was called, or one with a word of the search. `description`: the
-tool's text says what it was needed for. `enable`: the config no longer leaves its server or the tool out. `rule`: a
-rule no longer refuses it. `profile`: the profile gets its server. `approve`, `learn`, `doctor`: another command does
-it."""
+"""`pin`: list the tool always. `budget`: a larger list. `policy`: another policy. `alias`: the tool gets the name that
+was called, or one with a word of the search. `description`: the tool's text says what it was needed for. `enable`: the
+config no longer leaves its server or the tool out. `rule`: a rule no longer refuses it. `profile`: the profile gets its
+server. `approve`, `learn`, `doctor`: another command does it."""
 
 MOST_BUDGET: Final = 32_000
 """The largest budget of a list that is offered."""
@@ -196,8 +195,6 @@ class _Finder:
         entry = self._app.config.servers[server].entry
         keys = ("servers", server)
         changes = []
-        if (override := entry.tools.get(own)) is not None and override.hidden:
-            changes.append(ConfigChange((*keys, "tools", own, "hidden"), False))
         if matches(own, entry.exclude):
             kept = [each for each in entry.exclude if not matches(own, (each,))]
             changes.append(ConfigChange((*keys, "exclude"), kept))
@@ -251,10 +248,6 @@ class _Finder:
         if self._policy == "growing" and tool.id in frozen.shown:
             what = "set policy to frozen: its list keeps no tokens for what it gains"
             yield _fix("policy", what, ConfigChange(self._keys_of("policy"), "frozen"), tokens=frozen.tokens)
-        if not app.config.settings.list_fill:
-            fill = ConfigChange(("foretool", "list_fill"), True)
-            if (tokens := self._list_with(fill, tool)) is not None:
-                yield _fix("fill", "set list_fill to true: what is left of the list is filled", fill, tokens=tokens)
 
     def _keys_of(self, setting: str) -> tuple[str, ...]:
         """Return where a setting of the profile's list is written."""
@@ -262,17 +255,6 @@ class _Finder:
         if self.profile.name and entry is not None and getattr(entry, setting) is not None:
             return ("foretool", "profiles", self.profile.name, setting)
         return ("foretool", setting)
-
-    def _list_with(self, change: ConfigChange, tool: Tool) -> int | None:
-        """Return the tokens of the list that is made with a change, None if it lacks the tool."""
-        config = self._app.config
-        try:
-            changed = change_config(config, open_own(config), [change])
-        except (ConfigError, DocumentError):
-            return None
-        other = App(changed, self._app.store)
-        view = other.lists.preview(changed.profiles.get(self.profile.name, changed.profiles[""]), self._policy)
-        return view.tokens if tool.id in view.shown else None
 
     def _least_budget(self, tool: Tool) -> int:
         """Return the least budget with which the list has a tool that it lacks now, in steps; 0 if none that is offered

@@ -1,6 +1,6 @@
 """Decides with the store which texts of a server are served: tools, prompts, resources, templates, `instructions`.
 
-The first sight of a server is approved, unless `approve_new` says otherwise; so is the first sight after the user has
+The first sight of a server is approved, unless `trust: review` says otherwise; so is the first sight after the user has
 edited its entry. Other changes are held until `foretool review`, unless `trust` is `auto`. Every list is compared with
 the approvals as the store has them now, so that all proxies over one store agree. Where the store cannot be read, what
 was compared last counts: a known server keeps what is served of it, and a new one is compared as soon as the store can
@@ -199,7 +199,7 @@ class Gatekeeper:
         self, server: Server, launch: Definition, listing: Listing, said: Definition, held: list[Definition]
     ) -> Steps[bool]:
         """Take in how the server is reached, and approve what it lists if the user has edited that. Returns whether
-        nothing of the server counts as approved until its command is, under `approve_new`."""
+        nothing of the server counts as approved until its command is, under `trust: review`."""
         approved, blocked = self._ledger.known(server.name, "launch")
         if launch.hash in approved.get("", ()):
             return False

@@ -110,7 +110,7 @@ async def test_no_client_is_shown_wordings_and_searches_find_the_tool_by_them() 
 
 
 async def test_a_definition_that_waits_for_review_has_no_wordings() -> None:
-    upstream = clock(TEXT, entry={"approve_new": True})
+    upstream = clock(TEXT, entry={"trust": "review"})
     async with proxy_over(upstream, policy="frozen") as stage:
         await stage.client.initialize()
         await stage.client.list_tools()

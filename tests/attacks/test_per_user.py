@@ -24,6 +24,7 @@ from requirements import requirement
 from foretool.server.app import App
 from foretool.server.config import loader
 from foretool.server.config.addresses import Address
+from foretool.server.config.limits import FROM_FILE
 from foretool.server.config.tokens import digest
 from foretool.server.identity.issuer import Issuer
 from foretool.server.transports.client.http import HttpServer
@@ -83,9 +84,11 @@ async def office(folder: Path, per_user: dict[str, Any] | None = None, **setting
                   "grants": [{"claim": "sub", "values": ["*"], "profiles": ["*"]}]}  # fmt: skip
         block = {"access": access, "policy": "full", "encoder": "none", "storage": "unused.sqlite3", "learn_s": 0,
                  "tokens": [{"name": "robot", "sha256": digest(ROBOT), "profiles": ["*"]}],
-                 "cold_list_s": 10, **settings}  # fmt: skip
+                 "limits": {"cold_list_s": 10}, **settings}  # fmt: skip
         written = {"mcpServers": {"mail": {"url": f"{mail_at}/mcp", "per_user": entry, "trust": "auto"}}}
-        config = loader.parse(json.dumps({**written, "foretool": block}).encode(), folder / "mcp.json", {})
+        config = loader.parse(
+            json.dumps({**written, "foretool": block}).encode(), folder / "mcp.json", {FROM_FILE: "file"}
+        )
         assert not config.broken, config.broken
         store = open_store(":memory:")
         app, keys = App(config, store), key_set()
@@ -260,7 +263,7 @@ async def test_instructions_prompts_and_resources_of_such_a_server_reach_nobody(
         assert "Unknown prompt" in json.dumps(await at.ask(ann, "prompts/get", name="mail__secret"))
 
 
-GRANT = {"kind": "grant", "authorization_endpoint": "https://login.example/authorize", "audience": ""}
+GRANT = {"authorization_endpoint": "https://login.example/authorize", "audience": ""}
 SEAL = base64.b64encode(b"k" * 32).decode()
 
 

@@ -387,7 +387,7 @@ async def test_changed_words_are_held_between_two_sessions(tmp_path: Path) -> No
 
 @requirement("trust:pin:resources", "trust:approve:new")
 async def test_with_approve_new_no_prompt_resource_or_template_is_served_before_somebody_has_looked() -> None:
-    upstream = with_lists([NOTE, {"uri": "note://2", "name": "Two"}], [TEMPLATE], entry={"approve_new": True})
+    upstream = with_lists([NOTE, {"uri": "note://2", "name": "Two"}], [TEMPLATE], entry={"trust": "review"})
     async with trusted(upstream) as stage:
         for method in KEYS:
             assert await merged(stage.client, method) == []
@@ -559,7 +559,7 @@ async def test_what_was_blocked_is_not_asked_about_again_and_never_served() -> N
 
 @requirement("trust:approve:new")
 async def test_with_approve_new_nothing_is_served_before_somebody_has_looked() -> None:
-    upstream = weather(instructions=EVIL, entry={"approve_new": True})
+    upstream = weather(instructions=EVIL, entry={"trust": "review"})
     async with trusted(upstream) as stage:
         assert "weather__forecast" not in await listed(stage.client)
         assert EVIL not in (await stage.connect().initialize())["instructions"]
@@ -579,7 +579,7 @@ async def test_a_command_line_that_a_repository_changes_does_not_make_its_texts_
         upstream = weather(evil, RISKY, entry={"args": ["--version", "2"]})
         async with trusted(upstream, store=store) as stage:
             assert await listed(stage.client) == before
-        strict = weather(entry={"args": ["--version", "3"], "approve_new": True})
+        strict = weather(entry={"args": ["--version", "3"], "trust": "review"})
         async with trusted(strict, store=store) as stage:
             assert "weather__forecast" not in await listed(stage.client)
 

@@ -222,7 +222,7 @@ async def outside_the_profile(policy: str) -> Making:
 @asynccontextmanager
 async def waiting_for_approval(policy: str) -> Making:
     upstream = sky()
-    upstream.entry["approve_new"] = True
+    upstream.entry["trust"] = "review"
     async with listing(upstream, others(2), policy=policy) as missed:
         yield missed
 

@@ -9,11 +9,11 @@ from fakes import LIST_CHANGED, FakeUpstream, Stage, config_of, proxy_over, said
 
 pytestmark = pytest.mark.anyio
 
-MINE = {"create": {"name": "new", "description": "Report a bug about penguins", "pin": True}}
+MINE = {"create": {"name": "new", "description": "Report a bug about penguins"}}
 
 
 def hub(**entry: Any) -> FakeUpstream:
-    return FakeUpstream("hub", [tool("create", "Creates"), tool("drop", "Drops")], entry=entry)
+    return FakeUpstream("hub", [tool("create", "Creates"), tool("drop", "Drops")], entry={"pin": ["create"], **entry})
 
 
 async def reload(stage: Stage, upstream: FakeUpstream) -> None:
@@ -41,13 +41,13 @@ async def test_a_reload_shows_and_takes_away_the_users_words_without_a_restart()
     async with proxy_over(upstream) as stage:
         await stage.client.initialize()
         await stage.client.list_tools()
-        upstream.entry["tools"] = {**MINE, "drop": {"hidden": True}}
+        upstream.entry |= {"tools": MINE, "exclude": ["drop"]}
         await reload(stage, upstream)
         await stage.client.heard(LIST_CHANGED)
         assert "hub__new" in await stage.client.list_tools()
         gone = await stage.client.reply(stage.client.post("tools/call", {"name": "hub__drop"}))
         assert "excluded" in gone["error"]["message"]
-        upstream.entry["tools"] = {}
+        upstream.entry |= {"tools": {}, "exclude": []}
         await reload(stage, upstream)
         await stage.client.until(lambda: stage.app.catalog.find("hub__drop") is not None)
         assert said(await stage.client.call_tool("hub__drop", {})) == "drop"

@@ -74,8 +74,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         client = {"client_id": "foretool", "client_secret": SECRET}
         grants = [{"claim": "groups", "values": ["developers"], "profiles": ["*"]}]
         access = {"issuer": issuer, "scopes": ["mcp"], "grants": grants}
-        trade = {"kind": "exchange", "token_endpoint": f"{issuer}/token", "scopes": ["read"], **client}
-        grant = {**trade, "kind": "grant", "authorization_endpoint": f"{issuer}/auth",
+        trade = {"token_endpoint": f"{issuer}/token", "scopes": ["read"], **client}
+        grant = {**trade, "authorization_endpoint": f"{issuer}/auth",
                  "revocation_endpoint": f"{issuer}/token/revocation"}  # fmt: skip
         servers = {
             "traded": {"url": guarded, "per_user": trade, "trust": "auto"},

@@ -66,7 +66,7 @@ def test_what_a_server_changed_is_held_when_a_doctor_lists_it_as_well(tmp_path: 
 
 @requirement("start:kept")
 def test_a_first_list_that_waits_for_approval_is_not_known_to_the_next_proxy(tmp_path: Path) -> None:
-    config = config_of(tmp_path, [tool("add", "Adds.")], approve_new=True)
+    config = config_of(tmp_path, [tool("add", "Adds.")], trust="review")
     doctor.diagnose(config)
     assert known(config) == {}
 

@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from limits import write_settings
+
 from foretool.server.config import loader as configs
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import fingerprint
@@ -28,13 +30,7 @@ def write_config(folder: Path, servers: dict[str, Any] | None = None, **settings
         json.dumps(
             {
                 "mcpServers": given,
-                "foretool": {
-                    "storage": "foretool.sqlite3",
-                    "list_whole": False,
-                    "list_fill": False,
-                    "encoder": "none",
-                    **settings,
-                },
+                "foretool": write_settings(**{"storage": "foretool.sqlite3", **settings}),
             }
         )
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from limits import ENVIRON, write_settings
 
 from foretool.server.app import UNWATCHED, App, Parts
 from foretool.server.catalog.catalog import Catalog
@@ -649,10 +650,9 @@ class Stage(NamedTuple):
 
 
 def config_of(*upstreams: FakeUpstream, environ: Mapping[str, str] | None = None, **settings: Any) -> Config:
-    """The config with these upstreams; `settings` are keys of the `foretool` block. The few tools of a test would all
-    fit the list, so lists are whole only where a test says so."""
+    """The config with these upstreams; `settings` are keys of the `foretool` block, or limits."""
     written = write_entries(*upstreams, **settings)
-    return loader.parse(json.dumps(written).encode(), Path("no-such-folder/mcp.json"), environ or {})
+    return loader.parse(json.dumps(written).encode(), Path("no-such-folder/mcp.json"), {**ENVIRON, **(environ or {})})
 
 
 def bare_server(name: str) -> Server:
@@ -663,14 +663,7 @@ def bare_server(name: str) -> Server:
 def write_entries(*upstreams: FakeUpstream, **settings: Any) -> Json:
     """What the file of `config_of` says."""
     servers = {upstream.name: {"command": "fake", **upstream.entry} for upstream in upstreams}
-    block = {
-        "storage": "unused.sqlite3",
-        "list_whole": False,
-        "list_fill": False,
-        "encoder": "none",
-        **settings,
-    }
-    return {"mcpServers": servers, "foretool": block}
+    return {"mcpServers": servers, "foretool": write_settings(**{"storage": "unused.sqlite3", **settings})}
 
 
 @asynccontextmanager

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from limits import write_settings
+
 PATIENCE_S = 30.0
 """For one answer, or one deed, of a real process on a busy machine."""
 
@@ -26,13 +28,7 @@ def write_config(folder: Path, servers: dict[str, Any], **settings: Any) -> Path
         json.dumps(
             {
                 "mcpServers": servers,
-                "foretool": {
-                    "storage": "store.sqlite3",
-                    "list_whole": False,
-                    "list_fill": False,
-                    "encoder": "none",
-                    **settings,
-                },
+                "foretool": write_settings(**{"storage": "store.sqlite3", **settings}),
             }
         )
     )

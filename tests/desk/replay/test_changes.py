@@ -25,13 +25,12 @@ def path(tmp_path: Path) -> Path:
     [
         ("list_tokens=3000", ("foretool", "list_tokens"), 3000),
         ("foretool.policy=growing", ("foretool", "policy"), "growing"),
-        ("list_whole=false", ("foretool", "list_whole"), False),
         ("pin=a, b", ("foretool", "pin"), ["a", "b"]),
         ("pin=[]", ("foretool", "pin"), []),
         ("profiles.work.day.list_tokens=9", ("foretool", "profiles", "work.day", "list_tokens"), 9),
         ("servers.old.mail.disabled=false", ("servers", "old.mail", "disabled"), False),
         ("mcpServers.sky.pin=moon", ("servers", "sky", "pin"), ["moon"]),
-        ("servers.sky.tools.a.b.pin=true", ("servers", "sky", "tools", "a.b", "pin"), True),
+        ("servers.sky.tools.a.b.name=moon", ("servers", "sky", "tools", "a.b", "name"), "moon"),
         ("servers.sky.tools.moon.description=9=x", ("servers", "sky", "tools", "moon", "description"), "9=x"),
     ],
 )

@@ -27,7 +27,7 @@ INJECTED = (
 
 
 def write(folder: Path, server: ChatServer, **more: str) -> Path:
-    entry = {"url": server.url, "model": "tiny", "price_in": 1.0, "price_out": 2.0}
+    entry = {"url": server.url, "model": "tiny"}
     path = write_config(folder, {"calc": {"command": "calc", "env": {"K": "tops3cret"}}}, enrich=entry)
     with open_store(load(path).storage) as store:
         remember(load(path), store, "calc", {**TOOLS, **more})
@@ -40,7 +40,7 @@ def go(path: Path, *, most: int | None = None) -> tuple[Plan, Asked]:
     assert entry is not None
     with open_store(config.storage) as store, offline.read(config) as app:
         plan = make_plan(entry, app.catalog, store, config.secrets.redact, app.catalog.tools())
-        part = enrichment.Plan(plan.questions[:most], 0, 0, 0, 0.0, True, None)
+        part = enrichment.Plan(plan.questions[:most], 0, 0, 0, 0.0, True)
 
         async def run() -> Asked:
             endpoint = Endpoint(entry, pause_s=0.001)
@@ -56,7 +56,7 @@ def test_each_tool_is_asked_about_once_until_its_text_or_the_model_changes(tmp_p
     with chat_server(lambda text: wishes("sum up two prices")) as server:
         path = write(tmp_path, server)
         plan, outcome = go(path, most=1)
-        assert (len(plan.questions), plan.known, plan.is_guess) == (2, 0, True) and plan.price and plan.price > 0
+        assert (len(plan.questions), plan.known, plan.is_guess) == (2, 0, True)
         assert (outcome.asked, outcome.kept, outcome.tokens) == (1, 1, 100)
         plan, outcome = go(path)
         assert (len(plan.questions), plan.known, plan.is_guess, outcome.asked) == (1, 1, False, 1)

@@ -31,18 +31,16 @@ def words(one: Tool) -> tuple[Any, Any]:
 
 
 def test_a_tool_is_shown_under_the_users_name_and_words_and_kept_as_the_server_listed_it() -> None:
-    one = catalog(server("hub", {"create": {"name": "new", "title": "New", "description": "Mine", "pin": True}}))
+    one = catalog(server("hub", {"create": {"name": "new", "description": "Mine"}}))
     one.replace("hub", listed(tool("create", "Theirs", annotations={"title": "T", "readOnlyHint": True}), "other"))
     shown = one.get(one.find("hub__new").id)  # type: ignore[union-attr,arg-type]
     assert shown is not None
-    assert (shown.id, shown.name, words(shown)) == ("hub__new", "create", ("New", "Mine"))
-    assert jsonrpc.plain(jsonrpc.fields(shown.definition)["annotations"]) == {"title": "New", "readOnlyHint": True}
+    assert (shown.id, shown.name, words(shown)) == ("hub__new", "create", (None, "Mine"))
     (kept, _) = one.listed("hub")
     assert words(kept) == (None, "Theirs")
     assert kept.schema_hash != shown.schema_hash
     assert [each.id for each in one.tools()] == ["hub__new", "hub__other"]
     assert one.find("hub__create") == one.find("create") == shown
-    assert one.pins() == ["hub__new"]
     assert one.problems["hub"] == ()
 
 
@@ -54,15 +52,6 @@ def test_tokens_are_counted_of_what_clients_see() -> None:
     assert one.tokens(shown.id) == 7
     assert one.of("hub")[0].tokens == 7
     assert list(one.find_uncounted()) == []
-
-
-def test_a_hidden_tool_is_not_there() -> None:
-    one = catalog(server("hub", {"drop": {"hidden": True}}))
-    one.replace("hub", listed("create", "drop"))
-    assert [each.id for each in one.tools()] == ["hub__create"]
-    gone = one.why_gone("hub__drop")
-    assert gone is not None and '"tools"' in gone.way_out
-    assert one.problems["hub"] == ()
 
 
 def test_a_name_that_another_tool_has_is_not_taken_from_it() -> None:

@@ -135,7 +135,7 @@ def office(tmp_path: Path) -> Iterator[tuple[Path, list[str], str]]:
         Thread(target=server.serve_forever, daemon=True).start()
         at = f"http://127.0.0.1:{server.server_address[1]}"
         key = base64.b64encode(bytes(32)).decode()
-        entry = {"kind": "grant", "token_endpoint": f"{at}/token", "authorization_endpoint": f"{at}/authorize",
+        entry = {"token_endpoint": f"{at}/token", "authorization_endpoint": f"{at}/authorize",
                  "revocation_endpoint": f"{at}/revoke", "client_id": "foretool", "client_secret": "s3cret"}  # fmt: skip
         access = {"issuer": "https://login.example", "resource": "https://tools.example/mcp",
                   "grants": [{"claim": "sub", "values": ["*"], "profiles": ["*"]}]}  # fmt: skip

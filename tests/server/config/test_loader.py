@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,13 +15,16 @@ from hypothesis import strategies as st
 
 from foretool.server.config import loader
 from foretool.server.config.codes import Code
-from foretool.server.config.errors import ConfigError
+from foretool.server.config.errors import Coded, ConfigError
 from foretool.server.config.loader import Changes, Config, LiveConfig, Profile
+from foretool.server.config.old_keys import REMOVED
 from foretool.server.config.servers import same_connection
 from foretool.server.config.settings import ServerEntry, Settings
 from foretool.storage.places import ServerAddress
 
 ROOT = Path(__file__).parents[3]
+ACCESS = {"issuer": "https://a.example", "resource": "https://b.example/mcp",
+          "grants": [{"claim": "sub", "values": ["*"], "profiles": ["*"]}]}  # fmt: skip
 GOOD = {"command": "uvx", "args": ["mcp-server-git"]}
 
 
@@ -72,12 +76,47 @@ def test_what_earlier_versions_knew_is_a_warning_and_the_rest_is_read() -> None:
     written = {"reranker": "cross_encoder", "encoder": "minilm+wordllama+hash", "list_tokens": 700}
     found = read({"mcpServers": {"git": GOOD}, "foretool": written})
     setting, wordllama, hashed = found.warnings
-    assert setting.endswith(
-        "foretool.reranker: this setting was removed and is ignored: tools are ranked once; delete it"
-    )
+    assert setting.endswith("foretool.reranker: this setting was removed: tools are ranked once; delete it")
     assert wordllama.endswith("foretool.encoder: the encoder 'wordllama' was removed and is ignored; delete its name")
     assert hashed.endswith("foretool.encoder: the encoder 'hash' was removed and is ignored; delete its name")
     assert (found.settings.encoder, found.settings.list_tokens) == ("minilm", 700)
+
+
+def test_each_old_setting_is_one_line_of_advice_and_changes_nothing() -> None:
+    numbers = dict.fromkeys(REMOVED, 1)
+    found = read({"mcpServers": {"git": GOOD}, "foretool": numbers})
+    assert found.settings == read({"mcpServers": {"git": GOOD}}).settings
+    assert [bool(re.match(r"mcp.json:\d+:\d+: foretool\.\w+: this setting was removed: .*; delete it$", each))
+            for each in found.warnings] == [True] * len(REMOVED)  # fmt: skip
+    assert {each.code for each in found.warnings if isinstance(each, Coded)} == {Code.SETTING_REMOVED}
+    parts = {"access": {**ACCESS, "leeway_s": 9, "algorithms": ["RS256"], "name_claim": "nick"},
+             "enrich": {"url": "http://127.0.0.1/v1", "model": "m", "price_in": 1, "timeout_s": 2}}  # fmt: skip
+    found = read({"mcpServers": {"git": GOOD}, "foretool": parts})
+    assert [each.split(": ")[1] for each in found.warnings] == [
+        "foretool.access.leeway_s", "foretool.access.name_claim", "foretool.access.algorithms",
+        "foretool.enrich.timeout_s", "foretool.enrich.price_in",
+    ]  # fmt: skip
+
+
+def test_what_an_old_key_of_a_server_protects_stays_protected() -> None:
+    tools = {"drop[1]": {"hidden": True}, "open": {"pin": True, "title": "Open"}, "shut": {"hidden": False}}
+    entry = {**GOOD, "approve_new": True, "pin": ["move"], "tools": tools}
+    found = read({"mcpServers": {"git": entry}})
+    server = found.servers["git"]
+    assert server.entry.approve_new and server.entry.trust == "review"
+    assert [server.offers(each) for each in ("drop[1]", "drop1", "open", "shut")] == [False, True, True, True]
+    assert server.entry.pin == ("move", "open") and server.entry.tools.keys() == tools.keys()
+    assert [each.split(": ")[1] for each in found.warnings] == [
+        "mcpServers.git.approve_new", 'mcpServers.git.tools."drop[1]".hidden', "mcpServers.git.tools.open.pin",
+        "mcpServers.git.tools.open.title", "mcpServers.git.tools.shut.hidden",
+    ]  # fmt: skip
+
+
+def test_a_limit_is_set_by_no_file_of_a_user() -> None:
+    written = {"mcpServers": {"git": GOOD}, "foretool": {"limits": {"hold_ms": 7}}}
+    with pytest.raises(ConfigError, match=r"foretool\.limits: no such setting"):
+        read(written)
+    assert read(written, FORETOOL_LIMITS="file").settings.hold_ms == 7
 
 
 def test_an_encoder_that_was_removed_leaves_the_default_unless_a_provider_has_it() -> None:
@@ -254,7 +293,7 @@ def test_a_reload_touches_added_removed_and_changed_servers_only() -> None:
     assert loader.diff(old, new) == Changes(("d",), ("b",), ("c",), settings_changed=False)
     assert loader.diff(old, old) == Changes((), (), (), settings_changed=False)
     assert loader.diff(
-        old, read({"mcpServers": {"a": GOOD, "b": GOOD, "c": GOOD}, "foretool": {"hold_ms": 1}})
+        old, read({"mcpServers": {"a": GOOD, "b": GOOD, "c": GOOD}, "foretool": {"answer_tokens": 1}})
     ).settings_changed
     assert same_connection(old.servers["c"], new.servers["c"])
     assert not same_connection(old.servers["c"], read({"mcpServers": {"c": GOOD | {"env": {"A": ""}}}}).servers["c"])
@@ -359,8 +398,7 @@ def test_a_tools_entry_is_checked_strictly_and_other_clients_lists_are_left_alon
     def with_tools(tools: Any) -> Config:
         return read({"mcpServers": {"hub": {"command": "x", "tools": tools}, "other": {"command": "y"}}})
 
-    assert not with_tools({"create": {"name": "new", "hidden": True}}).servers["hub"].offers("create")
-    assert '"hidden"' in with_tools({"create": {"hiden": True}}).broken["hub"]
+    assert '"description"' in with_tools({"create": {"descripton": "x"}}).broken["hub"]
     for name in ("a b", "a.b", "a/b", "ä", "x" * 50):
         assert "letters, digits" in with_tools({"create": {"name": name}}).broken["hub"]
     copilot = with_tools(["*"])

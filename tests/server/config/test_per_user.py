@@ -39,7 +39,6 @@ def test_a_key_file_is_found_beside_the_config() -> None:
     ({**GOOD, "client_secret": ""}, {}, "per_user.client_id: expected client_id beside it"),
     ({**GOOD, "private_key": "a.pem"}, {}, "per_user.client_id: expected client_id beside it"),
     ({**GOOD, "scope": "x"}, {}, "per_user"),
-    ({**GOOD, "kind": "passthrough"}, {}, "per_user.kind: expected"),
     (GOOD, {"url": None, "command": "mail"}, "per_user: expected a server with \"url\""),
     (GOOD, {"type": "sse"}, "per_user: expected a server with \"url\""),
     (GOOD, {"headers": {"Authorization": "Bearer x"}}, "per_user: expected no Authorization in headers"),
@@ -62,7 +61,7 @@ def test_only_people_get_a_profile_of_their_own_and_only_where_it_matters() -> N
 
 
 def test_a_grant_needs_a_key_that_seals_it_and_an_authorization_server_of_clients() -> None:
-    grant = {**GOOD, "kind": "grant", "authorization_endpoint": "https://login.example/authorize"}
+    grant = {**GOOD, "authorization_endpoint": "https://login.example/authorize"}
     access = {"issuer": "https://login.example", "resource": "https://tools.example/mcp",
               "grants": [{"claim": "sub", "values": ["*"], "profiles": ["*"]}]}  # fmt: skip
     servers = {"mail": {"url": "https://mail.example/mcp", "per_user": grant}, "b": {"command": "b"}}
@@ -72,8 +71,8 @@ def test_a_grant_needs_a_key_that_seals_it_and_an_authorization_server_of_client
         text = json.dumps({"mcpServers": servers, "foretool": block}).encode()
         return loader.parse(text, Path("mcp.json"), {"SECRET": "s3cret-word", "KEY": key})
 
-    assert "grant needs foretool.seal_keys" in parse().broken["mail"]
-    assert "grant needs foretool.access" in parse(seal_keys=["${KEY}"]).broken["mail"]
+    assert "authorization_endpoint needs foretool.seal_keys" in parse().broken["mail"]
+    assert "authorization_endpoint needs foretool.access" in parse(seal_keys=["${KEY}"]).broken["mail"]
     good = parse(seal_keys=["${KEY}"], access=access)
     assert not good.broken and good.settings.seal_keys == (key,) and key not in good.secrets.redact(f"x {key}")
     assert "KEY" in good.servers["b"].withheld
@@ -81,4 +80,5 @@ def test_a_grant_needs_a_key_that_seals_it_and_an_authorization_server_of_client
         with pytest.raises(ConfigError, match=r"seal_keys.0.?: expected 32 bytes in base64"):
             parse(seal_keys=[wrong])
     del servers["mail"]["per_user"]["authorization_endpoint"]  # type: ignore[index]
-    assert "authorization_endpoint: expected an address" in parse(seal_keys=["${KEY}"], access=access).broken["mail"]
+    traded = parse(access=access).servers["mail"].per_user
+    assert traded is not None and traded.kind == "exchange"

@@ -7,7 +7,7 @@ from types import ModuleType
 import msgspec
 import pytest
 
-from foretool.server.config.settings import ProfileEntry, ServerEntry, Settings
+from foretool.server.config.settings import ProfileEntry, ServerEntry, Settings, keys_of
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -24,7 +24,7 @@ def test_every_setting_is_documented_with_a_default_and_numbers_with_a_unit(
     table = generate.table(struct)
     assert table in (DOCS / "configuration.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-    assert [row[0] for row in rows] == [f"`{name}`" for name in struct.__struct_fields__]
+    assert [row[0] for row in rows] == [f"`{name}`" for name in keys_of(struct)]
     for key, kind, unit, default, meaning in rows:
         assert kind and default and meaning.endswith("."), key
         assert unit or kind not in ("integer", "number"), key

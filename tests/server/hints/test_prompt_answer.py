@@ -117,7 +117,7 @@ async def test_the_profile_and_the_policy_decide_what_is_named() -> None:
 
 @requirement("hint:asks")
 async def test_a_tool_that_waits_for_the_user_is_never_named(tmp_path: Path) -> None:
-    held = FakeUpstream("files", tools=files().tools, entry={"approve_new": True})
+    held = FakeUpstream("files", tools=files().tools, entry={"trust": "review"})
     with open_store(tmp_path / "foretool.sqlite3") as store:
         async with proxy_over(held, store=store, list_whole=False) as stage:
             await stage.client.list_tools()

@@ -39,7 +39,7 @@ class Named:
     def __init__(self, name: str, **entry: Any) -> None:
         self.url = f"https://{name}.example/mcp"
         self.per_user = PerUserEntry(
-            kind="grant", token_endpoint=f"https://{name}.example/token", client_id="foretool", client_secret="s3cret",
+            token_endpoint=f"https://{name}.example/token", client_id="foretool", client_secret="s3cret",
             authorization_endpoint=f"https://{name}.example/authorize", scopes=("read", "write"),
             revocation_endpoint=f"https://{name}.example/revoke", **entry,
         )  # fmt: skip

@@ -231,7 +231,7 @@ def test_resources_without_words_are_not_kept_and_new_ones_have_their_address_an
         store.approvals.decide(store.approvals.undecided("w"), "blocked")
         assert admit(gatekeeper, plain, new, kind=RESOURCES) == [plain]
     with open_store(":memory:") as store:
-        assert admit(keeper(store, approve_new=True), plain, new, kind=RESOURCES) == []
+        assert admit(keeper(store, trust="review"), plain, new, kind=RESOURCES) == []
         assert len(store.approvals.undecided("w")) == 2
 
 

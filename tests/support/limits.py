@@ -1,0 +1,18 @@
+"""Settings of a test as a file writes them: what is a constant for users stands under `limits`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foretool.server.config.limits import FROM_FILE, Limits
+
+ENVIRON = {FROM_FILE: "file"}
+"""What lets a file set limits."""
+
+
+def write_settings(**settings: Any) -> dict[str, Any]:
+    """Return the `foretool` block with these settings and limits. The few tools of a test would all fit the list, so
+    lists are whole and filled only where a test says so."""
+    given = {"list_whole": False, "list_fill": False, **settings}
+    limits = {key: given.pop(key) for key in Limits.__struct_fields__ if key in given}
+    return {"encoder": "none", **given, "limits": limits}
