@@ -267,6 +267,19 @@ def test_another_proxy_on_the_same_store_serves_the_same_list() -> None:
     assert (again.array, again.epoch) == (served.array, served.epoch)
 
 
+def test_a_list_that_another_proxy_has_made_since_is_taken_up() -> None:
+    one = Setting(epoch_s=100)
+    other = Setting(one.store, epoch_s=100)
+    assert one.view().array == other.view().array and not one.lists.follow_others()
+    other.used("sub")
+    other.now += 100
+    other.lists.advance()
+    assert other.view().epoch == 2
+    assert one.lists.follow_others() and not one.lists.follow_others()
+    one.now = other.now
+    assert (one.view().array, one.view().epoch) == (other.view().array, 2)
+
+
 def begin(setting: Setting) -> View:
     """The list of a session that shares it with no other."""
     setting.lists.begin_session("")

@@ -8,7 +8,17 @@ import pytest
 from fakes import changed
 from requirements import requirement
 
-from foretool.server.lists.policy import TRIES, choose_policy, explain_policy, is_scheduled, is_worth_a_try
+from foretool.server.lists.policy import (
+    LATE_S,
+    TRIES,
+    Relisted,
+    RelistWatch,
+    Told,
+    choose_policy,
+    explain_policy,
+    is_scheduled,
+    is_worth_a_try,
+)
 from foretool.storage.records import ClientRecord
 
 LEDGER = ClientRecord("c", "1", "legacy", 0, 0, 0.0, 0.0)
@@ -133,3 +143,24 @@ def test_what_does_not_follow_from_the_share_alone_is_explained(
 ) -> None:
     seen = changed(LEDGER, client=client, announced=len(recent), relisted=recent.count("1"), recent=recent, **more)
     assert explain_policy(seen) == why
+
+
+def test_a_client_that_leaves_had_time_to_list_only_if_a_result_was_held_for_that_announcement() -> None:
+    watch = RelistWatch()
+    assert watch.tell(1.0) and not watch.tell(1.5), "it has not answered the first"
+    watch.give_up()
+    assert watch.note_list(2.0) == Relisted(1.0)
+    watch.tell(3.0)
+    assert not watch.close(), "the result was held for an earlier announcement"
+    watch.tell(4.0)
+    watch.give_up()
+    assert watch.close() and not watch.close()
+
+
+def test_a_list_after_the_time_is_late_and_one_much_later_says_nothing() -> None:
+    for delay_s, said in ((LATE_S, Relisted(LATE_S, is_late=True)), (LATE_S + 1, None)):
+        watch = RelistWatch()
+        watch.tell(1.0)
+        assert watch.expire(1.0) and not watch.expire(1.0)
+        assert watch.note_list(1.0 + delay_s) == said
+        assert watch.state is Told.NOTHING
