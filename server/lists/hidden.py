@@ -19,6 +19,9 @@ FRESH_S: Final = 1.0
 """How long usage that was read for one miss may explain others, in seconds: reading it and ranking all tools takes
 milliseconds."""
 
+MOST_KEPT: Final = 16
+"""Lists for which what explains them is kept; each person may have lists of their own."""
+
 
 class Why(Struct, frozen=True):
     """The reason that a tool is hidden, and the change that would have shown it."""
@@ -68,6 +71,8 @@ class HiddenTools:
         key = (profile.key, view.policy)
         known = self._explained.get(key)
         if known is None or known.view is not view:
+            if len(self._explained) >= MOST_KEPT:
+                del self._explained[next(iter(self._explained))]
             known = self._explained[key] = _ExplainedList(self._lists.maker, view, profile)
         return known
 
