@@ -98,9 +98,10 @@ def write_index() -> str:
     lines = [
         "# The clients",
         "",
-        "One page for each client. `python docs/generate.py` writes them out of the code, `facts.toml` and the"
-        " transcripts. [clients.md](../clients.md) says how `auto` chooses a policy, and"
-        " [client-files.md](../client-files.md) has all files in one table.",
+        "One page for each client. `python docs/generate.py` writes them out of the code and `facts.toml`, and"
+        " `python -m bench.agents.transcripts --programs node_modules/.bin` the transcripts: the client has one MCP"
+        " server of its own, and a stub of its model's API on loopback calls the tools in a fixed order."
+        " [clients.md](../clients.md) says how `auto` chooses a policy.",
         "",
         "| client | policy under `auto` | prompt hook | run here |",
         "|---|---|---|---|",
@@ -124,8 +125,7 @@ def write_page(page: ClientPage) -> str:
         f"# {page.title}",
         _set_up(page, files[0]),
         f"## The file\n\n{_files(page)}",
-        "`init` writes this, with the full paths of your machine. Everything else in the file stays, comments too; "
-        "those of an entry go with it."
+        "`init` writes this, with the full paths of your machine:"
         f"\n\n```{files[0].kind}\n{_entry(files[0])}\n```",
         f"## Variables\n\n{_VARIABLES[gives(page.clients[0])]}",
         f"## Policy\n\n{page.policy}",
@@ -157,12 +157,11 @@ def _set_up(page: ClientPage, file: ClientFile) -> str:
     offers = ", and offers the prompt hook" if _hook(page) else ""
     lines = [
         f"```sh\nforetool init --client {name}\n```\n",
-        f"This takes over the servers of {page.title} and registers foretool in their place{offers}. It shows the"
-        f" changes first, and `foretool init --undo` takes them back. {told.after}",
+        f"This takes over the servers of {page.title} and registers foretool in their place{offers}. {told.after}",
     ]
     if page.clients[1:]:
         lines.append(f"\n`--client {page.clients[1]}` does the same for {_title_of(page.clients[1])}.")
-    lines.append(f"\nBy hand: `foretool connect {name}` prints the entry below with the paths of your machine.")
+    lines.append(f"\nBy hand: `foretool connect {name}` prints the entry below.")
     if told.command:
         lines.append(f"Its own command writes the same:\n\n```sh\n{told.command}\n```")
     if told.link:
@@ -204,9 +203,7 @@ def _say_hook(page: ClientPage) -> str:
 def _seen(page: ClientPage) -> str:
     if not page.tried:
         return f"Not tried here: {page.why_not}. Its file, its format and the way back are covered by tests."
-    text = (TRANSCRIPTS / f"{page.clients[0]}.txt").read_text(encoding="utf-8").strip()
     return (
-        f"It ran here: {page.tried}. It had one MCP server of its own, and a stub of its model's API on loopback calls"
-        " the tools in a fixed order. Options that lead the client to the stub are left out."
-        f" `python -m bench.agents.transcripts --programs node_modules/.bin` wrote this:\n\n```text\n{text}\n```"
+        f"It ran here: {page.tried}. [The transcript](transcripts/{page.clients[0]}.txt) has what was typed, what"
+        " foretool printed, and what the model read and called."
     )

@@ -19,7 +19,7 @@ a tool of another set that says nearly the same is no negative, and blends what 
 
 The report gives recall at 1 and 5 on the development part of each set: the encoder alone, before and after, and in the
 sum with the words and the other encoders as it is served, where the trained encoder takes the place of the untrained
-one. docs/decisions/0008 explains how recipe and scale were chosen.
+one. docs/decisions/0054 says what took its place.
 """
 
 from __future__ import annotations
