@@ -125,8 +125,7 @@ def write_page(page: ClientPage) -> str:
         f"# {page.title}",
         _set_up(page, files[0]),
         f"## The file\n\n{_files(page)}",
-        "`init` writes this, with the full paths of your machine:"
-        f"\n\n```{files[0].kind}\n{_entry(files[0])}\n```",
+        f"`init` writes this, with the full paths of your machine:\n\n```{files[0].kind}\n{_entry(files[0])}\n```",
         f"## Variables\n\n{_VARIABLES[gives(page.clients[0])]}",
         f"## Policy\n\n{page.policy}",
         f"## Prompt hook\n\n{_say_hook(page)}",
