@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from foretool.server import housekeeping
+from foretool.server import housekeeping, packs
 from foretool.server.calls.admission import Admission
 from foretool.server.calls.confirmation import Confirmation
 from foretool.server.calls.lookup import ToolLookup
@@ -24,7 +24,6 @@ from foretool.server.catalog.imported import ImportedPriors
 from foretool.server.catalog.kept_words import KeptWords
 from foretool.server.catalog.models import LearnedLists, ModelLoader
 from foretool.server.catalog.names import NameKeeper
-from foretool.server.catalog.personal_tools import PersonalTools
 from foretool.server.catalog.reading import CatalogReader
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.token_counter import TokenCounter
@@ -36,12 +35,10 @@ from foretool.server.config.servers import Server
 from foretool.server.hints.prediction import Predictor
 from foretool.server.hints.prompt_answer import PromptAnswers
 from foretool.server.hints.prompt_hook import PromptHook
-from foretool.server.identity.subjects import Subjects
 from foretool.server.learning_schedule import Schedule
 from foretool.server.lists.epochs import ListKeeper
 from foretool.server.lists.maker import ListInputs
 from foretool.server.methods.answer_tokens import AnswerTokens
-from foretool.server.methods.connecting import Connecting, UnconfirmedGrants
 from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.discovery_answer import AnswerWriter
 from foretool.server.methods.exemplars import Exemplars
@@ -51,6 +48,7 @@ from foretool.server.methods.held_notices import HeldNotices
 from foretool.server.methods.list_tools import ListTools
 from foretool.server.methods.lists import MergedLists
 from foretool.server.methods.long_results import LongResults, cuts_results
+from foretool.server.methods.people import People, Surroundings
 from foretool.server.methods.prompts import Prompts
 from foretool.server.methods.query_vectors import QueryVectors
 from foretool.server.methods.resources import Resources
@@ -77,7 +75,7 @@ from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.connection import Connection
-from foretool.server.upstreams.launcher import Launcher, link_opener, make_bearer, make_personal, message_limit
+from foretool.server.upstreams.launcher import Launcher, link_opener, make_bearer, message_limit
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.refresh import Refresher
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -88,9 +86,9 @@ from foretool.storage.steps import Steps
 from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
-    from foretool.server.identity.grants import Grants
     from foretool.server.methods.agent_step import AgentSteps
     from foretool.server.methods.instructions import Instructions
+    from foretool.server.transports.client.access import Issuer
 
 
 class Parts(NamedTuple):
@@ -117,11 +115,11 @@ class App:
         self.store = store
         store.hide(lambda: live.now.secrets)
         self.policy = TrustPolicy(
-            live, lambda person, tool: self.personal_tools.sees(person, tool), lambda: self.catalog.page_servers()
+            live, lambda person, tool: self.people.sees(person, tool), lambda: self.catalog.page_servers()
         )
-        self.subjects = Subjects()
         self.turn = Turn()
         self._connect = parts.connection
+        self._people: People | None = None
         self._children = ChildWatcher()
         self._instructions: Instructions | None = None
 
@@ -132,7 +130,6 @@ class App:
         self.gatekeeper = Gatekeeper(lambda: self.store.approvals, live, lambda: asyncio.get_running_loop().time())
         self.catalog = Catalog(list(config.servers.values()), self._names.read, self._names.keep, config.prefixes)
         self.reader = CatalogReader(self.catalog)
-        self.personal_tools = PersonalTools(self.catalog)
         self.imported = ImportedPriors(store.artifacts, self.catalog)
         self.search = Search(self.catalog, self.recorder.usage_of, clock, self.imported, config.settings)
         self.embedding = Embedder(config.settings, self.catalog, store, self.search)
@@ -193,8 +190,6 @@ class App:
             self.reader,
             self._answer_tokens,
         )
-        self._unconfirmed = UnconfirmedGrants(self._wants_consent, lambda: self.grants)
-        connecting = Connecting(live, self.upstreams, lambda: self.grants, self._forget_listed)
         confirmation = Confirmation(live, self.server_requests)
         calls = ToolCalls(
             self.discovery,
@@ -221,7 +216,7 @@ class App:
                 self.turn.at_end,
             ),
             results,
-            connecting,
+            lambda exchange, raw: self.people.connect(exchange, raw),
             self.recorder,
             self.links,
         )
@@ -283,50 +278,35 @@ class App:
             self.policy,
         )  # fmt: skip
 
-    @cached_property
-    def grants(self) -> Grants:
-        """What people have allowed foretool to do at servers; made where a server wants that."""
-        from foretool.server.identity.grants import Grants
+    @property
+    def people(self) -> People:
+        """Serves people who come with tokens of their own; made where a config has such people or servers."""
+        if self._people is None:
+            options = {
+                "capabilities": self.clients.capabilities, "list_limit": self._list_limit, "connect": self._connect,
+            }  # fmt: skip
+            self._people = packs.require(packs.PEOPLE)(
+                Surroundings(
+                    self.live, lambda: self.store, self.catalog, self.upstreams, self._events, self._link_opener,
+                    options, self._relist_for,
+                )
+            )  # fmt: skip
+        return self._people
 
-        access = self.config.settings.access
-        resource = access.resource if access is not None else ""
-
-        def keys() -> Sequence[str]:
-            return self.config.settings.seal_keys
-
-        return Grants(lambda: self.store, keys, resource, lambda: self.config.servers)
-
-    def _wants_consent(self) -> bool:
-        servers = self.config.servers.values()
-        return any(each.per_user is not None and each.per_user.kind == "grant" for each in servers)
+    def issuer(self, config: Config) -> Issuer | None:
+        """Return what checks the tokens of the authorization server of a config, None if it has none."""
+        return self.people.issuer(config) if self._people is not None or config.settings.access is not None else None
 
     async def come_back(self, query: str) -> tuple[int, bytes] | None:
         """Answer a browser that comes back from the authorization server of a server; return status and page, None
         where no server sends one."""
-        if not self._wants_consent():
-            return None
-        from foretool.server.methods.connecting import come_back
-
-        return await come_back(self.grants, query)
+        return await self._people.come_back(query) if self._people is not None else None
 
     # -- upstreams
 
     def _make_upstream(self, server: Server) -> Upstream:
         if server.per_user is not None:
-            options = {
-                "capabilities": self.clients.capabilities, "list_limit": self._list_limit, "connect": self._connect,
-            }  # fmt: skip
-            self.personal_tools.forget(server.name)
-            return make_personal(
-                server,
-                self._events,
-                self.subjects,
-                lambda: self.grants,
-                lambda authorizer: self._link_opener(server, authorizer),
-                options,
-                self._take_in_personal,
-                self.upstreams.wake,
-            )
+            return self.people.make_upstream(server)
         bearer = make_bearer(server, self.config.path)
         opener = self._link_opener(server, bearer)
         return Upstream(
@@ -338,22 +318,7 @@ class App:
     def _link_opener(self, server: Server, authorizer: Authorizer | None) -> OpenLink:
         return link_opener(server, message_limit(self.config), self._children, self.turn, authorizer)
 
-    def _take_in_personal(self, lane: Upstream, tools: Sequence[Raw]) -> None:
-        """Take in what a server has listed to one person."""
-        owner, person = self.upstreams.get(lane.name), lane.key.removeprefix(f"{lane.name}\x1f")
-        if owner is None or owner.of(person) is not lane:  # a reload has replaced it
-            return
-        merged = self.personal_tools.take_in(lane.name, person, tools)
-        if {bytes(each) for each in merged} != {tool.definition for tool in self.catalog.listed(lane.name)}:
-            self._events.take_in(owner, merged)
-        lane.has_listed = True
-        self.lists.forget_person(person)
-        self.upstreams.wake(lane)
-        self.announcements.soon()
-
-    def _forget_listed(self, server: str, person: str) -> None:
-        """Take what a server has listed to a person out of their lists."""
-        self.personal_tools.forget(server, person)
+    def _relist_for(self, person: str) -> None:
         self.lists.forget_person(person)
         self.announcements.soon()
 
@@ -416,10 +381,11 @@ class App:
         self._answer_tokens.count()
         work = (
             self.search, self.embedding, self.schedule, self.models, self.retention, self.costs, self.store_watch,
-            self._unconfirmed,
         )  # fmt: skip
         for part in (*work, self.links, self.reader, self._events):
             await part.stop()
+        if self._people is not None:
+            await self._people.stop()
         await self.recalibrator.finish()
         self.refresher.stop()
         await self._launcher.stop()
@@ -463,9 +429,13 @@ class App:
                 lambda: housekeeping.fold_usage(self.store),
                 self.query_vectors.tick,
                 self._answer_tokens.count,
-                self._unconfirmed.tick,
+                self._tick_people,
             ),
         )
+
+    def _tick_people(self) -> None:
+        if self._people is not None:
+            self._people.tick()
 
     def _install_calibration(self) -> None:
         found = self.recalibrator.calibration

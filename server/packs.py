@@ -20,18 +20,28 @@ SHOW_NEEDS: Final = "foretool.desk.commands.needs:show"
 """Shows which tools need the results of others, for `foretool tools --needs`."""
 MAKE_PAGE: Final = "foretool.desk.page.gate:make_page"
 """Takes the config and returns the page for browsers that `serve --http` shows below `/ui`."""
+PEOPLE: Final = "foretool.fleet.people.people:People"
+"""Serves people who come with tokens of their own, given what it is to know of a proxy."""
+PRINCIPAL_OF: Final = "foretool.fleet.people.claims:principal_of"
+"""Takes the issuer and the subject of a token, and returns the name of that person in records."""
+GRANTS: Final = "foretool.fleet.people.grants:Grants"
+"""What people have allowed foretool to do at servers."""
 WATCH: Final = "foretool.fleet.telemetry.watching:Watch"
 """Takes the config and whether clients come over HTTP; returns the watcher that sends traces and metrics."""
 MEASURE_FIXES: Final = "foretool.desk.fix_effects:measure_diagnosis"
 """Takes the app, why a tool was missed and seconds of the processor; returns the changes with what each does."""
 
 
+def require(name: str) -> Any:
+    """Return a part of a pack. Raises ModuleNotFoundError if that pack is not installed."""
+    module, _, part = name.partition(":")
+    return getattr(import_module(module), part)
+
+
 def load(name: str) -> Any | None:
     """Return a part of a pack by the name of its module and its own, None if that pack is not installed."""
-    module, _, part = name.partition(":")
-    pack = ".".join(module.split(".")[:2])
     try:
-        import_module(pack)
+        import_module(".".join(name.split(".")[:2]))
     except ModuleNotFoundError:
         return None
-    return getattr(import_module(module), part)
+    return require(name)

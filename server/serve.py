@@ -34,8 +34,6 @@ from foretool.storage.opening import exposure, open_serving_store
 from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
-    from foretool.server.identity.issuer import Issuer
-    from foretool.server.identity.subjects import Subjects
     from foretool.server.transports.client.http import HttpServer
     from foretool.server.transports.client.shared_sessions import SharedSessions
 
@@ -115,10 +113,9 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
         raise BindError(problem)
     with _watching(config, http=True) as watch, _open(config) as store:
         app = watch.make(config, store)
-        issuers = _Issuers(app.subjects)
         transport = HttpServer(
             app.router,
-            read_rules(config, address, issuers.follow(config)),
+            read_rules(config, address, app.issuer(config)),
             address,
             app.annotated_schema,
             page,
@@ -131,7 +128,7 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
         def follow_config() -> None:
             for problem in list_problems(app.config.settings, address):
                 log.error("%s", problem)
-            transport.follow(read_rules(app.config, address, issuers.follow(app.config)))
+            transport.follow(read_rules(app.config, address, app.issuer(app.config)))
 
         app.reloader.add_follower(follow_config)
         ended = _stop_on_signals()
@@ -149,7 +146,6 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
                     await _drain(app, transport, ended)
             await transport.stop()
             await asyncio.wait([serving])
-            await issuers.close()
             if page is not None:
                 await page.close()
         # Only here: the task group inside `running` would wrap the error.
@@ -164,36 +160,6 @@ def _share(app: App, store: Store) -> SharedSessions | None:
     from foretool.server.transports.client.shared_sessions import SharedSessions
 
     return SharedSessions(Replica(store.replicas, app.follow_others))
-
-
-class _Issuers:
-    """Keeps the keys of the authorization server while other settings of the config change."""
-
-    def __init__(self, subjects: Subjects) -> None:
-        self._subjects = subjects
-        self._now: Issuer | None = None
-        self._closing: list[Issuer] = []
-
-    def follow(self, config: Config) -> Issuer | None:
-        """Return what checks the tokens of the authorization server of a config, None if it has none."""
-        entry, before = config.settings.access, self._now
-        if entry is None:
-            self._now = None
-        else:
-            from foretool.server.identity.introspection import new_issuer  # only who has one waits for its imports
-
-            same = before is not None and (before.entry.issuer, before.entry.jwks_url) == (entry.issuer, entry.jwks_url)
-            keys = before.keys if before is not None and same else None
-            self._now = new_issuer(entry, config.profiles, keys, self._subjects)
-            self._now.warm()
-        if before is not None and (self._now is None or self._now.keys is not before.keys):
-            self._closing.append(before)
-        return self._now
-
-    async def close(self) -> None:
-        """Stop reading keys."""
-        for issuer in [*self._closing, *([self._now] if self._now is not None else [])]:
-            await issuer.close()
 
 
 class Watcher(Protocol):

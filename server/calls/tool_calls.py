@@ -18,7 +18,6 @@ from foretool.server.calls.runner import ToolRunner
 from foretool.server.calls.tool_call import Refusal, ToolCall, Wait
 from foretool.server.catalog.names import CALL, CALL_WRITE, CONNECT, DISCOVER, READ_MORE
 from foretool.server.clients.exchange import Exchange
-from foretool.server.methods.connecting import Connecting
 from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.discovery_arguments import MOST_NAME
 from foretool.server.methods.long_results import LongResults
@@ -39,7 +38,7 @@ class ToolCalls:
 
     def __init__(
         self, discover: DiscoverTools, lookup: ToolLookup, admission: Admission, confirmation: Confirmation,
-        runner: ToolRunner, results: LongResults, connecting: Connecting, recorder: Recorder, links: SignInLinks,
+        runner: ToolRunner, results: LongResults, connect: OwnTool, recorder: Recorder, links: SignInLinks,
     ) -> None:  # fmt: skip
         self._discover = discover
         self._lookup = lookup
@@ -51,7 +50,7 @@ class ToolCalls:
         self._own: Mapping[str, OwnTool] = {
             DISCOVER: discover.start,
             READ_MORE: results.read_more,
-            CONNECT: connecting.start,
+            CONNECT: connect,
         }
 
     def handlers(self, era: Era) -> dict[str, Any]:

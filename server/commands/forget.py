@@ -14,6 +14,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
+from foretool.server import packs
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.misses import read_duration
@@ -207,9 +208,7 @@ def _principal(config: Config, person: str) -> str:
     access = config.settings.access
     if access is None or not person or person.startswith(_PRINCIPALS):
         return person
-    from foretool.server.identity.claims import principal_of
-
-    return principal_of(access.issuer, person)
+    return str(packs.require(packs.PRINCIPAL_OF)(access.issuer, person))
 
 
 def _entries_of(store: Store, person: str) -> list[AuditEntry]:
@@ -229,8 +228,6 @@ def _end_grants(config: Config, store: Store, found: Sequence[SealedGrant]) -> l
     for each server where that was not possible."""
     if not found:
         return []
-    from foretool.server.identity.grants import Grants
-
     by = own_person()
     store.audit.add(
         [
@@ -241,7 +238,7 @@ def _end_grants(config: Config, store: Store, found: Sequence[SealedGrant]) -> l
             for each in found
         ]
     )  # fmt: skip
-    grants = Grants(lambda: store, lambda: config.settings.seal_keys, "", lambda: config.servers)
+    grants = packs.require(packs.GRANTS)(lambda: store, lambda: config.settings.seal_keys, "", lambda: config.servers)
     return _describe_problems(asyncio.run(grants.end_all(found)))
 
 
@@ -250,9 +247,7 @@ def _end_unconfirmed(config: Config, store: Store) -> list[str]:
     does."""
     if not any(each.per_user is not None and each.per_user.kind == "grant" for each in config.servers.values()):
         return []
-    from foretool.server.identity.grants import Grants
-
-    grants = Grants(lambda: store, lambda: config.settings.seal_keys, "", lambda: config.servers)
+    grants = packs.require(packs.GRANTS)(lambda: store, lambda: config.settings.seal_keys, "", lambda: config.servers)
     return _describe_problems(asyncio.run(grants.end_unconfirmed()))
 
 

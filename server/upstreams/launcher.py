@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from foretool.server.config.environment import server_environment
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
-from foretool.server.identity.subjects import Subjects
-from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.transports.pipes import Turn
 from foretool.server.transports.upstream.allowance import Allowance
 from foretool.server.transports.upstream.base import Authorizer, Link, Receiver
 from foretool.server.transports.upstream.stdio import Child, ChildWatcher, open_stdio
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
-from foretool.server.upstreams.upstream import Host, OpenLink, Upstream
+from foretool.server.upstreams.upstream import OpenLink, Upstream
 from foretool.storage.records import Era
 
 if TYPE_CHECKING:
-    from foretool.server.identity.grants import Grants
     from foretool.server.signin.bearer import Bearer
 
 
@@ -73,39 +70,6 @@ def make_bearer(server: Server, config: Path) -> Bearer | None:
 
     is_machine = server.oauth.grant == "client_credentials"
     return Bearer(server, Vault.own(), partial(sign_in_machine, server.name, config) if is_machine else None)
-
-
-def make_personal(
-    server: Server, host: Host, subjects: Subjects, grants: Callable[[], Grants],
-    open_with: Callable[[Authorizer], OpenLink], options: Mapping[str, Any],
-    on_tools: Callable[[Upstream, Sequence[Raw]], None], wake: Callable[[Upstream], None],
-) -> Upstream:  # fmt: skip
-    """Return what stands for a server that each person reaches with a token of their own. `host` takes what may go to
-    clients; `on_tools` takes the list of one person; `wake` hears of connections that failed. `grants` returns what
-    people have allowed."""
-    from foretool.server.identity.credentials import Credentials, Exchange, Source
-    from foretool.server.upstreams.personal import Lane, PersonalHost, PersonalUpstream, PersonAuthorizer
-
-    assert server.per_user is not None
-    source: Source
-    if server.per_user.kind == "grant":
-        from foretool.server.identity.grants import GrantSource
-
-        source = GrantSource(grants(), server.name)
-    else:
-        subjects.wanted = True
-        source = Exchange(server.per_user, server.url, subjects)
-    credentials = Credentials(server.name, source)
-    own_host = PersonalHost(host, on_tools, wake)
-
-    def make_lane(person: str) -> Lane:
-        def redact(text: str) -> str:
-            return credentials.redact(person, server.secrets.redact(text))
-
-        opener = open_with(PersonAuthorizer(credentials, person))
-        return Lane(person, server.name, own_host, opener, server.entry.timeout_s, redact, **options)
-
-    return PersonalUpstream(server.name, host, make_lane, credentials, server.entry.timeout_s)
 
 
 class Launcher:

@@ -18,11 +18,11 @@ from http_fakes import PATIENCE_S, soon
 from issuer_fakes import ISSUER, OTHER_KEY, RESOURCE, Documents, key_set, token
 from requirements import requirement
 
+from foretool.fleet.people.claims import principal_of
+from foretool.fleet.people.issuer import Issuer
 from foretool.server.config.addresses import Address
 from foretool.server.config.loader import Config
 from foretool.server.config.tokens import digest
-from foretool.server.identity.claims import principal_of
-from foretool.server.identity.issuer import Issuer
 from foretool.server.transports.client.http import HttpServer
 from foretool.server.transports.client.http_rules import HttpRules, read_rules
 from foretool.storage.records import AuditFilter

@@ -21,12 +21,14 @@ from issuer_fakes import ISSUER, RESOURCE, key_set, token
 from per_user_fakes import SECRET, Mail, Trader, tool
 from requirements import requirement
 
+from foretool.fleet.people.issuer import Issuer
+from foretool.fleet.people.people import People
+from foretool.fleet.people.subjects import Subjects
 from foretool.server.app import App
 from foretool.server.config import loader
 from foretool.server.config.addresses import Address
 from foretool.server.config.limits import FROM_FILE
 from foretool.server.config.tokens import digest
-from foretool.server.identity.issuer import Issuer
 from foretool.server.transports.client.http import HttpServer
 from foretool.server.transports.client.http_rules import read_rules
 from foretool.storage.opening import open_store
@@ -74,6 +76,11 @@ class Office:
         return json.dumps(await self.ask(who, "tools/call", name=tool_name, arguments=arguments))
 
 
+def subjects_of(app: App) -> Subjects:
+    assert isinstance(app.people, People)
+    return app.people.subjects
+
+
 @asynccontextmanager
 async def office(folder: Path, per_user: dict[str, Any] | None = None, **settings: Any) -> AsyncIterator[Office]:
     mail, trader = Mail(dict(TOOLS)), Trader()
@@ -92,7 +99,7 @@ async def office(folder: Path, per_user: dict[str, Any] | None = None, **setting
         assert not config.broken, config.broken
         store = open_store(":memory:")
         app, keys = App(config, store), key_set()
-        issuer = Issuer(config.settings.access, config.profiles, keys, app.subjects)  # type: ignore[arg-type]
+        issuer = Issuer(config.settings.access, config.profiles, keys, subjects_of(app))  # type: ignore[arg-type]
         server = HttpServer(app.router, read_rules(config, Address(), issuer), Address(), come_back=app.come_back)
         async with app.running():
             running = asyncio.create_task(server.serve())
@@ -154,7 +161,7 @@ async def test_no_server_gets_the_token_of_a_client_and_nothing_that_is_kept_has
         dumped = "\n".join(str(line) for line in at.store._database._connection.iterdump())  # type: ignore[attr-defined]
         for secret in (own, "for-ann-1", SECRET):
             assert secret not in dumped and secret not in caplog.text
-            assert secret not in repr(at.app.subjects)
+            assert secret not in repr(subjects_of(at.app))
 
 
 @requirement("trust:per-user")
@@ -196,7 +203,7 @@ async def test_a_token_that_was_ended_is_replaced_once(tmp_path: Path) -> None:
     ann = person("ann")
     async with office(tmp_path) as at:
         assert "box of ann" in await at.call(ann, "mail__read")
-        lane = at.app.upstreams.serving("mail", at.app.live.profile("", next(iter(at.app.subjects._latest))))
+        lane = at.app.upstreams.serving("mail", at.app.live.profile("", next(iter(subjects_of(at.app)._latest))))
         credentials = at.app.upstreams["mail"].credentials  # type: ignore[attr-defined]
         next(iter(credentials._kept.values())).issued_at -= 60  # it was made a while ago
         at.mail.refused.add("for-ann-1")
@@ -210,7 +217,7 @@ async def test_a_token_that_was_ended_is_replaced_once(tmp_path: Path) -> None:
 
 @requirement("trust:per-user")
 async def test_the_same_sub_of_two_issuers_and_names_with_separators_are_different_people(tmp_path: Path) -> None:
-    from foretool.server.identity.claims import principal_of
+    from foretool.fleet.people.claims import principal_of
 
     async with office(tmp_path) as at:
         upstream = at.app.upstreams["mail"]

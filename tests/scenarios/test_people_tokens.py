@@ -30,7 +30,7 @@ from requirements import requirement
 from served import write_config
 from signed_in import PATIENCE_S, Kept, browse, signed_in
 
-from foretool.server.identity.credentials import PAUSE_S
+from foretool.fleet.people.credentials import PAUSE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.real, pytest.mark.timeout(300), pytest.mark.anyio, on_the_real_clock]
 

@@ -10,8 +10,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
+from foretool.fleet.people.key_sets import KeySet
 from foretool.server.config.settings import AccessEntry, GrantEntry
-from foretool.server.identity.key_sets import KeySet
 from foretool.server.signin.fetch import FetchError
 
 ISSUER = "https://login.example.com/realms/work"

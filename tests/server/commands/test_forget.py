@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from requirements import requirement
 from stored_records import CALL, DISCOVERY, SESSION
 
+from foretool.fleet.people.claims import principal_of
+from foretool.fleet.people.grants import Grant, Grants
 from foretool.server.commands.forget import _NOUNS
 from foretool.server.commands.group import run
 from foretool.server.config.loader import load
-from foretool.server.identity.claims import principal_of
-from foretool.server.identity.grants import Grant, Grants
 from foretool.storage.opening import open_store
 from foretool.storage.records import AuditEntry, AuditFilter, Prompt, ToolId
 from foretool.storage.sql import forgetting

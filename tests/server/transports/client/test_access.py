@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from issuer_fakes import access_entry, key_set, token
 
+from foretool.fleet.people.claims import principal_of
+from foretool.fleet.people.issuer import Issuer
 from foretool.server.config.settings import TokenEntry
 from foretool.server.config.tokens import digest
-from foretool.server.identity.claims import principal_of
-from foretool.server.identity.issuer import Issuer
 from foretool.server.transports.client.access import Access
 from foretool.server.transports.client.security import Refused
 

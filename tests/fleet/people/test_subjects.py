@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from foretool.server.identity import subjects
-from foretool.server.identity.subjects import Subjects
+from foretool.fleet.people import subjects
+from foretool.fleet.people.subjects import Subjects
 
 
 def test_tokens_are_kept_only_where_a_server_needs_them() -> None:

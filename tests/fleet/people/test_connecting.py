@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 from fakes import FakeUpstream, proxy_over
 
-from foretool.server.identity import grants as identity
-from foretool.server.identity.credentials import CredentialError
-from foretool.server.methods.connecting import MOST_QUERY, UnconfirmedGrants, come_back
+from foretool.fleet.people import grants as identity
+from foretool.fleet.people.connecting import MOST_QUERY, UnconfirmedGrants, come_back
+from foretool.fleet.people.credentials import CredentialError
 
 pytestmark = pytest.mark.anyio
 

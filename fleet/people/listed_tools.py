@@ -57,7 +57,7 @@ class _Server:
                 del self.holders[name]
 
 
-class PersonalTools:
+class ListedTools:
     """Knows what each person was listed."""
 
     def __init__(self, catalog: Catalog) -> None:

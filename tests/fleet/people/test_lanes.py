@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from foretool.server.identity.credentials import CredentialError, Credentials, Issued
+from foretool.fleet.people import lanes
+from foretool.fleet.people.credentials import CredentialError, Credentials, Issued
+from foretool.fleet.people.lanes import NOBODY, Lane, PersonalHost, PersonalUpstream, PersonAuthorizer
 from foretool.server.protocol.jsonrpc import Message
 from foretool.server.protocol.lists import TOOLS
 from foretool.server.transports.upstream.base import LinkError
 from foretool.server.transports.upstream.http_client import Refused
-from foretool.server.upstreams import personal
 from foretool.server.upstreams.connection import Lost, Reply, Request
-from foretool.server.upstreams.personal import NOBODY, Lane, PersonalHost, PersonalUpstream, PersonAuthorizer
 
 pytestmark = pytest.mark.anyio
 
@@ -103,10 +103,10 @@ async def test_connections_that_nobody_uses_are_closed(monkeypatch: pytest.Monke
     upstream, made = people()
     for person in ("ann", "ben", "cem"):
         upstream.of(person)
-    monkeypatch.setattr(personal, "MOST_LANES", 2)
+    monkeypatch.setattr(lanes, "MOST_LANES", 2)
     upstream.expire()
     assert list(upstream._lanes) == ["ben", "cem"]
-    made[1].made_at -= personal.IDLE_S + 1
+    made[1].made_at -= lanes.IDLE_S + 1
     upstream.expire()
     assert list(upstream._lanes) == ["cem"]
     upstream.drop_person("cem")

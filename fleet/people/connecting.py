@@ -6,9 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from html import escape
+from typing import Any, Final
 from urllib.parse import parse_qs
 
+from foretool.fleet.people.credentials import CredentialError
+from foretool.fleet.people.grants import LATE_S, Grants
 from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol import jsonrpc
@@ -16,9 +19,6 @@ from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.records import AuditEntry
-
-if TYPE_CHECKING:
-    from foretool.server.identity.grants import Grants
 
 USAGE: Final = 'connect_server takes {"server": NAME, "code": CODE}, or {"server": NAME, "disconnect": true}'
 MOST_QUERY: Final = 8 * 1024
@@ -57,16 +57,12 @@ class Connecting:
             self._ask(exchange, server.name, person)
 
     def _ask(self, exchange: Exchange, server: str, person: str) -> None:
-        from foretool.server.identity.credentials import CredentialError
-
         try:
             _say(exchange, f"Server {server!r}: {self._grants().ask_for_consent(server, person)}")
         except CredentialError as error:
             exchange.tool_error(f"server {server!r} cannot be connected: {error}")
 
     def _confirm(self, exchange: Exchange, server: str, person: str, code: str) -> None:
-        from foretool.server.identity.credentials import CredentialError
-
         try:
             self._grants().confirm(server, person, code, _entry(exchange, server, "connected"))
         except CredentialError as error:
@@ -77,8 +73,6 @@ class Connecting:
         _say(exchange, f"Server {server!r} is connected. Call its tools now.")
 
     async def _disconnect(self, exchange: Exchange, server: str, person: str) -> None:
-        from foretool.server.identity.credentials import CredentialError
-
         try:
             entry = _entry(exchange, server, "disconnected")
             was_there, problem = await self._grants().disconnect(server, person, entry)
@@ -111,8 +105,6 @@ class UnconfirmedGrants(BackgroundWork):
         """Begin to look for them, from time to time."""
         if time.monotonic() < self._due or self.is_working or not self._wanted():
             return
-        from foretool.server.identity.grants import LATE_S
-
         self._due = time.monotonic() + LATE_S
         self.begin(self._end())
 
@@ -136,10 +128,6 @@ def _say(exchange: Exchange, text: str) -> None:
 
 async def come_back(grants: Grants, query: str) -> tuple[int, bytes]:
     """Answer a browser that comes back from an authorization server; return the status and the page."""
-    from html import escape
-
-    from foretool.server.identity.credentials import CredentialError
-
     said = parse_qs(query) if len(query) <= MOST_QUERY else {}
     state, code, error = (said.get(key, [""])[0] for key in ("state", "code", "error"))
     try:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from fakes import FakeUpstream, config_of, tool
 
-from foretool.server.catalog import personal_tools
+from foretool.fleet.people import listed_tools
+from foretool.fleet.people.listed_tools import ListedTools
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.personal_tools import PersonalTools
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import ToolId
 
@@ -23,7 +23,7 @@ class Shelf:
     def __init__(self) -> None:
         config = config_of(FakeUpstream("mail", []))
         self.catalog = Catalog(list(config.servers.values()))
-        self.tools = PersonalTools(self.catalog)
+        self.tools = ListedTools(self.catalog)
 
     def take_in(self, person: str, *definitions: Any) -> None:
         self.catalog.replace("mail", self.tools.take_in("mail", person, raws(*definitions)))
@@ -90,7 +90,7 @@ def test_a_tool_that_was_known_before_is_shown_to_nobody_until_it_is_listed_to_t
 
 
 def test_what_is_kept_of_people_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(personal_tools, "MOST_PEOPLE", 2)
+    monkeypatch.setattr(listed_tools, "MOST_PEOPLE", 2)
     at = Shelf()
     for person in ("ann", "ben", "cem"):
         at.take_in(person, tool(person))

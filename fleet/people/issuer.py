@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import jwt
 
+from foretool.fleet.people import claims as reading
+from foretool.fleet.people.key_sets import KeySet, KeysMissing
+from foretool.fleet.people.subjects import Subjects
 from foretool.server.config.settings import AccessEntry
-from foretool.server.identity import claims as reading
-from foretool.server.identity.key_sets import KeySet, KeysMissing
-from foretool.server.identity.subjects import Subjects
 from foretool.server.transports.client.access import Identity
 from foretool.server.transports.client.security import Refused
 from foretool.server.transports.client.well_known import challenge

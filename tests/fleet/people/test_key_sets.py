@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from http_fakes import Asked, serving, upstream
 from issuer_fakes import ISSUER, KEYS, OTHER_KEY, RSA_KEY, Documents, jwk, key_set
 
-from foretool.server.identity import key_sets
-from foretool.server.identity.key_sets import KeySet, KeysMissing, metadata_urls, read_keys
+from foretool.fleet.people import key_sets
+from foretool.fleet.people.key_sets import KeySet, KeysMissing, metadata_urls, read_keys
 from foretool.server.signin import fetch
 from foretool.server.signin.fetch import FetchError
 

@@ -14,10 +14,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from requirements import requirement
 
+from foretool.fleet.people import grants as module
+from foretool.fleet.people.credentials import CredentialError
+from foretool.fleet.people.grants import Grants, GrantSource
 from foretool.server.config.settings import PerUserEntry
-from foretool.server.identity import grants as module
-from foretool.server.identity.credentials import CredentialError
-from foretool.server.identity.grants import Grants, GrantSource
 from foretool.storage.opening import open_store
 from foretool.storage.records import AuditEntry, AuditFilter, SealedGrant
 from foretool.storage.stores import StorageError, Store

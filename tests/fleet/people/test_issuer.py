@@ -27,8 +27,8 @@ from issuer_fakes import (
 )
 from requirements import requirement
 
-from foretool.server.identity import issuer as module
-from foretool.server.identity.issuer import Issuer
+from foretool.fleet.people import issuer as module
+from foretool.fleet.people.issuer import Issuer
 from foretool.server.transports.client.security import Refused
 
 pytestmark = pytest.mark.anyio

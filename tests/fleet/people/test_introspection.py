@@ -11,10 +11,10 @@ import pytest
 from issuer_fakes import ISSUER, RESOURCE, access_entry
 from requirements import requirement
 
-from foretool.server.identity import introspection
-from foretool.server.identity.credentials import CredentialError
-from foretool.server.identity.introspection import OpaqueTokens, new_issuer
-from foretool.server.identity.subjects import Subjects
+from foretool.fleet.people import introspection
+from foretool.fleet.people.credentials import CredentialError
+from foretool.fleet.people.introspection import OpaqueTokens, new_issuer
+from foretool.fleet.people.subjects import Subjects
 from foretool.server.transports.client.security import Refused
 
 pytestmark = pytest.mark.anyio

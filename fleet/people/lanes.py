@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
-from foretool.server.identity.credentials import CredentialError, Credentials
+from foretool.fleet.people.credentials import CredentialError, Credentials
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message
 from foretool.server.protocol.lists import ListKind

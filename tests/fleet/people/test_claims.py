@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from issuer_fakes import access_entry
 
+from foretool.fleet.people.claims import fits, name_of, opened_by, principal_of, scopes_for, scopes_of, values_of
 from foretool.server.config.settings import GrantEntry
-from foretool.server.identity.claims import fits, name_of, opened_by, principal_of, scopes_for, scopes_of, values_of
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foretool.fleet.people.credentials import CredentialError, Issued, Post, post_as_client, post_form, read_token
+from foretool.fleet.people.seal import SealError, Seals, read_key
 from foretool.server.config.servers import Server
 from foretool.server.config.settings import PerUserEntry
-from foretool.server.identity.credentials import CredentialError, Issued, Post, post_as_client, post_form, read_token
-from foretool.server.identity.seal import SealError, Seals, read_key
 from foretool.server.signin.record import EARLY_S
 from foretool.server.signin.tokens import error_code
 from foretool.storage.records import AuditEntry, SealedGrant

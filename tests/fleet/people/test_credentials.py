@@ -11,10 +11,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from foretool.fleet.people import credentials
+from foretool.fleet.people.credentials import CredentialError, Credentials, Exchange, Issued, read_token
+from foretool.fleet.people.subjects import Subjects
 from foretool.server.config.settings import PerUserEntry
-from foretool.server.identity import credentials
-from foretool.server.identity.credentials import CredentialError, Credentials, Exchange, Issued, read_token
-from foretool.server.identity.subjects import Subjects
 
 pytestmark = pytest.mark.anyio
 

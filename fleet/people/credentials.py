@@ -19,9 +19,9 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct
 
+from foretool.fleet.people.subjects import Subjects
 from foretool.server.config.settings import PerUserEntry
 from foretool.server.config.variables import Secrets, collect
-from foretool.server.identity.subjects import Subjects
 from foretool.server.signin.fetch import FetchError, fetch
 from foretool.server.signin.record import EARLY_S
 from foretool.server.signin.signing import SigningKeyError, read_signing_key

@@ -1,1 +1,0 @@
-"""Who a client's token of an authorization server stands for, and what that person may use."""

@@ -1,0 +1,74 @@
+"""People who come with tokens of their own: what a proxy asks of the pack that serves them.
+
+People whom an authorization server vouches for, and servers that each person reaches with a token of their own, are in
+`fleet/people/`. A proxy that nobody comes to like that never imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from foretool.server.catalog.catalog import Catalog
+from foretool.server.clients.exchange import Exchange
+from foretool.server.config.loader import Config, LiveConfig
+from foretool.server.config.servers import Server
+from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.transports.client.access import Issuer
+from foretool.server.transports.upstream.base import Authorizer
+from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.upstream import Host, OpenLink, Upstream
+from foretool.storage.records import Tool
+from foretool.storage.stores import Store
+
+
+class Events(Host, Protocol):
+    """Takes what upstreams report, and what one has listed to a person."""
+
+    def take_in(self, upstream: Upstream, listed: Sequence[Raw]) -> None: ...
+
+
+class Surroundings(NamedTuple):
+    """What the pack is given of the proxy."""
+
+    config: LiveConfig
+    store: Callable[[], Store]
+    catalog: Catalog
+    upstreams: UpstreamRegistry
+    events: Events
+    open_with: Callable[[Server, Authorizer], OpenLink]
+    """Returns what opens the link to a server with somebody's token."""
+    options: Mapping[str, Any]
+    """What every `Upstream` is made with."""
+    relist: Callable[[str], None]
+    """Told that the list of a person changes."""
+
+
+class People(Protocol):
+    """Serves people who come with tokens of their own."""
+
+    def issuer(self, config: Config) -> Issuer | None:
+        """Return what checks the tokens of the authorization server of a config, None if it has none."""
+        ...
+
+    def make_upstream(self, server: Server) -> Upstream:
+        """Return what stands for a server that each person reaches with a token of their own."""
+        ...
+
+    def sees(self, person: str, tool: Tool) -> bool:
+        """Tell whether such a server has listed a tool to a person as the catalog has it."""
+        ...
+
+    def connect(self, exchange: Exchange, raw: Raw) -> None:
+        """Answer a call of `connect_server`."""
+
+    async def come_back(self, query: str) -> tuple[int, bytes] | None:
+        """Answer a browser that comes back from the authorization server of a server; return status and page, None
+        where no server sends one."""
+        ...
+
+    def tick(self) -> None:
+        """Do what is due; called about once a second."""
+
+    async def stop(self) -> None:
+        """End what runs."""
