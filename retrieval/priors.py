@@ -10,8 +10,9 @@ list alone. This module imports nothing heavy, because a client waits for its li
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice, zip_longest
 from math import exp, log1p
@@ -22,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from foretool.retrieval.document import Fields
-from foretool.retrieval.words import stem
+from foretool.retrieval.words import in_words, stem
 from foretool.storage.records import ToolId
 
 FILE = Path(__file__).with_name("priors.json")
@@ -44,6 +45,16 @@ DEEDS = {stem(word): deed for deed, words in _DEEDS.items() for word in words.sp
 """By the stem of a verb, the kind of deed that it names."""
 _RANK = {deed: place for place, deed in enumerate(_DEEDS)}
 
+_TRIED = "test testing demo example sample echo everything hello mock dummy playground"
+_TEST_NAMES = frozenset(_TRIED.split())
+"""Words of the names that people give to servers that are there to be tried."""
+_OF_TESTS = re.compile(
+    rb"\b(?:echoes|echo back|demonstrat\w+|dummy|lorem ipsum|hello world|for testing|(?:test|example|sample) tool)\b",
+    re.IGNORECASE,
+)
+"""What their tools say of themselves."""
+TEST_SHARE = 0.2
+"""A server is there to be tried if at least this share of its tools says so."""
 MOST_REQUIRED = 8
 """More required parameters count as so many."""
 MOST_OF_ONE = 0.5
@@ -58,8 +69,11 @@ class Needs(NamedTuple):
 
     shares: dict[ToolId, float]
     """Each tool's expected share of the calls (`Priors.needs`)."""
-    deletes: frozenset[ToolId]
-    """The tools that delete something."""
+    late: frozenset[ToolId]
+    """The tools that come last: those that delete something, those of servers that are there to be tried, and second
+    copies of a tool."""
+    unnamed: frozenset[ToolId]
+    """Those of them that are not named at all: all but those of servers that are there to be tried."""
 
 
 class Weight(NamedTuple):
@@ -68,6 +82,8 @@ class Weight(NamedTuple):
     score: float
     """The log of how much, up to a constant that all tools share."""
     deletes: bool
+    is_test: bool = False
+    """Whether it says that it is there to be tried."""
 
 
 class Priors(Struct, frozen=True):
@@ -83,39 +99,67 @@ class Priors(Struct, frozen=True):
         """Return the log of how much a tool is needed, up to a constant that all tools share."""
         return sum(self.first.get(name, 0.0) * value for name, value in features(tool))
 
-    def judge(self, tool: Fields) -> Weight:
+    def judge(self, tool: Fields, definition: bytes = b"") -> Weight:
         """Return what a tool says of itself, whatever others there are."""
-        return Weight(self.score(tool), deed(tool) == "delete")
+        return Weight(self.score(tool), deed(tool) == "delete", _OF_TESTS.search(definition) is not None)
 
     def needs(self, tools: Sequence[Fields], weights: Sequence[Weight] | None = None) -> dict[ToolId, float]:
         """Return each tool's expected share of the calls. The shares add up to 1, and those of one server to its share
         of the tools, whatever it writes about them. `weights` is what `judge` returned for these tools."""
         found: dict[ToolId, float] = {}
         servers: dict[str, list[tuple[ToolId, float]]] = defaultdict(list)
-        for tool, (score, _) in zip(tools, weights or map(self.judge, tools), strict=True):
-            servers[tool.upstream].append((tool.id, exp(score)))
+        for tool, weight in zip(tools, weights or map(self.judge, tools), strict=True):
+            servers[tool.upstream].append((tool.id, exp(weight.score)))
         for each in servers.values():
-            share = len(each) / len(tools) / sum(weight for _, weight in each)
-            found |= {tool: weight * share for tool, weight in each}
+            share = len(each) / len(tools) / sum(need for _, need in each)
+            found |= {tool: need * share for tool, need in each}
         return found
 
-    def weigh(self, tools: Sequence[Fields], weights: Sequence[Weight] | None = None) -> Needs:
-        """Return what `order` needs to know of some tools; judging 500 takes 10 ms."""
+    def weigh(
+        self, tools: Sequence[Fields], weights: Sequence[Weight] | None = None, copies: Collection[ToolId] = ()
+    ) -> Needs:
+        """Return what `order` needs to know of some tools; judging 500 takes 10 ms. `copies`: the tools that are the
+        same as another one."""
         weights = weights or [self.judge(tool) for tool in tools]
+        tried = _find_tried(tools, weights)
         deletes = (tool.id for tool, weight in zip(tools, weights, strict=True) if weight.deletes)
-        return Needs(self.needs(tools, weights), frozenset(deletes))
+        unnamed = frozenset((*deletes, *copies))
+        late = unnamed.union(tool.id for tool in tools if tool.upstream in tried)
+        return Needs(self.needs(tools, weights), late, unnamed)
 
     def order(self, tools: Sequence[Fields], tokens: Tokens, budget: int, needs: Needs | None = None) -> list[ToolId]:
-        """Sort tools as they compete for `budget` tokens of a list: one of each server first, tools that delete
-        last, and equal tools by name. `needs` is what `weigh` returned for these tools."""
+        """Sort tools as they compete for `budget` tokens of a list: one of each server first, equal tools by name.
+        `needs` is what `weigh` returned for these tools."""
         # A model that has not been asked for it had better not see how to delete things.
-        shares, deletes = needs or self.weigh(tools)
+        shares, late, _ = needs or self.weigh(tools)
         value = {tool: need / max(tokens(tool), 1) ** self.size_penalty for tool, need in shares.items()}
         upstreams = {tool.id: tool.upstream for tool in tools}
         most = int(MOST_OF_ONE * budget)
-        ranked = sorted(value, key=lambda tool: (tool in deletes, -value[tool], tool))
-        leading = lead((tool for tool in ranked if tool not in deletes), upstreams, tokens, budget)
+        ranked = sorted(value, key=lambda tool: (tool in late, -value[tool], tool))
+        leading = lead((tool for tool in ranked if tool not in late), upstreams, tokens, budget)
         return spread([*leading, *(tool for tool in ranked if tool not in leading)], upstreams, tokens, most)
+
+    def order_names(self, tools: Sequence[Fields], needs: Needs | None = None) -> list[ToolId]:
+        """Sort tools as they are named in a list, where all take about the same: one of each server after the other, so
+        that each server has some that work together. Tools that delete and second copies are left out."""
+        shares, late, unnamed = needs or self.weigh(tools)
+        servers: dict[tuple[bool, str], list[ToolId]] = defaultdict(list)
+        for tool in sorted(tools, key=lambda tool: (-shares[tool.id], tool.id)):
+            if tool.id not in unnamed:
+                servers[tool.id in late, tool.upstream].append(tool.id)
+        turns = [[group for key, group in servers.items() if key[0] is is_late] for is_late in (False, True)]
+        return [tool for groups in turns for tool in take_turns(groups, len(tools))]
+
+
+def _find_tried(tools: Sequence[Fields], weights: Sequence[Weight]) -> set[str]:
+    """Return the servers that are there to be tried, by their name or by what their tools say."""
+    count = Counter(tool.upstream for tool in tools)
+    tests = Counter(tool.upstream for tool, weight in zip(tools, weights, strict=True) if weight.is_test)
+    return {
+        name
+        for name, number in count.items()
+        if tests[name] >= TEST_SHARE * number or not _TEST_NAMES.isdisjoint(in_words(name).split())
+    }
 
 
 def features(tool: Fields) -> Iterator[tuple[str, float]]:

@@ -65,7 +65,7 @@ def signature(tool: Tool) -> str:
 
 def name_calls(head: str, calls: Sequence[str]) -> str:
     """Return a line that names calls, or tools by name alone, behind a head. Those with the same prefix share it where
-    that makes the line shorter: `Often needed (a__{b, c} means a__b and a__c): files__{read(path: string), stat()}`."""
+    that makes the line shorter: `Some of them (a__{b, c} means a__b and a__c): files__{read(path: string), stat()}`."""
     by_prefix: dict[str, list[str]] = {}
     for prefix, rest in map(split_call, calls):
         by_prefix.setdefault(prefix, []).append(rest)

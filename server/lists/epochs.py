@@ -56,7 +56,7 @@ class ListKeeper:
             draft = self.maker.draft(profile, policy)
             view = self._restore(draft)
             if view is None:
-                view = self._store(draft, draft.ranked)
+                view = self._store(draft)
             elif key in self._movable:
                 view = self._move(draft, view)
             self._movable.discard(key)
@@ -108,14 +108,14 @@ class ListKeeper:
             return None
         return draft.show(stored, self._epochs.end(stored.created_at))
 
-    def _store(self, draft: ListDraft, ranked: tuple[ToolId, ...]) -> View:
-        """Make and store a new list, of tools that compete in this order."""
+    def _store(self, draft: ListDraft, ranked: tuple[ToolId, ...] | None = None) -> View:
+        """Make and store a new list; `ranked`: the order in which tools compete, if it is not that of the draft."""
         new = draft.write(draft.choose(ranked), self._next_epoch(draft))
         if not self._recorder.save_working_set(new):
             # Another proxy on this store was first; all of them serve one list.
             theirs = self._recorder.working_set(new.key)
             new = theirs if theirs is not None and theirs.inputs == new.inputs else new
-        return draft.show(new, self._epochs.end(new.created_at), ranked)
+        return draft.show(new, self._epochs.end(new.created_at), draft.ranked if ranked is None else ranked)
 
     def _next_epoch(self, draft: ListDraft) -> int:
         stored = self._recorder.working_set(draft.key)

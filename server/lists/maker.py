@@ -40,6 +40,11 @@ TASKS: Final = 5
 """The latest tasks whose words order what was never used."""
 
 
+GUESSED_NAMED: Final = 0.7
+"""The share of a list's tokens that goes to names, of those that are left for tools of which nothing says that they are
+needed."""
+
+
 class View(Struct, frozen=True):
     """The list of one profile under one policy in one epoch."""
 
@@ -207,14 +212,26 @@ class ListDraft:
         if self.may_be_whole and self._whole:  # 3. all fit
             return ListContents(self._whole, [])
         # 4. what is pinned; 5. what is needed more than others; 6. what is only named. `write` adds 1 and 7.
-        defined, named = self.split(self.ranked if ranked is None else ranked)
+        defined, named = self.split(self.ranked, self._names) if ranked is None else self.split(ranked)
         return ListContents([*self.pinned, *defined], named)
 
-    def split(self, ranked: tuple[ToolId, ...]) -> ListContents:
-        """Return which of the tools that compete are defined, and which are only named. A list that may grow names
-        none: it gains whole definitions."""
+    def split(self, ranked: tuple[ToolId, ...], names: Sequence[ToolId] | None = None) -> ListContents:
+        """Return which of the tools that compete are defined, and which are only named: by the share that was learned,
+        or else most of those of which nothing says that they are needed. A name takes a tenth of the tokens of a
+        definition, so a model sees ten times as many. `names`: the order in which they are named, if that is another
+        one than `ranked`."""
+        tokens, left = self._catalog.tokens, self.left
         share = self._maker.inputs.learned.named_share() if self.policy == "frozen" else 0.0
-        return ListContents(*split_list(ranked, self.left, share, self._catalog.tokens, self._name_cost))
+        if share or not self.fills:
+            return ListContents(*split_list(ranked, left, share, tokens, self._name_cost))
+        needed = set(self._needed)
+        defined = fill_budget((tool for tool in ranked if tool in needed), tokens, left)
+        left -= sum(map(tokens, defined))
+        guessed, named = split_list(
+            [tool for tool in ranked if tool not in needed], left, GUESSED_NAMED, tokens, self._name_cost,
+            [tool for tool in (ranked if names is None else names) if tool not in defined],
+        )  # fmt: skip
+        return ListContents([*defined, *guessed], named)
 
     @property
     def may_be_whole(self) -> bool:
@@ -263,7 +280,7 @@ class ListDraft:
         profile's description and to recorded tasks, then by what is needed at first; none where all are listed."""
         if self.shows_all:
             return ()
-        needed = self._order_by_need([usage for usage in self.usages if self._is_there(usage.tool)])
+        needed = self._needed
         relevant = self._maker.inputs.search.rank_for_list(self.lines) if self.lines else ()
         first = self._maker.first
         fill = first.order(self.competes, self.profile.list_tokens, self.competing_key) if self.fills else ()
@@ -278,6 +295,16 @@ class ListDraft:
         return pages.put_pages_first(ranked, self._catalog, self.reach, self.competes)
 
     # -- what the order is made of
+
+    @property
+    def _names(self) -> list[ToolId]:
+        """The tools in the order in which a new list names those of which nothing says that they are needed."""
+        return self._maker.first.order_names(self.competes, self.competing_key) if self.fills else []
+
+    @cached_property
+    def _needed(self) -> list[ToolId]:
+        """The tools that were used, or of which something learned or imported says that they are needed, best first."""
+        return self._order_by_need([usage for usage in self.usages if self._is_there(usage.tool)])
 
     def competes(self, tool: Tool) -> bool:
         """Tell whether a tool competes for the budget: it is not pinned, its latest calls did not all fail, and the

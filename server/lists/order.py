@@ -110,18 +110,25 @@ def fill_names(order: Iterable[ToolId], cost: Callable[[ToolId], NameCost], left
 
 
 def split_list(
-    order: Sequence[ToolId], left: int, share: float, tokens: Tokens, name_cost: Callable[[ToolId], NameCost]
+    order: Sequence[ToolId],
+    left: int,
+    share: float,
+    tokens: Tokens,
+    name_cost: Callable[[ToolId], NameCost],
+    names: Sequence[ToolId] | None = None,
 ) -> tuple[list[ToolId], list[ToolId]]:
     """Fill a list: return the tools that it defines, and those that it names with the tokens that are left.
 
-    `order`: the most needed tool first.
+    `order`: the most needed tool first. `names`: the order in which tools are named, if that is another one.
     """
     defined = fill_budget(order, tokens, left - int(share * left))
     if not share:
         return defined, []
     left -= sum(map(tokens, defined))
     shown = set(defined)
-    return defined, fill_names((tool for tool in order if tool not in shown), name_cost, left)
+    return defined, fill_names(
+        (tool for tool in (order if names is None else names) if tool not in shown), name_cost, left
+    )
 
 
 # What a list gains
@@ -211,6 +218,11 @@ class FirstTools:
         kept, needs = self._ordered
         return priors.shipped().order(kept, self._catalog.tokens, budget, needs)
 
+    def order_names(self, competes: Callable[[Tool], bool], key: Hashable = None) -> list[ToolId]:
+        """Return the tools that compete in the order in which a list names them."""
+        finish(self.read(competes, key))
+        return priors.shipped().order_names(*self._ordered)
+
     def read(self, competes: Callable[[Tool], bool], key: Hashable = None) -> Steps[None]:
         """Read the tools that compete, in steps. `order` with the same key then takes a few milliseconds."""
         now = (self._catalog.version, key)
@@ -218,15 +230,20 @@ class FirstTools:
             return
         kept: list[Fields] = []
         weights: list[priors.Weight] = []
+        seen: set[str] = set()
+        copies: set[ToolId] = set()
         for tool in self._choose(competes):
             yield
             known, weight = self._judge(tool)
             kept.append(known)
             weights.append(weight)
+            if tool.schema_hash in seen:
+                copies.add(tool.id)
+            seen.add(tool.schema_hash)
             self._catalog.tokens(tool.id)
         yield
         if self._ordered[1] is None or kept != self._ordered[0]:
-            self._ordered = kept, priors.shipped().weigh(kept, weights)
+            self._ordered = kept, priors.shipped().weigh(kept, weights, copies)
         self._key = now
 
     def _choose(self, competes: Callable[[Tool], bool]) -> list[Tool]:
@@ -241,6 +258,6 @@ class FirstTools:
             if len(self._read) >= 2 * MOST:
                 self._read.clear()
             said = fields(tool)
-            known = self._read[tool.schema_hash] = said, priors.shipped().judge(said)
+            known = self._read[tool.schema_hash] = said, priors.shipped().judge(said, tool.definition)
         said, weight = known
         return (said if said.id == tool.id else replace(said, id=tool.id, upstream=tool.upstream)), weight

@@ -26,7 +26,7 @@ MOST: Final = 50
 SUMMARY_CHARS: Final = 200
 """Characters of server names in the description of `discover_tools`."""
 
-NAMED: Final = "Often needed"
+NAMED: Final = "Some of them"
 """Stands before the names of tools in the description of a bridge."""
 
 _META: Final[dict[str, Any]] = {versions.ALWAYS_LOAD: True}

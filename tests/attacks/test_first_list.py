@@ -15,12 +15,13 @@ ID = {"id": {"type": "string"}}
 
 
 async def listed_beside(evil: FakeUpstream) -> list[str]:
-    """The tools of a first list over the honest server and another one, without our own."""
+    """The tools that a first list over the honest server and another one defines or names, without our own."""
     honest = FakeUpstream(HONEST.name, HONEST.tools)
     async with proxy_over(honest, evil, list_fill=True, list_whole=True) as stage:
         await stage.client.list_tools()
         listed = await stage.client.list_tools()
-    return [name for name in listed if "__" in name]
+        (view,) = stage.app.lists.views()
+    return [*(name for name in listed if "__" in name), *view.named]
 
 
 @requirement("trust:list:no-server-alone")

@@ -33,7 +33,7 @@ def test_the_agent_counts_what_it_reads_at_every_turn_and_learns_the_names_in_it
     cost = Cost()
     reader = Reader(agent, ["a__x", "b__y", "c__z"], cost)
     listed = size(*written(list(agent.listed.values())))
-    reader.read_list([{"name": "call_tool", "description": "Often needed: a__x(), d__w()."}, *agent.listed.values()])
+    reader.read_list([{"name": "call_tool", "description": "Some of them: a__x(), d__w()."}, *agent.listed.values()])
     assert (reader.known, reader.told) == ({"a__x"}, {"a__x"})
     reader.known, reader.told = set(), set()
     reader.think()

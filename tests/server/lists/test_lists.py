@@ -92,9 +92,9 @@ def test_without_usage_words_or_pins_only_our_own_two_tools_are_listed() -> None
 @requirement("list:fill")
 def test_what_is_left_of_the_budget_is_filled_from_the_first_day_on() -> None:
     assert Setting(list_fill=True, list_tokens=600).view().tools == ("calc__add", "calc__sub", *OWN)
-    # "big" has some 800 tokens; half of the budget is free for a growing list.
+    # "big" has some 800 tokens, and a name takes some ten; half of the budget is free for a growing list.
     view = Setting(list_fill=True, list_tokens=1400).view()
-    assert view.tools == ("calc__add", "calc__big", "calc__sub", *OWN) and view.tokens <= 1400
+    assert (view.tools, view.named) == (("calc__add", "calc__sub", *OWN), ("calc__big",)) and view.tokens <= 1400
     growing = Setting(list_fill=True, list_tokens=1000).view("growing")
     assert growing.tools == ("calc__add", "calc__sub", *OWN) and growing.tokens <= 500
 
@@ -119,6 +119,19 @@ def test_the_order_in_which_a_server_lists_changes_no_list() -> None:
     setting.catalog.replace("calc", tools)
     assert setting.catalog.digest("calc") == before
     assert setting.view().epoch == first.epoch
+
+
+@requirement("list:fill")
+def test_a_tool_that_was_used_is_defined_and_the_others_are_named() -> None:
+    setting = Setting(list_fill=True, list_tokens=1400)
+    setting.used("big")
+    for policy in ("frozen", "growing"):
+        view = setting.view(policy)
+        assert "calc__big" in view.tools or policy == "growing"
+        assert {*view.tools, *view.named} >= {"calc__add", "calc__sub", "calc__big"}
+    setting.learned_share = 0.01
+    setting.lists.forget()
+    assert setting.view().named == (), "what was learned decides"
 
 
 @requirement("list:fill")
@@ -207,7 +220,7 @@ def test_what_a_frozen_list_cannot_define_is_named_in_the_bridge_that_runs_it() 
     assert set(view.tools) | set(view.named) == {*OWN, "calc__add", "calc__big", "calc__sub"}
     described = {each["name"]: each["description"] for each in json.loads(view.array)}
     names = ", ".join(f"{one}()" for one in view.named)
-    assert described["call_tool_write"].endswith(f"Often needed: {names}.") and "calc__" not in described["call_tool"]
+    assert described["call_tool_write"].endswith(f"Some of them: {names}.") and "calc__" not in described["call_tool"]
     assert view.tokens <= view.budget
     # It is kept with the list, also for another proxy, and is on record beside it.
     setting.lists.forget()

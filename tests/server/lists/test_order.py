@@ -38,15 +38,33 @@ def catalog(**servers: list[Any]) -> Catalog:
 
 
 def test_small_tools_come_first_and_those_that_do_not_compete_are_left_out() -> None:
-    known = catalog(one=[tool("big", "word " * 200), tool("small"), tool("other")], two=[tool("small")])
+    known = catalog(one=[tool("big", "word " * 200), tool("small"), tool("other")], two=[tool("tiny")])
     names = FirstTools(known).order(lambda each: each.name != "other", 1000)
-    assert sorted(names[:2]) == ["one__small", "two__small"]
+    assert sorted(names[:2]) == ["one__small", "two__tiny"]
     assert names[2:] == ["one__big"]
 
 
 def test_two_servers_with_the_same_definition_keep_their_own_tools() -> None:
     first = FirstTools(catalog(one=[tool("same")], two=[tool("same")]))
     assert first.order(lambda each: True, 1000) == first.order(lambda each: True, 1000) == ["one__same", "two__same"]
+
+
+def test_copies_and_tools_of_servers_that_are_there_to_be_tried_come_last() -> None:
+    known = catalog(
+        everything=[tool("sum")], one=[tool("same"), tool("more")], two=[tool("same")],
+        tried=[tool("a", "Demonstrates how annotations look"), tool("b", "Echoes the message")],
+    )  # fmt: skip
+    first = FirstTools(known)
+    ordered, named = first.order(lambda each: True, 1000), first.order_names(lambda each: True)
+    for names in (ordered, named):
+        assert "one__more" in names[:2] and {"one__same", "two__same"} & set(names[:2])
+    assert (len(ordered), len(named)) == (6, 5)
+
+
+def test_tools_are_named_one_of_each_server_after_the_other_whatever_their_size() -> None:
+    known = catalog(one=[tool("a", "word " * 200), tool("b"), tool("c")], two=[tool("d"), tool("e", "word " * 200)])
+    names = FirstTools(known).order_names(lambda each: True)
+    assert [name.partition("__")[0] for name in names] == ["one", "two", "one", "two", "one"]
 
 
 def test_of_too_many_tools_each_server_is_read_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,8 +64,8 @@ def test_each_bridge_names_what_it_runs_and_a_denied_tool_stands_in_none() -> No
     reach = TrustPolicy(LiveConfig(config)).reach(config.profiles["p"])
     own_tools.name_tools(definitions, [READ, WRITE, DROP, ToolId("files__gone")], catalog, reach)
     told = {name: json.loads(bytes(each))["description"] for name, each in definitions.items()}
-    assert told["call_tool"].endswith("Often needed: files__read().")
-    assert told["call_tool_write"].endswith("Often needed: files__write().")
+    assert told["call_tool"].endswith("Some of them: files__read().")
+    assert told["call_tool_write"].endswith("Some of them: files__write().")
     assert bytes(definitions[ToolId("discover_tools")]) == before[ToolId("discover_tools")]
     gone = ToolId("files__gone")
 
