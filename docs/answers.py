@@ -28,6 +28,7 @@ from foretool.learning.commands.priors import PriorsImport, UndoneImport, Writte
 from foretool.learning.run import Run
 from foretool.retrieval.graph import Edge
 from foretool.server.commands.connect import NewToken
+from foretool.server.commands.doctor import CodeExplanation
 from foretool.server.commands.first_start import FirstStart
 from foretool.server.commands.forget import Outcome
 from foretool.server.commands.list import ListedServer
@@ -251,6 +252,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "audit": list[AuditEntry],
     "forget": Outcome,
     "doctor": DoctorAnswer,
+    "doctor --explain CODE": CodeExplanation,
     "doctor --undo": UndoAnswer,
     "connect": list[ConnectAnswer],
     "review": ReviewAnswer,

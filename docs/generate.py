@@ -27,6 +27,7 @@ import client_tables
 
 from foretool.fleet.telemetry import conventions
 from foretool.server.commands.group import ALL, root
+from foretool.server.config.codes import EXPLANATIONS
 from foretool.server.config.settings import (
     AccessEntry,
     DomainEntry,
@@ -213,10 +214,18 @@ def type_in_words(annotation: Any) -> str:
     return _TYPES[annotation]
 
 
+def write_explanations() -> str:
+    """Return what the page of error codes says of each, without links, for `foretool doctor --explain`."""
+    page = Path(__file__).with_name("errors.md").read_text(encoding="utf-8")
+    sections = re.findall(r"(?m)^### FT\d{3}: .+\n\n(?:(?!#).*\n)*", page + "\n")
+    return re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", "".join(each.rstrip() + "\n\n" for each in sections)).rstrip() + "\n"
+
+
 def main(arguments: list[str]) -> int:
     wanted = {page: render(page.read_text(encoding="utf-8")) for page in PAGES} | {
         answers.SCHEMA: answers.write_schema(),
         **client_pages.write_pages(),
+        EXPLANATIONS: write_explanations(),
         migrations.SCHEMA: migrations.write_schema(),
     }
     stale = [page for page in wanted if not page.exists() or page.read_text(encoding="utf-8") != wanted[page]]

@@ -80,7 +80,7 @@ def command(
     try:
         asked = read_changes(changes, config)
     except ChangeProblem as error:
-        raise click.UsageError(f"--set {error}.") from None
+        raise click.UsageError(f"--set {error}") from None
     with edits.errors_of(own.path):
         changed = change_config(config, own, asked)
     with open_replays(config, now - since, now, most) as replays:

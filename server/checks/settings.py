@@ -16,6 +16,7 @@ from foretool.server.config.risks import find_risks
 from foretool.server.config.servers import CLIENT_FOLDERS, Server, matches
 from foretool.server.diagnosis import Finding, Repair, note, ok, problem, warning
 from foretool.server.probing import is_foretool
+from foretool.server.system.counts import plural
 from foretool.server.upstreams.causes import Cause
 
 _DO: Final = {
@@ -30,8 +31,9 @@ def check_config(config: Config) -> Iterator[Finding]:
     """Check what the config file says."""
     profiles = ", ".join(name for name in config.profiles if name)
     also = f", profiles: {profiles}" if profiles else ""
-    count = len(config.servers)
-    yield ok("config", f"config: {config.path} ({config.named_by}), {count} server{'' if count == 1 else 's'}{also}")
+    off = f" and {len(config.disabled)} disabled" if config.disabled else ""
+    servers = f"{plural(len(config.servers) + len(config.broken), 'server')}{off}"
+    yield ok("config", f"config: {config.path} ({config.named_by}), {servers}{also}")
     for name, said in config.broken.items():
         cause = explain_entry(said)
         yield problem("config", cause.code, f"{name}: {cause.what}", cause.do, name)

@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 from click import UsageError
+from msgspec import Struct
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
@@ -19,6 +20,8 @@ from foretool.server import doctor, preparing
 from foretool.server.checks.clients import Registered, find_registered
 from foretool.server.commands import edits, output, repairs
 from foretool.server.commands.options import config_option, json_option
+from foretool.server.config.codes import Code, explain_code
+from foretool.server.config.errors import guess
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import find_place
 from foretool.server.diagnosis import Diagnosis, Finding, Severity, Summary, UpstreamCheck
@@ -46,6 +49,7 @@ _GROUPS: Final[Sequence[tuple[Severity, str]]] = (("error", "problem"), ("warnin
 @click.option("--fix", "wants_fix", is_flag=True, help="Mend what can be mended, after showing it.")
 @click.option("--yes", "-y", "agreed", is_flag=True, help="With --fix: ask nothing, and give no server a variable.")
 @click.option("--dry-run", is_flag=True, help="With --fix: show what would change, and change nothing.")
+@click.option("--explain", "code", metavar="CODE", help="Say what a code such as FT316 means, and check nothing.")
 @edits.undo_option
 @config_option
 @json_option
@@ -57,6 +61,7 @@ def command(
     wants_fix: bool,
     agreed: bool,
     dry_run: bool,
+    code: str | None,
     wanted_undo: bool,
 ) -> int:
     """Check everything and say what to do about each problem.
@@ -70,6 +75,8 @@ def command(
     as their entry is, entries of clients that start foretool twice or not at all. It shows the lines that change, asks,
     and keeps a copy.
     """
+    if code is not None:
+        return _explain(code, as_json=as_json)
     if wanted_undo:
         return edits.undo(path, as_json)
     if (agreed or dry_run) and not wants_fix:
@@ -95,6 +102,30 @@ def command(
     elif fixed is None and any(each.repair for each in diagnosis.findings):
         output.say("Some of this can be mended for you: foretool doctor --fix")
     return int(not diagnosis.is_well)
+
+
+class CodeExplanation(Struct, frozen=True):
+    """What a code means."""
+
+    code: Code
+    title: str
+    text: str
+    """What happened and what to do, in Markdown."""
+
+
+def _explain(code: str, *, as_json: bool) -> int:
+    known = [each.value for each in Code]
+    wanted = code.strip("[]").upper()
+    if wanted not in known:
+        raise UsageError(f"no code is called {code!r}{guess(wanted, known)}")
+    title, text = explain_code(Code(wanted))
+    return output.show(CodeExplanation(Code(wanted), title, text), as_json, _print_explanation)
+
+
+def _print_explanation(explained: CodeExplanation) -> None:
+    output.say(f"{explained.code}: {explained.title}", "bold")
+    for paragraph in explained.text.split("\n\n"):
+        _paragraph(paragraph)
 
 
 @contextmanager
@@ -193,7 +224,7 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
             _paragraph(each.what, "  ", "    ")
     errors, warnings = (sum(each.severity == kind for each in diagnosis.findings) for kind in ("error", "warning"))
     counted = f"{output.plural(errors, 'problem') if errors else 'No problems'}, {output.plural(warnings, 'warning')}."
-    codes = " docs/errors.md explains each code." if errors + warnings else ""
+    codes = " To have one explained: foretool doctor --explain CODE" if errors + warnings else ""
     output.say(f"\n{counted}{codes}", "red" if errors else "green")
 
 

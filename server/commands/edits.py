@@ -37,7 +37,7 @@ def open_file(path: Path | None, *, may_be_missing: bool = False) -> OwnServers:
     with errors_of(place):
         own = read_own_servers(place)
     if own.before is None and not may_be_missing:
-        do = "create it with foretool init, or with foretool add"
+        do = "run foretool init, or foretool add"
         raise click.UsageError(f"{place}: no such file; {do}")
     return own
 

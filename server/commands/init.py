@@ -64,6 +64,7 @@ SHOWN: Final = 6
     help="Where secrets of servers are: as they are, in the keyring, or in variables that this shell has.",
 )  # fmt: skip
 @click.option("--no-start", is_flag=True, help="Do not start the servers once at the end.")
+@click.option("--diff", "with_lines", is_flag=True, help="Show each line of the files that changes.")
 @config_option
 @json_option
 def command(
@@ -79,6 +80,7 @@ def command(
     with_profiles: bool,
     place: Place,
     no_start: bool,
+    with_lines: bool,
 ) -> int:
     """Set everything up: one file for the servers of all your clients.
 
@@ -119,14 +121,16 @@ def command(
         planned = hooked
     if not as_json:
         _show_planned(files, planned, problems)
-        _show_differences(planned if dry_run else (), secrets)
+        _show_differences(planned if with_lines else (), secrets)
+        if planned and dry_run:
+            _say_dry(with_lines=with_lines)
     if not planned or dry_run:
         return _end(as_json, files, merged, planned, problems, None, None)
     if not agreed and not click.confirm("\nChange these files? Each is copied first.", default=False):
         output.say("Nothing was changed.")
         return 1
     kept = _apply(planned, moved, own_path, as_json)
-    diagnosis = None if no_start else _start(own_path, as_json)
+    diagnosis = None if no_start else _start(path, as_json)
     return _end(as_json, files, merged, planned, problems, kept, diagnosis)
 
 
@@ -333,11 +337,14 @@ def _show_differences(planned: Sequence[Change], secrets: Secrets) -> None:
         output.say(f"\n{edits.short(change.path)}", "bold")
         for line in changes.difference(change)[2:]:
             output.say(f"  {secrets.redact(line)}", {"+": "green", "-": "red"}.get(line[:1], ""))
-    if planned:
-        output.say("\nNothing was changed. To change the files: foretool init")
 
 
-def _start(place: Path, as_json: bool) -> Diagnosis:
+def _say_dry(*, with_lines: bool) -> None:
+    lines = "" if with_lines else "; each line that changes: foretool init --dry-run --diff"
+    output.say(f"\nNothing was changed. To change the files: foretool init{lines}")
+
+
+def _start(place: Path | None, as_json: bool) -> Diagnosis:
     """Start every server once and say what is wrong with which."""
     if not as_json:
         output.say("\nStarting every server once:", "bold")

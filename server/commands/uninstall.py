@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.installation import Command, this_installation
 from foretool.server.setup.leaving import plan_leaving
 from foretool.server.setup.scan import scan
-from foretool.storage.places import ServerAddress, local_folder
+from foretool.storage.places import ServerAddress, local_folder, models_folder
 
 
 @click.command("uninstall")
@@ -56,8 +57,10 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
         output.say("No client has foretool.")
     elif not dry_run and not _change(planned, place, agreed=agreed):
         return WRONG
+    _drop_models(place, may_delete=not dry_run and (agreed or bool(planned)))
     for folder, what in _data(place).items():
-        output.say(f"Stays: {folder} ({what}). Delete it by hand if you want it gone.")
+        kept = f"{what}, {output.size(_size_of(Path(folder)))}" if Path(folder).is_dir() else what
+        output.say(f"Stays: {folder} ({kept}). Delete it by hand if you want it gone.")
     output.say("\nTo uninstall the program:", "bold")
     return run_commands(installed.uninstall, "Run this?", agreed=agreed, dry_run=dry_run)
 
@@ -100,6 +103,27 @@ def _change(planned: list[Change], place: Path, *, agreed: bool) -> bool:
         raise ClickException(str(error)) from None
     output.say(f"Done. Restart these clients. Their files with foretool are kept in {edits.short(kept)}.")
     return True
+
+
+def _drop_models(place: Path, *, may_delete: bool) -> None:
+    """Delete the encoders that foretool has prepared: it makes them again from their packages when it needs them."""
+    try:
+        folder = models_folder(load(place).storage)
+    except ConfigError:
+        return
+    if folder is None or not folder.is_dir():
+        return
+    what = f"{edits.short(folder)} ({output.size(_size_of(folder))}, encoders prepared for this machine)"
+    if may_delete:
+        shutil.rmtree(folder, ignore_errors=True)
+        output.say(f"Deleted: {what}.")
+    else:
+        output.say(f"Goes too: {what}.")
+
+
+def _size_of(folder: Path) -> int:
+    """Return the bytes of all files in a folder."""
+    return sum(each.lstat().st_size for each in folder.rglob("*") if each.is_file() and not each.is_symlink())
 
 
 def _data(place: Path) -> dict[str, str]:

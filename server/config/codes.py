@@ -3,7 +3,9 @@
 A code never changes its meaning, and a code that is no longer used is never given away again.
 """
 
+import re
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 
@@ -98,3 +100,15 @@ FOR_THE_USER: Final = frozenset({
 })  # fmt: skip
 """Causes that last until the user has done something: no model calls again for them, and a proxy tries again ever
 later."""
+
+
+EXPLANATIONS: Final = Path(__file__).with_name("explanations.md")
+"""What `docs/errors.md` says of each code, so that an installed copy has it (`python docs/generate.py`)."""
+
+
+def explain_code(code: Code) -> tuple[str, str]:
+    """Return the title of a code, and what happened and what to do."""
+    page = EXPLANATIONS.read_text(encoding="utf-8")
+    found = re.search(rf"(?m)^### {code}: (.+)\n\n((?:(?!#).*\n)*)", page)
+    assert found is not None
+    return found[1], found[2].strip()

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 FROM_FILE: Final = "FORETOOL_LIMITS"
-"""The variable that lets a file set limits."""
+"""The variable of this process that lets a file set limits."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):

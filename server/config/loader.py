@@ -230,8 +230,7 @@ def _read(place: Place, environ: Mapping[str, str]) -> Config:
         before = stamp(path)
         data = read_regular(path)
     except FileNotFoundError:
-        example = '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
-        problem = f"{name}: no such file; create it ({example}), or name your client's file with --config"
+        problem = f"{name}: no such file; run foretool init, or name your client's file with --config"
         if place.ignored is not None:
             problem += "; mcp.json of this folder is read only with --config mcp.json"
         raise ConfigError(problem, Code.CONFIG_MISSING) from None
@@ -384,7 +383,7 @@ def _read_settings(source: Source, path: Path, environ: Mapping[str, str], warni
     block = source.document.get("foretool", {})
     here: jsonc.Path = ("foretool",)
     limits = None
-    if isinstance(block, dict) and "limits" in block and environ.get(FROM_FILE):
+    if isinstance(block, dict) and "limits" in block and os.environ.get(FROM_FILE):
         limits = convert(block["limits"], Limits, (*here, "limits"))
         block = {key: value for key, value in block.items() if key != "limits"}
     block, old = take_from_settings(block)

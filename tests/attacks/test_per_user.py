@@ -27,7 +27,6 @@ from foretool.fleet.people.subjects import Subjects
 from foretool.server.app import App
 from foretool.server.config import loader
 from foretool.server.config.addresses import Address
-from foretool.server.config.limits import FROM_FILE
 from foretool.server.config.tokens import digest
 from foretool.server.transports.client.http import HttpServer
 from foretool.server.transports.client.http_rules import read_rules
@@ -93,9 +92,7 @@ async def office(folder: Path, per_user: dict[str, Any] | None = None, **setting
                  "tokens": [{"name": "robot", "sha256": digest(ROBOT), "profiles": ["*"]}],
                  "limits": {"cold_list_s": 10}, **settings}  # fmt: skip
         written = {"mcpServers": {"mail": {"url": f"{mail_at}/mcp", "per_user": entry, "trust": "auto"}}}
-        config = loader.parse(
-            json.dumps({**written, "foretool": block}).encode(), folder / "mcp.json", {FROM_FILE: "file"}
-        )
+        config = loader.parse(json.dumps({**written, "foretool": block}).encode(), folder / "mcp.json", {})
         assert not config.broken, config.broken
         store = open_store(":memory:")
         app, keys = App(config, store), key_set()

@@ -180,7 +180,7 @@ def test_the_command_ends_with_status_1_when_something_is_wrong(tmp_path: Path) 
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.startswith("1 of 2 servers works, 2 tools, ")
     assert "\n1 problem:\n  bad: exited with code 1" in done.stdout
-    assert done.stdout.endswith("\n1 problem, 0 warnings. docs/errors.md explains each code.\n")
+    assert done.stdout.endswith("\n1 problem, 0 warnings. To have one explained: foretool doctor --explain CODE\n")
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60, check=False)
     told = json.loads(done.stdout)
     assert (done.returncode, told["is_well"]) == (1, False)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from limits import ENVIRON, write_settings
+from limits import write_settings
 
 from foretool.server.app import UNWATCHED, App, Parts
 from foretool.server.catalog.catalog import Catalog
@@ -652,7 +652,7 @@ class Stage(NamedTuple):
 def config_of(*upstreams: FakeUpstream, environ: Mapping[str, str] | None = None, **settings: Any) -> Config:
     """The config with these upstreams; `settings` are keys of the `foretool` block, or limits."""
     written = write_entries(*upstreams, **settings)
-    return loader.parse(json.dumps(written).encode(), Path("no-such-folder/mcp.json"), {**ENVIRON, **(environ or {})})
+    return loader.parse(json.dumps(written).encode(), Path("no-such-folder/mcp.json"), environ or {})
 
 
 def bare_server(name: str) -> Server:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foretool.server.config.limits import FROM_FILE, Limits
-
-ENVIRON = {FROM_FILE: "file"}
-"""What lets a file set limits."""
+from foretool.server.config.limits import Limits
 
 
 def write_settings(**settings: Any) -> dict[str, Any]:

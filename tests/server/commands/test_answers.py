@@ -68,6 +68,7 @@ LINES: dict[str, Sequence[str]] = {
     "audit": ("audit",),
     "forget": ("forget", "--server", "sky", "--dry-run"),
     "doctor": ("doctor", "--fix", "--dry-run"),
+    "doctor --explain CODE": ("doctor", "--explain", "ft316"),
     "doctor --undo": ("doctor", "--undo"),
     "connect": ("connect",),
     "review": ("review",),

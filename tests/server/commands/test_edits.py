@@ -103,4 +103,4 @@ def test_a_broken_file_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_a_missing_file_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["disable", "a", "--config", str(tmp_path / "none.json")]) == 2
-    assert "no such file; create it with foretool init, or with foretool add" in capsys.readouterr().err
+    assert "no such file; run foretool init, or foretool add" in capsys.readouterr().err

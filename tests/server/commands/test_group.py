@@ -105,7 +105,11 @@ def test_a_missing_config_is_one_line_and_status_2(
     path = tmp_path / "none.json"
     assert run([name, "--config", str(path)]) == 2
     error = capsys.readouterr().err
-    assert f"{path}: no such file; create it" in error and error.startswith("foretool: ") and error.count("\n") == 1
+    assert (
+        f"{path}: no such file; run foretool init, or" in error
+        and error.startswith("foretool: ")
+        and error.count("\n") == 1
+    )
 
 
 def test_status_shows_a_damaged_storage_file_among_the_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

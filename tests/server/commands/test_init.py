@@ -60,7 +60,7 @@ def test_a_home_is_set_up_and_undone(home: Path, capsys: pytest.CaptureFixture[s
 def test_no_output_shows_a_secret(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_home(home)
     before = contents(home)
-    assert run(["init", "--dry-run"]) == 0
+    assert run(["init", "--dry-run", "--diff"]) == 0
     assert run(["init", "--dry-run", "--json"]) == 0
     assert run(["init", "--yes", "--no-start"]) == 0
     out, error = capsys.readouterr()
@@ -73,6 +73,9 @@ def test_a_dry_run_changes_nothing_and_shows_lines(home: Path, capsys: pytest.Ca
     write_home(home)
     before = contents(home)
     assert run(["init", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "each line that changes: foretool init --dry-run --diff" in out and '-    "time"' not in out
+    assert run(["init", "--dry-run", "--diff"]) == 0
     assert contents(home) == before and not (home / ".config/foretool").exists()
     assert '-    "time": {"command": "uvx", "args": ["mcp-server-time"]},' in capsys.readouterr().out
 

@@ -80,3 +80,19 @@ def test_comments_come_back_where_the_file_was_edited_since(home: Path, capsys: 
         "Their files with foretool are kept in ~/.config/foretool/backups" in out
         and "init --undo" not in out.split("Done.")[-1]
     )
+
+
+def test_prepared_encoders_go_and_records_stay_with_their_size(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_home(home)
+    assert run(["init", "--yes", "--no-start"]) == 0
+    state = home / ".local/state/foretool"
+    (state / "encoders").mkdir(parents=True)
+    (state / "encoders" / "minilm.bin").write_bytes(b"x" * 2048)
+    (state / "foretool.sqlite3").write_bytes(b"y" * 512)
+    assert run(["uninstall", "--dry-run"]) == 0
+    assert "Goes too: ~/.local/state/foretool/encoders (2.0 KiB" in capsys.readouterr().out
+    assert (state / "encoders").is_dir()
+    assert run(["uninstall", "--yes"]) == 0
+    out = capsys.readouterr().out
+    assert "Deleted: ~/.local/state/foretool/encoders" in out and not (state / "encoders").exists()
+    assert "(what foretool recorded and learned, 512 B)" in out and (state / "foretool.sqlite3").exists()

@@ -112,11 +112,12 @@ def test_what_an_old_key_of_a_server_protects_stays_protected() -> None:
     ]  # fmt: skip
 
 
-def test_a_limit_is_set_by_no_file_of_a_user() -> None:
+def test_a_limit_is_set_by_no_file_of_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
     written = {"mcpServers": {"git": GOOD}, "foretool": {"limits": {"hold_ms": 7}}}
+    assert read(written).settings.hold_ms == 7
+    monkeypatch.delenv("FORETOOL_LIMITS")
     with pytest.raises(ConfigError, match=r"foretool\.limits: no such setting"):
         read(written)
-    assert read(written, FORETOOL_LIMITS="file").settings.hold_ms == 7
 
 
 def test_an_encoder_that_was_removed_leaves_the_default_unless_a_provider_has_it() -> None:
@@ -250,7 +251,7 @@ def test_a_file_that_cannot_be_used_is_one_line(text: str | bytes, line: str) ->
 
 def test_a_missing_or_unreadable_file_says_so(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"mcp\.json: no such file; create it \(.*\), or name your client's file with --config"
+        ConfigError, match=r"mcp\.json: no such file; run foretool init, or name your client's file with --config"
     ):
         loader.load(tmp_path / "mcp.json")
     with pytest.raises(ConfigError, match=r"cannot be read \(Is a directory\)"):
