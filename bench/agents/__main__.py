@@ -39,6 +39,7 @@ from bench.agents.model import DISCOVER, FOUND, Model, serve_stub
 from bench.agents.programs import PROGRAMS, Place
 from bench.options import add_foretool, add_json, make_parser, split_names
 from foretool.retrieval.tokens import estimate
+from foretool.server.config.limits import FROM_FILE
 from foretool.storage.opening import open_store
 
 RUN_S = 150.0
@@ -117,7 +118,15 @@ def _converse(program: Path, command: Sequence[str], folder: Path, policy: str, 
         home, log = Path(at) / "home", Path(at) / "tap.jsonl"
         home.mkdir()
         tapped = [sys.executable, "-S", "-E", TAP, str(log), "--name", "somebody", "--ttl-ms", str(ttl_ms), "--"]
-        serving = [*command, "serve", "--config", str(write_config(folder, policy))]
+        # Agents hand on few variables, and the config sets limits.
+        serving = [
+            "/usr/bin/env",
+            f"{FROM_FILE}=file",
+            *command,
+            "serve",
+            "--config",
+            str(write_config(folder, policy)),
+        ]
         start = PROGRAMS[program.name](Place(home, url, [*tapped, *serving]))
         env = {**base_environment(program, home), **start.env}
         subprocess.run(

@@ -243,7 +243,7 @@ LIBRARIES = (
 @requirement("trust:data:silent-libraries")
 def test_no_library_asks_for_another_machine(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"one": command_fakes.echo()})
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "FORETOOL_KEYRING": "off"}
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "FORETOOL_KEYRING": "off", "FORETOOL_LIMITS": "file"}
     command = [sys.executable, "-c", WATCHED % (LIBRARIES,), str(path)]
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=110)
     assert "echo" in done.stdout, done.stderr

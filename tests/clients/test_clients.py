@@ -33,7 +33,9 @@ Run = Callable[..., Json]
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    return write_config(tmp_path, {"echo": ECHO}, list_tokens=0, insecure_loopback=True)
+    return write_config(
+        tmp_path, {"echo": ECHO}, list_tokens=0, list_whole=True, list_fill=True, insecure_loopback=True
+    )
 
 
 @pytest.fixture(params=["stdio", "http"])

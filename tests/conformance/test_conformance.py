@@ -49,7 +49,12 @@ def front(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """The URL of the proxy before the fixture server, which another server stands beside."""
     with behind(request.param) as entry:
         config = write_config(
-            tmp_path_factory.mktemp("front"), {"fixture": entry, "echo": ECHO}, policy="full", insecure_loopback=True
+            tmp_path_factory.mktemp("front"),
+            {"fixture": entry, "echo": ECHO},
+            policy="full",
+            list_whole=True,
+            list_fill=True,
+            insecure_loopback=True,
         )
         with over_http(config) as url:
             yield url

@@ -162,7 +162,7 @@ def main() -> None:
         scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
         if scenario.startswith("auth/"):
             server["oauth"] = oauth_of(context)
-        config = write_config(Path(folder), {"suite": server}, policy="full")
+        config = write_config(Path(folder), {"suite": server}, policy="full", list_whole=True, list_fill=True)
         served = Served(config)
         try:
             version = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "2025-11-25")

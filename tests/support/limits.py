@@ -11,5 +11,6 @@ def write_settings(**settings: Any) -> dict[str, Any]:
     """Return the `foretool` block with these settings and limits. The few tools of a test would all fit the list, so
     lists are whole and filled only where a test says so."""
     given = {"list_whole": False, "list_fill": False, **settings}
-    limits = {key: given.pop(key) for key in Limits.__struct_fields__ if key in given}
-    return {"encoder": "none", **given, "limits": limits}
+    limits = {key: value for key in Limits.__struct_fields__ if (value := given.pop(key, None)) is not None}
+    limits = {key: value for key, value in limits.items() if value != getattr(Limits(), key)}
+    return {"encoder": "none", **given, **({"limits": limits} if limits else {})}
