@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from foretool.server import reload
+from foretool.server import packs, reload
 from foretool.server.app import App
 from foretool.server.config.addresses import parse_address
 from foretool.server.config.codes import Code
@@ -34,8 +34,8 @@ from foretool.storage.opening import exposure, open_serving_store
 from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
+    from foretool.server.transports.client.carrier import SessionCarrier
     from foretool.server.transports.client.http import HttpServer
-    from foretool.server.transports.client.shared_sessions import SharedSessions
 
 GRACE_S: Final = 2.0
 """A client that closes our input still gets the answers that come within this time."""
@@ -152,14 +152,12 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
         serving.result()
 
 
-def _share(app: App, store: Store) -> SharedSessions | None:
-    """Return what this process shares with other replicas; None where one machine alone can have the store."""
-    if store.replicas is None:
+def _share(app: App, store: Store) -> SessionCarrier | None:
+    """Return what carries sessions over to other processes; None where one machine alone can have the store."""
+    if store.replicas is None or (share := packs.load(packs.SHARE_SESSIONS)) is None:
         return None
-    from foretool.server.transports.client.replica import Replica
-    from foretool.server.transports.client.shared_sessions import SharedSessions
-
-    return SharedSessions(Replica(store.replicas, app.follow_others))
+    carrier: SessionCarrier | None = share(store, app.follow_others)
+    return carrier
 
 
 class Watcher(Protocol):
@@ -194,11 +192,9 @@ class Unwatched:
 def _watching(config: Config, *, http: bool = False) -> Iterator[Watcher]:
     """Watch a proxy as its config asks. Where it does not, nothing of that is imported."""
     watch: Watcher = Unwatched()
-    if config.settings.telemetry != "off" or (config.settings.metrics and http):
-        from foretool.server import packs
-
-        if (make_watch := packs.load(packs.WATCH)) is not None:
-            watch = make_watch(config, http=http)
+    is_wanted = config.settings.telemetry != "off" or (config.settings.metrics and http)
+    if is_wanted and (make_watch := packs.load(packs.WATCH)) is not None:
+        watch = make_watch(config, http=http)
     try:
         yield watch
     finally:

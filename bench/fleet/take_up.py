@@ -54,7 +54,7 @@ class Asker:
     async def is_served(self) -> bool:
         """Tell whether an answer goes by the model."""
         answer = await self._client.call("discover_tools", {"task": TASK})
-        return any(LEARNED in each["text"] for each in answer["content"])
+        return any(LEARNED in each["why"] for each in answer["structuredContent"]["matches"])
 
     async def wait(self, serves: bool, since: float) -> float:
         """Return the seconds from a moment, by `time.monotonic`, until the model is served, or is no longer."""

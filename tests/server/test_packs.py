@@ -19,7 +19,15 @@ from foretool.storage.opening import open_store
 def test_every_part_that_the_core_names_is_there() -> None:
     assert all(
         callable(packs.load(name))
-        for name in (packs.MAKE_PAGE, packs.MEASURE_FIXES, packs.WATCH, packs.PEOPLE, packs.GRANTS, packs.PRINCIPAL_OF)
+        for name in (
+            packs.MAKE_PAGE,
+            packs.MEASURE_FIXES,
+            packs.WATCH,
+            packs.PEOPLE,
+            packs.SHARE_SESSIONS,
+            packs.GRANTS,
+            packs.PRINCIPAL_OF,
+        )
     )
     assert packs.COMMANDS_OF_PACKS.keys() <= COMMANDS.keys()
 

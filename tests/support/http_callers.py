@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 from http_fakes import PATIENCE_S, soon
 
+from foretool.fleet.replicas.shared_sessions import SharedSessions
 from foretool.server.config.settings import TokenEntry
 from foretool.server.config.tokens import digest
 from foretool.server.protocol import jsonrpc, versions
@@ -22,7 +23,6 @@ from foretool.server.transports.client.http import HttpServer
 from foretool.server.transports.client.http_modern import InputSchema
 from foretool.server.transports.client.http_rules import HttpLimits, HttpRules
 from foretool.server.transports.client.security import Guards
-from foretool.server.transports.client.shared_sessions import SharedSessions
 from foretool.storage.records import Era
 
 JSON_AND_EVENTS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import uvicorn
 
@@ -23,6 +23,7 @@ from foretool.server.protocol.jsonrpc import BadMessage
 from foretool.server.transports.client import well_known
 from foretool.server.transports.client.access import Identity
 from foretool.server.transports.client.base import Fronts
+from foretool.server.transports.client.carrier import SessionCarrier
 from foretool.server.transports.client.connections import Connections
 from foretool.server.transports.client.door import Door
 from foretool.server.transports.client.event_store import EventStore, Memory, Stream
@@ -32,9 +33,6 @@ from foretool.server.transports.client.http_request import Bodies, HttpRequest, 
 from foretool.server.transports.client.http_rules import HttpRules
 from foretool.server.transports.client.listener import BACKLOG, Listener
 from foretool.server.transports.client.security import Refused
-
-if TYPE_CHECKING:
-    from foretool.server.transports.client.shared_sessions import SharedSessions
 
 ROOT: Final = "/mcp"
 PAGE_ROOT: Final = "/ui/"
@@ -81,7 +79,7 @@ class HttpServer:
         is_ready: Callable[[], bool] = lambda: True,
         metrics: Metrics | None = None,
         request_type: type[HttpRequest] = HttpRequest,
-        sharing: SharedSessions | None = None,
+        sharing: SessionCarrier | None = None,
         come_back: ComeBack | None = None,
     ) -> None:
         """`is_ready`: whether everything works that a client needs; `/readyz` tells it to whoever supervises.
@@ -149,7 +147,7 @@ class HttpServer:
         self._server.should_exit = self._is_stopping
         tasks = [asyncio.create_task(self._sweep())]
         if self._sharing is not None:
-            tasks.append(asyncio.create_task(self._sharing.replica.run()))
+            tasks.append(asyncio.create_task(self._sharing.run()))
         try:
             await self._server.serve([listener.socket])
         finally:

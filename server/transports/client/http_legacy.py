@@ -1,7 +1,7 @@
 """HTTP clients of the legacy era: sessions.
 
 `initialize` opens a session, every reply comes as server-sent events that can be resumed, and a client that
-disconnects has cancelled nothing. With a `Replica` other processes serve the same sessions (`shared_sessions`).
+disconnects has cancelled nothing. With a `SessionCarrier` other processes serve the same sessions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from msgspec import UNSET
 
@@ -19,15 +19,11 @@ from foretool.server.protocol.jsonrpc import Message
 from foretool.server.transports.client import http_request
 from foretool.server.transports.client.access import Identity
 from foretool.server.transports.client.base import Channel, Front, Fronts
+from foretool.server.transports.client.carrier import SessionCarrier
 from foretool.server.transports.client.event_store import EventStore, Memory, Stream
 from foretool.server.transports.client.http_request import HttpRequest
 from foretool.server.transports.client.http_rules import HttpLimits
 from foretool.server.transports.client.security import Refused
-
-if TYPE_CHECKING:
-    # Both import cryptography, which one process alone has no use for.
-    from foretool.server.transports.client.replica import Shared
-    from foretool.server.transports.client.shared_sessions import SharedSessions
 
 Admit = Callable[[Identity, str], None]
 
@@ -41,7 +37,7 @@ class LegacySession:
     """One client between `initialize` and `DELETE`."""
 
     def __init__(
-        self, fronts: Fronts, profile: str, identity: Identity, memory: Memory, sharing: SharedSessions | None = None,
+        self, fronts: Fronts, profile: str, identity: Identity, memory: Memory, sharing: SessionCarrier | None = None,
         id: str = "",
     ) -> None:  # fmt: skip
         """`id`: that of a session which another replica has begun."""
@@ -51,7 +47,7 @@ class LegacySession:
         self.identity = identity
         """Who sent the latest request."""
         standalone: Channel
-        self.shared: Shared
+        self.shared: Any
         """What it has with other replicas, if there are any."""
         if sharing is None:
             self.events = EventStore(memory=memory)
@@ -60,7 +56,7 @@ class LegacySession:
             standalone = sharing.attach(self, memory)
         self.front: Front = fronts.open("legacy", "http", standalone, profile, identity.principal, name=identity.name)
         if sharing is not None:
-            self.front.share(sharing.replica.id)
+            self.front.share(sharing.id)
         self.responses = 0
         """Responses that are being sent; a session in use is not idle."""
         self.used_at = time.monotonic()
@@ -75,7 +71,7 @@ class LegacyClients:
 
     def __init__(
         self, fronts: Fronts, admit: Admit, limits: HttpLimits, shares: int, memory: Memory,
-        sharing: SharedSessions | None = None,
+        sharing: SessionCarrier | None = None,
     ) -> None:  # fmt: skip
         """`sharing`: None for one process alone."""
         self.sessions: dict[str, LegacySession] = {}
@@ -119,7 +115,7 @@ class LegacyClients:
         return session
 
     def _find_shared(
-        self, sharing: SharedSessions, ident: str, session: LegacySession | None, profile: str, identity: Identity
+        self, sharing: SessionCarrier, ident: str, session: LegacySession | None, profile: str, identity: Identity
     ) -> LegacySession | None:
         """Return a session as the replicas know it, None if it has ended or is another's. Raises `Refused` while
         that cannot be found out."""

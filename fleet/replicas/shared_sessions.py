@@ -14,18 +14,19 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
+from foretool.fleet.replicas.replica import Replica, Shared
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Id, Message
-from foretool.server.transports.client.base import Channel, Front
+from foretool.server.transports.client.base import Channel
+from foretool.server.transports.client.carrier import Session
 from foretool.server.transports.client.event_store import EventStore, Memory, Stream, split_event_id
-from foretool.server.transports.client.replica import Replica, Shared
 from foretool.server.transports.client.security import Refused
 from foretool.storage.records import Letter, LiveSession
-from foretool.storage.stores import StorageError
+from foretool.storage.stores import StorageError, Store
 
 TOUCH_S: Final = 30.0
 """How often it is kept that a session is in use."""
@@ -45,30 +46,22 @@ GONE: Final = (
 AWAY: Final = "this replica does not know the session and cannot reach the database where it is kept; try again"
 
 
-class Session(Protocol):
-    """A session as the transport has it."""
-
-    id: str
-    profile: str
-    principal: str
-    shared: Shared
-    events: EventStore
-    front: Front
-    responses: int
-    used_at: float
-
-
 class SharedSessions:
     """Keeps the sessions of this replica where others find them, and takes over theirs."""
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
+        self.id = replica.id
         self.drop: Callable[..., None] = lambda session: None
         """Forgets a session that has ended elsewhere."""
         self._by_ident: dict[bytes, Session] = {}
         self._feeds: set[asyncio.Task[None]] = set()
         self._touched_at: dict[bytes, float] = {}
         replica.take = self._take
+
+    async def run(self) -> None:
+        """Take letters until cancelled."""
+        await self.replica.run()
 
     # -- coming and going
 
@@ -322,3 +315,9 @@ class _Standalone:
 def is_reply(data: bytes) -> bool:
     """Tell whether a message of ours is a reply."""
     return jsonrpc.decode(data).is_reply
+
+
+def share_sessions(store: Store, changed: Callable[[str], None]) -> SharedSessions | None:
+    """Return what this process shares with other replicas; None where one machine alone can have the store. `changed`:
+    as of `Replica`."""
+    return SharedSessions(Replica(store.replicas, changed)) if store.replicas is not None else None

@@ -14,10 +14,10 @@ from http_fakes import PATIENCE_S
 from postgres import SKIPPED, cut_off, new_schema
 from requirements import requirement
 
+from foretool.fleet.replicas import shared_sessions as module
+from foretool.fleet.replicas.replica import Replica
+from foretool.fleet.replicas.shared_sessions import GONE, SharedSessions
 from foretool.server.protocol import jsonrpc
-from foretool.server.transports.client import shared_sessions as module
-from foretool.server.transports.client.replica import Replica
-from foretool.server.transports.client.shared_sessions import GONE, SharedSessions
 from foretool.storage.opening import open_serving_store
 from foretool.storage.postgres import replicas as storage
 from foretool.storage.records import Letter

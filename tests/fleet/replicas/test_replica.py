@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from foretool.server.transports.client import replica as module
-from foretool.server.transports.client.replica import Replica, Shared
+from foretool.fleet.replicas import replica as module
+from foretool.fleet.replicas.replica import Replica, Shared
 from foretool.storage.records import Letter, LiveEvent
 from foretool.storage.stores import StorageError
 

@@ -1,0 +1,1 @@
+"""Sessions that any replica of a proxy serves."""
