@@ -227,10 +227,12 @@ class ListDraft:
         needed = set(self._needed)
         defined = fill_budget((tool for tool in ranked if tool in needed), tokens, left)
         left -= sum(map(tokens, defined))
-        guessed, named = split_list(
-            [tool for tool in ranked if tool not in needed], left, GUESSED_NAMED, tokens, self._name_cost,
-            [tool for tool in (ranked if names is None else names) if tool not in defined],
-        )  # fmt: skip
+        others = [tool for tool in ranked if tool not in needed]
+        if names is not None:  # what a new list does not name it does not define either, unless its words are asked for
+            wanted = {*names, *self._relevant}
+            others = [tool for tool in others if tool in wanted]
+        names = [tool for tool in (ranked if names is None else names) if tool not in defined]
+        guessed, named = split_list(others, left, GUESSED_NAMED, tokens, self._name_cost, names)
         return ListContents([*defined, *guessed], named)
 
     @property
@@ -281,10 +283,9 @@ class ListDraft:
         if self.shows_all:
             return ()
         needed = self._needed
-        relevant = self._maker.inputs.search.rank_for_list(self.lines) if self.lines else ()
         first = self._maker.first
         fill = first.order(self.competes, self.profile.list_tokens, self.competing_key) if self.fills else ()
-        ranked = tuple(dict.fromkeys((*filter(self._is_there, (*needed, *relevant)), *fill)))
+        ranked = tuple(dict.fromkeys((*filter(self._is_there, (*needed, *self._relevant)), *fill)))
         return pages.put_pages_first(ranked, self._catalog, self.reach, self.competes)
 
     def rank_use(self, listed: Iterable[ToolId]) -> tuple[ToolId, ...]:
@@ -300,6 +301,11 @@ class ListDraft:
     def _names(self) -> list[ToolId]:
         """The tools in the order in which a new list names those of which nothing says that they are needed."""
         return self._maker.first.order_names(self.competes, self.competing_key) if self.fills else []
+
+    @cached_property
+    def _relevant(self) -> list[ToolId]:
+        """The tools that fit the words of the profile and of recorded tasks, best first."""
+        return self._maker.inputs.search.rank_for_list(self.lines) if self.lines else []
 
     @cached_property
     def _needed(self) -> list[ToolId]:

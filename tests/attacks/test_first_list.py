@@ -47,8 +47,7 @@ async def test_no_text_moves_a_tool_before_the_first_tool_of_another_server() ->
 async def test_what_deletes_is_not_listed_before_what_does_not() -> None:
     tools = [tool(f"delete_{each}") for each in range(60)] + [tool(f"walk_{each}", "far " * 60) for each in range(30)]
     listed = await listed_beside(FakeUpstream("evil", tools))
-    # What is left when no other tool of the server fits is less than one of these takes.
-    assert sum("delete" in name for name in listed) < 5 < sum("walk" in name for name in listed)
+    assert not any("delete" in name for name in listed) and sum("walk" in name for name in listed) > 20
 
 
 @requirement("trust:list:no-server-alone")
