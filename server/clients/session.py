@@ -306,6 +306,7 @@ class Session:
         chat = chat or self._whole
         found = chat.found.get(tool.id)
         is_hidden = not self.list.sees(tool.id)
+        is_unknown = is_hidden and not self.list.names(tool.id)
         discovery = found.discovery if found is not None else 0
         pursuit = chat.pursuit_of(discovery)
         for each in (pursuit, *list(chat.pursuits)[-1:]):
@@ -313,11 +314,9 @@ class Session:
                 self._unsettled[id(each)] = each
         missed: Missed | None = None
         if found is not None:
-            if (found.was_hidden or is_hidden) and not pursuit.has_missed(tool.id, discovery, chat.handle):
+            if (found.was_hidden or is_unknown) and not pursuit.has_missed(tool.id, discovery, chat.handle):
                 missed = Missed(pursuit, Need(self._found(tool, at, found, chat), is_found=True, handle=chat.handle))
-        elif is_hidden and not (
-            tool.id in chat.hinted or self.list.names(tool.id) or (self.list.exposure, tool.id) in chat.missed
-        ):
+        elif is_unknown and not (tool.id in chat.hinted or (self.list.exposure, tool.id) in chat.missed):
             # Once it knows a name, a client calls it again and again: that cost it nothing more.
             chat.missed.add((self.list.exposure, tool.id))
             present = chat.pursuits[-1] if chat.pursuits and at - chat.last_at <= GAP_S else None
@@ -365,7 +364,7 @@ class Session:
             is_seen = self.list.sees(match.tool)
             # Else a hint came first, or the list has the tool because an earlier search showed it.
             if match.tool not in named_before and not (is_seen and match.tool in chat.found):
-                was_hidden = not is_seen and not is_step
+                was_hidden = not (is_seen or is_step or self.list.names(match.tool))
                 chat.found[match.tool] = _Found(
                     id, match.rank, of, discovery.task, match.parts, was_hidden, self.list.exposure
                 )

@@ -442,10 +442,12 @@ class ListDraft:
         arrays = dict.fromkeys(ERAS, stored.listing)
         for era in ERAS if wide else ():
             arrays[era] = self._write_array(stored.tools, stored.named, era)
-        tokens = sum(map(self._catalog.tokens, stored.tools)) + _count(self.own)
+        own = dict(self.own)
+        own_tools.name_tools(own, stored.named, self._catalog, self.reach)
+        tokens = sum(map(self._catalog.tokens, stored.tools)) + _count(own.items())
         return View(
             policy=self.policy, epoch=stored.epoch, tools=stored.tools, shown=frozenset(stored.tools),
-            array=arrays["modern"], tokens=tokens + own_tools.cost_of_names(self._catalog, stored.named),
+            array=arrays["modern"], tokens=tokens,
             budget=self.profile.list_tokens, created_at=stored.created_at, until=until, profile=self.profile,
             ranked=() if self.policy == "full" else ranked, offline=self._maker.inputs.unlisted(), named=stored.named,
             for_pages=frozenset(tool.id for tool in for_pages), wide=wide, legacy_array=arrays["legacy"],

@@ -14,7 +14,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.names import CALL, CALL_WRITE, DISCOVER
 from foretool.server.catalog.signatures import name_calls, signature, split_call
 from foretool.server.config.settings import Bridges
-from foretool.server.lists.order import BETWEEN, NameCost
+from foretool.server.lists.order import NameCost
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.apps import FOR_MODELS
 from foretool.server.protocol.jsonrpc import Raw
@@ -112,13 +112,6 @@ def name_cost(tool: Tool | None) -> NameCost:
         return NameCost()
     prefix, rest = split_call(call)
     return NameCost(prefix, estimate(f"{prefix}{{}}") if prefix else 0, estimate(rest))
-
-
-def cost_of_names(catalog: Catalog, named: Sequence[ToolId]) -> int:
-    """Return the tokens of naming all of these."""
-    costs = [name_cost(catalog.get(tool)) for tool in named]
-    shared = {cost.group: cost.shared for cost in costs}
-    return sum(shared.values()) + sum(cost.own + BETWEEN for cost in costs if cost.own)
 
 
 def _description(counts: Mapping[str, int], unlisted: int, *, is_whole: bool) -> str:
