@@ -44,6 +44,7 @@ from foretool.server.config.codes import Code
 from foretool.server.diagnosis import Finding, Summary, UpstreamCheck
 from foretool.server.ledger.review import Batch, Change
 from foretool.server.recording.costs import Costs
+from foretool.server.recording.failing_jobs import ProxyJob
 from foretool.server.setup.installation import Installation
 from foretool.server.setup.mcp_registry import Listing
 from foretool.server.setup.registrations import Registration
@@ -96,7 +97,8 @@ class StatusAnswer(Status, frozen=True):
     """What the storage file and the config say."""
 
     is_well: bool
-    """False if a server is broken, down or lists no tools, or the storage file cannot be used; the exit status is 1."""
+    """False if a server is broken, down or lists no tools, a background job fails, or the storage cannot be used; the
+    exit status is 1."""
 
 
 class DoctorAnswer(Struct):
@@ -107,6 +109,8 @@ class DoctorAnswer(Struct):
     summary: Summary
     findings: list[Finding]
     upstreams: list[UpstreamCheck]
+    failing_jobs: list[ProxyJob]
+    """What running proxies cannot do in the background at present; each is among the findings too."""
     fixed: Fixed | None
     """What `--fix` did; null without it."""
 

@@ -64,10 +64,12 @@ from foretool.server.protocol.lists import LISTS, PROMPTS, RESOURCES, TEMPLATES,
 from foretool.server.recording.calibration import Recalibrator
 from foretool.server.recording.cost_sums import CostKeeper
 from foretool.server.recording.data_flow import FlowWatch
+from foretool.server.recording.failing_jobs import JobsWatch
 from foretool.server.recording.recorder import Recorder
 from foretool.server.recording.retention import Retention
 from foretool.server.recording.store_watch import StoreWatch
 from foretool.server.reload import Reloader
+from foretool.server.transports.guard import Guard, Job
 from foretool.server.transports.pipes import Turn
 from foretool.server.transports.tasks import TICK_S, Precedence, in_slices
 from foretool.server.transports.upstream.base import Authorizer
@@ -118,6 +120,7 @@ class App:
             live, lambda person, tool: self.people.sees(person, tool), lambda: self.catalog.page_servers()
         )
         self.turn = Turn()
+        self.guard = Guard(self._is_storage_said)
         self._connect = parts.connection
         self._people: People | None = None
         self._children = ChildWatcher()
@@ -151,7 +154,7 @@ class App:
                 self.upstreams.unlisted, self.upstreams.awaited,
             )
         )  # fmt: skip
-        self.outbox = Outbox(self.recorder.commit, self.turn.at_end)
+        self.outbox = Outbox(partial(self.guard.insist, "records", self.recorder.commit), self.turn.at_end)
         kept = KeptResults()
         self.clients = ClientRegistry(
             live, self.upstreams, self.lists, self.recorder, self.flows, self.outbox, kept, parts.exchange
@@ -227,7 +230,7 @@ class App:
         )  # fmt: skip
         self.prompts = PromptHook(store.tasks, self.clients, self.search, self.predictor, self.policy, clock)
         self.prompt_answers = PromptAnswers(
-            store.tasks, self.clients, self.search, self.catalog, self.recorder, self.policy, live, self.prompts
+            self.clients, self.search, self.catalog, self.recorder, self.policy, live, self.prompts
         )
 
         # What takes the reports of upstreams, and what follows the config
@@ -243,6 +246,7 @@ class App:
         self.store_watch = StoreWatch(
             store, self.recorder, self.clients.warn, self._follow_store, self.memory.started_at
         )
+        self._jobs_watch = JobsWatch(self.guard, store.path, self.memory.started_at, live.redact)
         self.refresher = Refresher(self.upstreams, self.memory, live, store, self.announcements.soon)
         self.reloader = Reloader(
             live, self._launcher, self.catalog, self.clients, self.announcements,
@@ -364,12 +368,12 @@ class App:
     async def running(self) -> AsyncIterator[None]:
         """Run upstreams and housekeeping until the block ends, then end everything in order."""
         self.memory.open()
-        self.store_watch.tick()
+        self.guard.attempt("storage", self.store_watch.tick)
         async with asyncio.TaskGroup() as tasks:
             self._launcher.run(tasks)
             self.embedding.begin_early()
             keeper = tasks.create_task(self._keep_house())
-            reader = tasks.create_task(self.prompts.watch())
+            reader = tasks.create_task(self.guard.keep("prompts", self.prompts.watch))
             try:
                 yield
             finally:
@@ -378,7 +382,8 @@ class App:
                 await self._stop()
 
     async def _stop(self) -> None:
-        self._answer_tokens.count()
+        insist = self.guard.insist
+        insist("answers' tokens", self._answer_tokens.count)
         work = (
             self.search, self.embedding, self.schedule, self.models, self.retention, self.costs, self.store_watch,
         )  # fmt: skip
@@ -390,64 +395,84 @@ class App:
         self.refresher.stop()
         await self._launcher.stop()
         self.outbox.flush()
-        self.store_watch.write_last()
-        self._names.save_all()
-        self.memory.close()
-        self.store_watch.close()
-        self.recorder.close()
+        for name, step in (
+            ("storage", self.store_watch.write_last), ("names", self._names.save_all), ("states", self.memory.close),
+            ("storage", self.store_watch.close), ("failing jobs", self._jobs_watch.close),
+            ("records", self.recorder.close),
+        ):  # fmt: skip
+            insist(name, step)
 
     async def _keep_house(self) -> None:
         await asyncio.sleep(TICK_S)  # a whole one: the first lists come first
         self.memory.forget_dead()
-        memory = housekeeping.MemoryReturn()
         await housekeeping.keep_houses(
-            (self.tick,),
-            (self._count_tokens,),
-            (lambda: housekeeping.run_checkpoint(self.store),),
-            (
-                self.store_watch.tick,
-                self.recorder.take_over,
-                self.memory.beat,
-                self.memory.failures.follow_others,
-                self.follow_decisions,
-                self.notices.tick,
-                self._names.save,
-                self._index,
-                lambda: housekeeping.save_flows(self.flows, self.store.flows),
-                self.recalibrator.tick,
-                self._install_calibration,
-                lambda: self.models.tick(has_listed=bool(self.lists.views())),
-                lambda: self.schedule.tick(self.config.settings.learn_s),
-                self.retention.tick,
-                lambda: in_slices(self.memory.summarize()),
-                lambda: in_slices(self.kept_words.save()),
-                self.costs.tick,
-                self.reloader.look,
-                lambda: self.refresher.tick(next((each.era for each in self.clients), None)),
-                lambda: housekeeping.follow_sign_ins(self.upstreams, self.clients),
-                memory.tick,
-                lambda: housekeeping.fold_usage(self.store),
-                self.query_vectors.tick,
-                self._answer_tokens.count,
-                self._tick_people,
-            ),
+            self.guard,
+            (Job("requests", self.tick),),
+            (Job("tokens", self._count_tokens),),
+            (Job("checkpoint", lambda: housekeeping.run_checkpoint(self.store)),),
+            self._list_jobs(),
+            (Job("failing jobs", self._jobs_watch.tick),),
+        )
+
+    def _list_jobs(self) -> tuple[Job, ...]:
+        memory = housekeeping.MemoryReturn()
+        return (
+            Job("storage", self.store_watch.tick, self.store_watch),
+            Job("records of killed proxies", self.recorder.take_over),
+            Job("states", self.memory.beat),
+            Job("failures of servers", self.memory.failures.follow_others),
+            Job("tools", lambda: in_slices(self.memory.save_refused())),
+            Job("decisions", self.follow_decisions),
+            Job("held changes", self.notices.tick),
+            Job("names", self._names.save),
+            Job("index", lambda: self.search.index(TICK_S), self.search),
+            Job("embedding", self._embed, self.embedding),
+            Job("data flow", lambda: housekeeping.save_flows(self.flows, self.recorder)),
+            Job("confidence", self._recalibrate, self.recalibrator),
+            Job("models", lambda: self.models.tick(has_listed=bool(self.lists.views())), self.models),
+            Job("learning", lambda: self.schedule.tick(self.config.settings.learn_s), self.schedule),
+            Job("retention", self.retention.tick, self.retention),
+            Job("summary", lambda: in_slices(self.memory.summarize())),
+            Job("words", lambda: in_slices(self.kept_words.save())),
+            Job("costs", self.costs.tick, self.costs),
+            Job("config", self.reloader.look),
+            Job("refresh", lambda: self.refresher.tick(next((each.era for each in self.clients), None))),
+            Job("sign-ins", lambda: housekeeping.follow_sign_ins(self.upstreams, self.clients)),
+            Job("memory", memory.tick),
+            Job("usage", self.store.calls.fold_some),
+            Job("searched words", self.query_vectors.tick),
+            Job("answers' tokens", self._answer_tokens.count),
+            Job("people", self._tick_people),
         )
 
     def _tick_people(self) -> None:
         if self._people is not None:
             self._people.tick()
 
-    def _install_calibration(self) -> None:
+    def _is_storage_said(self) -> bool:
+        """Tell whether users hear of trouble with the storage from its watch."""
+        return bool(self.store.trouble or self.recorder.refusal)
+
+    def _embed(self) -> None:
+        if self.search.is_complete:
+            self.embedding.tick()
+
+    def _recalibrate(self) -> None:
+        self.recalibrator.tick()
         found = self.recalibrator.calibration
         self.search.install_calibration(found.map, has_drifted=found.has_drifted)
 
     def tick(self) -> None:
         """Handle time-outs, parked requests, records that the store refused, and epochs."""
+        attempt = self.guard.attempt
         # While pipes are not being read, the answer to a late request may already be in one.
-        self.upstreams.tick(expire=not self.turn.is_held)
-        self.clients.expire()
-        self.server_requests.expire()
-        self.recorder.retry()
+        attempt("servers", lambda: self.upstreams.tick(expire=not self.turn.is_held))
+        attempt("clients", self.clients.expire)
+        attempt("questions", self.server_requests.expire)
+        attempt("records", self.recorder.retry)
+        attempt("lists", self._begin_due_epoch)
+
+    def _begin_due_epoch(self) -> None:
         if self.lists.advance():
             self.announcements.soon()
 
@@ -480,25 +505,22 @@ class App:
         if table in ("", "working_sets") and self.lists.follow_others():
             self.announcements.soon()
 
-    async def _index(self) -> None:
-        if await self.search.index(TICK_S):
-            self.embedding.tick()
-
     async def _count_tokens(self) -> None:
         await self._tokens.count()
 
     def _follow_store(self) -> None:
-        """Bring a store that can be used again up to date; where it says something else than we do, it is right."""
-        with contextlib.suppress(StorageError):
-            self.catalog.follow_names(self._names.load(), self.config.prefixes)
-            self._names.save()
-            self._judge_again()
-            self.memory.save_all()
+        """Bring a store that can be used again up to date; where it says something else than we do, it is right. May
+        raise `StorageError`; then it is done again."""
+        self.catalog.follow_names(self._names.load(), self.config.prefixes)
+        self._names.save()
+        self._judge_again()
+        self.memory.save_all()
         for session in (session for client in self.clients for session in client.sessions()):
             self.recorder.begin_session(session.record)  # it may be another file
         self.recorder.retry()
         self.embedding.retry()
         self.announcements.soon()
+        self.guard.hurry()
 
     def _judge_again(self) -> None:
         """Compare what is served with the approvals of a store that can be used again."""

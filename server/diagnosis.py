@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from foretool.server.config.codes import Code
+from foretool.server.recording.failing_jobs import ProxyJob
 from foretool.storage.records import Era
 
 Area = Literal["config", "client", "environment", "storage", "upstream", "names", "text"]
@@ -99,6 +100,8 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     upstreams: tuple[UpstreamCheck, ...]
     summary: Summary
+    failing_jobs: tuple[ProxyJob, ...] = ()
+    """What running proxies cannot do in the background at present; each is among the findings too."""
 
     @property
     def is_well(self) -> bool:

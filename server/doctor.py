@@ -17,13 +17,14 @@ from foretool.server.checks.clients import Registered, check_clients
 from foretool.server.checks.names import check_names, check_pages, check_patterns
 from foretool.server.checks.programs import check_programs
 from foretool.server.checks.settings import check_config
-from foretool.server.checks.storage import CHECK_S, check_storage
+from foretool.server.checks.storage import CHECK_S, check_jobs, check_storage
 from foretool.server.checks.upstreams import check_held, check_upstreams
 from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config
 from foretool.server.diagnosis import Diagnosis, Finding, Summary, UpstreamCheck
 from foretool.server.inspection import inspect, report
 from foretool.server.probing import OnProgress, Probe, ignore, is_foretool, probe_servers
+from foretool.server.recording.failing_jobs import find_failing_jobs
 from foretool.storage.opening import examine_store, open_existing_store, open_store, store_exists
 from foretool.storage.records import ToolId
 from foretool.storage.stores import StorageError
@@ -52,11 +53,13 @@ def diagnose(
             catalog.replace(probe.server.name, probe.definitions, text, cut=cut)
     upstreams = tuple(_describe_upstream(probe, catalog) for probe in probes)
     texts = inspect(catalog, {each.server.name: each.definitions or () for each in probes})
+    failing = find_failing_jobs(config.storage)
     findings = [
         *check_programs(config),
         *check_config(config),
         *check_clients(config, registered, os.environ),
         *storage,
+        *check_jobs(failing),
         *check_upstreams(upstreams, config, timeout_s),
         *check_held(config),
         *check_names(catalog, config),
@@ -67,7 +70,7 @@ def diagnose(
             for severity, what, do in report(texts)
         ),
     ]
-    return Diagnosis(tuple(findings), upstreams, _summarize(config, catalog, upstreams))
+    return Diagnosis(tuple(findings), upstreams, _summarize(config, catalog, upstreams), failing)
 
 
 def _summarize(config: Config, catalog: Catalog, upstreams: Sequence[UpstreamCheck]) -> Summary:

@@ -3,52 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import inspect
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.recording.data_flow import FlowWatch
+from foretool.server.recording.recorder import Recorder
+from foretool.server.transports.guard import Guard, Job
 from foretool.server.transports.tasks import SLICE_S, wait_for_tick
 from foretool.server.upstreams.registry import UpstreamRegistry
-from foretool.storage.stores import FlowStore, StorageError, Store
+from foretool.storage.stores import Store
 
 TRIM_S: Final = 10.0
 """Pause between two returns of unused memory to the system; one takes a few milliseconds."""
 
-Job = Callable[[], Awaitable[object] | object]
 
-
-async def keep_houses(*groups: Sequence[Job]) -> None:
+async def keep_houses(guard: Guard, *groups: Sequence[Job]) -> None:
     """Run groups of jobs beside each other, so that a slow job delays its own group alone, until cancelled."""
     async with asyncio.TaskGroup() as tasks:
         for jobs in groups:
-            tasks.create_task(keep_house(jobs))
+            tasks.create_task(keep_house(guard, jobs))
 
 
-async def keep_house(jobs: Sequence[Job]) -> None:
+async def keep_house(guard: Guard, jobs: Sequence[Job]) -> None:
     """Run the jobs one after the other about once a second, until cancelled."""
     while True:
         for job in jobs:
             began = time.perf_counter()
-            done = job()
-            if inspect.isawaitable(done):
-                await done
+            await guard.run(job)
             if time.perf_counter() - began >= SLICE_S:
                 await asyncio.sleep(0)  # the next job is a step of its own
         await wait_for_tick()
 
 
-async def save_flows(flows: FlowWatch, store: FlowStore) -> None:
-    """Look for values that flowed between tools, a few at a time, and add what was found to the store."""
+async def save_flows(flows: FlowWatch, recorder: Recorder) -> None:
+    """Look for values that flowed between tools, a few at a time, and record what was found."""
     while flows.look():
         await asyncio.sleep(0)
     if seen := flows.fetch():
-        # What the store refuses is not tried again: a flow that matters is seen again.
-        with contextlib.suppress(StorageError):
-            store.add(seen, time.time())
+        recorder.add_flows(seen)
 
 
 def follow_sign_ins(upstreams: UpstreamRegistry, clients: ClientRegistry) -> None:
@@ -61,12 +55,6 @@ def follow_sign_ins(upstreams: UpstreamRegistry, clients: ClientRegistry) -> Non
             upstream.relist_all()
         elif len(clients):
             upstream.start(next(iter(clients)).era)
-
-
-def fold_usage(store: Store) -> None:
-    """Count the latest calls for what is known of the use of tools, a few thousand at most."""
-    with contextlib.suppress(StorageError):  # counted another time
-        store.calls.fold_some()
 
 
 async def run_checkpoint(store: Store) -> None:

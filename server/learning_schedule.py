@@ -19,7 +19,7 @@ from foretool.server.config.variables import names_in
 from foretool.server.system.processes import WORKER_FOLDER, worker_command, worker_environment
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.places import MEMORY, ServerAddress
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.stores import Store
 
 LOOK_S: Final = 60.0
 """Seconds between two checks whether a run is due."""
@@ -55,9 +55,8 @@ class Schedule(BackgroundWork):
         if not learn_s or now < self._look_at or self.is_working:
             return
         self._look_at = now + LOOK_S
-        with contextlib.suppress(StorageError):
-            if is_due(self._store, learn_s, now) and self._store.lead(LEARNING).holder() is None:
-                self.begin(self._learn(learn_s))
+        if is_due(self._store, learn_s, now) and self._store.lead(LEARNING).holder() is None:
+            self.begin(self._learn(learn_s))
 
     async def _learn(self, learn_s: float) -> None:
         command = worker_command("foretool", "learn", "--background", "--json", "--config", str(self._config))

@@ -36,6 +36,8 @@ class Reloader:
         self._announcements = announcements
         self._followers = list(followers)
         self._stamp = config.now.stamp
+        self._applied = config.now
+        """The last config of which everything is in force."""
         self._looking = asyncio.Lock()
 
     def add_follower(self, follow: Callable[[], None]) -> None:
@@ -48,22 +50,24 @@ class Reloader:
         return now is not None and now != self._stamp
 
     async def look(self) -> None:
-        """Read the file again if it has changed; a broken one is logged and changes nothing."""
+        """Read the file again if it has changed; a broken one is logged and changes nothing. What raises is done again
+        at the next look."""
         async with self._looking:
             if not self.has_changed():
                 return
-            self._stamp = stamp(self._config.now.path)
+            found = stamp(self._config.now.path)
             try:
                 new = load_again(self._config.now)
             except ConfigError as error:
                 log.error("%s; the config before it stays in force", error)
-                return
-            await self.apply(new)
+            else:
+                await self.apply(new)
+            self._stamp = found
 
     async def apply(self, new: Config) -> None:
         """Put a config in force: add, remove and restart only the servers whose entries changed."""
         await in_slices(self._catalog.read_rest())
-        old = self._config.now
+        old = self._applied
         changes = diff(old, new)
         self._config.now = new
         logs.reload_logging(new)
@@ -77,7 +81,8 @@ class Reloader:
             for name in changes.changed
             if name in old.servers and name in new.servers and not same_connection(old.servers[name], new.servers[name])
         ]
-        await self._launcher.remove([*changes.removed, *restarted])
+        # What was added is there where this is done again.
+        await self._launcher.remove([*changes.removed, *restarted, *changes.added])
         kept = [new.servers[name] for name in changes.changed if name in new.servers and name not in restarted]
         self._catalog.configure(list(new.servers.values()), new.prefixes)
         added = [new.servers[name] for name in (*changes.added, *restarted) if name in new.servers]
@@ -89,6 +94,7 @@ class Reloader:
             len(changes.added), len(changes.removed), len(changes.changed),
         )  # fmt: skip
         self._announcements.soon()
+        self._applied = new
 
 
 def report_place(config: Config) -> None:

@@ -123,6 +123,7 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
             **watch.http,
             sharing=_share(app, store),
             come_back=app.come_back,
+            guard=app.guard,
         )
 
         def follow_config() -> None:
@@ -156,7 +157,11 @@ def _share(app: App, store: Store) -> SessionCarrier | None:
     """Return what carries sessions over to other processes; None where one machine alone can have the store."""
     if store.replicas is None or (share := packs.load(packs.SHARE_SESSIONS)) is None:
         return None
-    carrier: SessionCarrier | None = share(store, app.follow_others)
+
+    def follow(table: str) -> None:
+        app.guard.insist("other replicas", lambda: app.follow_others(table))
+
+    carrier: SessionCarrier | None = share(store, follow)
     return carrier
 
 

@@ -999,6 +999,10 @@ MANIFEST: Final[dict[str, Promise]] = {
     "trust:storage:serves-without": Promise(
         "SECURITY.md", "a proxy serves without its storage file, says so everywhere once, and takes the file up again"
     ),
+    "trust:jobs:guarded": Promise(
+        "SECURITY.md",
+        "a background job that fails ends neither the proxy nor another job; it is said once and tried again",
+    ),
     "trust:storage:no-record-lost": Promise(
         "SECURITY.md", "trouble with the file while a proxy runs loses no later record, and another schema none at all"
     ),

@@ -102,7 +102,9 @@ class UnconfirmedGrants(BackgroundWork):
         self._due = 0.0
 
     def tick(self) -> None:
-        """Begin to look for them, from time to time."""
+        """Begin to look for them, from time to time; raise what has ended the last look."""
+        if (failure := self.take_failure()) is not None:
+            raise failure
         if time.monotonic() < self._due or self.is_working or not self._wanted():
             return
         self._due = time.monotonic() + LATE_S

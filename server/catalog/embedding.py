@@ -167,7 +167,11 @@ class Embedder(BackgroundWork):
         if self._settings.encoder != "none" and len(self._catalog):
             self._on_embedded = on_embedded
             self._search.update_corpus(inf)
-            await self._work()
+            try:
+                await self._work()
+            except StorageError as error:
+                self.problem = str(error)
+                log.warning("%s; words alone rank", error)
 
     def _end_wait(self) -> None:
         """Let searches go on that wait for the encoders."""
@@ -200,7 +204,7 @@ class Embedder(BackgroundWork):
             await self._install_wanted(weights, settings)
             if settings is self._settings:
                 self._done = version
-        except (EncoderError, OSError, StorageError) as error:
+        except (EncoderError, OSError) as error:  # a store that refuses is asked again
             self.problem = str(error)
             log.warning("%s; words alone rank", error)
         finally:

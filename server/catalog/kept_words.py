@@ -6,7 +6,6 @@ long as nothing of the catalog changes in the store, and for this config alone.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from foretool.server.catalog.unread import words_key
-from foretool.storage.stores import CatalogStore, StorageError
+from foretool.storage.stores import CatalogStore
 
 if TYPE_CHECKING:
     from foretool.retrieval.corpus import Corpus
@@ -30,8 +29,6 @@ AT_ONCE: Final = 200
 """How many tools one step names."""
 SETTLED_S: Final = 3.0
 """The words are kept once nothing has changed for so long."""
-
-log = logging.getLogger("foretool.search")
 
 
 class KeptWords:
@@ -58,21 +55,18 @@ class KeptWords:
         if corpus is None:
             return
         inputs = self._inputs()
-        try:
-            changes = self._store.changes()
-            if changes is None or self._kept == (corpus.version, changes, inputs):
-                return
-            version = corpus.version
-            # Those of an earlier run hold, and those of another proxy.
-            if self._kept[0] < 0 and self._store.summary(words_key(inputs)) is not None:
-                self._kept = (version, changes, inputs)
-                return
-            table = yield from self._pack(corpus)
-            if corpus.version == version:
-                self._store.save_summary(words_key(inputs), changes, table)
-                self._kept = (version, changes, inputs)
-        except StorageError as error:
-            log.warning("%s; a prompt hook without a proxy reads every tool", error)
+        changes = self._store.changes()
+        if changes is None or self._kept == (corpus.version, changes, inputs):
+            return
+        version = corpus.version
+        # Those of an earlier run hold, and those of another proxy.
+        if self._kept[0] < 0 and self._store.summary(words_key(inputs)) is not None:
+            self._kept = (version, changes, inputs)
+            return
+        table = yield from self._pack(corpus)
+        if corpus.version == version:
+            self._store.save_summary(words_key(inputs), changes, table)
+            self._kept = (version, changes, inputs)
 
     def _pack(self, corpus: Corpus) -> Steps[bytes]:
         from foretool.retrieval.word_table import pack

@@ -34,8 +34,6 @@ GROWTH: Final = "growth"
 """The kind of what lists gain; its bytes are JSON (`retrieval.chances.Growth`)."""
 NAMES: Final = "names"
 """The kind of how much of a list goes to names of tools; its bytes are JSON (`NamedShare`)."""
-RETRY_TICKS: Final = 30
-"""How many ticks to wait after the store could not be read."""
 _WAY_OUT = "pip install 'foretool[models]'"
 
 Candidates = Sequence[tuple[Artifact, bytes]]
@@ -68,27 +66,18 @@ class ModelLoader(BackgroundWork):
         self._store = store
         self._changed = changed
         self._version = 0
-        self._wait = 0
         self._has_listed = False
 
     def tick(self, has_listed: bool) -> None:
-        """Look for other models. `has_listed`: a client has a list, so no client waits for its first one any more."""
+        """Look for other models; those in use stay where the store cannot be read. `has_listed`: a client has a list,
+        so no client waits for its first one any more."""
         self._has_listed |= has_listed
         if not self._has_listed or self.is_working:
             return
-        if self._wait:
-            self._wait -= 1
+        version = self._store.artifacts.version
+        if version == self._version:
             return
-        try:
-            version = self._store.artifacts.version
-            if version == self._version:
-                return
-            kept, wordings = read_models(self._store), read_wordings(self._store)
-        except StorageError as error:
-            if not self._store.trouble:
-                log.warning("%s; the models in use stay", error)
-            self._wait = RETRY_TICKS
-            return
+        kept, wordings = read_models(self._store), read_wordings(self._store)
         self.begin(self._load(version, kept, wordings))
 
     async def _load(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -34,4 +35,4 @@ class CatalogReader(BackgroundWork):
             log.exception("The catalog could not be read in slices")
         waiting, self._waiting = self._waiting, []
         for go in waiting:
-            go()
+            asyncio.get_running_loop().call_soon(go)  # one that fails keeps no other waiting

@@ -14,10 +14,10 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -354,19 +354,19 @@ class Search(BackgroundWork):
         def rank_now() -> None:
             guard(lambda: go(self.rank(query, finds, limit, AT_ONCE)))
 
-        async def rank_later() -> None:
+        async def prepare() -> None:
             if is_behind and not await self.index(INDEX_S) and self.count_unindexed() <= FEW:
                 await self.index(INDEX_S)  # so few are left that nobody should miss them
             if (opened := self._open_encoders() if is_first and is_behind else opening) is not None:
                 await asyncio.wait({opened}, timeout=max(self._open_until - time.monotonic(), 0.0))
             if self._slow and query.lines:
                 await asyncio.to_thread(self._ask_slow, query)
+
+        async def rank_later() -> None:
+            await _try_to(prepare())
             self._preparing += 1
             try:
-                await in_slices(preparation)
-            except Exception:
-                log.exception("A search could not be prepared")
-            try:
+                await _try_to(in_slices(preparation))
                 rank_now()
             finally:
                 self._preparing -= 1
@@ -444,6 +444,11 @@ class Search(BackgroundWork):
         return self.has_learned or (self._imported is not None and self._imported.has_any)
 
     @property
+    def is_complete(self) -> bool:
+        """Whether every tool is indexed."""
+        return self._index.is_complete
+
+    @property
     def is_indexed(self) -> bool:
         """Whether so few tools are still to be indexed that nobody waits for `predict`."""
         return self.count_unindexed() <= AT_ONCE
@@ -481,6 +486,14 @@ class Search(BackgroundWork):
         if size >= self._spared + SPARED_AT_ONCE:
             self._spared = size
             gc.freeze()
+
+
+async def _try_to(prepare: Coroutine[Any, Any, None]) -> None:
+    """Prepare a search; without that it is answered all the same."""
+    try:
+        await prepare
+    except Exception:
+        log.exception("A search could not be prepared")
 
 
 def _import_ranking() -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shutil import disk_usage
 from typing import Final
 
 from foretool.server.config.codes import Code
 from foretool.server.diagnosis import Finding, Repair, note, ok, problem, warning
-from foretool.server.recording.store_watch import read_notes
+from foretool.server.recording.failing_jobs import ProxyJob
+from foretool.server.recording.store_watch import find_trouble
 from foretool.server.setup.install_hints import fit_hint
 from foretool.storage.opening import examine_store, exposure, open_files
 from foretool.storage.places import ServerAddress, StorePlace
@@ -90,9 +91,16 @@ def _check_file(path: Path) -> Iterator[Finding]:
 
 def _check_notes(place: StorePlace) -> Iterator[Finding]:
     mend = "make the server reachable" if isinstance(place, ServerAddress) else "mend the file"
-    for found in read_notes(place):
+    for found in find_trouble(place):
         what = f"{place}: proxy {found.pid} serves without it: {found.trouble}"
         yield warning("storage", Code.STORAGE_NOT_USED, what, f"{mend}; the proxy then uses it again by itself")
+
+
+def check_jobs(failing: Sequence[ProxyJob]) -> Iterator[Finding]:
+    """Report the background jobs that fail in running proxies."""
+    for each in failing:
+        what = f"proxy {each.pid}: background job {each.job!r} fails: {each.error}"
+        yield warning("environment", each.code, what, "it is tried again by itself; the log of the proxy says more")
 
 
 def _check_exposure(path: Path) -> Iterator[Finding]:

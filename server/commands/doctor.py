@@ -96,6 +96,7 @@ def command(
                 "summary": diagnosis.summary,
                 "findings": diagnosis.findings,
                 "upstreams": diagnosis.upstreams,
+                "failing_jobs": diagnosis.failing_jobs,
                 "fixed": fixed,
             }
         )

@@ -36,7 +36,8 @@ from foretool.server.recording.calibration import (
     rate_confidence,
 )
 from foretool.server.recording.costs import FEWEST
-from foretool.server.recording.store_watch import TroubleNote, read_notes
+from foretool.server.recording.failing_jobs import ProxyJob, find_failing_jobs
+from foretool.server.recording.store_watch import TroubleNote, find_trouble
 from foretool.server.signin.vault import Known, Vault
 from foretool.server.trust.held_words import say_waiting
 from foretool.server.trust.phrases import Severity
@@ -140,6 +141,8 @@ class Status(Struct, frozen=True):
     """What servers have changed and nobody has approved, in words, by server."""
     without_storage: tuple[TroubleNote, ...]
     """Running proxies that cannot write the storage file, and why."""
+    failing_jobs: tuple[ProxyJob, ...]
+    """What running proxies cannot do in the background at present; everything else goes on."""
     signed_in: dict[str, Known]
     """By server, the sign-ins that are kept here."""
     unrecorded: tuple[int, ...]
@@ -147,10 +150,11 @@ class Status(Struct, frozen=True):
 
     @property
     def is_well(self) -> bool:
-        """Whether no server is broken, no upstream of a running proxy is down or lists no tools, and all is stored."""
+        """Whether no server is broken, no upstream of a running proxy is down or lists no tools, no background job
+        fails, and all is stored."""
         states = {state.state for proxy in self.proxies if proxy.is_running for state in proxy.upstreams}
         is_stored = not self.storage_trouble and not self.without_storage
-        return is_stored and not self.broken and states.isdisjoint(FAILING)
+        return is_stored and not self.failing_jobs and not self.broken and states.isdisjoint(FAILING)
 
 
 @click.command("status")
@@ -173,7 +177,8 @@ def command(
 ) -> int:
     """Show what runs and is stored; what it saves; its clients.
 
-    Exits with 1 if any configured server is broken, down, or lists no tools.
+    Exits with 1 if any configured server is broken, down, or lists no tools, a background job fails, or the storage
+    cannot be used.
 
     Statistics: a miss is a needed tool that neither the list nor a hint had shown. "read" is what the model read of
     foretool per task: the list at every turn, and each answer and hint from then on. "full list" is what listing every
@@ -207,7 +212,7 @@ def read_status(config: Config) -> Status:
     except StorageError as error:
         opened, trouble = open_store(":memory:"), str(error)
     windows = _ask_windows(config)
-    without_storage = tuple(read_notes(config.storage))
+    without_storage = tuple(find_trouble(config.storage))
     with opened as store:
         states = store.serving.states()
         recorded = {each.pid for each in states} | {each.pid for each in without_storage}
@@ -243,6 +248,7 @@ def read_status(config: Config) -> Status:
             storage_trouble=trouble,
             held={name: text for name, (_, text) in say_waiting(store.approvals.held(), config.servers).items()},
             without_storage=without_storage,
+            failing_jobs=find_failing_jobs(config.storage),
             signed_in=_find_sign_ins(config),
             unrecorded=tuple(windows.keys() - recorded),
         )
@@ -329,6 +335,10 @@ def _print_proxies(status: Status, verbose: bool) -> None:
         for_how_long = output.span(time.time() - note.since)
         output.say(f"proxy {note.pid} has served without its storage for {for_how_long}:", "red")
         output.say(f"  {note.trouble}")
+    for each in status.failing_jobs:
+        for_how_long = output.span(time.time() - each.since)
+        output.say(f"proxy {each.pid}: background job {each.job!r} has failed for {for_how_long} [{each.code}]:", "red")
+        output.say(f"  {each.error}")
     for pid in status.unrecorded:
         output.say(f"proxy {pid} runs, and has written no state of its servers into the storage.", "yellow")
     if not (status.proxies or status.without_storage or status.unrecorded):

@@ -6,7 +6,6 @@ The prompt is recorded here, so that the hook need not open the store. What the 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +22,6 @@ from foretool.server.local.server import Answering, Hello, Link, Service
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import Exposure, Prompt, Tool, ToolId, working_set_key
-from foretool.storage.stores import StorageError, TaskStore
 
 if TYPE_CHECKING:
     from foretool.server.catalog.catalog import Catalog
@@ -38,10 +36,9 @@ class PromptAnswers:
     """Answers prompt hooks."""
 
     def __init__(
-        self, store: TaskStore, clients: ClientRegistry, search: Search, catalog: Catalog, recorder: Recorder,
+        self, clients: ClientRegistry, search: Search, catalog: Catalog, recorder: Recorder,
         policy: TrustPolicy, config: LiveConfig, hook: PromptHook,
     ) -> None:  # fmt: skip
-        self._store = store
         self._clients = clients
         self._search = search
         self._catalog = catalog
@@ -89,9 +86,7 @@ class PromptAnswers:
             return
         # Cut only now: half a secret would not be recognised.
         clean = self._config.redact(prompt.text)[:MOST_TEXT].encode("utf-8", "replace").decode()
-        # The store may be busy or full, and the hint is still useful.
-        with contextlib.suppress(StorageError):
-            self._store.add_prompt(Prompt(prompt.at, clean, prompt.session, prompt.cwd))
+        self._recorder.add_prompt(Prompt(prompt.at, clean, prompt.session, prompt.cwd))
 
     def _session_of(self, profile: str, folder: str) -> Session | None:
         """Return the session whose user wrote the prompt, where only one can be meant."""

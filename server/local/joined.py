@@ -115,8 +115,8 @@ class Windows:
         await asyncio.wait([self._looking], timeout=LOOK_S)
         if not self._looking.done():
             log.warning("the changed config is not in force after %.0f s; a window begins without it", LOOK_S)
-        elif (error := self._looking.exception()) is not None:
-            log.error("the config could not be read again", exc_info=error)
+        else:
+            self._looking.exception()  # housekeeping looks again, and says what is wrong
 
     def forget(self, window: Window) -> None:
         """Take in that a window has gone."""

@@ -18,7 +18,7 @@ from foretool.server.catalog.search import Search
 from foretool.server.hints.prompt_hook import searched_lines
 from foretool.server.methods.discovery_arguments import Arguments
 from foretool.storage.records import Prompt
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.stores import Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.model_format import Reading
@@ -45,7 +45,7 @@ class QueryVectors:
         """By text, its vectors and how often it was looked for."""
 
     async def tick(self) -> None:
-        """Keep the vectors of texts that were recorded since the last look."""
+        """Keep the vectors of texts that were recorded since the last look. May raise `StorageError`."""
         if self._keys != (keys := self._embedder.query_keys):
             self._waiting.clear()  # other encoders gave them
             self._keys = keys
@@ -57,10 +57,9 @@ class QueryVectors:
             for texts in self._recorded():
                 self._save([text for text in dict.fromkeys(texts) if text in self._waiting])
                 await asyncio.sleep(0)  # a record may have 20,000 characters
-        except StorageError:
-            pass  # looked for again
-        aged = ((text, (reading, looks + 1)) for text, (reading, looks) in self._waiting.items())
-        self._waiting = {text: (reading, looks) for text, (reading, looks) in aged if looks < LOOKS}
+        finally:
+            aged = ((text, (reading, looks + 1)) for text, (reading, looks) in self._waiting.items())
+            self._waiting = {text: (reading, looks) for text, (reading, looks) in aged if looks < LOOKS}
 
     def _recorded(self) -> Iterator[list[str]]:
         """Yield what encoders read of each of the latest records."""

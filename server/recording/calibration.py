@@ -13,7 +13,6 @@ should wait for it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +25,7 @@ from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.opening import open_store
 from foretool.storage.places import StorePlace
 from foretool.storage.records import Discovery, DiscoveryOutcome, Event
-from foretool.storage.stores import DiscoveryStore, StorageError, Store
+from foretool.storage.stores import DiscoveryStore, Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.calibration import Platt
@@ -105,15 +104,15 @@ class Recalibrator(BackgroundWork):
     def tick(self) -> None:
         """Start to read the outcomes if it is time; a store in memory is not read."""
         path = self._store.path
-        if time.monotonic() < self._due or isinstance(path, str) or self._store.trouble:
+        is_due = time.monotonic() >= self._due or self.has_failed
+        if not is_due or isinstance(path, str) or self._store.trouble:
             return
         self._due = time.monotonic() + EVERY_S
         if not self.is_working:
             self.begin(self._read(path))
 
     async def _read(self, path: StorePlace) -> None:
-        with contextlib.suppress(StorageError):  # the present calibration stays
-            self.calibration = await asyncio.to_thread(_read_and_fit, path)
+        self.calibration = await asyncio.to_thread(_read_and_fit, path)
 
 
 def _read_and_fit(path: StorePlace) -> Calibration:

@@ -30,25 +30,29 @@ PAUSE_S: Final = 0.2
 class CostKeeper(BackgroundWork):
     """Starts to add up what is new when it is time; housekeeping calls `tick` about once a second."""
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, clock: Callable[[], float] = lambda: time.time()) -> None:
         self._store = store
         self._clock = clock
         self._due = clock() + SETTLED_S
+        self._has_turn = False
+        """A run has failed, and it is still for this proxy to do it."""
 
     def tick(self) -> None:
         """Start a run if one is due and no other proxy does it; a store in memory is read as it is."""
         path, now = self._store.path, self._clock()
-        if now < self._due or self.is_working or self._store.trouble or isinstance(path, str):
+        is_due = now >= self._due or self.has_failed
+        if not is_due or self.is_working or self._store.trouble or isinstance(path, str):
             return
         self._due = now + EVERY_S
         self.begin(self._add_up(path, now))
 
     async def _add_up(self, path: StorePlace, now: float) -> None:
-        with contextlib.suppress(StorageError):  # the next run goes on where this one stops
-            if not self._store.costs.take_turn(now, int(now + EVERY_S)):
-                return
-            while await asyncio.to_thread(_add, path, now):
-                await asyncio.sleep(PAUSE_S)
+        if not (self._has_turn or self._store.costs.take_turn(now, int(now + EVERY_S))):
+            return
+        self._has_turn = True
+        while await asyncio.to_thread(_add, path, now):
+            await asyncio.sleep(PAUSE_S)
+        self._has_turn = False
 
 
 def add_everything(path: StorePlace, pause_s: float) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -29,8 +29,10 @@ from foretool.storage.records import (
     Discovery,
     Era,
     Exposure,
+    FlowKey,
     Miss,
     Person,
+    Prompt,
     SessionRecord,
     StepRecord,
     ToolId,
@@ -85,7 +87,7 @@ class Recorder:
         """By those ids: the ids that the records got in the end."""
         self.dropped = self.failures = 0
         """How many records were lost, and how often the store refused."""
-        self._failing = False
+        self._failing = self._asks_in_vain = False
         self._spool = Spool(spool_folder(store)) if store.replicas is not None else None
         """Keeps what waits while the database is away; a file needs none, because it is on this machine itself."""
         self._spooled = 0
@@ -202,6 +204,12 @@ class Recorder:
     def add_client_relist(self, seen: ClientRecord) -> None:
         self._write(partial(self._store.clients.add_relist, seen), None)
 
+    def add_prompt(self, prompt: Prompt) -> None:
+        self._write(partial(self._store.tasks.add_prompt, prompt), None)
+
+    def add_flows(self, seen: Mapping[FlowKey, int]) -> None:
+        self._write(partial(self._store.flows.add, seen, self._clock()), None)
+
     def save_working_set(self, working_set: WorkingSet) -> bool:
         """Return False if another proxy was first. A refused one is not kept: the next epoch brings another."""
         return self._asked(partial(self._store.serving.save_working_set, working_set), True)
@@ -296,9 +304,7 @@ class Recorder:
         if self._spool is not None and self._spooled:
             self._spool.clear()
             self._spooled = 0
-        if self._failing:
-            self._failing, self.refusal = False, ""
-            log.warning("storage: records are written again; %d were lost", self.dropped)
+        self._failing, self.refusal = False, ""
 
     async def take_over(self) -> None:
         """Write what proxies of this machine had to keep that were killed while the database was away."""
@@ -408,12 +414,15 @@ class Recorder:
 
     def _asked(self, question: Callable[[], T], instead: T) -> T:
         try:
-            return question()
+            answer = question()
         except StorageError as error:
             self.failures += 1
-            if not self._failing and not self._store.trouble:
+            if not (self._failing or self._store.trouble or self._asks_in_vain):
                 log.warning("%s", error)
+            self._asks_in_vain = True
             return instead
+        self._asks_in_vain = False
+        return answer
 
     def _drop(self, error: StorageError) -> None:
         """Give up a record that can never be written."""
@@ -435,12 +444,9 @@ class Recorder:
                 self.dropped += len(calls) + len(misses)
 
     def _refused(self, error: StorageError) -> None:
+        # `StoreWatch` says it, once.
         self.failures += 1
-        self.refusal = str(error)
-        if not self._failing:
-            self._failing = True
-            if not self._store.trouble:  # `StoreWatch` says that
-                log.warning("%s; calls go on, their records wait in memory", error)
+        self.refusal, self._failing = str(error), True
 
     def _trim(self) -> None:
         over = len(self._calls) - KEEP

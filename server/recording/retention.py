@@ -10,7 +10,7 @@ from typing import Final
 
 from foretool.server.config.loader import LiveConfig
 from foretool.server.transports.tasks import BackgroundWork
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.stores import Store
 
 SETTLED_S: Final = 120.0
 """A proxy that has just started has other things to do."""
@@ -28,7 +28,7 @@ class Retention(BackgroundWork):
 
     def __init__(
         self, store: Store, config: LiveConfig, used_vectors: Callable[[], Collection[bytes]],
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = lambda: time.time(),
     ) -> None:  # fmt: skip
         """`used_vectors` returns the hashes of the texts whose vectors serve now."""
         self._store = store
@@ -36,29 +36,30 @@ class Retention(BackgroundWork):
         self._used_vectors = used_vectors
         self._clock = clock
         self._due = clock() + SETTLED_S
+        self._has_turn = False
+        """A run has failed, and it is still for this proxy to do it."""
 
     def tick(self) -> None:
         """Start a run if one is due and no other proxy has done it."""
         days, now = self._config.settings.retention_days, self._clock()
-        if now < self._due or self.is_working or self._store.trouble:
+        is_due = now >= self._due or self.has_failed
+        if not is_due or self.is_working or self._store.trouble:
             return
         self._due = now + EVERY_S
         self.begin(self._prune(now, now - days * DAY_S if days else 0.0))
 
     async def _prune(self, now: float, before: float) -> None:
-        try:
-            if not self._store.retention.take_turn(now, int(now + EVERY_S)):
-                return
-            while await asyncio.to_thread(self._store.retention.scrub, PART):
-                pass  # part by part, so that a proxy that ends does not wait for all of them
-            # Vectors that are still used count as new once half of their time is over.
-            used = tuple(self._used_vectors())
-            await asyncio.to_thread(self._store.retention.touch_vectors, used, now, (now + before) / 2)
-            deleted = 0
-            while part := await asyncio.to_thread(self._store.retention.prune, before, PART):
-                deleted += part
-        except StorageError as error:
-            log.warning("%s; old records are deleted later", error)
+        if not (self._has_turn or self._store.retention.take_turn(now, int(now + EVERY_S))):
             return
+        self._has_turn = True
+        while await asyncio.to_thread(self._store.retention.scrub, PART):
+            pass  # part by part, so that a proxy that ends does not wait for all of them
+        # Vectors that are still used count as new once half of their time is over.
+        used = tuple(self._used_vectors())
+        await asyncio.to_thread(self._store.retention.touch_vectors, used, now, (now + before) / 2)
+        deleted = 0
+        while part := await asyncio.to_thread(self._store.retention.prune, before, PART):
+            deleted += part
+        self._has_turn = False
         if deleted:
             log.info("deleted %d records older than %g days", deleted, self._config.settings.retention_days)

@@ -8,21 +8,17 @@ file leaves a note beside it (or in the user's runtime folder), which `foretool 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hashlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
+from foretool.server.recording.notes import Note, read_notes, remove_notes, write_note
 from foretool.server.recording.recorder import Recorder
-from foretool.server.system.processes import is_running
 from foretool.server.transports.tasks import BackgroundWork
-from foretool.storage.places import ServerAddress, StorePlace, local_file
+from foretool.storage.places import StorePlace
 from foretool.storage.stores import Store
 
 FIRST_RETRY_S: Final = 0.5
@@ -30,6 +26,8 @@ RETRY_S: Final = 5.0
 """Longest pause between two tries to use the file again; the first pauses are shorter."""
 REFUSED_S: Final = 2.0
 """A store that refuses writes for this long is trouble too; shorter locks are daily business."""
+LAST_S: Final = 1.0
+"""How long the end of a proxy may wait for another writer of the file; clients kill one after two seconds or more."""
 IN_MEMORY: Final = "records are kept in memory and written as soon as it can be used"
 TRY_AGAIN: Final = "; nothing was written, try again"
 """What a store says to those who have nobody to try again for them."""
@@ -37,12 +35,9 @@ TRY_AGAIN: Final = "; nothing was written, try again"
 log = logging.getLogger("foretool.storage")
 
 
-class TroubleNote(msgspec.Struct, frozen=True):
+class TroubleNote(Note, frozen=True):
     """What a running proxy says about a storage file that it cannot write."""
 
-    pid: int
-    started_at: float
-    """When the proxy started, to tell it from a later process with its id."""
     since: float
     trouble: str
 
@@ -55,13 +50,15 @@ class StoreWatch(BackgroundWork):
         started_at: float,
     ) -> None:  # fmt: skip
         """`tell` passes what is wrong ("" if nothing is) on to clients, each of which hears it once. `on_return` brings
-        the file up to date once it can be used again."""
+        the file up to date once it can be used again; where it raises, it is called again."""
         self._store = store
         self._recorder = recorder
         self._tell = tell
         self._on_return = on_return
         self._started_at = started_at
         self._said = ""
+        self._is_back = False
+        """The store can be used again, and is not up to date yet."""
         self._notes: list[Path] = []
         self._pause = FIRST_RETRY_S
         self._due = time.monotonic() + FIRST_RETRY_S
@@ -72,7 +69,7 @@ class StoreWatch(BackgroundWork):
         self._store.check()
         self._say(self._find_trouble())
         self._tell(self._said)
-        if self._store.trouble and not self.is_working and time.monotonic() >= self._due:
+        if (self._store.trouble or self._is_back) and not self.is_working and time.monotonic() >= self._due:
             self._due = time.monotonic() + self._pause
             self._pause = min(2 * self._pause, RETRY_S)
             self.begin(self._reopen())
@@ -87,6 +84,10 @@ class StoreWatch(BackgroundWork):
         if self._store.trouble:
             self._store.reopen()
         self._recorder.retry()
+        until = time.monotonic() + LAST_S
+        while self._recorder.waiting and not self._store.trouble and time.monotonic() < until:
+            time.sleep(0.05)
+            self._recorder.retry()
         if self._recorder.waiting:
             log.error("storage: %d records were never written: %s", self._recorder.waiting, self._find_trouble())
 
@@ -110,68 +111,29 @@ class StoreWatch(BackgroundWork):
         self._said = trouble
         self._remove_notes()
         if not trouble:
-            log.warning("storage: %s is in use again", self._store.path)
+            log.warning("storage: %s is in use again; %d records were lost", self._store.path, self._recorder.dropped)
             return
         log.warning("storage: %s", trouble)
-        if (file := local_file(self._store.path)) is not None:
-            if isinstance(self._store.path, ServerAddress):
-                with contextlib.suppress(OSError):
-                    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not isinstance(self._store.path, str):
             note = TroubleNote(os.getpid(), self._started_at, time.time(), trouble)
-            self._notes = write_note(file, note)
+            self._notes = write_note(self._store.path, "trouble", note)
 
     def _remove_notes(self) -> None:
-        for path in self._notes:
-            with contextlib.suppress(OSError):
-                path.unlink()
+        remove_notes(self._notes)
         self._notes = []
 
     async def _reopen(self) -> None:
         # In a thread: opening waits for other processes, and the examination of a big file takes seconds.
         if await asyncio.to_thread(self._store.reopen):
-            self._pause = FIRST_RETRY_S
+            self._is_back = True
             self._on_return()
+            self._pause, self._is_back = FIRST_RETRY_S, False
 
 
 def _say_in_memory(trouble: str) -> str:
     return f"{trouble.replace(TRY_AGAIN, '')}; {IN_MEMORY}"
 
 
-def write_note(storage: Path, note: TroubleNote) -> list[Path]:
-    """Leave a note beside a storage file, or else in the runtime folder. Returns where it stands, [] for nowhere."""
-    data = msgspec.json.encode(note)
-    for folder, prefix in _note_places(storage):
-        path = folder / f"{prefix}.{note.pid}.trouble"
-        with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            return [path]
-    return []
-
-
-def read_notes(place: StorePlace) -> list[TroubleNote]:
-    """Return the notes of running proxies of this machine about a store, the oldest first; notes of dead ones are
-    removed."""
-    found: list[TroubleNote] = []
-    file = local_file(place)
-    for folder, prefix in _note_places(file) if file is not None else ():
-        with contextlib.suppress(OSError):
-            for path in sorted(folder.glob(f"{prefix}.*.trouble")):
-                found += _read_note(path)
-    return sorted(found, key=lambda note: note.since)
-
-
-def _read_note(path: Path) -> Iterator[TroubleNote]:
-    with contextlib.suppress(OSError, msgspec.DecodeError):
-        note = msgspec.json.decode(path.read_bytes()[:65_536], type=TroubleNote)
-        if is_running(note.pid, note.started_at):
-            yield note
-        else:
-            path.unlink()
-
-
-def _note_places(storage: Path) -> Iterator[tuple[Path, str]]:
-    yield storage.parent, storage.name
-    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
-        yield Path(runtime), f"foretool-{hashlib.sha256(bytes(storage)).hexdigest()[:16]}"
+def find_trouble(place: StorePlace) -> list[TroubleNote]:
+    """Return what running proxies of this machine say about a store, the oldest first."""
+    return sorted(read_notes(place, "trouble", TroubleNote), key=lambda note: note.since)

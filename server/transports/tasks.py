@@ -79,14 +79,32 @@ class BackgroundWork:
     """Base of a part that does its slow work in one task at a time."""
 
     _task: asyncio.Task[None] | None = None
+    has_failed = False
+    """Whether the last piece of work has failed."""
+    ends = 0
+    """How many pieces of work have ended."""
+    _failure: Exception | None = None
 
     @property
     def is_working(self) -> bool:
         return self._task is not None and not self._task.done()
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start the task."""
+        """Start the task. What it raises is kept for `guard.Guard` to say."""
         self._task = asyncio.get_running_loop().create_task(work)
+        self._task.add_done_callback(self._note_end)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            error = task.exception()
+            self._failure = error if isinstance(error, Exception) else None
+            self.has_failed, self.ends = self._failure is not None, self.ends + 1
+
+    def take_failure(self) -> Exception | None:
+        """Return what ended the last piece of work, once; None if it ended well."""
+        # Not kept longer: its traceback holds whatever the work had in hand.
+        failure, self._failure = self._failure, None
+        return failure
 
     async def finish(self, patience_s: float | None = None) -> None:
         """Wait until the work under way is done, for `patience_s` at most."""
@@ -97,8 +115,7 @@ class BackgroundWork:
         """Cancel the work under way, and wait until it has ended."""
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait({self._task})
 
 
 class Tasks:

@@ -62,6 +62,8 @@ class UpstreamMemory:
         """What the store has, or is to have, about each upstream."""
         self._changed: set[str] = set()
         """Upstreams whose state is to be written."""
+        self._unsaved: set[str] = set()
+        """Upstreams whose tools the store has refused."""
         self._timer: asyncio.TimerHandle | None = None
         self._settled = (-1, 0.0)
         """The version of the catalog, and since when nothing has changed."""
@@ -124,7 +126,8 @@ class UpstreamMemory:
 
     def summarize(self) -> Steps[None]:
         """Save what the next start has to know of a large catalog, in steps, once nothing has changed for
-        `SETTLED_S`. Where the store has something else than the catalog, nothing is saved until that changes."""
+        `SETTLED_S`. Where the store has something else than the catalog, nothing is saved until that changes. May raise
+        `StorageError`."""
         catalog, kept = self._catalog, self._store.catalog
         if catalog.version != self._settled[0]:
             self._settled = (catalog.version, time.monotonic())
@@ -148,8 +151,9 @@ class UpstreamMemory:
             summary = yield from catalog.summarize(self._records)
             if catalog.version == version:
                 kept.save_summary(inputs, changes, msgspec.json.encode(summary))
-        except StorageError as error:
-            log.warning("%s; the next start reads every tool", error)
+        except StorageError:
+            self._summarized = (-1, -1, "")
+            raise
 
     def _has_stored(self, record: UpstreamRecord) -> Steps[bool]:
         """Tell in steps whether the store has the list of an upstream as the catalog has it."""
@@ -216,10 +220,21 @@ class UpstreamMemory:
         self._records[upstream.name] = record
         self.failures.clear(upstream.name)
         try:
-            yield from self._store.catalog.save_in_steps(record, self._catalog.listed(upstream.name))
-        except StorageError as error:
-            if not self._store.trouble:
-                log.warning("%s; the tools of %r are not remembered this time", error, upstream.name)
+            yield from self._save_listed(record)
+        except StorageError:
+            self._unsaved.add(upstream.name)
+
+    def save_refused(self) -> Steps[None]:
+        """Save what the store has refused, in steps. May raise `StorageError`."""
+        for name in tuple(self._unsaved):
+            if self._upstreams.get(name) is not None and (record := self._records.get(name)) is not None:
+                yield from self._save_listed(record)
+            self._unsaved.discard(name)
+        if self._changed and self._timer is None:
+            self._write_states()
+
+    def _save_listed(self, record: UpstreamRecord) -> Steps[None]:
+        yield from self._store.catalog.save_in_steps(record, self._catalog.listed(record.name))
 
     def _save_record(self, record: UpstreamRecord) -> None:
         self._store.catalog.save_upstream(record, self._catalog.listed(record.name))
@@ -246,7 +261,7 @@ class UpstreamMemory:
                         self._store.serving.save_state(self._describe(upstream))
                 self.failures.write()
         except StorageError:
-            self._changed |= names  # written with the next change
+            self._changed |= names  # written by `save_refused`
 
     def _describe(self, upstream: Upstream) -> UpstreamState:
         redact = self._config.redact

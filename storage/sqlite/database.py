@@ -24,7 +24,7 @@ from foretool.storage.sql.database import Database
 from foretool.storage.sql.values import Values, is_writable, replace_surrogates
 from foretool.storage.sqlite.connecting import connect, connect_existing
 from foretool.storage.sqlite.errors import Location, explain_error
-from foretool.storage.sqlite.files import identify
+from foretool.storage.sqlite.files import identify, is_empty
 from foretool.storage.sqlite.health import examine
 from foretool.storage.sqlite.leads import FileLead
 from foretool.storage.sqlite.migrations import MIGRATIONS
@@ -42,6 +42,8 @@ _CHECKPOINT_COMMITS = 250
 _CHECKPOINT_ROWS = 1000
 """Rows after which it is, too: a list of tools is written in few commits, with up to two pages a row."""
 
+_FAILURES = (sqlite3.Error, OverflowError, MemoryError)
+"""What a statement may raise."""
 _TRANSACTION = ("COMMIT", ("ROLLBACK",))
 _SAVEPOINT = ("RELEASE inner_block", ("ROLLBACK TO inner_block", "RELEASE inner_block"))
 
@@ -101,12 +103,15 @@ class SqliteDatabase(Database):
         return self._take(explain_error(error, self._place, self._busy_ms))
 
     def check(self) -> None:
-        """Let go of a file that was removed or replaced, which would take writes into nothing."""
+        """Let go of a file that was removed, replaced or emptied, which would take writes into nothing."""
         if self._held is None or not self._serves or not isinstance(self._place, Path):
             return
         if identify(self._place) != self._file:
             found = "another file took its place" if self._place.exists() else "it was removed"
             self._let_go(f"{self._place}: {found} while it was open")
+            return
+        if is_empty(self._place):
+            self._let_go(f"{self._place}: it was emptied while it was open")
             return
         with suppress(StorageError):
             (version,) = self.rows("PRAGMA user_version")[0]
@@ -180,9 +185,9 @@ class SqliteDatabase(Database):
             self._depth -= 1
 
     def _settle(self) -> None:
-        """Roll back a transaction whose rollback failed; without this the next commit would not happen."""
+        """Roll back a transaction whose rollback failed: whatever is written in it would be undone with it."""
         if not self._depth and self._held is not None and self._held.in_transaction:
-            self.run("ROLLBACK")
+            self._execute("ROLLBACK", ())
 
     # Statements
 
@@ -193,6 +198,7 @@ class SqliteDatabase(Database):
         self._commits += 1
 
     def run(self, sql: str, values: Values = ()) -> int:
+        self._settle()
         return self._execute(sql, self._clean(values)).rowcount
 
     def _execute(self, sql: str, values: Values) -> sqlite3.Cursor:
@@ -200,7 +206,7 @@ class SqliteDatabase(Database):
             return self._connection.execute(sql, values)
         except UnicodeEncodeError:
             return self._execute(sql, replace_surrogates(values))
-        except (sqlite3.Error, OverflowError) as error:
+        except _FAILURES as error:
             raise self._explain(error) from error
 
     def run_all(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
@@ -209,12 +215,11 @@ class SqliteDatabase(Database):
             # Rows are checked first: when one cannot be written, those before it would already be in.
             rows = [row if all(map(is_writable, row)) else replace_surrogates(row) for row in map(self._clean, rows)]
             self._connection.executemany(sql, rows)
-        except (sqlite3.Error, OverflowError) as error:
+        except _FAILURES as error:
             raise self._explain(error) from error
 
     def insert(self, sql: str, row: Sequence[Any]) -> int:
-        if not self._depth:
-            self._settle()
+        self._settle()
         # Outside a block, one statement is a transaction of its own.
         id = self._execute(sql, self._clean(row)).lastrowid
         if not self._depth:
@@ -235,16 +240,18 @@ class SqliteDatabase(Database):
 
     def rows(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query."""
+        self._settle()
         try:
             return self._connection.execute(sql, self._clean(values)).fetchall()
-        except sqlite3.Error as error:
+        except _FAILURES as error:
             raise self._explain(error) from error
 
     def each_row(self, sql: str, values: Values = ()) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query one by one, for a query with many rows of which little is kept."""
+        self._settle()
         try:
             yield from self._connection.execute(sql, self._clean(values))
-        except sqlite3.Error as error:
+        except _FAILURES as error:
             raise self._explain(error) from error
 
     # Where engines differ
@@ -313,6 +320,7 @@ class SqliteDatabase(Database):
             with closing(connect_existing(self._place)) as connection:
                 _, in_log, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
+            self._commits = _CHECKPOINT_COMMITS  # it is still due
             raise explain_error(error, self._place, 0) from error
         return int(in_log - moved)
 
@@ -332,7 +340,7 @@ class SqliteDatabase(Database):
         try:
             # As a script: `execute` takes one step of this statement, which frees one page.
             self._connection.executescript(f"PRAGMA incremental_vacuum({_FREED_PAGES})")
-        except sqlite3.Error as error:
+        except _FAILURES as error:
             raise self._explain(error) from error
 
     def compact(self) -> bool:

@@ -12,6 +12,11 @@ Location = Path | str
 
 _LEAST_FREE = 1 << 16
 """Bytes; a new `-shm` takes 32 KiB."""
+_OF_THE_MOMENT = (
+    sqlite3.SQLITE_IOERR, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_ABORT,
+    sqlite3.SQLITE_INTERNAL, sqlite3.SQLITE_NOMEM,
+)  # fmt: skip
+"""Not the fault of what is written: the same statement may succeed later."""
 _OTHER_SCHEMA = ("no such table", "no such column", "has no column", "schema has changed")
 
 
@@ -37,7 +42,7 @@ def explain_error(error: Exception, path: Location, busy_ms: int) -> StorageErro
             return StorageError(f"{path}: {message}", temporary=True)
         case code if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and is_full(path)):
             return StorageError(f"{path}: disk full; nothing was written, free some space", temporary=True)
-        case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_INTERRUPT:
+        case code if code in _OF_THE_MOMENT or isinstance(error, MemoryError):
             return StorageError(f"{path}: {error}; nothing was written, try again", temporary=True)
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             message = (

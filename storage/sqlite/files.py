@@ -53,6 +53,14 @@ def identify(path: Path | str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
+def is_empty(path: Path) -> bool:
+    """Tell whether a file has no content, which one that was opened always has."""
+    try:
+        return path.stat().st_size == 0
+    except OSError:
+        return False
+
+
 def find_exposure(path: Path) -> tuple[str, ...]:
     """Return one line for each way in which another user of the machine could read or change the store."""
     return tuple(_find_exposure(path))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,9 +61,10 @@ class FileLead(Lead):
             return
         self._beat_at = now
         said = msgspec.json.encode(Holder(os.getpid(), self._since, time.time(), doing[:200]))
-        os.lseek(self._handle, 0, os.SEEK_SET)
-        os.write(self._handle, said)
-        os.ftruncate(self._handle, len(said))
+        with suppress(OSError):  # on a full disk nobody can read who has it
+            os.lseek(self._handle, 0, os.SEEK_SET)
+            os.write(self._handle, said)
+            os.ftruncate(self._handle, len(said))
 
     def holder(self) -> Holder | None:
         if self.path is None:

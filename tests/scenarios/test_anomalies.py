@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import FakeLink, FakeUpstream, Stage, failing_file, failing_store, proxy_over, tool
+from fakes import FakeLink, FakeUpstream, Stage, proxy_over, tool
 from requirements import requirement
-from stored_records import calls_of
 
 pytestmark = pytest.mark.anyio
 
 ANSWERS = 12
 """More than the upstream gives in the conversation without trouble; a test below says so."""
-WRITES = 60
 
 
 def calc() -> FakeUpstream:
@@ -64,15 +60,12 @@ def check(stage: Stage, replies: dict[Any, dict[str, Any]], upstream: FakeUpstre
 
 @requirement("anomaly:none")
 async def test_without_trouble_the_conversation_gives_what_the_others_are_measured_by() -> None:
-    store, connection = failing_store()
     upstream = calc()
-    connection.arm(0)
-    async with proxy_over(upstream, store=store) as stage:
+    async with proxy_over(upstream) as stage:
         replies = await conversation(stage)
         check(stage, replies, upstream)
         assert [call.tool for call in stage.calls()] == ["calc__add", "calc__sub", "calc__sub", "calc__add"]
     assert upstream.answers < ANSWERS
-    assert connection.writes < WRITES
 
 
 def fail(link: FakeLink, line: bytes) -> None:
@@ -132,52 +125,3 @@ async def test_whatever_happens_at_the_kth_answer_the_client_gets_one_clear_answ
         # Each call that reached the upstream is on record once, as sent.
         assert len([call for call in calls if call.sent]) == len(numbers)
     assert outcomes <= {"ok", "lost", "error", "tool_error"}
-
-
-@requirement("anomaly:writes")
-@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL])
-@pytest.mark.parametrize("k", range(1, WRITES))
-async def test_whichever_write_fails_the_client_notices_nothing_and_no_call_is_lost(k: int, code: int) -> None:
-    store, connection = failing_store()
-    upstream = calc()
-    async with proxy_over(upstream, store=store) as stage:
-        connection.arm(k, code)
-        replies = await conversation(stage)
-        check(stage, replies, upstream)
-        errors = [ident for ident, reply in replies.items() if "error" in reply]
-        assert errors == ["r6"]  # the one with an unknown name
-        await asyncio.sleep(2)  # of the loop's own time: refused writes are tried again
-        assert [call.tool for call in stage.calls()] == ["calc__add", "calc__sub", "calc__sub", "calc__add"]
-        found = sorted((miss.tool, miss.noticed) for miss in stage.misses())
-        assert ("no__such", "unknown_name") in found
-        assert ("calc__sub", "discovery") in found
-        (session,) = [each for each in store.sessions.recent() if each.client == "t"]
-        assert len(calls_of(store, session.key)) == 4
-        assert len(store.discoveries.recent(-1)) == 1
-    assert store.sessions.get(session.key) is not None
-
-
-@requirement("anomaly:writes", "trust:storage:no-record-lost")
-@pytest.mark.parametrize("k", range(1, WRITES))
-async def test_whichever_write_finds_the_file_unusable_no_call_is_lost_once_it_can_be_used_again(
-    k: int, tmp_path: Path
-) -> None:
-    store, connection = failing_file(tmp_path / "store.sqlite3")
-    upstream = calc()
-    async with proxy_over(upstream, store=store) as stage:
-        connection.arm(k, (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CANTOPEN)[k % 3])
-        replies = await conversation(stage)
-        check(stage, replies, upstream)
-        for _ in range(10_000):  # of the loop's own time: the file is opened in a thread
-            await asyncio.sleep(1)
-            # Records first, then the tools.
-            if not store.trouble and not stage.app.recorder.waiting and store.statistics().tools == 2:
-                break
-        assert [call.tool for call in stage.calls()] == ["calc__add", "calc__sub", "calc__sub", "calc__add"]
-        assert ("calc__sub", "discovery") in {(miss.tool, miss.noticed) for miss in stage.misses()}
-        (session,) = [each for each in store.sessions.recent() if each.client == "t"]
-        assert len(calls_of(store, session.key)) == 4
-        (found,) = store.discoveries.recent(-1)
-        assert {call.discovery for call in stage.calls()} <= {0, found.id}
-        assert store.statistics().tools == 2
-    store.close()

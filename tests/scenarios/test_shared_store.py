@@ -65,7 +65,6 @@ def test_while_the_file_is_locked_every_call_is_answered_and_every_record_follow
         assert wait_until(lambda: len(kept(path)) == CALLS + 1)
         assert sorted(kept(path)) == list(range(-1, CALLS))
         assert served.leave() == 0
-        assert any("records are written again; 0 were lost" in line for line in served.errors)
     finally:
         if served.process.poll() is None:
             served.kill()

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import platform
-import sqlite3
 import time
-from collections.abc import Callable
 
 import pytest
-from fakes import FakeUpstream, SwiftLoop, failing_store, proxy_over
+from fakes import FakeUpstream, SwiftLoop, proxy_over
 from msgspec.structs import replace
 from requirements import requirement
 from stored_records import CALL
 
-from foretool.server.housekeeping import Job, keep_house, keep_houses, trim_heap
+from foretool.server.housekeeping import keep_house, keep_houses, trim_heap
+from foretool.server.transports.guard import Guard, Job
 from foretool.server.transports.tasks import SLICE_S
 from foretool.storage.sql.calls import FOLDED
 
@@ -24,20 +23,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, object]]:
     return "asyncio", {"loop_factory": SwiftLoop}
-
-
-async def test_housekeeping_outlives_a_store_that_refuses_everything() -> None:
-    store, connection = failing_store()
-    async with proxy_over(FakeUpstream("calc", ["add"], entry={"pin": ["*"]}), store=store, epoch_s=0.5) as stage:
-        await stage.client.initialize()
-        await stage.client.list_tools()
-        connection.refuse = sqlite3.SQLITE_FULL
-        stage.app.memory.save_state(stage.app.upstreams["calc"])
-        await asyncio.sleep(5)
-        connection.refuse = 0
-        await stage.client.call_tool("calc__add", {})
-        await asyncio.sleep(5)
-        assert len(stage.calls()) == 1
 
 
 async def test_calls_are_counted_for_the_use_of_tools_a_slice_a_second() -> None:
@@ -61,9 +46,12 @@ async def test_groups_of_jobs_look_in_the_same_moment_so_an_idle_proxy_wakes_up_
     rests = (0.0, 0.3)  # where one job takes longer, its group takes the next second
 
     def group(number: int) -> list[Job]:
-        return [lambda: asyncio.sleep(rests[number]), lambda: looked[number].append(loop.time() - rests[number])]
+        return [
+            Job("rest", lambda: asyncio.sleep(rests[number])),
+            Job("look", lambda: looked[number].append(loop.time() - rests[number])),
+        ]
 
-    keeper = asyncio.create_task(keep_houses(group(0), group(1)))
+    keeper = asyncio.create_task(keep_houses(Guard(), group(0), group(1)))
     await asyncio.sleep(4.5)
     keeper.cancel()
     first, second = ([round(at, 2) for at in each[1:]] for each in looked)
@@ -81,7 +69,7 @@ async def test_a_job_that_never_ends_delays_no_other_group_of_jobs() -> None:
         ticks += 1
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-        keeper = tasks.create_task(keep_houses((tick,), (never.wait,)))
+        keeper = tasks.create_task(keep_houses(Guard(), (Job("tick", tick),), (Job("never", never.wait),)))
         while ticks < 3:
             await asyncio.sleep(1)
         keeper.cancel()
@@ -95,10 +83,11 @@ async def test_after_a_job_that_takes_long_everything_else_has_its_turn_before_t
         loop.call_soon(said.append, "a message")
         time.sleep(SLICE_S)
 
-    def quick(name: str) -> Callable[[], None]:
-        return lambda: said.append(name)
+    def quick(name: str) -> Job:
+        return Job(name, lambda: said.append(name))
 
-    keeping = asyncio.create_task(keep_house([quick("first"), quick("second"), slow, quick("third")]))
+    jobs = [quick("first"), quick("second"), Job("slow", slow), quick("third")]
+    keeping = asyncio.create_task(keep_house(Guard(), jobs))
     while "third" not in said:
         await asyncio.sleep(0)
     keeping.cancel()

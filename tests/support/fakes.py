@@ -391,20 +391,14 @@ class FakeUpstream:
 
 
 class FailingConnection(sqlite3.Connection):
-    """SQLite whose writes can be made to fail: the k-th one, or all while `refuse` is set."""
+    """SQLite whose writes fail while `refuse` is set."""
 
     refuse: int = 0
     """An SQLite result code, or 0."""
-    fail_at: int = 0
-    """Number of the write that fails, counted from 1 since `arm`; 0 for none."""
-    writes: int = 0
 
     def __del__(self) -> None:
         # Tests let go of their databases in memory; Python 3.13 warns of those not closed.
         self.close()
-
-    def arm(self, fail_at: int, code: int = sqlite3.SQLITE_FULL) -> None:
-        self.writes, self.fail_at, self._code = 0, fail_at, code
 
     def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
         self._check(sql)
@@ -415,20 +409,10 @@ class FailingConnection(sqlite3.Connection):
         return super().executemany(sql, *parameters)
 
     def _check(self, sql: str) -> None:
-        if sql.lstrip().split(None, 1)[0].upper() not in ("INSERT", "UPDATE", "DELETE", "BEGIN"):
-            return
-        self.writes += 1
-        if self.refuse or self.writes == self.fail_at:
+        if self.refuse and sql.lstrip().split(None, 1)[0].upper() in ("INSERT", "UPDATE", "DELETE", "BEGIN"):
             error = sqlite3.OperationalError("database or disk is full")
-            error.sqlite_errorcode = self.refuse or self._code
+            error.sqlite_errorcode = self.refuse
             raise error
-
-
-def failing_file(path: Path) -> tuple[Store, FailingConnection]:
-    """A store in a file as proxies open it, and its first connection, which can be told to fail."""
-    open_store(path).close()
-    connection = sqlite3.connect(path, isolation_level=None, factory=FailingConnection, check_same_thread=False)
-    return SqlStore(SqliteDatabase(connection, path, 0, serves=True)), connection
 
 
 def failing_store() -> tuple[Store, FailingConnection]:

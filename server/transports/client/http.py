@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, cast
 
 import uvicorn
@@ -33,6 +34,7 @@ from foretool.server.transports.client.http_request import Bodies, HttpRequest, 
 from foretool.server.transports.client.http_rules import HttpRules
 from foretool.server.transports.client.listener import BACKLOG, Listener
 from foretool.server.transports.client.security import Refused
+from foretool.server.transports.guard import Guard
 
 ROOT: Final = "/mcp"
 PAGE_ROOT: Final = "/ui/"
@@ -81,10 +83,12 @@ class HttpServer:
         request_type: type[HttpRequest] = HttpRequest,
         sharing: SessionCarrier | None = None,
         come_back: ComeBack | None = None,
+        guard: Guard | None = None,
     ) -> None:
         """`is_ready`: whether everything works that a client needs; `/readyz` tells it to whoever supervises.
         `metrics`: None for no `/metrics`. `sharing`: None for one process alone. `come_back`: answers a
-        browser that comes back from the authorization server of a server."""
+        browser that comes back from the authorization server of a server. `guard`: round what goes on in the
+        background; None for one of its own."""
         self.address = address
         """Once `ready` is set, with the actual port."""
         self.door = Door(rules)
@@ -103,6 +107,7 @@ class HttpServer:
         self._metrics = metrics
         self._request_type = request_type
         self._come_back = come_back
+        self._guard = guard or Guard()
         self._server: _Server | None = None
         self._is_stopping = self._is_draining = False
         self._stopped = asyncio.Event()
@@ -145,9 +150,9 @@ class HttpServer:
         )
         self._server = _Server(config, self.ready)
         self._server.should_exit = self._is_stopping
-        tasks = [asyncio.create_task(self._sweep())]
+        tasks = [asyncio.create_task(self._guard.keep("sweep", self._sweep))]
         if self._sharing is not None:
-            tasks.append(asyncio.create_task(self._sharing.run()))
+            tasks.append(asyncio.create_task(self._guard.keep("replicas", self._sharing.run)))
         try:
             await self._server.serve([listener.socket])
         finally:
@@ -182,13 +187,13 @@ class HttpServer:
         while True:
             limits = self.rules.limits
             await asyncio.sleep(min(SWEEP_S, limits.session_idle_s or SWEEP_S, limits.header_s / 4))
-            self.connections.sweep(loop.time())
-            now = time.monotonic()
-            self.legacy.expire(now)
-            self.modern.expire(now, limits.session_idle_s)
-            self.door.forget(now)
-            self._end_streams(time.time())
-            self.memory.forget_read()
+            now, attempt = time.monotonic(), self._guard.attempt
+            attempt("connections", partial(self.connections.sweep, loop.time()))
+            attempt("sessions", partial(self.legacy.expire, now))
+            attempt("modern sessions", partial(self.modern.expire, now, limits.session_idle_s))
+            attempt("guesses", partial(self.door.forget, now))
+            attempt("streams", partial(self._end_streams, time.time()))
+            attempt("events", self.memory.forget_read)
 
     def _make_room(self) -> None:
         """Drop what clients have not read, or might read again: most of those for whom most is kept."""

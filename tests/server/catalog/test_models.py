@@ -152,10 +152,3 @@ def test_the_prior_of_an_empty_store_is_none() -> None:
         store.artifacts.add("prior", b"{}", {}, promote=True)
         store.artifacts.bump_version()
         assert LearnedLists(store).prior() == (1, b"{}")
-
-
-async def test_a_store_that_fails_leaves_the_models_in_use() -> None:
-    async with proxy_over(calc()) as stage:
-        connection_of(stage.store).execute("DROP TABLE counters")
-        stage.app.models.tick(has_listed=True)
-        assert (stage.app.models._wait, stage.app.models._task) == (models.RETRY_TICKS, None)

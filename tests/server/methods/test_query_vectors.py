@@ -144,7 +144,8 @@ async def test_a_store_that_refuses_gets_them_later(folder: str, store: Store, m
         record(store, TASK)
         with monkeypatch.context() as patched:
             patched.setattr(type(store.vectors), "save", refuse)
-            await vectors.tick()
+            with pytest.raises(StorageError):
+                await vectors.tick()
         await vectors.tick()
         assert kept(folder, store) == {digest(TASK)}
 

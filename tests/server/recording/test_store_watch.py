@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from fakes import live_config
 
+from foretool.server.recording.notes import write_note
 from foretool.server.recording.recorder import Recorder
-from foretool.server.recording.store_watch import StoreWatch, TroubleNote, read_notes, write_note
+from foretool.server.recording.store_watch import StoreWatch, TroubleNote, find_trouble
 from foretool.storage.opening import open_serving_store
 
 pytestmark = pytest.mark.anyio
@@ -20,11 +21,11 @@ pytestmark = pytest.mark.anyio
 def test_a_note_is_read_while_its_proxy_runs_and_removed_after(tmp_path: Path) -> None:
     storage = tmp_path / "store.sqlite3"
     mine = TroubleNote(os.getpid(), time.time(), 5.0, "no room")
-    (path,) = write_note(storage, mine)
+    (path,) = write_note(storage, "trouble", mine)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert read_notes(storage) == [mine]
-    write_note(storage, TroubleNote(2**22 + 1, 1.0, 2.0, "dead"))
-    assert read_notes(storage) == [mine]
+    assert find_trouble(storage) == [mine]
+    write_note(storage, "trouble", TroubleNote(2**22 + 1, 1.0, 2.0, "dead"))
+    assert find_trouble(storage) == [mine]
     assert len(list(tmp_path.glob("*.trouble"))) == 1
 
 
@@ -35,10 +36,10 @@ def test_a_note_goes_to_the_runtime_folder_where_the_other_cannot_be_written(
     runtime.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     storage = tmp_path / "missing" / "store.sqlite3"
-    (path,) = write_note(storage, TroubleNote(os.getpid(), time.time(), 5.0, "no room"))
+    (path,) = write_note(storage, "trouble", TroubleNote(os.getpid(), time.time(), 5.0, "no room"))
     assert path.parent == runtime
-    assert [note.trouble for note in read_notes(storage)] == ["no room"]
-    assert read_notes(tmp_path / "other.sqlite3") == []
+    assert [note.trouble for note in find_trouble(storage)] == ["no room"]
+    assert find_trouble(tmp_path / "other.sqlite3") == []
 
 
 def test_a_link_in_place_of_a_note_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +48,7 @@ def test_a_link_in_place_of_a_note_is_not_followed(tmp_path: Path, monkeypatch: 
     victim.write_text("precious")
     storage = tmp_path / "store.sqlite3"
     (tmp_path / f"store.sqlite3.{os.getpid()}.trouble").symlink_to(victim)
-    assert write_note(storage, TroubleNote(os.getpid(), time.time(), 5.0, "no room")) == []
+    assert write_note(storage, "trouble", TroubleNote(os.getpid(), time.time(), 5.0, "no room")) == []
     assert victim.read_text() == "precious"
 
 
