@@ -43,7 +43,7 @@ RECORDS: dict[str, object] = {
     "prompts": 1,
     "tools": 2,
 }
-SAMPLE, SAMPLE_OF_SERVER, MOST_OF_SERVER = 120, 6, 80
+SAMPLE, SAMPLE_OF_SERVER, MOST_OF_SERVER = 80, 4, 80
 """How many calls fail one after the other: kinds of statements of a file, and statements of a database server, whose
 tables take a second to make, in a quick run and in a slow one."""
 ASKED: list[tuple[str, Any]] = [
