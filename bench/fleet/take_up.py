@@ -53,7 +53,7 @@ class Asker:
 
     async def is_served(self) -> bool:
         """Tell whether an answer goes by the model."""
-        answer = await self._client.call("discover_tools", {"task": TASK})
+        answer = await self._client.call("discover_tools", {"task": TASK, "structured": True})
         return any(LEARNED in each["why"] for each in answer["structuredContent"]["matches"])
 
     async def wait(self, serves: bool, since: float) -> float:
