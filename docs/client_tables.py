@@ -6,7 +6,6 @@ from pathlib import Path, PurePosixPath
 
 from foretool.server.setup import prompt_hooks
 from foretool.server.setup.clients import ClientFile, Machine, System, client_files
-from foretool.server.setup.registrations import registration
 
 HOME = Path("/~")
 SYSTEMS: tuple[System, ...] = ("linux", "darwin", "win32")
@@ -27,27 +26,14 @@ def place(file: ClientFile) -> str:
 
 def write_files() -> str:
     """Return one row for each file of each client."""
-    by_system = [files_of(system) for system in SYSTEMS]
     lines = [
-        "| client | `--client` | Linux | macOS | Windows | servers under | prompt hook |",
-        "|---|---|---|---|---|---|---|",
+        "| client | `--client` | its file on Linux | servers under | prompt hook |",
+        "|---|---|---|---|---|",
     ]
-    for each in zip(*by_system, strict=True):
-        first = each[0]
+    for first in files_of("linux"):
         hook = prompt_hooks.HOOKS.get(first.client) if first.registers else None
         under = f"`{'.'.join(first.keys)}`" + (f", also `{first.per_project[0]}`" if first.per_project else "")
         role = "" if first.registers else " (only read)"
-        cells = [f"{first.title}{role}", f"`{first.client}`", *(f"`{place(file)}`" for file in each), under]
+        cells = [f"{first.title}{role}", f"`{first.client}`", f"`{place(first)}`", under]
         lines.append(f"| {' | '.join(cells)} | {f'`{hook.file}`' if hook else '-'} |")
     return "\n".join([*lines, ""])
-
-
-def write_entries() -> str:
-    """Return what `foretool init` writes into each kind of file, those that write alike together."""
-    alike: dict[tuple[str, str], list[str]] = {}
-    for file in files_of("linux"):
-        if file.registers:
-            titles = alike.setdefault((registration(file, LAUNCH).text, file.kind), [])
-            if file.title not in titles:
-                titles.append(file.title)
-    return "\n".join(f"{', '.join(titles)}:\n\n```{kind}\n{text}\n```\n" for (text, kind), titles in alike.items())

@@ -107,7 +107,6 @@ def render(page: str) -> str:
     marks = (
         ("answers", answers.write_answers),
         ("files", client_tables.write_files),
-        ("entries", client_tables.write_entries),
         ("spans", lambda: rows("name", "kind", "what it is", conventions.SPANS)),
         ("attributes", lambda: rows("attribute", "on", "what it says", conventions.ATTRIBUTES)),
         ("metrics", lambda: rows("metric", "unit", "what it measures", conventions.METRICS)),
@@ -151,7 +150,11 @@ def help_of(words: str) -> str:
     shown = copy(command)
     shown.params = [each for each in command.params if each.name not in COMMON]
     shown.add_help_option = command is root
-    return f"```text\n{shown.get_help(context).removeprefix('Usage: ')}\n```\n"
+    text = shown.get_help(context).removeprefix("Usage: ")
+    # An option and its text stand on one line, with two spaces between them.
+    text = re.sub(r"(?<=\S)\n {10,}(?=\S)", " ", text)
+    text = re.sub(r"(?m)^(  -\S.*?) {2,}", r"\1  ", text)
+    return f"```text\n{text}\n```\n"
 
 
 def table(struct: type[msgspec.Struct]) -> str:

@@ -47,10 +47,9 @@ class OAuthEntry(Struct, frozen=True, kw_only=True):
     """`oauth` of a server: what `foretool login` tells the authorization server. Most servers need none of it."""
 
     client_id: str = ""
-    """The client that you registered with the authorization server. Without it, foretool registers itself. `${VAR}` is
-    expanded."""
+    """The client that you registered with the authorization server. Without it, foretool registers itself."""
     client_secret: str = ""
-    """The secret of that client. It is a secret, so write `${NOTION_SECRET}`. `${VAR}` is expanded."""
+    """The secret of that client. It is a secret, so write `${NOTION_SECRET}`."""
     client_metadata_url: str = ""
     """An `https://` address where you publish a client ID metadata document. It is the client's name at authorization
     servers that read such documents."""
@@ -79,24 +78,23 @@ class PerUserEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """
 
     token_endpoint: str = ""
-    """Where tokens are given out. `${VAR}` is expanded."""
+    """Where tokens are given out."""
     authorization_endpoint: str = ""
     """Where a browser asks each person once. Without it, the access token that the caller shows to foretool is traded
-    for one for this server (RFC 8693). `${VAR}` is expanded."""
+    for one for this server (RFC 8693)."""
     revocation_endpoint: str = ""
-    """Where the tokens of a person who disconnects are ended. `${VAR}` is expanded."""
+    """Where the tokens of a person who disconnects are ended."""
     client_id: str = ""
-    """The client that you registered there for foretool. `${VAR}` is expanded."""
+    """The client that you registered there for foretool."""
     client_secret: str = ""
-    """The secret of that client. It is a secret, so write `${NOTION_SECRET}`. `${VAR}` is expanded."""
+    """The secret of that client. It is a secret, so write `${NOTION_SECRET}`."""
     private_key: str = ""
     """File with the private key in PEM form with which foretool shows that it is that client (`private_key_jwt`), in
     place of `client_secret`. `~` and `${VAR}` are expanded; a relative path starts in the folder of this file."""
     audience: str = ""
-    """For whom the token is, as the authorization server names this server. `${VAR}` is expanded."""
+    """For whom the token is, as the authorization server names this server."""
     resource: str = ""
-    """For whom the token is, as an address (RFC 8707); without it and `audience`, the `url` of the server. `${VAR}` is
-    expanded."""
+    """For whom the token is, as an address (RFC 8707); without it and `audience`, the `url` of the server."""
     scopes: tuple[str, ...] = ()
     """Scopes to ask for. All programs of one person get the same, so name no more than the least of them may have."""
 
@@ -116,10 +114,9 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     """Program to start: a name that is looked up on `PATH`, or a path. `~` and `${VAR}` are expanded; a relative path
     starts in `cwd` if you set one, else in the folder of this file, never in the folder of the client."""
     args: tuple[str, ...] = ()
-    """Arguments of the program. `${VAR}` is expanded."""
+    """Arguments of the program."""
     env: dict[str, str | int | bool | None] = {}
-    """Environment variables of the program. Values are secrets; a variable that is `null` is left out. `${VAR}` is
-    expanded."""
+    """Environment variables of the program. Values are secrets; a variable that is `null` is left out."""
     inherit: tuple[str, ...] = ()
     """Names and patterns of variables that the program gets from the environment of foretool. It always gets `HOME`,
     `LOGNAME`, `PATH`, `SHELL`, `TERM` and `USER`. `["*"]` gives it every secret in your environment, except those of
@@ -129,9 +126,9 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     which your client started foretool. `~` and `${VAR}` are expanded; a relative path starts in the folder of this
     file."""
     url: str | None = None
-    """Address of a remote server. `${VAR}` is expanded."""
+    """Address of a remote server."""
     headers: dict[str, str] = {}
-    """HTTP headers sent with every request. Values are secrets. `${VAR}` is expanded."""
+    """HTTP headers sent with every request. Values are secrets."""
     oauth: OAuthEntry | None = None
     """How `foretool login` signs in to a remote server; see [below](#a-sign-in)."""
     per_user: PerUserEntry | None = None
@@ -227,7 +224,7 @@ class TokenEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sha256: str = ""
     """SHA-256 of the token, as `foretool token new` prints it. Nobody who reads the file learns the token."""
     token: str = ""
-    """The token itself, in place of `sha256`. It is a secret, so write `${WORK_TOKEN}`. `${VAR}` is expanded."""
+    """The token itself, in place of `sha256`. It is a secret, so write `${WORK_TOKEN}`."""
     profiles: tuple[str, ...] = ()
     """Patterns of the profiles that it opens. `default` is the list at `/mcp`, which has every server; `*` opens all.
     A token without profiles is an error."""
@@ -264,25 +261,24 @@ class AccessEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """How tokens may be signed: by no key that the proxy would have to share with the issuer."""
 
     issuer: str = ""
-    """The authorization server, letter by letter as its metadata and its tokens (`iss`) name it. `${VAR}` is
-    expanded."""
+    """The authorization server, letter by letter as its metadata and its tokens (`iss`) name it."""
     resource: str = ""
     """The address of `/mcp` as clients reach it, such as `https://tools.example.com/mcp`. Clients ask for tokens for
-    it. `${VAR}` is expanded."""
+    it."""
     audience: tuple[str, ...] = ()
-    """What a token's `aud` has to name, one of these; without it, `resource`. `${VAR}` is expanded."""
+    """What a token's `aud` has to name, one of these; without it, `resource`."""
     jwks_url: str = ""
-    """Where the public keys of the issuer are; without it, the address in its metadata. `${VAR}` is expanded."""
+    """Where the public keys of the issuer are; without it, the address in its metadata."""
     introspection_endpoint: str = ""
     """Where the issuer is asked about each token (RFC 7662), for tokens that are no JWTs or have to end at once when
-    they are revoked; no keys are read then. `${VAR}` is expanded."""
+    they are revoked; no keys are read then."""
     introspection_s: Annotated[float, Meta(ge=1, le=3600, extra={"unit": "s"})] = 30
     """How long such an answer counts: a token that was revoked is refused after this time at the latest, and streams
     that only listen end with it."""
     client_id: str = ""
-    """The client as which foretool asks there. `${VAR}` is expanded."""
+    """The client as which foretool asks there."""
     client_secret: str = ""
-    """The secret of that client. It is a secret, so write `${ACCESS_SECRET}`. `${VAR}` is expanded."""
+    """The secret of that client. It is a secret, so write `${ACCESS_SECRET}`."""
     scopes: tuple[str, ...] = ()
     """Scopes that every token needs. Clients are told of them."""
     grants: tuple[GrantEntry, ...] = ()
@@ -297,10 +293,10 @@ class EnrichEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     url: Annotated[str, Meta(extra={"empty": "none: this machine"})] = ""
     """Address of an OpenAI-compatible API, up to but without `/chat/completions`. `foretool enrich` sends the texts of
-    your tools there, and nothing else. Without it `model` runs on this machine. `${VAR}` is expanded."""
+    your tools there, and nothing else. Without it `model` runs on this machine."""
     model: str = ""
     """What the API calls the model. Without `url` a file of weights (`~/models/qwen.gguf`), which llama.cpp of
-    `foretool[llm]` runs. `${VAR}` is expanded."""
+    `foretool[llm]` runs."""
     key: str = ""
     """Bearer token for `url`. It is a secret, so write `${OPENAI_API_KEY}`."""
 
@@ -346,7 +342,7 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `model.onnx`, a sentence-transformers id, or the model at `encoder_url`."""
     encoder_url: str = ""
     """Address of an OpenAI-compatible API, up to but without `/embeddings`; `encoder` then names its model. foretool
-    sends the texts of tools and tasks there. `${VAR}` is expanded."""
+    sends the texts of tools and tasks there."""
     encoder_key: str = ""
     """Bearer token for `encoder_url`. It is a secret, so write `${OPENAI_API_KEY}`."""
     enrich: EnrichEntry | None = None
@@ -363,7 +359,7 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     about a second are lost if the proxy is killed, and none if it ends in order."""
     bind: Annotated[str, Meta(extra={"unit": "host:port"})] = "127.0.0.1:8399"
     """Address that `serve --http` listens on, or `unix:/path/of/a.sock`, a socket for the programs of your own user.
-    `${VAR}` is expanded. A change takes effect at the next start."""
+    A change takes effect at the next start."""
     tokens: tuple[TokenEntry, ...] = ()
     """Bearer tokens of HTTP clients, each with the profiles that it opens; see [below](#a-token)."""
     token: str = ""
