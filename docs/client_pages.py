@@ -54,7 +54,7 @@ _WORDS: Final = {
     "window": "it is a program with windows, and there was no screen",
     "no_hook": "it has no hook that can put words before its model",
     "measures": "The first search of its first session [measures it](../clients.md#how-auto-finds-out).",
-    "unmeasured": "Nobody has measured it. `auto` begins with `frozen`, and the first search of its first session"
+    "unmeasured": "Nobody has measured it: `auto` begins with `frozen` and"
     " [measures it](../clients.md#how-auto-finds-out).",
 }
 """What several clients say alike."""
@@ -156,7 +156,7 @@ def _set_up(page: ClientPage, file: ClientFile) -> str:
     offers = ", and offers the prompt hook" if _hook(page) else ""
     lines = [
         f"```sh\nforetool init --client {name}\n```\n",
-        f"This takes over the servers of {page.title} and registers foretool in their place{offers}. {told.after}",
+        f"This registers foretool in place of the servers of {page.title}{offers}. {told.after}",
     ]
     if page.clients[1:]:
         lines.append(f"\n`--client {page.clients[1]}` does the same for {_title_of(page.clients[1])}.")
@@ -173,11 +173,13 @@ def _title_of(client: str) -> str:
 
 
 def _files(page: ClientPage) -> str:
+    own = [each for each in zip(*map(files_of, SYSTEMS), strict=True) if each[0].client in page.clients]
+    if len(own) == 1 and len(places := {place(file) for file in own[0]}) == 1:
+        return f"`{places.pop()}` on every system."
     lines = ["| | Linux | macOS | Windows |", "|---|---|---|---|"]
-    for each in zip(*map(files_of, SYSTEMS), strict=True):
-        if each[0].client in page.clients:
-            title = each[0].title + ("" if each[0].registers else " (only read)")
-            lines.append(f"| {title} | {' | '.join(f'`{place(file)}`' for file in each)} |")
+    for each in own:
+        title = each[0].title + ("" if each[0].registers else " (only read)")
+        lines.append(f"| {title} | {' | '.join(f'`{place(file)}`' for file in each)} |")
     return "\n".join(lines)
 
 
@@ -201,7 +203,7 @@ def _say_hook(page: ClientPage) -> str:
 
 def _seen(page: ClientPage) -> str:
     if not page.tried:
-        return f"Not tried here: {page.why_not}. Its file, its format and the way back are covered by tests."
+        return f"Not tried here: {page.why_not}."
     return (
         f"It ran here: {page.tried}. [The transcript](transcripts/{page.clients[0]}.txt) has what was typed, what"
         " foretool printed, and what the model read and called."
