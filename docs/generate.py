@@ -164,7 +164,7 @@ def table(struct: type[msgspec.Struct]) -> str:
         for field in msgspec.structs.fields(struct)
         if field.name in keys_of(struct)
     ]
-    return "\n".join(["| key | type | unit | default | meaning |", "|---|---|---|---|---|", *rows, ""])
+    return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows, ""])
 
 
 def read_docstrings(struct: type[msgspec.Struct]) -> dict[str, str]:
@@ -183,7 +183,8 @@ def _row(field: msgspec.structs.FieldInfo, annotation: Any, meaning: str) -> str
     unit = extra.get("unit", "")
     default = extra.get("empty", DEFAULTS.get(field.name)) if field.default in (None, "") else None
     default = default or f"`{msgspec.json.encode(_default(field)).decode()}`"
-    return f"| `{field.name}` | {type_in_words(annotation)} | {unit} | {default} | {meaning} |"
+    kind = f"{type_in_words(annotation)}{f' ({unit})' if unit else ''}"
+    return f"| `{field.name}` | {kind} | {default} | {meaning} |"
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
