@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from fakes import SwiftLoop
 from served import Served
 
 from foretool.server.calls import runner
@@ -16,6 +19,10 @@ OF_A_PROCESS = {
 }  # fmt: skip
 """What pytest sets, what `serve` and `learn` set for the process that they have to themselves elsewhere, what keeps
 onnxruntime silent, and what torch sets at its first training."""
+
+
+CONVERSATIONS = ("attacks", "scenarios", "server/calls", "server/clients", "server/methods")
+"""Folders whose tests run on `fakes.SwiftLoop`."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,8 +37,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
+    """Conversations run on a clock that jumps; what writes to sockets marks itself with `on_the_real_clock`."""
+    swift = any(request.path.is_relative_to(Path(__file__).parent / folder) for folder in CONVERSATIONS)
+    return "asyncio", {"loop_factory": SwiftLoop} if swift else {}
 
 
 @pytest.fixture(autouse=True)

@@ -1,19 +1,12 @@
-"""Conversations run on a clock that jumps: see `fakes.SwiftLoop`."""
+"""Homes of replicas."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from fakes import SwiftLoop
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 @pytest.fixture

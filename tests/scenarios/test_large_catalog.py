@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import FakeUpstream, Stage, SwiftLoop, proxy_over
+from fakes import FakeUpstream, Stage, proxy_over
 
 from foretool.server.catalog import unread
 from foretool.server.upstreams import memory
@@ -20,11 +20,6 @@ pytestmark = pytest.mark.anyio
 
 SERVERS, TOOLS = 6, 400
 HIDDEN = "s3__read_399"
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 def tool(server: int, place: int) -> dict[str, Any]:

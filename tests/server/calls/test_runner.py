@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fakes import BOTH, Asked, FakeUpstream, SwiftLoop, proxy_over, said, text, tool
+from fakes import BOTH, Asked, FakeUpstream, proxy_over, said, text, tool
 from requirements import requirement
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 def answers(kind: str) -> Any:

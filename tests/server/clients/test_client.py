@@ -6,18 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from fakes import Failed, FakeUpstream, SwiftLoop, changed, proxy_over
+from fakes import Failed, FakeUpstream, changed, proxy_over
 from requirements import requirement
 
 from foretool.server.protocol import jsonrpc, versions
 from foretool.storage.records import ToolId
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 @requirement("greeting:modern")

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from fakes import FakeUpstream, SwiftLoop, proxy_over
+from fakes import FakeUpstream, proxy_over
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 async def test_the_only_client_is_known_and_two_are_not_one() -> None:

@@ -5,18 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fakes import FakeUpstream, SwiftLoop, proxy_over
+from fakes import FakeUpstream, proxy_over
 from requirements import requirement
 
 from foretool.server.methods.greeting import merge_instructions
 from foretool.server.protocol import versions
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 @requirement("greeting:legacy")

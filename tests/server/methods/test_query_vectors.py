@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from callers import on_the_real_clock
 from fakes import search_over
 
 pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
@@ -30,7 +31,7 @@ from foretool.storage.stores import StorageError, Store
 from tests.server.catalog.test_embedding import catalog, find_in, settled  # isort: skip
 from tiny_model import write_model  # isort: skip
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, on_the_real_clock]
 
 TASK = "open an issue about the crash"
 LONG = (

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from fakes import FakeUpstream, SwiftLoop, proxy_over
+from fakes import FakeUpstream, proxy_over
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 async def test_a_resource_that_moved_to_another_upstream_is_listed_and_read_there() -> None:

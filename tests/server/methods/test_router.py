@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from fakes import Failed, FakeUpstream, SwiftLoop, proxy_over
+from fakes import Failed, FakeUpstream, proxy_over
 
 from foretool.server.protocol import jsonrpc
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 @pytest.mark.parametrize("method", ["ping", "logging/setLevel", "resources/subscribe"])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from fakes import Asked, FakeUpstream, SwiftLoop, proxy_over, tool
+from fakes import Asked, FakeUpstream, proxy_over, tool
 from requirements import requirement
 
 from foretool.server.methods import server_requests
@@ -13,11 +11,6 @@ from foretool.server.methods import server_requests
 pytestmark = pytest.mark.anyio
 
 ELICITS = {"elicitation": {}}
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 def asks() -> FakeUpstream:
