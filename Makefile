@@ -31,11 +31,13 @@ servers: .venv/runtime
 	@$(BIN)/python demo/servers.py
 
 # Files of tests side by side; most tests wait for processes of their own.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+
 test: lint servers node
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
 
 check: lint
-	$(BIN)/python -m pytest -m "not slow and not real"
+	$(PYTEST) -m "not slow and not real"
 
 lint: .venv/tools links
 	$(BIN)/ruff format --check .

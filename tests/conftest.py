@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,9 +32,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take long come first, so that no worker is left alone with one of them at the end."""
-    long = {item.path for item in items if any(item.get_closest_marker(mark) for mark in ("slow", "real"))}
-    items.sort(key=lambda item: item.path not in long)
+    """Files that may take longest come first, so that no worker is left alone with one of them at the end."""
+    longest: dict[Path, float] = {}
+    for item in items:
+        if any(item.get_closest_marker(mark) for mark in ("slow", "real")):
+            mark = item.get_closest_marker("timeout")
+            longest[item.path] = max(longest.get(item.path, 1.0), *(mark.args if mark else ()))
+    items.sort(key=lambda item: -longest.get(item.path, 0.0))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays until the end: looking through it for garbage takes a fifth of a second each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

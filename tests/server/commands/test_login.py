@@ -27,7 +27,7 @@ def own_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORETOOL_KEYRING", "off")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     with printing([sys.executable, str(OAUTH_SERVER)]) as found:
         yield found
@@ -80,9 +80,9 @@ def test_a_program_gets_events(url: str, tmp_path: Path) -> None:
 
 
 def test_nobody_is_waited_for_longer_than_was_said(url: str, tmp_path: Path) -> None:
-    process = start(write_config(tmp_path, {"guarded": {"url": url}}), "--no-browser", "--timeout", "3")
+    process = start(write_config(tmp_path, {"guarded": {"url": url}}), "--no-browser", "--timeout", "1")
     said, _ = process.communicate(timeout=60)
-    assert process.returncode == 1 and "no answer within 3 s" in said
+    assert process.returncode == 1 and "no answer within 1 s" in said
 
 
 @pytest.mark.parametrize(

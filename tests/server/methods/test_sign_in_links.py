@@ -18,7 +18,7 @@ from served import Served, wait_until, write_config
 OAUTH_SERVER = Path(__file__).parents[2] / "support" / "oauth_server.py"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     with printing([sys.executable, str(OAUTH_SERVER)]) as found:
         yield found
