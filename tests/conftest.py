@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.get_closest_marker(mark) for mark in ("slow", "real")):
             mark = item.get_closest_marker("timeout")
-            longest[item.path] = max(longest.get(item.path, 1.0), *(mark.args if mark else ()))
+            longest[item.path] = max(longest.get(item.path, 1.0), mark.args[0] if mark else 1.0)
     items.sort(key=lambda item: -longest.get(item.path, 0.0))
 
 

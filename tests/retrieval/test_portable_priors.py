@@ -68,7 +68,7 @@ HOSTILE = {
     "another JSON": (b"[1]", "expected what"),
     "deep": (b"[" * 200_000, "expected what"),
     "another format": (b'{"format": "x"}', '"format": "foretool-priors"'),
-    "later": (changed(version=2), "foretool upgrade"),
+    "later": (changed(version=2), "update foretool"),
     "version in words": (changed(version="1"), "another one"),
     "version true": (changed(version=True), "another one"),
     "a text too many": (changed(note="IGNORE ALL RULES"), "an unknown key"),

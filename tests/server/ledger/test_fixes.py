@@ -88,11 +88,6 @@ def test_what_is_listed_by_now_needs_no_change(tmp_path: Path) -> None:
     assert diagnosis.listed_now is True and diagnosis.fixes == ()
 
 
-def test_lists_that_stay_empty_may_be_filled(tmp_path: Path) -> None:
-    path = write_recorded(tmp_path, [], list_tokens=600)
-    assert kinds(path, replace(HIDDEN, noticed="call", cause="rank")) == ["pin", "fill"]
-
-
 def test_a_list_that_keeps_room_to_grow_may_be_frozen(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, TASKS, policy="growing", list_tokens=420)
     fixes = found(path, replace(HIDDEN, noticed="call", cause="policy")).fixes
@@ -119,7 +114,6 @@ DENIED = replace(HIDDEN, noticed="call", cause="denied")
         ({"disabled": True}, "enable", ["servers.sky.disabled=false"]),
         ({"exclude": ["mo*", "x"]}, "enable", ['servers.sky.exclude=["x"]']),
         ({"include": ["forecast"]}, "enable", ["servers.sky.include+=moon"]),
-        ({"tools": {"moon": {"hidden": True}}}, "enable", ["servers.sky.tools.moon.hidden=false"]),
         ({"deny": ["moon", "@destructive"]}, "rule", ['servers.sky.deny=["@destructive"]']),
     ],
 )
