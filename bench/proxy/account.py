@@ -167,6 +167,9 @@ class ModernClient(Client):
         return await self.ask("server/discover")
 
 
+LIST_TOKENS: Final = 1000
+"""The budget of a list: so small that it lacks most tools, and a client has to search for them."""
+
 CLIENTS: Final[Mapping[Kind, type[Client]]] = {"growing": Client, "deaf": DeafClient, "modern": ModernClient}
 
 
@@ -518,7 +521,8 @@ async def run(
     """Play so many tasks through a proxy on a fresh store."""
     draw = random.Random(SEED)
     catalogs = many_servers.read_set(data) if data is not None else generate()
-    place = Place(command, folder, catalogs, **({} if encoder == "auto" else {"encoder": encoder}))
+    settings = {"list_tokens": LIST_TOKENS} | ({} if encoder == "auto" else {"encoder": encoder})
+    place = Place(command, folder, catalogs, **settings)
     await place.learn_tools(kind)
     tasks = read_tasks(place, data, count, draw) if data is not None else make_tasks(place, count, draw)
     return place, await play(place, kind, tasks, draw)
