@@ -67,7 +67,7 @@ class _Answer(Struct, frozen=True):
 
 def try_fixes(config: Config, id: int) -> tuple[str, ...]:
     """Return the arguments of the command that tries each change on the tasks on record."""
-    return ("misses", "show", str(id), "--json", f"--config={config.path}")
+    return ("misses", str(id), "--json", f"--config={config.path}")
 
 
 class Diagnoses:
