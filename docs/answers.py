@@ -31,7 +31,6 @@ from foretool.server.commands.connect import NewToken
 from foretool.server.commands.doctor import CodeExplanation
 from foretool.server.commands.first_start import FirstStart
 from foretool.server.commands.forget import Outcome
-from foretool.server.commands.list import ListedServer
 from foretool.server.commands.login import LoggedOut
 from foretool.server.commands.misses import Ledger
 from foretool.server.commands.one_miss import MissDetails
@@ -42,6 +41,7 @@ from foretool.server.commands.status import Status
 from foretool.server.commands.tools import Inventory
 from foretool.server.config.codes import Code
 from foretool.server.diagnosis import Finding, Summary, UpstreamCheck
+from foretool.server.ledger.conditions import ListedServer
 from foretool.server.ledger.review import Batch, Change
 from foretool.server.recording.costs import Costs
 from foretool.server.recording.failing_jobs import ProxyJob

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import click
 from msgspec import Struct
@@ -14,60 +14,21 @@ from rich.text import Text
 
 from foretool._version import __version__
 from foretool.server import offline
-from foretool.server.app import App
 from foretool.server.commands import edits, output
 from foretool.server.commands.exit import USAGE, WRONG
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import find_place
-from foretool.server.setup.masking import describe_entry
-from foretool.server.trust.held_words import count_held
-from foretool.server.upstreams.running import find_running, states_by_upstream
-from foretool.server.upstreams.upstream import State
-from foretool.storage.records import Failure, MissFilter, UpstreamState
+from foretool.server.ledger.conditions import Condition, ListedServer, list_servers
+from foretool.server.upstreams.running import find_running
+from foretool.storage.records import MissFilter
 from foretool.storage.stores import StorageError
-
-Condition = Literal["running", "starting", "failing", "idle", "new", "disabled", "wrong"]
 
 _STYLES: Final[dict[Condition, str]] = {
     "running": "green", "starting": "yellow", "failing": "red", "idle": "", "new": "yellow", "disabled": "dim",
     "wrong": "red",
 }  # fmt: skip
-_OF_STATE: Final[dict[str, Condition]] = {
-    State.READY.value: "running",
-    State.STARTING.value: "starting",
-    State.UNLISTED.value: "failing",
-    State.RETRYING.value: "failing",
-}
-
-
-class ListedServer(Struct, frozen=True):
-    """One server of the config."""
-
-    name: str
-    condition: Condition
-    """`failing`: it could not be used when it was last tried. `idle`: no proxy runs it now, and its tools are known.
-    `new`: it was never tried. `wrong`: its entry cannot be used."""
-    tools: int
-    tokens: int
-    """Of all its tools' definitions."""
-    runs: str
-    """Its command or address, without secrets."""
-    held: str
-    """What it has changed and nobody has approved, in words, or ""."""
-    error: str
-    """Why it fails or cannot be used, or ""."""
-    failing_since: float | None = None
-    """When it first failed; null if it is not known to fail."""
-    failed_at: float | None = None
-    """When it failed last."""
-    failures: int = 0
-    """How often it has failed since then."""
-
-    @property
-    def is_well(self) -> bool:
-        return self.condition not in ("failing", "wrong")
 
 
 @click.command("list")
@@ -87,51 +48,6 @@ def command(path: Path | None, as_json: bool) -> int:
         found = list_servers(app, config, entries)
     output.show(found, as_json, _print)
     return int(not all(each.is_well for each in found))
-
-
-def list_servers(app: App, config: Config, entries: Mapping[str, object]) -> list[ListedServer]:
-    """Return the servers in the order of the file. `entries` is what the file says of them."""
-    states = states_by_upstream(find_running(app.store.serving.states()))
-    held = [each for each in app.store.approvals.undecided() if each.state == "held"]
-    found = []
-    for name in config.prefixes:
-        failure = app.upstreams.failure(name)
-        condition, error = _condition(name, config, states.get(name), failure, app.upstreams.unlisted())
-        tools = app.catalog.of(name) if name in config.servers else []
-        entry, waiting = entries.get(name), [each for each in held if each.server == name]
-        if condition != "failing":
-            failure = None
-        found.append(
-            ListedServer(
-                name=name,
-                condition=condition,
-                tools=len(tools),
-                tokens=sum(app.catalog.tokens(tool.id) for tool in tools),
-                runs=describe_entry(entry) if isinstance(entry, Mapping) else "",
-                held=count_held(waiting) if waiting and name in config.servers else "",
-                error=error,
-                failing_since=failure.first_at if failure else None,
-                failed_at=failure.last_at if failure else None,
-                failures=failure.times if failure else 0,
-            )
-        )
-    return found
-
-
-def _condition(
-    name: str, config: Config, state: UpstreamState | None, failure: Failure | None, unlisted: Collection[str]
-) -> tuple[Condition, str]:
-    """Return the condition of a server, and why it fails or cannot be used. `state`: what a running proxy says.
-    `failure`: how it ended when it was last tried."""
-    if name in config.broken:
-        return "wrong", config.broken[name]
-    if name in config.disabled:
-        return "disabled", ""
-    idle: Condition = "new" if name in unlisted else "idle"
-    condition = _OF_STATE.get(state.state, idle) if state is not None else idle
-    if failure is not None and condition != "running":
-        return "failing", failure.reason
-    return condition, state.last_error if state is not None and condition == "failing" else ""
 
 
 def _print(found: list[ListedServer]) -> None:

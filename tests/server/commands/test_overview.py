@@ -11,7 +11,8 @@ import pytest
 from command_fakes import fill, write_config
 
 from foretool.server.commands.group import run
-from foretool.server.commands.list import ListedServer, Overview, next_step
+from foretool.server.commands.list import Overview, next_step
+from foretool.server.ledger.conditions import ListedServer
 from foretool.storage.opening import open_store
 from foretool.storage.records import UpstreamState
 
