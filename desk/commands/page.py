@@ -9,8 +9,8 @@ import click
 from foretool.desk.commands.replay import VERDICTS
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option
-from foretool.server.commands.status import STATES
 from foretool.server.config.loader import load
+from foretool.server.ledger.conditions import CONDITIONS
 from foretool.server.ledger.miss_words import CAUSES, NOTICED
 
 
@@ -35,7 +35,7 @@ def command(path: Path | None, port: int, behind: str | None) -> int:
     from foretool.desk.page.rendering import Words
     from foretool.desk.page.serving import serve_behind, serve_page
 
-    words = Words(CAUSES, NOTICED, STATES, VERDICTS)
+    words = Words(CAUSES, NOTICED, CONDITIONS, VERDICTS)
     if behind is not None:
         asyncio.run(serve_behind(load(path), words, behind, click.echo))
         return 0

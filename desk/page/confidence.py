@@ -7,7 +7,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from foretool.desk.page.charts import Bin, sort_into_bins
 from foretool.desk.page.overview import wilson
 from foretool.server.config.loader import Config
 from foretool.server.recording.calibration import EPS, WITHIN, Confidence, discovery_outcomes, rate_confidence
@@ -16,8 +15,21 @@ from foretool.storage.opening import open_existing_store
 
 LATEST: Final = 2000
 """So many of the latest searches are compared with what followed them."""
+BINS: Final = 10
 LEAST: Final = FEWEST
 """Fewer outcomes show nothing."""
+
+
+class Bin(Struct, frozen=True):
+    """The answers whose promise lay in one tenth."""
+
+    low: float
+    high: float
+    count: int
+    held: float
+    """The share of which it came true."""
+    bound: tuple[float, float]
+    """The 95 % interval of `held`."""
 
 
 class ConfidencePage(Struct, frozen=True):
@@ -47,11 +59,11 @@ def read_confidence(config: Config) -> ConfidencePage:
 
 
 def make_bins(pairs: Sequence[tuple[float, float]]) -> list[Bin]:
-    """Return promises (probability, and 1.0 if it came true) by tenths."""
+    """Return promises (probability, and 1.0 if it came true) by tenths, without those that have none."""
+    tenths: dict[int, list[float]] = {}
+    for probability, true in pairs:
+        tenths.setdefault(min(int(probability * BINS), BINS - 1), []).append(true)
     return [
-        Bin(
-            low, high, len(own), sum(said for said, _ in own) / len(own), sum(true for _, true in own) / len(own),
-            wilson(int(sum(true for _, true in own)), len(own)) or (0.0, 1.0),
-        )
-        for low, high, own in sort_into_bins(pairs)
-    ]  # fmt: skip
+        Bin(place / BINS, (place + 1) / BINS, len(own), sum(own) / len(own), wilson(int(sum(own)), len(own)) or (0, 1))
+        for place, own in sorted(tenths.items())
+    ]

@@ -45,11 +45,10 @@ class Run(Struct, frozen=True):
     lessons: Sequence[Lesson]
 
 
-def read_runs(config: Config) -> tuple[list[Run], list[Lesson]]:
-    """Return the learning runs, the newest first, and the models that serve now. Raises `StorageError`."""
+def read_runs(config: Config) -> list[Run]:
+    """Return the learning runs, the newest first. Raises `StorageError`."""
     with open_existing_store(config.storage) as store:
-        found = store.artifacts.history(limit=SHOWN)
-    return cut_runs(found), [read_lesson(each) for each in found if each.active and each.kind != "run"]
+        return cut_runs(store.artifacts.history(limit=SHOWN))
 
 
 def cut_runs(found: Sequence[Artifact]) -> list[Run]:

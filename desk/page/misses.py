@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -13,8 +14,10 @@ from foretool.server.ledger.story import MissStory, read_miss_story, tell_sessio
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Miss, MissCount, MissFilter
 
-SHOWN: Final = 200
+SHOWN: Final = 50
 """How many misses one page lists."""
+
+_SECONDS: Final = re.compile(r"\d{1,11}(\.\d{1,9})?", re.ASCII)
 
 
 def read_misses(config: Config, wanted: MissFilter) -> tuple[int, list[Miss], list[MissCount]]:
@@ -50,6 +53,12 @@ def read_miss(config: Config, viewer: Viewer, id: int) -> MissStory | None:
     return replace(found, story=(tell_session(session), *found.story)) if session is not None else found
 
 
+def read_before(query: Mapping[str, str]) -> float:
+    """Return the time before which an address asks for what was earlier; 0 if it names none."""
+    text = query.get("before", "")
+    return float(text) if _SECONDS.fullmatch(text) else 0.0
+
+
 def read_filter(query: Mapping[str, str], causes: Collection[str], now: float, viewer: Viewer) -> MissFilter:
     """Return the filter that a form sent; what it does not understand counts as not given."""
     days = {"1d": 1, "7d": 7, "30d": 30}.get(query.get("since", ""))
@@ -57,6 +66,7 @@ def read_filter(query: Mapping[str, str], causes: Collection[str], now: float, v
     recovered = {"yes": True, "no": False}.get(query.get("recovered", ""))
     return MissFilter(
         since=now - days * 86_400 if days else 0.0,
+        until=read_before(query) or None,
         server=query.get("server", "")[:200],
         tool=query.get("tool", "")[:200],
         cause=cause if cause in causes else None,

@@ -11,7 +11,6 @@ from msgspec import Struct
 from rich.text import Text
 
 from foretool.desk.dependencies import draw_graph
-from foretool.desk.page.charts import Drawing, draw_neighbours
 from foretool.desk.page.tools import member, read_usage
 from foretool.desk.page.viewer import Viewer, admits
 from foretool.retrieval.graph import Edge, Graph
@@ -64,7 +63,6 @@ class ToolPage(Struct, frozen=True):
     """The newest first."""
     needs: Sequence[Edge]
     feeds: Sequence[Edge]
-    drawing: Drawing | None
     before: Sequence[Neighbour]
     after: Sequence[Neighbour]
     misses: Sequence[Miss]
@@ -98,7 +96,6 @@ def read_tool(config: Config, viewer: Viewer, name: str, graphs: Graphs) -> Tool
             versions=_read_versions(app.store.catalog.versions(tool.upstream, tool.name)),
             needs=needs,
             feeds=feeds,
-            drawing=draw_neighbours(tool.id, needs, feeds),
             before=[each for each in neighbours if each.is_before][:MOST],
             after=[each for each in neighbours if not each.is_before][:MOST],
             misses=[

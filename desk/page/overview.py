@@ -1,55 +1,52 @@
-"""The first page: how often a needed tool was hidden, what lists cost, the servers, and what to look at."""
+"""The first page: what foretool saved, what it missed, what to do now, and the servers and clients behind that."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from foretool.desk.page.todo import Todo, read_todo
 from foretool.desk.page.viewer import Viewer, admits
 from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.config.loader import Config
+from foretool.server.ledger.conditions import ListedServer, list_servers
 from foretool.server.recording.costs import FEWEST, Costs, add_costs, by_client, read_costs
-from foretool.server.trust.held_words import say_waiting
-from foretool.server.upstreams.running import find_running, states_by_upstream
-from foretool.storage.records import Artifact, Miss, MissCount, MissFilter, ProfileCount, UpstreamState
+from foretool.server.upstreams.running import find_running
+from foretool.storage.records import MissCount, MissFilter, ProfileCount
 
 DAYS: Final = 14
-"""How many days the overview looks back."""
+"""How many days the overview looks back, today included."""
 LATEST: Final = 30_000
 """Of so many latest calls those of one profile are counted."""
 AT_ONCE: Final = 10_000
 """So many calls that are not added up are read for the page; of more it says that they are still to come."""
-TOP: Final = 5
+TOP: Final = 3
+"""How many of the most missed tools are named."""
 _Z: Final = 1.959964
 """Of a 95 % interval."""
 
 
-class Bar(Struct, frozen=True):
-    """One day of the chart; heights are shares of the highest, 0 to 1."""
+class Day(Struct, frozen=True):
+    """What models needed on one day, and where it was."""
 
-    day: str
-    calls: int
-    hidden: int
-    height: float
-    unseen: float
+    day: date
+    listed: int
+    """Calls of tools on the client's list."""
+    found: int
+    """Calls of tools that the list lacked."""
+    missed: int
+    """Misses that led to no call."""
 
-
-class ServerRow(Struct, frozen=True):
-    """One server of the config."""
-
-    name: str
-    address: str
-    tools: int
-    state: UpstreamState | None
-    """As the proxy that started last says; None if no proxy runs."""
-    problem: str
-    held: str
+    @property
+    def needs(self) -> int:
+        return self.listed + self.found + self.missed
 
 
 class Overview(Struct, frozen=True):
@@ -58,21 +55,45 @@ class Overview(Struct, frozen=True):
     total: Costs
     bound: tuple[float, float] | None
     """The 95 % interval of the miss rate; None without a rate."""
+    todo: Sequence[Todo]
+    missed: Sequence[MissCount]
+    """By tool and cause, the most frequent first."""
+    days: Sequence[Day]
+    """The oldest first, those without a call too; empty if nothing was ever needed."""
+    servers: Sequence[ListedServer]
+    """Those that are not well come first."""
     clients: Mapping[str, Costs]
-    bars: Sequence[Bar]
-    servers: Sequence[ServerRow]
     proxies: int
     tools: int
     full_tokens: int
-    models: Sequence[Artifact]
-    """What was learned and serves now."""
-    most_missed: Sequence[MissCount]
-    latest: Sequence[Miss]
-    warnings: Sequence[str]
+    """Of the definitions of all tools."""
+    listed_tokens: int
+    """Of the list that a client starts with."""
     waiting: int
     """Calls that no figure counts yet, because they are still being added up."""
     fewest: int = FEWEST
     """Tasks whose end is known from which rates are formed."""
+    top: int = TOP
+    days_back: int = DAYS
+
+    @property
+    def misses(self) -> int:
+        return sum(each.count for each in self.missed)
+
+    @property
+    def lost(self) -> int:
+        """Misses after which the model never got the tool."""
+        return sum(each.count - each.recovered for each in self.missed)
+
+    @property
+    def saved_tokens(self) -> int:
+        """Tokens of the full list that were not read; below 0 where foretool took more."""
+        return self.total.full_tokens - self.total.read_tokens
+
+    @property
+    def most(self) -> int:
+        """What was needed on the busiest day."""
+        return max((day.needs for day in self.days), default=0)
 
 
 def wilson(hits: int, of: int) -> tuple[float, float] | None:
@@ -89,34 +110,58 @@ def wilson(hits: int, of: int) -> tuple[float, float] | None:
 def read_overview(config: Config, viewer: Viewer) -> Overview:
     """Return what the first page shows. Raises `StorageError`."""
     now = time.time()
-    since = now - DAYS * 86_400
+    days = _last_days(now)
     with offline.read(config) as app:
         tools = [tool for tool in app.catalog.tools() if admits(config, viewer, tool.upstream)]
         full = sum(app.catalog.tokens(tool.id) for tool in tools)
         waiting = app.store.costs.waiting() if viewer.profile is None else 0
         waiting = waiting if waiting > AT_ONCE else 0
+        since = _begin(days[0])
         rows = (
             read_costs(app.store, since, now, full, reads_rest=not waiting)
             if viewer.profile is None
             else count_profile(app.store.browsing.counts(viewer.profile, since, LATEST))
         )
         wanted = MissFilter(since=since, profile=viewer.profile)
-        total = add_costs(rows, "")
+        total, missed = add_costs(rows, ""), app.store.calls.count_misses(wanted)
+        servers = [
+            each for each in list_servers(app, config, {}) if viewer.sees_all or admits(config, viewer, each.name)
+        ]
+        view = offline.view(app, config.profiles.get(viewer.profile or "", config.profiles[""]))
         return Overview(
             total=total,
             bound=wilson(total.rated_misses, total.rated_calls) if total.has_rates else None,
+            todo=read_todo(app, config, viewer, servers, missed, view.shown),
+            missed=missed,
+            days=_read_days(app, days, rows, wanted) if total.calls or missed else (),
+            servers=sorted(servers, key=lambda each: (each.is_well, each.condition == "disabled")),
             clients=by_client(rows),
-            bars=make_bars(rows),
-            servers=_read_servers(config, app, viewer),
             proxies=len(find_running(app.store.serving.states())),
             tools=len(tools),
             full_tokens=full,
-            models=list_models(app) if viewer.sees_all else (),
-            most_missed=app.store.calls.count_misses(wanted)[:TOP],
-            latest=app.store.calls.find_misses(wanted, TOP),
-            warnings=(*config.warnings, *config.broken.values()) if viewer.sees_all else (),
+            listed_tokens=view.tokens,
             waiting=waiting,
         )
+
+
+def _last_days(now: float) -> list[date]:
+    today = datetime.fromtimestamp(now).date()
+    return [today - timedelta(days=back) for back in range(DAYS - 1, -1, -1)]
+
+
+def _begin(day: date) -> float:
+    """Return when a day begins, in local time."""
+    return datetime(day.year, day.month, day.day).astimezone().timestamp()
+
+
+def _read_days(app: App, days: Sequence[date], rows: Sequence[Costs], wanted: MissFilter) -> list[Day]:
+    found = []
+    for day in days:
+        calls = add_costs((row for row in rows if row.day == day.isoformat()), "")
+        own = replace(wanted, since=_begin(day), until=_begin(day + timedelta(days=1)))
+        missed = sum(each.count - each.recovered for each in app.store.calls.count_misses(own))
+        found.append(Day(day, calls.calls - calls.hidden, calls.hidden, missed))
+    return found
 
 
 def count_profile(counts: Iterable[ProfileCount]) -> list[Costs]:
@@ -130,35 +175,3 @@ def count_profile(counts: Iterable[ProfileCount]) -> list[Costs]:
         row.misses += each.misses
         row.discoveries += each.discoveries
     return sorted(found.values(), key=lambda each: (each.day, each.calls, each.client), reverse=True)
-
-
-def list_models(app: App) -> list[Artifact]:
-    """Return what was learned and serves, each kind in words."""
-    served = app.store.artifacts.served().values()
-    return sorted(served, key=lambda each: each.kind)
-
-
-def make_bars(rows: Sequence[Costs]) -> list[Bar]:
-    """Return calls, and those of tools that lists lacked, by day, the oldest first."""
-    days: dict[str, list[Costs]] = {}
-    for row in rows:
-        days.setdefault(row.day, []).append(row)
-    sums = {day: add_costs(own, "") for day, own in sorted(days.items())}
-    most = max((each.calls for each in sums.values()), default=0) or 1
-    return [Bar(day, each.calls, each.hidden, each.calls / most, each.hidden / most) for day, each in sums.items()]
-
-
-def _read_servers(config: Config, app: App, viewer: Viewer) -> list[ServerRow]:
-    states = states_by_upstream(find_running(app.store.serving.states()))
-    held = {name: text for name, (_, text) in say_waiting(app.store.approvals.held(), config.servers).items()}
-    rows = [
-        ServerRow(
-            name, server.address if viewer.sees_all else "", len(app.catalog.of(name)), states.get(name),
-            "; ".join(app.catalog.problems.get(name, ())), held.get(name, ""),
-        )
-        for name, server in config.servers.items() if admits(config, viewer, name)
-    ]  # fmt: skip
-    if not viewer.sees_all:
-        return rows
-    rows += [ServerRow(name, "", 0, None, problem, "") for name, problem in config.broken.items()]
-    return [*rows, *(ServerRow(name, "", 0, None, "disabled in the config", "") for name in config.disabled)]

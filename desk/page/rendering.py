@@ -14,6 +14,7 @@ from rich.text import Text
 from starlette.responses import HTMLResponse, Response
 
 from foretool.desk.page.viewer import Viewer
+from foretool.server.ledger.conditions import Condition
 from foretool.server.ledger.diffs import GONE, NEW
 from foretool.server.ledger.effects import Verdict
 from foretool.server.trust.text import clean
@@ -25,24 +26,18 @@ SECTIONS: Final = (
     ("misses", "/misses", "Misses"),
     ("tools", "/tools", "Tools"),
     ("sessions", "/sessions", "Sessions"),
-    ("confidence", "/confidence", "Confidence"),
-    ("learning", "/learning", "Learning"),
-    ("replay", "/replay", "Replay"),
-    ("review", "/review", "Review"),
     ("settings", "/settings", "Settings"),
 )
 """Key, path and name of each page in the menu."""
-OF_A_PROFILE: Final = frozenset({"overview", "misses", "tools", "sessions", "settings"})
-"""Those that show nothing of other profiles to somebody who may see one profile alone."""
 _TAGS: Final = {GONE: "del", NEW: "ins"}
 
 
 class Words(Struct, frozen=True):
-    """What causes, events and states mean, as the commands say it too."""
+    """What causes, events and conditions of servers mean, as the commands say it too."""
 
     causes: Mapping[Cause, str]
     noticed: Mapping[Noticed, str]
-    states: Mapping[str, str]
+    conditions: Mapping[Condition, str]
     verdicts: Mapping[Verdict, str]
     """What a replay found."""
 
@@ -66,9 +61,8 @@ class Renderer:
 
     def show(self, template: str, base: str, viewer: Viewer, status: int = 200, **values: Any) -> Response:
         """Return a page. `base`: the relative path from its address to the first page."""
-        sections = [each for each in SECTIONS if viewer.sees_all or each[0] in OF_A_PROFILE]
         found = self._templates.get_template(template)
-        return HTMLResponse(found.render(base=base, viewer=viewer, sections=sections, **values), status)
+        return HTMLResponse(found.render(base=base, viewer=viewer, sections=SECTIONS, **values), status)
 
 
 def _finalize(value: Any) -> Any:

@@ -36,7 +36,7 @@ from foretool.desk.page import settings as in_force
 from foretool.desk.page import tools as tool_list
 from foretool.desk.page.background import Background, Work
 from foretool.desk.page.forms import Form, FormError, first, read_form
-from foretool.desk.page.rendering import HERE, OF_A_PROFILE, Renderer, Words
+from foretool.desk.page.rendering import HERE, Renderer, Words
 from foretool.desk.page.viewer import Viewer, viewer_of
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, LiveConfig, load_again, stamp
@@ -48,6 +48,12 @@ from foretool.storage.stores import StorageError
 NOTES: Final = 100
 """How many notes of buttons are kept."""
 
+MOVED: Final = {
+    "/confidence": "settings#confidence", "/learning": "settings#learned", "/replay": "settings#try",
+    "/review": "tools#review",
+}  # fmt: skip
+"""Addresses of earlier versions, and where that is now."""
+
 Show = Callable[[Request, Viewer], Response]
 
 
@@ -56,6 +62,11 @@ class Later(Struct, frozen=True):
 
     arguments: tuple[str, ...]
     address: str
+
+
+def moved_to(address: str) -> Show:
+    """Return what leads to another address for good."""
+    return lambda request, viewer: RedirectResponse(address, 301)
 
 
 Act = Callable[[Request, Viewer, Form], Response | Later]
@@ -96,24 +107,21 @@ class Site:
         """Adds up a log that no proxy has added up."""
         self.app = Starlette(
             routes=[
-                self._page("/", "overview", self.overview),
-                self._page("/misses", "misses", self.misses),
-                self._page("/misses/{id:int}", "misses", self.miss),
+                self._page("/", self.overview),
+                self._page("/misses", self.misses),
+                self._page("/misses/{id:int}", self.miss),
                 self._button("/misses/{id:int}/try", self.try_fixes, decides=False),
                 self._button("/misses/{id:int}/fix", self.fix),
                 self._button("/misses/{id:int}/undo", self.undo),
-                self._page("/tools", "tools", self.tools),
-                self._page("/tools/{name}", "tools", self.tool),
-                self._page("/sessions", "sessions", self.sessions),
-                self._page("/sessions/{key}", "sessions", self.session),
-                self._page("/confidence", "confidence", self.confidence),
-                self._page("/learning", "learning", self.learning),
-                self._page("/replay", "replay", self.replay),
-                self._button("/replay", self.begin_replay, decides=False),
-                self._page("/review", "review", self.reviews),
-                self._page("/review/{server}", "review", self.review),
+                self._page("/tools", self.tools),
+                self._page("/tools/{name}", self.tool),
+                self._page("/review/{server}", self.review, of_profiles=False),
                 self._button("/review/{server}", self.decide),
-                self._page("/settings", "settings", self.settings),
+                self._page("/sessions", self.sessions),
+                self._page("/sessions/{key}", self.session),
+                self._page("/settings", self.settings),
+                self._button("/replay", self.begin_replay, decides=False),
+                *(self._page(old, moved_to(new), of_profiles=False) for old, new in MOVED.items()),
                 Route("/events", self.follow),
                 Mount("/static", StaticFiles(directory=HERE / "static")),
             ],
@@ -122,13 +130,13 @@ class Site:
 
     # How an address is answered
 
-    def _page(self, path: str, section: str, show: Show) -> Route:
-        """An address that shows something. Sections that belong to no single profile are not there for somebody who
-        may see one profile alone."""
+    def _page(self, path: str, show: Show, *, of_profiles: bool = True) -> Route:
+        """An address that shows something. `of_profiles`: it is there for somebody who may see one profile alone, and
+        shows nothing of others then."""
 
         def answer(request: Request) -> Response:
             viewer = viewer_of(request)
-            if not viewer.sees_all and section not in OF_A_PROFILE:
+            if not viewer.sees_all and not of_profiles:
                 return self._missing(request, "There is no such page.")
             return show(request, viewer)
 
@@ -196,7 +204,7 @@ class Site:
         servers, clients = misses.servers_of(self._config, viewer), misses.read_clients(self._config, viewer)
         return self._renderer.show(
             "misses.html", ".", viewer, total=total, misses=found, counts=counts, query=query, servers=servers,
-            clients=clients,
+            clients=clients, older={**query, "before": found[-1].at} if total > len(found) else None,
         )  # fmt: skip
 
     def miss(self, request: Request, viewer: Viewer) -> Response:
@@ -214,10 +222,10 @@ class Site:
 
     def tools(self, request: Request, viewer: Viewer) -> Response:
         query = dict(request.query_params)
-        text, server, use = (query.get(key, "") for key in ("text", "server", "use"))
-        total, tools = tool_list.read_tools(self._config, viewer, text, server, use)
+        page = tool_list.read_tools(self._config, viewer, *(query.get(key, "") for key in ("text", "server", "use")))
         servers = misses.servers_of(self._config, viewer)
-        return self._renderer.show("tools.html", ".", viewer, total=total, tools=tools, query=query, servers=servers)
+        batches = reviews.read_all(self._config) if viewer.sees_all else ()
+        return self._renderer.show("tools.html", ".", viewer, page=page, query=query, servers=servers, batches=batches)
 
     def tool(self, request: Request, viewer: Viewer) -> Response:
         name = request.path_params["name"]
@@ -228,12 +236,7 @@ class Site:
 
     def sessions(self, request: Request, viewer: Viewer) -> Response:
         query = dict(request.query_params)
-        try:
-            before = max(float(query.get("before", "0")), 0.0)
-        except ValueError:
-            before = 0.0
-        client = query.get("client", "")
-        found = sessions.read_sessions(self._config, viewer, client, before)
+        found = sessions.read_sessions(self._config, viewer, query.get("client", ""), misses.read_before(query))
         more = found[-1].session.started_at if len(found) == sessions.SHOWN else 0.0
         clients = misses.read_clients(self._config, viewer)
         return self._renderer.show(
@@ -247,26 +250,16 @@ class Site:
             return self._missing(request, "There is no such session.")
         return self._renderer.show("session.html", "..", viewer, page=page)
 
-    def confidence(self, request: Request, viewer: Viewer) -> Response:
-        return self._renderer.show("confidence.html", ".", viewer, page=confidence.read_confidence(self._config))
-
-    def learning(self, request: Request, viewer: Viewer) -> Response:
-        runs, serving = learning.read_runs(self._config)
-        return self._renderer.show("learning.html", ".", viewer, runs=runs, serving=serving)
-
-    def replay(self, request: Request, viewer: Viewer) -> Response:
-        number, work = self._work(request)
-        page = replays.read_answer(work) if work is not None and work.what[0] == "replay" else None
-        return self._renderer.show(
-            "replay.html", ".", viewer, page=page, number=number, settings=self._config.settings, times=replays.TIMES
-        )
-
     def settings(self, request: Request, viewer: Viewer) -> Response:
         page = in_force.read_settings(self._config, viewer)
-        return self._renderer.show("settings.html", ".", viewer, page=page)
-
-    def reviews(self, request: Request, viewer: Viewer) -> Response:
-        return self._renderer.show("reviews.html", ".", viewer, batches=reviews.read_all(self._config))
+        if not viewer.sees_all:
+            return self._renderer.show("settings.html", ".", viewer, page=page)
+        number, work = self._work(request)
+        return self._renderer.show(
+            "settings.html", ".", viewer, page=page, number=number, now=self._config.settings, times=replays.TIMES,
+            replay=replays.read_answer(work) if work is not None and work.what[0] == "replay" else None,
+            runs=learning.read_runs(self._config), confidence=confidence.read_confidence(self._config),
+        )  # fmt: skip
 
     def review(self, request: Request, viewer: Viewer) -> Response:
         server = request.path_params["server"]
@@ -309,7 +302,7 @@ class Site:
         return RedirectResponse(f"{quote(server, safe='')}?{done}", 303)
 
     def begin_replay(self, request: Request, viewer: Viewer, form: Form) -> Later:
-        return Later(replays.read_form(self._config, form), "replay")
+        return Later(replays.read_form(self._config, form), "settings")
 
     # Events and errors
 

@@ -1,7 +1,8 @@
-"""The list of tools: what each costs, how it is used, and whether clients see it."""
+"""The tools by server: what each costs, how it is used, and whether clients see it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -14,7 +15,9 @@ from foretool.server.protocol import jsonrpc
 from foretool.storage.records import Tool, ToolId, Usage
 
 SHOWN: Final = 200
-"""How many tools one page lists."""
+"""How many tools the page names, shared by the servers."""
+FEWEST: Final = 5
+"""How many tools of each server it names at the fewest."""
 LATEST: Final = 30_000
 """Of so many latest calls the use of one profile is counted."""
 NEVER: Final = Usage(ToolId(""), 0, 0, 0.0)
@@ -41,8 +44,31 @@ class ToolRow(Struct, frozen=True):
     """A change of it waits for review."""
 
 
-def read_tools(config: Config, viewer: Viewer, text: str, server: str, use: str) -> tuple[int, list[ToolRow]]:
-    """Return how many tools fit and the first of them, the most called first. Raises `StorageError`."""
+class ToolGroup(Struct, frozen=True):
+    """The tools of one server that fit."""
+
+    server: str
+    tools: Sequence[ToolRow]
+    """The first of them, the most called first."""
+    total: int
+    tokens: int
+    calls: int
+    misses: int
+
+
+class ToolsPage(Struct, frozen=True):
+    """The tools that fit, by server; the server with most calls comes first."""
+
+    total: int
+    groups: Sequence[ToolGroup]
+    is_open: bool
+    """Somebody has asked for some of them, so that they are shown at once."""
+    shown: int = SHOWN
+
+
+def read_tools(config: Config, viewer: Viewer, text: str, server: str, use: str) -> ToolsPage:
+    """Return the tools that fit: `text` is a part of the name or of the first line of the description. Raises
+    `StorageError`."""
     with offline.read(config) as app:
         usage = read_usage(app, viewer)
         profile = config.profiles.get(viewer.profile or "", config.profiles[""])
@@ -57,13 +83,25 @@ def read_tools(config: Config, viewer: Viewer, text: str, server: str, use: str)
                 (tool.upstream, tool.name) in held,
             )
             for tool in app.catalog.tools()
-            if admits(config, viewer, tool.upstream)
-            and (not server or tool.upstream == server) and text.lower() in tool.id.lower()
+            if admits(config, viewer, tool.upstream) and (not server or tool.upstream == server)
             for used in (usage.get(tool.id, NEVER),)
         ]  # fmt: skip
-    rows = [row for row in rows if _fits(row, use)]
+    rows = [row for row in rows if _fits(row, use) and text.lower() in f"{row.id}\n{row.summary}".lower()]
     rows.sort(key=lambda row: (-row.calls, -row.misses, row.id))
-    return len(rows), rows[:SHOWN]
+    by_server: dict[str, list[ToolRow]] = {}
+    for row in rows:
+        by_server.setdefault(row.upstream, []).append(row)
+    most = max(SHOWN // max(len(by_server), 1), FEWEST)
+    groups = [_sum_up(name, own, most) for name, own in by_server.items()]
+    groups.sort(key=lambda each: (-each.calls, each.server))
+    return ToolsPage(len(rows), groups, bool(text or server or use))
+
+
+def _sum_up(server: str, rows: Sequence[ToolRow], most: int) -> ToolGroup:
+    return ToolGroup(
+        server, rows[:most], len(rows), sum(row.tokens for row in rows), sum(row.calls for row in rows),
+        sum(row.misses for row in rows),
+    )  # fmt: skip
 
 
 def _fits(row: ToolRow, use: str) -> bool:

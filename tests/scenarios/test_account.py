@@ -48,7 +48,7 @@ def test_an_evening_of_searches_and_a_few_calls_shows_no_rate_anywhere(tmp_path:
 
     async def look() -> str:
         async with browser(make_door(place.path)) as page:
-            return "".join([(await page.get(path)).text for path in ("/", "/confidence")])
+            return "".join([(await page.get(path)).text for path in ("/", "/settings")])
 
     anyio.run(explore)
     told = place.ask("status", "--stats")

@@ -12,15 +12,15 @@ from foretool.desk.commands.replay import VERDICTS
 from foretool.desk.page.access import Door
 from foretool.desk.page.rendering import Words
 from foretool.desk.page.site import Site
-from foretool.server.commands.status import STATES
 from foretool.server.config.loader import load
+from foretool.server.ledger.conditions import CONDITIONS
 from foretool.server.ledger.miss_words import CAUSES, NOTICED
 
 HOME = "http://127.0.0.1:4000"
 
 
 def make_door(config: Path, clock: Callable[[], float] = lambda: 0.0) -> Door:
-    return Door(Site(load(config), Words(CAUSES, NOTICED, STATES, VERDICTS)).app, clock)
+    return Door(Site(load(config), Words(CAUSES, NOTICED, CONDITIONS, VERDICTS)).app, clock)
 
 
 @asynccontextmanager

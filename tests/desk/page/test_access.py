@@ -98,8 +98,6 @@ async def test_every_answer_has_the_headers_and_asks_nobody_else(door: Door) -> 
             "/tools/calc__add",
             "/sessions",
             "/sessions/s1",
-            "/confidence",
-            "/learning",
             "/review",
             "/review/calc",
             "/settings",

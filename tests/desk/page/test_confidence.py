@@ -14,8 +14,8 @@ from foretool.storage.records import Call, Discovery, Match
 
 def test_bins_hold_what_was_promised_and_what_came_true() -> None:
     low, high = make_bins([(0.05, 0.0), (0.07, 1.0), (0.9, 1.0), (1.0, 1.0)])
-    assert (low.count, round(low.promised, 3), low.held) == (2, 0.06, 0.5)
-    assert (high.count, round(high.promised, 3), high.held, high.bound[1]) == (2, 0.95, 1.0, 1.0)
+    assert (low.count, low.low, low.high, low.held) == (2, 0.0, 0.1, 0.5)
+    assert (high.count, high.high, high.held, high.bound[1]) == (2, 1.0, 1.0, 1.0)
     assert low.bound[0] < 0.5 < low.bound[1]
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
+from datetime import datetime, timedelta
+from html import unescape
 from pathlib import Path
 
 import pytest
 from browsing import HOME, browser, make_door
 from command_fakes import fill, write_config
 from msgspec.structs import replace
-from stored_records import CALL
+from stored_records import CALL, MISS
 
 from foretool.desk.page import overview
 from foretool.desk.page.viewer import Viewer
 from foretool.server.config.loader import load
 from foretool.server.recording.cost_sums import add_everything
-from foretool.server.recording.costs import Costs
 
 pytestmark = pytest.mark.anyio
 
@@ -31,31 +33,60 @@ def test_the_bound_of_a_share_is_wilsons() -> None:
     assert overview.wilson(12, 10) == (pytest.approx(0.7225, abs=1e-4), pytest.approx(1.0))
 
 
-def test_bars_are_days_in_order_and_their_heights_are_shares() -> None:
-    rows = [
-        Costs("2026-01-02", "a", calls=10, hidden=5),
-        Costs("2026-01-01", "a", calls=2),
-        Costs("2026-01-02", "b", calls=10),
-    ]
-    assert overview.make_bars(rows) == [
-        overview.Bar("2026-01-01", 2, 0, 0.1, 0.0),
-        overview.Bar("2026-01-02", 20, 5, 1.0, 0.25),
-    ]
-    assert overview.make_bars([]) == []
+def test_a_day_has_what_was_listed_found_and_missed_and_days_without_a_call_are_there(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    noon = datetime.now().replace(hour=0, minute=0, second=30, microsecond=0)
+    today, before = noon.timestamp(), (noon - timedelta(days=3)).timestamp()
+    with fill(path) as store:
+        calls = [replace(CALL, session="s1", at=before + number, hidden=number == 0) for number in range(3)]
+        store.calls.record([*calls, replace(CALL, session="s1", at=today, hidden=False)])
+        lost = replace(MISS, session="s1", at=before + 9, recovered="no", call=0)
+        store.calls.record([], [replace(lost, recovered="discovered"), lost, replace(lost, at=before - 30 * 86_400)])
+    page = overview.read_overview(load(path), ALL)
+    days = [(day.day.isoformat(), day.listed, day.found, day.missed) for day in page.days]
+    assert len(days) == overview.DAYS and days[-1] == (noon.date().isoformat(), 1, 0, 0)
+    assert days[-4] == ((noon.date() - timedelta(days=3)).isoformat(), 2, 1, 1)
+    assert [day.needs for day in page.days].count(0) == overview.DAYS - 2
+    assert (page.most, page.misses, page.lost) == (4, 2, 1)
 
 
 def test_the_overview_of_a_new_user_is_empty_and_names_the_servers(tmp_path: Path) -> None:
     page = overview.read_overview(load(write_config(tmp_path)), ALL)
-    assert (page.bound, page.bars, page.most_missed, page.proxies) == (None, [], [], 0)
-    assert [row.name for row in page.servers] == ["calc", "sky"]
+    assert (page.bound, page.days, page.missed, page.proxies) == (None, (), [], 0)
+    assert [(row.name, row.condition) for row in page.servers] == [("calc", "new"), ("sky", "new")]
 
 
 def test_one_profile_has_its_own_servers_and_no_figures_of_others(tmp_path: Path) -> None:
     path = write_config(tmp_path, profiles={"work": {"servers": ["calc"]}})
     fill(path).close()
     page = overview.read_overview(load(path), Viewer("key", "work", may_decide=False))
-    assert [(row.name, row.address) for row in page.servers] == [("calc", "")]
-    assert (page.tools, page.total.calls, page.most_missed, page.latest, page.models) == (1, 0, [], [], ())
+    assert [(row.name, row.runs) for row in page.servers] == [("calc", "")]
+    assert (page.tools, page.total.calls, page.missed, page.todo) == (1, 0, [], [])
+
+
+async def test_the_first_screen_says_what_was_saved_what_was_missed_and_what_to_do(tmp_path: Path) -> None:
+    path, now = write_config(tmp_path), time.time()
+    async with browser(make_door(path)) as client:
+        assert read_answers((await client.get("/")).text) == [
+            ["Nothing yet", "This fills with the first call of a tool."],
+            ["Nothing yet", "This fills when a model needs a tool that its list lacks."],
+            ["Run foretool doctor", "it starts calc, sky once, to learn what tools there are"],
+        ]
+    with fill(path) as store:
+        store.calls.record([replace(CALL, at=now - 60)], [replace(MISS, session=CALL.session, at=now - 60)])
+    async with browser(make_door(path)) as client:
+        saved, missed, todo = read_answers((await client.get("/")).text)
+    # The list that this client had took more than all tools, which is said as it is.
+    assert saved[0] == "Nothing so far" and saved[1].startswith("1 call and 0 searches read 300 tokens; all tools")
+    assert missed[0] == "1 miss" and "beside 1 call" in missed[1]
+    assert todo[0] == "Nothing"
+
+
+def read_answers(html: str) -> list[list[str]]:
+    """Return the texts of the three answers, without their headings."""
+    cards = re.findall(r'<section class="card">(.*?)</section>', html, re.DOTALL)
+    texts = [[re.sub(r"\s+", " ", unescape(each)).strip() for each in re.split(r"<[^>]+>", card)] for card in cards]
+    return [[each for each in found if each][1:] for found in texts]
 
 
 @pytest.mark.anyio

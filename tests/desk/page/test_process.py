@@ -72,7 +72,7 @@ def test_the_owner_reads_and_decides_and_the_clerk_sees_one_profile(config: Path
     with httpx2.Client(base_url=home, follow_redirects=True, timeout=60, headers={"origin": home}) as owner:
         assert owner.get("/ui").status_code == 401
         opened = owner.post("/ui/open", data={"token": OWNER})
-        assert opened.status_code == 200 and "<h1>Overview</h1>" in opened.text
+        assert opened.status_code == 200 and "<h1>Overview of the last 14 days</h1>" in opened.text
         (page,) = [pid for pid in children_named("--behind") if _is_of(pid, config)]
         assert "budget" in owner.get("/ui/all/misses/1").text
         shown = owner.get("/ui/all/review/calc").text

@@ -54,15 +54,15 @@ async def test_a_replay_is_asked_for_and_its_answer_shown(tmp_path: Path) -> Non
     path = write_config(tmp_path)
     fill(path).close()
     async with browser(make_door(path)) as client:
-        key = re.search(r'name="form_key" value="([^"]+)"', (await client.get("/replay")).text)
+        key = re.search(r'name="form_key" value="([^"]+)"', (await client.get("/settings")).text)
         assert key is not None
         form = {"form_key": key[1], "list_tokens": "900", "since": "90d"}
         sent = await client.post("/replay", data=form, headers={"origin": HOME})
-        assert (sent.status_code, sent.headers["location"]) == (303, "replay?work=1")
+        assert (sent.status_code, sent.headers["location"]) == (303, "settings?work=1")
         async with asyncio.timeout(100):
-            while "Playing the tasks again" in (shown := (await client.get("/replay?work=1")).text):
+            while "Playing the tasks again" in (shown := (await client.get("/settings?work=1")).text):
                 await asyncio.sleep(0.2)
         # The tasks of the recorded week are older than 90 days, and the page says so in the words of the command.
         assert "no task of this time is on record" in shown
         for odd in ("work=0", "work=2", "work=x", "work=99999999999999"):
-            assert "Playing" not in (await client.get(f"/replay?{odd}")).text
+            assert "Playing" not in (await client.get(f"/settings?{odd}")).text

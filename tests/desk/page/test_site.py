@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,30 @@ from typing import Any
 import pytest
 from browsing import browser, make_door
 from command_fakes import fill, remember, write_config
+from msgspec.structs import replace
 
+from foretool.desk.page import misses
 from foretool.server.config.loader import load
 from foretool.server.trust.approvals import hash_value
 from foretool.storage.opening import open_store
-from foretool.storage.records import Call, Definition, Discovery, Exposure, Match, Miss, SessionRecord, ToolId
+from foretool.storage.records import (
+    Call,
+    Definition,
+    Discovery,
+    Exposure,
+    Match,
+    Miss,
+    MissFilter,
+    SessionRecord,
+    ToolId,
+)
 
 pytestmark = pytest.mark.anyio
 
 XSS = """"'><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\u202e\U000e0041"""
 PATHS = (
-    "/", "/misses", "/misses/1", "/tools", "/tools/calc__add", "/sessions", "/sessions/s1", "/confidence", "/learning",
-    "/replay", "/review", "/review/calc", "/settings",
+    "/", "/misses", "/misses/1", "/tools", "/tools/calc__add", "/sessions", "/sessions/s1", "/review/calc",
+    "/settings",
 )  # fmt: skip
 
 
@@ -117,6 +130,42 @@ async def test_a_miss_is_reached_from_the_overview_and_says_what_helps(tmp_path:
             assert (
                 "../" * (missing.count("/") - 1) + ("static" if missing.count("/") > 1 else "./static") in answer.text
             )
+
+
+async def test_addresses_of_earlier_versions_lead_to_where_that_is_now(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    fill(path).close()
+    async with browser(make_door(path)) as client:
+        for old, new in (
+            ("/confidence", "settings#confidence"), ("/learning", "settings#learned"), ("/replay", "settings#try"),
+        ):  # fmt: skip
+            answer = await client.get(old)
+            assert (answer.status_code, answer.headers["location"]) == (301, new)
+            page, _, id = new.partition("#")
+            assert f'id="{id}"' in (await client.get(page)).text
+        assert (await client.get("/review")).headers["location"] == "tools#review"
+
+
+async def test_empty_pages_say_when_they_will_fill(tmp_path: Path) -> None:
+    async with browser(make_door(write_config(tmp_path))) as client:
+        for address in ("/", "/misses", "/tools", "/sessions", "/settings"):
+            assert "This fills " in (await client.get(address)).text, address
+        assert "This fills " not in (await client.get("/misses?server=calc")).text
+
+
+async def test_older_misses_are_reached(tmp_path: Path) -> None:
+    path, more = write_config(tmp_path), misses.SHOWN + 2
+    with fill(path) as store:
+        (first,) = store.calls.find_misses(MissFilter(), 1)
+        store.calls.record([], [replace(first, at=200.0 + number, call=0) for number in range(more)])
+    async with browser(make_door(path)) as client:
+        shown = (await client.get("/misses?cause=budget")).text
+        (older,) = re.findall(r'href="./(misses\?[^"]+)">Older', shown)
+        assert "cause=budget" in older
+        rest = (await client.get(unescape(older))).text
+    numbers = [re.findall(r'misses/(\d+)"', page) for page in (shown, rest)]
+    assert len(numbers[0]) == misses.SHOWN and len({*numbers[0], *numbers[1]}) == more + 1
+    assert "Older misses" not in rest
 
 
 async def test_a_changed_config_is_shown_at_the_next_request(tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from command_fakes import CALC, WEATHER, fill, write_config
+from command_fakes import CALC, WEATHER, fill, remember, write_config
 
 from foretool.desk.page import tools
 from foretool.desk.page.viewer import Viewer
 from foretool.server.config.loader import load
+from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId
 
 ALL = Viewer("key")
@@ -18,9 +19,32 @@ def test_tools_come_with_their_use_and_the_users_words(tmp_path: Path) -> None:
     words = {"forecast": {"description": "My weather"}}
     path = write_config(tmp_path, {"calc": {"command": "calc"}, "sky": {"command": "sky", "tools": words}})
     fill(path).close()
-    total, rows = tools.read_tools(load(path), ALL, "", "", "")
-    assert (total, rows[0].id, rows[0].calls, rows[0].misses, rows[0].is_yours) == (3, WEATHER, 1, 1, True)
-    assert [row.id for row in tools.read_tools(load(path), ALL, "ADD", "", "")[1]] == [CALC]
+    page = tools.read_tools(load(path), ALL, "", "", "")
+    assert (page.total, page.is_open) == (3, False)
+    # The server with most calls comes first, and its most called tool.
+    sky, calc = page.groups
+    assert (sky.server, sky.total, sky.calls, sky.misses) == ("sky", 2, 1, 1)
+    assert sky.tokens == sum(row.tokens for row in sky.tools) > 0
+    first = sky.tools[0]
+    assert (first.id, first.calls, first.misses, first.is_yours) == (WEATHER, 1, 1, True)
+    assert [row.id for row in calc.tools] == [CALC]
+    for text, found in (("ADD", [CALC]), ("two NUMBERS", [CALC]), ("my weather", [WEATHER]), ("nothing", [])):
+        page = tools.read_tools(load(path), ALL, text, "", "")
+        assert page.is_open and [row.id for group in page.groups for row in group.tools] == found
+
+
+def test_a_page_names_few_tools_of_each_of_many_servers(tmp_path: Path) -> None:
+    names = [f"s{number}" for number in range(50)]
+    path = write_config(tmp_path, {name: {"command": name} for name in names})
+    config = load(path)
+    with open_store(config.storage) as store:
+        for name in names:
+            remember(config, store, name, {f"t{number}": "Does it." for number in range(9)})
+    page = tools.read_tools(config, ALL, "", "", "")
+    assert (page.total, len(page.groups)) == (450, 50)
+    assert {(group.total, len(group.tools)) for group in page.groups} == {(9, tools.FEWEST)}
+    (own,) = tools.read_tools(config, ALL, "", "s7", "").groups
+    assert len(own.tools) == 9
 
 
 def test_tools_are_filtered_by_what_became_of_them(tmp_path: Path) -> None:
@@ -28,7 +52,8 @@ def test_tools_are_filtered_by_what_became_of_them(tmp_path: Path) -> None:
     fill(path).close()
 
     def names(use: str) -> set[str]:
-        return {row.id for row in tools.read_tools(load(path), ALL, "", "", use)[1]}
+        groups = tools.read_tools(load(path), ALL, "", "", use).groups
+        return {row.id for group in groups for row in group.tools}
 
     every = {"calc__add", "sky__forecast", "sky__moon"}
     assert names("") == names("' or 1=1") == every
@@ -40,10 +65,9 @@ def test_tools_are_filtered_by_what_became_of_them(tmp_path: Path) -> None:
 def test_one_profile_sees_its_servers_and_its_own_use(tmp_path: Path) -> None:
     path = write_config(tmp_path, profiles={"work": {"servers": ["sky"]}})
     fill(path).close()
-    total, rows = tools.read_tools(load(path), Viewer("key", "work"), "", "", "")
-    assert total == 2 and {row.upstream for row in rows} == {"sky"}
-    assert [row.calls + row.misses for row in rows] == [0, 0]
-    assert tools.read_tools(load(path), Viewer("key", "gone"), "", "", "") == (0, [])
+    (group,) = tools.read_tools(load(path), Viewer("key", "work"), "", "", "").groups
+    assert (group.server, group.total, group.calls, group.misses) == ("sky", 2, 0, 0)
+    assert tools.read_tools(load(path), Viewer("key", "gone"), "", "", "").groups == []
 
 
 def test_a_member_that_is_no_text_is_empty() -> None:

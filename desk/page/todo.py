@@ -1,0 +1,74 @@
+"""What a person should do now, as the first page says it: each with the address that leads on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from foretool.desk.page.viewer import Viewer
+from foretool.server.app import App
+from foretool.server.config.loader import Config
+from foretool.server.ledger.conditions import ListedServer
+from foretool.server.system.counts import plural
+from foretool.storage.records import MissCount, ToolId
+
+NAMED: Final = 3
+"""How many servers an entry names."""
+
+
+class Todo(Struct, frozen=True):
+    """One thing to do."""
+
+    what: str
+    why: str = ""
+    link: str = ""
+    """The address below the page that leads on; "" if what to do is all in the words."""
+
+
+def read_todo(
+    app: App, config: Config, viewer: Viewer, servers: Sequence[ListedServer], missed: Sequence[MissCount],
+    listed: Collection[ToolId],
+) -> list[Todo]:  # fmt: skip
+    """Return what to do, the most urgent first. `missed`: the most frequent first; `listed`: what a list that is made
+    now has. Raises `StorageError`."""
+    found = [*_repair(servers)]
+    if viewer.sees_all:
+        for each in servers:
+            if each.held:
+                link = f"review/{quote(each.name, safe='')}"
+                found.append(Todo(f"Review {each.name}", f"{each.held}; not served before you approve it", link))
+    found += _show_tool(app, missed, listed)
+    if viewer.sees_all:
+        found += [Todo("Correct the config", warning) for warning in config.warnings]
+        if new := [each.name for each in servers if each.condition == "new"]:
+            found.append(Todo("Run foretool doctor", f"it starts {_name(new)} once, to learn what tools there are"))
+        if not servers:
+            found.append(Todo("Run foretool init", "no server yet; it takes over those of your clients"))
+    return found
+
+
+def _repair(servers: Sequence[ListedServer]) -> list[Todo]:
+    ill = [each for each in servers if not each.is_well]
+    if not ill:
+        return []
+    if len(ill) == 1:
+        return [Todo(f"Repair {ill[0].name}", ill[0].error, "#servers")]
+    return [Todo(f"Repair {plural(len(ill), 'server')}", _name([each.name for each in ill]), "#servers")]
+
+
+def _show_tool(app: App, missed: Sequence[MissCount], listed: Collection[ToolId]) -> list[Todo]:
+    """Return the most missed tool that a list of now still lacks and that a change would show."""
+    for each in missed:
+        tool = app.catalog.get(ToolId(each.tool)) if each.tool not in listed else None
+        miss = app.store.calls.miss(each.last_id) if tool is not None else None
+        if miss is not None and miss.change:
+            return [Todo(f"Show {each.tool}", f"missed {plural(each.count, 'time')}", f"misses/{each.last_id}")]
+    return []
+
+
+def _name(names: Sequence[str]) -> str:
+    rest = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + rest

@@ -1,0 +1,52 @@
+"""What the first page says is to be done, the most urgent first."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from command_fakes import CALC, WEATHER, fill, write_config
+from held_fakes import hold_changes
+from msgspec.structs import replace
+from stored_records import MISS
+
+from foretool.desk.page.overview import read_overview
+from foretool.desk.page.todo import Todo
+from foretool.desk.page.viewer import Viewer
+from foretool.server.config.loader import load
+from foretool.server.upstreams.failure_memory import digest_entry
+from foretool.storage.records import Failure
+
+ALL = Viewer("key")
+
+
+def test_what_fails_comes_first_then_reviews_then_the_most_missed_tool(tmp_path: Path) -> None:
+    # "calc" fails, changes of it wait, "sky" has a missed tool that a small list lacks, and "moon" was never started.
+    path = write_config(
+        tmp_path, {name: {"command": name} for name in ("calc", "sky", "moon")}, list_tokens=1, pin=["calc__add"]
+    )
+    config, now = load(path), time.time()
+    with fill(path) as store:
+        failure = Failure("calc", digest_entry(config.servers["calc"]), "FT201", "not found [FT201]", now, now, 1, now)
+        store.serving.save_failure(failure)
+        missed = replace(MISS, session="s1", at=now, tool=WEATHER, cause="budget", change="pin sky__forecast", call=0)
+        other = replace(missed, tool="sky__gone")
+        store.calls.record([], [missed, other, other, replace(missed, tool=CALC)])
+    hold_changes(config)
+    page = read_overview(config, ALL)
+    repair, review, show, doctor = page.todo
+    assert repair == Todo("Repair calc", "not found [FT201]", "#servers")
+    assert (review.what, review.link) == ("Review calc", "review/calc")
+    assert "not served before you approve it" in review.why
+    # A tool that no server has any more, and one that the list has, need no change.
+    assert (show.what, show.why, show.link) == (f"Show {WEATHER}", "missed 1 time", "misses/2")
+    assert doctor.what == "Run foretool doctor" and "moon" in doctor.why
+    assert page.servers[0].name == "calc"
+
+
+def test_somebody_who_sees_one_profile_is_not_asked_to_do_what_others_decide(tmp_path: Path) -> None:
+    path = write_config(tmp_path, profiles={"work": {"servers": ["calc"]}})
+    config = load(path)
+    fill(path).close()
+    hold_changes(config)
+    assert read_overview(config, Viewer("key", "work", may_decide=False)).todo == []
