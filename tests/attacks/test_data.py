@@ -240,6 +240,7 @@ LIBRARIES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @requirement("trust:data:silent-libraries")
 def test_no_library_asks_for_another_machine(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"one": command_fakes.echo()})

@@ -69,6 +69,7 @@ def test_an_id_that_moves_to_another_server_is_one_tool() -> None:
 ACTIONS = st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 400)), max_size=8)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(ACTIONS)
 def test_a_corpus_with_a_past_ranks_as_one_built_anew(actions: list[tuple[str, int]]) -> None:
@@ -88,6 +89,7 @@ def test_a_corpus_with_a_past_ranks_as_one_built_anew(actions: list[tuple[str, i
     ]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(ACTIONS, st.integers(0, 8))
 def test_a_copy_ranks_as_a_new_corpus_and_leaves_the_first_one_as_it_was(
@@ -160,6 +162,7 @@ def test_wordings_do_not_make_a_tool_a_wide_one() -> None:
     assert other.lexical.search({"word7": 1.0})[0] >= 0.9 * corpus.lexical.search({"word7": 1.0})[0]
 
 
+@pytest.mark.slow
 def test_a_server_that_changes_all_its_tools_is_read_in_small_parts_and_searched_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

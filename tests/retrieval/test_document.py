@@ -111,6 +111,7 @@ def test_a_broken_definition_leaves_the_name(raw: bytes) -> None:
     assert document(raw_tool("s", "n", raw)) == Document(ToolId("s__n"), "s", "n")
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_any_schema_is_read(schema: object) -> None:
     found = read({"name": schema, "description": schema, "inputSchema": schema})

@@ -338,6 +338,7 @@ async def need(missed: Missed, way: str) -> None:
             await client.call_tool(missed.tool, {})
 
 
+@pytest.mark.slow
 @requirement("miss:seeded")
 @pytest.mark.parametrize(("seed", "policy", "way"), CASES)
 async def test_the_true_cause_is_named(

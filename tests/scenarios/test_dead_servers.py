@@ -111,6 +111,7 @@ async def test_an_edited_entry_is_a_new_server() -> None:
             assert "1 server not listed yet" in await describes(stage.client)
 
 
+@pytest.mark.slow
 @requirement("start:dead")
 @pytest.mark.parametrize(
     ("reason", "longest"), [("command 'chatty' was not found", LASTING_S), (KINDS["refused"], OPEN_S)]

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from requirements import requirement
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(autouse=True)

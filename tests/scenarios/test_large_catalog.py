@@ -95,6 +95,7 @@ async def compare(path: Path, make: Callable[[], list[FakeUpstream]], **settings
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "entry"),
     [

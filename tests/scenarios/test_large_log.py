@@ -75,6 +75,7 @@ async def converse(path: Path) -> tuple[Counted, int]:
         return counted, len(listed)
 
 
+@pytest.mark.slow
 async def test_what_the_loop_asks_of_the_store_takes_no_more_steps_with_a_longer_log(tmp_path: Path) -> None:
     short, long = (make_log(tmp_path / name, times) for name, times in (("short", 1), ("long", TIMES)))
     with closing(sqlite3.connect(long)) as file:

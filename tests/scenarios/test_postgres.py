@@ -64,6 +64,7 @@ COMMANDS: dict[str, tuple[str, int]] = {
 }
 
 
+@pytest.mark.slow
 @requirement("storage:postgres")
 @pytest.mark.parametrize("line", COMMANDS)
 def test_every_command_works_with_a_database_and_shows_no_password(

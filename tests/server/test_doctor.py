@@ -173,6 +173,7 @@ def test_a_name_from_before_a_changed_prefix_is_given_up(tmp_path: Path) -> None
 # The command
 
 
+@pytest.mark.slow
 def test_the_command_ends_with_status_1_when_something_is_wrong(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"good": echo(), "bad": echo("--die", "no\nreason")})
     command = [sys.executable, "-m", "foretool", "doctor", "--config", str(path)]

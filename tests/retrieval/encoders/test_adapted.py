@@ -160,6 +160,7 @@ def test_the_shipped_adapter_belongs_to_the_weights_that_are_known() -> None:
     assert len(shipped.changes) == 36
 
 
+@pytest.mark.slow
 def test_the_shipped_adapter_opens_by_its_name(tmp_path: Path) -> None:
     weights = BY["minilm-tools"]
     if locate(weights) is None:

@@ -88,6 +88,7 @@ def test_rows_of_the_vocabulary_leave_the_memory_again(tmp_path: Path) -> None:
     np.testing.assert_array_equal(encoder.queries(["open issue"]), before)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/smaps").is_file(), reason="only Linux says what is in memory")
 def test_matrices_in_the_order_of_the_processor_are_mapped_too(tmp_path: Path) -> None:
     """Proxies share what is mapped; what each orders for itself (40 MiB) each has in its own memory."""

@@ -27,6 +27,7 @@ def test_no_other_file_imports_onnxruntime() -> None:
     assert [path for path in sources if imports_runtime(path)] == [OURS]
 
 
+@pytest.mark.slow
 @requirement("trust:data:silent-libraries")
 def test_an_encoder_leaves_nothing_for_the_maker_of_onnxruntime(tmp_path: Path) -> None:
     """Its builds keep an identifier and what they are going to send in the home folder."""

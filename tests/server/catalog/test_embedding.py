@@ -285,6 +285,7 @@ async def test_none_and_an_empty_catalog_start_nothing(tmp_path: Path, store: St
         assert off._task is None and empty._task is None
 
 
+@pytest.mark.slow
 async def test_without_weights_words_alone_rank_and_nothing_is_tried_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

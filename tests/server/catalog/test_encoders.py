@@ -129,6 +129,7 @@ def test_each_kind_has_its_class(tmp_path: Path) -> None:
     assert isinstance(open_encoder(find("any", Endpoint("http://127.0.0.1:1/v1"))[0], key="k"), EndpointEncoder)
 
 
+@pytest.mark.slow
 def test_the_changed_model_is_made_by_another_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed")
     weights = next(each for each in BY_NAME if each.name == "minilm-tools")

@@ -123,6 +123,7 @@ def test_parquet_holds_the_same(kind: str, tmp_path: Path, capsysbinary: pytest.
     assert list(found[0]) == list(said[0])
 
 
+@pytest.mark.slow
 def test_many_records_need_little_memory(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     now = time.time()

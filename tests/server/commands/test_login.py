@@ -45,6 +45,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
+@pytest.mark.slow
 def test_a_link_is_printed_and_the_pasted_address_taken(url: str, tmp_path: Path) -> None:
     process = start(write_config(tmp_path, {"guarded": {"url": url}}), "--no-browser")
     assert process.stdin is not None and process.stdout is not None
@@ -66,6 +67,7 @@ def test_a_link_is_printed_and_the_pasted_address_taken(url: str, tmp_path: Path
     assert token not in rest
 
 
+@pytest.mark.slow
 def test_a_program_gets_events(url: str, tmp_path: Path) -> None:
     process = start(write_config(tmp_path, {"guarded": {"url": url}}), "--json-lines", "--no-browser")
     assert process.stdout is not None
@@ -79,6 +81,7 @@ def test_a_program_gets_events(url: str, tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_nobody_is_waited_for_longer_than_was_said(url: str, tmp_path: Path) -> None:
     process = start(write_config(tmp_path, {"guarded": {"url": url}}), "--no-browser", "--timeout", "1")
     said, _ = process.communicate(timeout=60)

@@ -140,6 +140,7 @@ def break_entry(home: Path, client: str, words: list[str], **more: Any) -> tuple
     return file, file.path.read_bytes()
 
 
+@pytest.mark.slow
 @requirement("setup:mended")
 @pytest.mark.parametrize("client", HOME_CLIENTS)
 def test_an_entry_whose_program_is_gone_starts_this_one_again_in_every_format(

@@ -80,6 +80,7 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
         jsonc.loads("[" + piece * 100_000)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(json_values)
 def test_every_json_value_survives_and_every_part_of_it_is_located(value: Any) -> None:

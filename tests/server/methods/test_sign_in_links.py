@@ -38,6 +38,7 @@ def initialize(served: Served, capabilities: dict[str, Any]) -> None:
     served.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
 
+@pytest.mark.slow
 def test_a_client_that_opens_links_gets_one_and_the_next_call_works(config: Path) -> None:
     served = Served(config)
     try:
@@ -57,6 +58,7 @@ def test_a_client_that_opens_links_gets_one_and_the_next_call_works(config: Path
         served.leave()
 
 
+@pytest.mark.slow
 @requirement("trust:sign-in:silent")
 def test_other_clients_are_told_what_to_do_and_no_token_is_written_anywhere(config: Path, tmp_path: Path) -> None:
     served = Served(config)

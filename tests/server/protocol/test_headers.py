@@ -96,6 +96,7 @@ def test_a_lone_surrogate_still_makes_a_header() -> None:
     assert headers.encode("\ud800").isascii()
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(SCHEMAS)
 def test_an_invalid_annotation_is_found_where_the_sdk_finds_one(schema: Any) -> None:
@@ -114,6 +115,7 @@ def test_a_schema_of_any_depth_is_walked() -> None:
     assert headers.schema_problem(schema) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(GOOD, ARGUMENTS)
 def test_the_headers_of_a_call_are_the_sdks_and_pass_both_checks(schema: Any, arguments: dict[str, Any]) -> None:
@@ -124,6 +126,7 @@ def test_the_headers_of_a_call_are_the_sdks_and_pass_both_checks(schema: Any, ar
         assert inbound.validate_mcp_param_headers(schema, arguments, ours) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     GOOD, ARGUMENTS, st.dictionaries(st.sampled_from(["Mcp-Param-p", "mcp-param-Q", "mcp-param-r"]), SCALARS.map(repr))
@@ -157,6 +160,7 @@ VERSIONS = st.sampled_from(["2026-07-28", "2025-11-25", "2099-01-01", 7, None])
 METHODS = st.sampled_from(["tools/call", "resources/read", "tools/list"])
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(
     METHODS,

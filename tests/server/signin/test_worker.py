@@ -24,6 +24,7 @@ def own_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORETOOL_KEYRING", "off")
 
 
+@pytest.mark.slow
 async def test_a_link_comes_from_a_process_that_waits_for_the_answer(tmp_path: Path) -> None:
     async with guarded() as url:
         path = write_config(tmp_path, {"guarded": {"url": url}})
@@ -45,6 +46,7 @@ async def test_a_sign_in_that_nobody_wants_any_more_is_ended(tmp_path: Path) -> 
     assert signing_in.is_over
 
 
+@pytest.mark.slow
 async def test_a_machine_that_is_refused_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with guarded() as url:
         base = url.removesuffix("/mcp")
@@ -60,6 +62,7 @@ async def test_a_machine_that_is_refused_is_logged(tmp_path: Path, caplog: pytes
     assert "the sign-in failed" in caplog.text and "s3cret-word" not in caplog.text
 
 
+@pytest.mark.slow
 async def test_why_there_is_no_link_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with guarded(registration=False) as url:
         signing_in = LinkSignIn("guarded", write_config(tmp_path, {"guarded": {"url": url}}))

@@ -167,6 +167,7 @@ def small() -> Iterator[tuple[str, Path]]:
         folder.rmdir()
 
 
+@pytest.mark.slow
 def test_on_a_full_disk_records_wait_and_are_written_once_there_is_room(small: tuple[str, Path]) -> None:
     address, disk = small
     with open_serving_store(address) as store:

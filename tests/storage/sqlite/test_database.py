@@ -188,6 +188,7 @@ def test_a_write_with_any_failed_statement_leaves_nothing_and_can_be_repeated(wr
     connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", WRITES)
 def test_a_write_interrupted_at_any_instruction_is_whole_or_absent(write: str) -> None:
     before, after = (content(connect()), written(write))

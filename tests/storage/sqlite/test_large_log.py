@@ -256,6 +256,7 @@ def called(path: Path) -> Iterator[tuple[str, str]]:
                 yield f"{node.value.attr}.{node.attr}", str(path.relative_to(ROOT / "server"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ON_LOOP)
 def test_a_method_of_the_loop_takes_no_more_steps_with_a_longer_log(logs: list[Path], name: str) -> None:
     small, large = (count(path, ON_LOOP[name]) for path in logs)

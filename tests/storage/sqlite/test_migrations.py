@@ -83,6 +83,7 @@ def test_a_file_of_another_program_is_recognised(connection: sqlite3.Connection)
     assert is_foreign(connection)
 
 
+@pytest.mark.slow
 def test_processes_that_open_a_new_file_at_once_all_succeed(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib; from foretool.storage.opening import open_store\n"

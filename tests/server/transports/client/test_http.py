@@ -396,6 +396,7 @@ async def both() -> AsyncIterator[tuple[str, str]]:
         yield str(caller.http.base_url), sdk
 
 
+@pytest.mark.slow
 @requirement("http:odd-requests")
 async def test_odd_requests_get_the_status_and_the_code_that_the_sdk_gives() -> None:
     """Where the SDK gives a status alone, ours comes with an error in words."""
