@@ -188,7 +188,7 @@ def _print_state(state: Overview) -> None:
 
 def _say_next(command: str, what: str) -> None:
     output.say(f"\nNext: {command}", "bold")
-    output.say(f"      {what}. All commands: foretool --help")
+    output.say(f"      {what}. All commands: foretool --help --all")
 
 
 def _names(names: Sequence[str]) -> str:
