@@ -103,7 +103,7 @@ FOR_THE_USER: Final = frozenset({
 later."""
 
 
-EXPLANATIONS: Final = Path(__file__).with_name("explanations.md")
+EXPLANATIONS: Final = Path(__file__).with_name("explanations.txt")
 """What `docs/errors.md` says of each code, so that an installed copy has it (`python docs/generate.py`)."""
 
 
