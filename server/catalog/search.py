@@ -54,9 +54,9 @@ SPARED_AT_ONCE: Final = 1000
 """Tools in the index after whose growth the garbage collector is spared them."""
 INDEX_S: Final = 5.0
 """A search waits so long for the index, then ranks the tools that are in it."""
-OPEN_S: Final = 10.0
+OPEN_S: Final = 15.0
 """The first searches in words wait so long for the encoders to open, which takes about half a second, and on a new
-machine two seconds. Where everything is busy it takes four times as long, and a wrong answer costs more."""
+machine two seconds. Where everything is busy it takes five times as long, and a wrong answer costs more."""
 USAGE_S: Final = 60.0
 """How long usage is kept in memory: it moves slowly, and reading it for each search would cost more than the search."""
 
