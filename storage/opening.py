@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from foretool.storage.places import MEMORY, ServerAddress, StorePlace, is_address, read_place
 from foretool.storage.sql.store import SqlStore
@@ -32,12 +33,7 @@ def open_store(place: StorePlace | str, *, busy_ms: int = 250) -> Store:
     place = _read(place)
     if not isinstance(place, ServerAddress):
         return SqlStore(SqliteDatabase.open(place, busy_ms))
-    _need_driver(place)
-    from foretool.storage.postgres.database import PostgresDatabase
-
-    database = PostgresDatabase.open(place, busy_ms)
-    assert database is not None
-    return SqlStore(database)
+    return SqlStore(_server_engine(place).open(place, busy_ms))
 
 
 def open_serving_store(place: StorePlace | str, *, busy_ms: int = 250) -> Store:
@@ -49,20 +45,14 @@ def open_serving_store(place: StorePlace | str, *, busy_ms: int = 250) -> Store:
     place = _read(place)
     if not isinstance(place, ServerAddress):
         return SqlStore(SqliteDatabase.open_to_serve(place, busy_ms))
-    _need_driver(place)
-    from foretool.storage.postgres.database import PostgresDatabase
-
-    return SqlStore(PostgresDatabase.open_to_serve(place, busy_ms))
+    return SqlStore(_server_engine(place).open_to_serve(place, busy_ms))
 
 
 def open_existing_store(place: StorePlace) -> Store:
     """Open the store at `place` for reading; if there is none yet, open an empty one in memory instead."""
     if not isinstance(place, ServerAddress):
         return open_store(place if place.exists() else MEMORY)
-    _need_driver(place)
-    from foretool.storage.postgres.database import PostgresDatabase
-
-    database = PostgresDatabase.open(place, 250, creates=False)
+    database = _server_engine(place).open(place, 250, creates=False)
     return open_store(MEMORY) if database is None else SqlStore(database)
 
 
@@ -70,14 +60,24 @@ def store_exists(place: StorePlace) -> bool:
     """Tell whether there is a store. Raises `StorageError` for a server that cannot be reached."""
     if not isinstance(place, ServerAddress):
         return place.exists()
-    _need_driver(place)
-    from foretool.storage.postgres import health
-
-    return health.has_tables(place, 10)
+    return bool(_server_health(place).has_tables(place, 10))
 
 
 def _read(place: StorePlace | str) -> StorePlace | str:
     return read_place(place) if isinstance(place, str) and is_address(place) else place
+
+
+def _server_engine(place: ServerAddress) -> Any:
+    """Return the engine for a database server. It is in a pack, which is imported only here. Raises `StorageError`
+    where its driver is not installed."""
+    _need_driver(place)
+    return import_module("foretool.fleet.postgres.database").PostgresDatabase
+
+
+def _server_health(place: ServerAddress) -> Any:
+    """As `_server_engine`: what tells how a database server is."""
+    _need_driver(place)
+    return import_module("foretool.fleet.postgres.health")
 
 
 def _need_driver(place: ServerAddress) -> None:
@@ -92,10 +92,8 @@ def examine_store(place: StorePlace, patience_s: float) -> Health:
     """Check a store without changing it, for at most `patience_s`; raises `StorageError` if it cannot be read."""
     if not isinstance(place, ServerAddress):
         return examine(place, patience_s)
-    _need_driver(place)
-    from foretool.storage.postgres import health
-
-    return health.examine(place, patience_s)
+    found: Health = _server_health(place).examine(place, patience_s)
+    return found
 
 
 def open_files(path: Path) -> tuple[tuple[Path, int], ...]:
@@ -113,10 +111,7 @@ def find_change_mark(place: StorePlace) -> object:
     if not isinstance(place, ServerAddress):
         return None
     try:
-        _need_driver(place)
-        from foretool.storage.postgres import health
-
-        return health.find_change_mark(place)
+        return _server_health(place).find_change_mark(place)
     except StorageError as error:
         return str(error)
 

@@ -14,12 +14,12 @@ from http_fakes import PATIENCE_S
 from postgres import SKIPPED, cut_off, new_schema
 from requirements import requirement
 
+from foretool.fleet.postgres import replicas as storage
 from foretool.fleet.replicas import shared_sessions as module
 from foretool.fleet.replicas.replica import Replica
 from foretool.fleet.replicas.shared_sessions import GONE, SharedSessions
 from foretool.server.protocol import jsonrpc
 from foretool.storage.opening import open_serving_store
-from foretool.storage.postgres import replicas as storage
 from foretool.storage.records import Letter
 from foretool.storage.stores import Store
 

@@ -17,10 +17,10 @@ import msgspec
 import psycopg
 from psycopg import sql
 
+from foretool.fleet.postgres import schema
+from foretool.fleet.postgres.connecting import CHOOSE_SCHEMA, SETTINGS
+from foretool.fleet.postgres.leads import KEY
 from foretool.storage.places import ServerAddress
-from foretool.storage.postgres import schema
-from foretool.storage.postgres.connecting import CHOOSE_SCHEMA, SETTINGS
-from foretool.storage.postgres.leads import KEY
 from foretool.storage.records import Letter, LiveEvent, LiveSession
 from foretool.storage.sql.database import Database, Subject
 from foretool.storage.stores import StorageError

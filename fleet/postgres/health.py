@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import psycopg
 
+from foretool.fleet.postgres import schema
+from foretool.fleet.postgres.connecting import OWN_SCHEMA, connect
+from foretool.fleet.postgres.errors import explain_error
 from foretool.storage.places import ServerAddress
-from foretool.storage.postgres import schema
-from foretool.storage.postgres.connecting import OWN_SCHEMA, connect
-from foretool.storage.postgres.errors import explain_error
 from foretool.storage.records import Health
 
 OLDEST: Final = 130_000

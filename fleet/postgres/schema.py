@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from foretool.storage.postgres import days
+from foretool.fleet.postgres import days
 
 Run = Callable[..., Any]
 """Runs one statement, with its values if there are any."""

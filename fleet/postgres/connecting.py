@@ -11,10 +11,10 @@ import psycopg
 from psycopg import errors
 from psycopg.adapt import Loader
 
+from foretool.fleet.postgres import schema
+from foretool.fleet.postgres.errors import explain_error
+from foretool.fleet.postgres.translation import read_text
 from foretool.storage.places import ServerAddress
-from foretool.storage.postgres import schema
-from foretool.storage.postgres.errors import explain_error
-from foretool.storage.postgres.translation import read_text
 from foretool.storage.stores import StorageError
 
 OWN_SCHEMA: Final = "foretool"

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from postgres import SKIPPED, new_schema
 
+from foretool.fleet.postgres import replicas as module
 from foretool.storage.opening import open_serving_store, open_store
-from foretool.storage.postgres import replicas as module
 from foretool.storage.records import Letter, LiveEvent, LiveSession, SessionRecord, WorkingSet
 from foretool.storage.stores import ReplicaStore, Store
 

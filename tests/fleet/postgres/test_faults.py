@@ -29,7 +29,7 @@ from foretool.storage.records import Letter, ToolId
 from foretool.storage.stores import StorageError, Store
 
 psycopg = pytest.importorskip("psycopg")
-days = pytest.importorskip("foretool.storage.postgres.days")
+days = pytest.importorskip("foretool.fleet.postgres.days")
 PATIENCE_S = 60
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from postgres import SKIPPED, new_schema
 
+from foretool.fleet.postgres.schema import LIVE, STEPS, create_table
 from foretool.storage.opening import open_store
-from foretool.storage.postgres.schema import LIVE, STEPS, create_table
 from foretool.storage.stores import StorageError
 
 

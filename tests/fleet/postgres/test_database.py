@@ -22,7 +22,7 @@ from foretool.storage.records import AuditEntry, AuditFilter, Call, ClientRecord
 from foretool.storage.stores import StorageError, Store
 
 pytest.importorskip("psycopg")
-from foretool.storage.postgres import database
+from foretool.fleet.postgres import database
 
 
 @pytest.fixture

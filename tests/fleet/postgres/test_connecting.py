@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from postgres import SKIPPED, new_database, new_schema
 
+from foretool.fleet.postgres.connecting import connect
 from foretool.storage.opening import open_store
 from foretool.storage.places import ServerAddress
-from foretool.storage.postgres.connecting import connect
 from foretool.storage.stores import StorageError
 
 psycopg = pytest.importorskip("psycopg")

@@ -15,8 +15,8 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import tuple_row
 
-from foretool.storage.postgres import schema
-from foretool.storage.postgres.connecting import Connection
+from foretool.fleet.postgres import schema
+from foretool.fleet.postgres.connecting import Connection
 from foretool.storage.records import Holder
 from foretool.storage.stores import BEAT_S, Lead, StorageError
 

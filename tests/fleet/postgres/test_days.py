@@ -23,8 +23,8 @@ from foretool.storage.records import Selection, ToolId
 from foretool.storage.stores import StorageError, Store
 
 psycopg = pytest.importorskip("psycopg")
-days = pytest.importorskip("foretool.storage.postgres.days")
-schema = pytest.importorskip("foretool.storage.postgres.schema")
+days = pytest.importorskip("foretool.fleet.postgres.days")
+schema = pytest.importorskip("foretool.fleet.postgres.schema")
 
 DAY = 86_400.0
 FIRST = 20_000
