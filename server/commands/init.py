@@ -68,20 +68,10 @@ SHOWN: Final = 6
 @config_option
 @json_option
 def command(
-    path: Path | None,
-    as_json: bool,
-    clients: tuple[str, ...],
-    sources: tuple[Path, ...],
-    with_project: bool,
-    dry_run: bool,
-    agreed: bool,
-    wanted_undo: bool,
-    wants_hook: bool | None,
-    with_profiles: bool,
-    place: Place,
-    no_start: bool,
-    with_lines: bool,
-) -> int:
+    path: Path | None, as_json: bool, clients: tuple[str, ...], sources: tuple[Path, ...], with_project: bool,
+    dry_run: bool, agreed: bool, wanted_undo: bool, wants_hook: bool | None, with_profiles: bool, place: Place,
+    no_start: bool, with_lines: bool,
+) -> int:  # fmt: skip
     """Set everything up: one file for the servers of all your clients.
 
     Finds the config files of your MCP clients, copies their servers into foretool's own file, and registers foretool

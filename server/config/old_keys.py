@@ -39,7 +39,7 @@ REMOVED: Final[dict[str, str]] = {
     "header_s": "the header lines of a request have 10 s",
     "max_bodies_mib": "HTTP messages share 64 MiB while they are received and answered",
     "max_connections": "half of `max_sessions` may be connected, and at least 512",
-    "max_tools_mib": "the tools of a server may have 4 KiB each, as many as `max_tools`",
+    "max_tools_mib": "the tools of a server may have 4 MiB together, and 4 KiB each where `max_tools` is larger",
 }
 """Settings of the `foretool` block, each with what happens instead."""
 _OF_PARTS: Final[dict[str, dict[str, str]]] = {

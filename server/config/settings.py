@@ -432,8 +432,8 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def max_tools_mib(self) -> float:
-        """How large one server's tools may be together: 4 KiB each, twice what the longest real ones have."""
-        return self.max_tools / 256
+        """How large one server's tools may be together: 4 KiB each of many, and 4 MiB of a few that are long."""
+        return max(4.0, self.max_tools / 256)
 
     @property
     def max_connections(self) -> int:

@@ -58,7 +58,7 @@ class ConfigFile(Protocol):
 
 
 class Windows:
-    """All windows of one proxy. `gone` is set when the last one has left and none has come for `linger_s` seconds."""
+    """All windows of one proxy. `gone` is set when the last one has left and none has come for some seconds."""
 
     def __init__(
         self, fronts: Fronts, profile: str, limit: int, turn: Turn, linger_s: Callable[[], float],

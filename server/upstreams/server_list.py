@@ -206,9 +206,8 @@ class ServerList:
         if kept == len(members):
             return False
         del members[kept:]
-        setting = "max_tools" if kept == limit.tools else "max_tools_mib"
         noun = self.kind.noun
-        self.cut = f"it lists more than {kept} {noun}; only the first {kept} are used (raise {setting} to use more)"
+        self.cut = f"it lists more than {kept} {noun}; only the first {kept} are used (raise max_tools to use more)"
         return True
 
     def _failed(self, reason: str) -> None:

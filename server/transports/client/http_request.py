@@ -98,7 +98,7 @@ class Bodies:
 
     def take(self, size: int) -> None:
         if self.taken + size > self.most:
-            reason = "too much is being sent at the same time; try again soon (the limit is max_bodies_mib)"
+            reason = "too much is being sent at the same time; try again soon"
             raise Refused(503, reason, retry_after="2")
         self.taken += size
 
