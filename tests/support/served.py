@@ -16,6 +16,8 @@ from typing import Any
 
 from limits import write_settings
 
+from foretool.server.config.limits import FROM_FILE
+
 PATIENCE_S = 30.0
 """For one answer, or one deed, of a real process on a busy machine."""
 
@@ -46,12 +48,13 @@ class Served:
         cwd: Path | None = None,
         env: dict[str, str] | None = None,
     ) -> None:
-        """`config`: None lets foretool find the file itself. `env`: the whole environment."""
+        """`config`: None lets foretool find the file itself. `env`: the whole environment, but for what lets the file
+        set limits."""
         named = ["--config", str(config)] if config is not None else []
         command = [str(python), "-P", "-m", "foretool", "serve", *named, *arguments]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-            cwd=cwd, env=env,
+            cwd=cwd, env=env and {**env, FROM_FILE: "file"},
         )  # fmt: skip
         self.lines: list[bytes] = []
         self.errors: list[str] = []
