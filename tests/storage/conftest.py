@@ -17,7 +17,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "state" / "foretool.db"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest) -> str:
     """Where a store of each engine may be opened."""
     if request.param == "sqlite":

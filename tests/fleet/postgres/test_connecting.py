@@ -17,6 +17,8 @@ from foretool.storage.stores import StorageError
 
 psycopg = pytest.importorskip("psycopg")
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_server_that_does_not_answer_a_statement_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     address = ServerAddress(new_schema() or pytest.skip(SKIPPED))

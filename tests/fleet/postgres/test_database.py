@@ -24,6 +24,8 @@ from foretool.storage.stores import StorageError, Store
 pytest.importorskip("psycopg")
 from foretool.fleet.postgres import database
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def address() -> str:

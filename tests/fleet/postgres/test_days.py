@@ -26,6 +26,8 @@ psycopg = pytest.importorskip("psycopg")
 days = pytest.importorskip("foretool.fleet.postgres.days")
 schema = pytest.importorskip("foretool.fleet.postgres.schema")
 
+pytestmark = pytest.mark.slow
+
 DAY = 86_400.0
 FIRST = 20_000
 """A day in 2024, counted from 1970."""

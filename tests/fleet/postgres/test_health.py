@@ -13,6 +13,8 @@ from foretool.storage.stores import StorageError
 
 psycopg = pytest.importorskip("psycopg")
 
+pytestmark = pytest.mark.slow
+
 
 def place(written: str | None) -> ServerAddress:
     return ServerAddress(written or pytest.skip(SKIPPED), Path("/nowhere"))

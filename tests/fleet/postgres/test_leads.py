@@ -12,6 +12,8 @@ from foretool.storage.stores import StorageError
 
 pytest.importorskip("psycopg")
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def address() -> str:

@@ -14,6 +14,8 @@ from foretool.storage.opening import open_serving_store, open_store
 from foretool.storage.records import Letter, LiveEvent, LiveSession, SessionRecord, WorkingSet
 from foretool.storage.stores import ReplicaStore, Store
 
+pytestmark = pytest.mark.slow
+
 PATIENCE_S = 10
 SESSION = LiveSession(b"digest", "key", "bearer:1", "work", b"memo", "", 100.0)
 

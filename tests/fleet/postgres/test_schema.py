@@ -9,6 +9,8 @@ from foretool.fleet.postgres.schema import LIVE, STEPS, create_table
 from foretool.storage.opening import open_store
 from foretool.storage.stores import StorageError
 
+pytestmark = pytest.mark.slow
+
 
 def address() -> str:
     return new_schema() or pytest.skip(SKIPPED)
