@@ -40,8 +40,8 @@ from foretool.desk.page.serving import Behind
 from foretool.desk.page.site import Site
 from foretool.desk.page.viewer import Viewer
 from foretool.server.commands import group
-from foretool.server.commands.status import STATES
 from foretool.server.config.loader import Config, load
+from foretool.server.ledger.conditions import CONDITIONS
 from foretool.server.ledger.miss_words import CAUSES, NOTICED
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import MissFilter
@@ -84,12 +84,12 @@ def addresses(config: Config) -> Iterator[str]:
         session = store.sessions.recent(1000)[-1].key
         tool = store.calls.usage()[0].tool
     yield from ("", "misses", "misses?cause=stale&recovered=no", f"misses/{misses[-1].id}", "tools", f"tools/{tool}")
-    yield from ("sessions", f"sessions/{session}", "confidence", "learning", "replay", "review", "settings")
+    yield from ("sessions", f"sessions/{session}", "settings")
 
 
 def open_site(config: Config) -> Site:
     """Return the page as `foretool page` makes it."""
-    return Site(config, Words(CAUSES, NOTICED, STATES, VERDICTS))
+    return Site(config, Words(CAUSES, NOTICED, CONDITIONS, VERDICTS))
 
 
 def show_page(site: Site, address: str) -> None:

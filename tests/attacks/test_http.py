@@ -373,6 +373,7 @@ FLOODS = {
 }
 
 
+@pytest.mark.slow
 @on_the_real_clock
 @requirement("trust:http:connections")
 @pytest.mark.usefixtures("many_files")

@@ -40,6 +40,7 @@ def open_umask() -> Iterator[None]:
     os.umask(before)
 
 
+@pytest.mark.slow
 @requirement("trust:files:odd")
 @pytest.mark.parametrize("text", [BOMB, MERGED, "[" * 5_000], ids=["lists", "maps", "depth"])
 def test_a_bomb_of_aliases_is_refused_before_it_is_written_out(text: str) -> None:

@@ -651,6 +651,7 @@ def look_at(served: Served) -> str:
     return greeting + json.dumps(served.ask("tools/list"))
 
 
+@pytest.mark.slow
 @requirement("trust:pin:http", "trust:pin:description", "trust:approve:live")
 @pytest.mark.parametrize("kind", ["stdio", "http"])
 def test_a_real_server_changes_between_two_runs_and_a_person_approves_it(
@@ -718,6 +719,7 @@ def test_what_the_user_changes_in_an_entry_of_their_own_is_approved(tmp_path: Pa
     assert HOLDS not in edited.look("--zone", "Europe/Berlin", sees=f"{LISTS} in Europe/Berlin")
 
 
+@pytest.mark.slow
 @requirement("trust:pin:launch")
 @pytest.mark.parametrize("when", ["before the edit", "with the edit, as another version", "after the edit"])
 def test_a_server_that_changes_its_own_texts_is_held_in_spite_of_an_edit(when: str, tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def stopped(setting: Setting, point: str) -> Iterator[subprocess.Popen[str]]:
             child.kill()
 
 
+@pytest.mark.slow
 @requirement("learn:ended")
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize(
@@ -90,6 +91,7 @@ def test_a_continued_run_learns_what_a_whole_one_does(two_methods: Setting, tmp_
     assert kept | {"took_s": 0} == made | {"took_s": 0}
 
 
+@pytest.mark.slow
 @requirement("learn:ended")
 @pytest.mark.parametrize("why", ["old", "other tasks", "damaged", "gone"])
 def test_a_run_that_no_longer_fits_is_not_continued(two_methods: Setting, why: str) -> None:

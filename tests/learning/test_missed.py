@@ -68,6 +68,7 @@ def later_ranks(setting: Setting, model: MassTool, later: Sequence[Episode]) -> 
         return replay.ranks({"masstool": model}, 0, len(later))
 
 
+@pytest.mark.slow
 @requirement("learn:misses")
 def test_training_with_misses_ranks_the_same_words_better_on_later_tasks(setting: Setting) -> None:
     record_sessions(setting)

@@ -8,6 +8,7 @@ import pytest
 from bench.retrieval.ranking import main
 
 
+@pytest.mark.slow
 def test_one_json_object_a_line_per_method(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([str(folder), "--json"])
     results = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -17,6 +18,7 @@ def test_one_json_object_a_line_per_method(folder: Path, capsys: pytest.CaptureF
     assert all(each["r@1"] == 1.0 and each["r@1_interval"] == [1.0, 1.0] for each in results[:3])
 
 
+@pytest.mark.slow
 def test_a_table_with_distractors(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     catalogs = folder / "catalogs"
     catalogs.mkdir()
@@ -25,12 +27,14 @@ def test_a_table_with_distractors(folder: Path, capsys: pytest.CaptureFixture[st
     assert "served   n=1 " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_latency_over_a_repeated_catalog(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([str(folder), "--latency", "30", "--json"])
     result = json.loads(capsys.readouterr().out)
     assert (result["tools"], result["words_1-25"]["n"]) == (30, 2)
 
 
+@pytest.mark.slow
 def test_an_unknown_method_is_refused(folder: Path) -> None:
     with pytest.raises(SystemExit, match="--methods: encoder 'magic': expected"):
         main([str(folder), "--methods", "magic"])
@@ -71,6 +75,7 @@ def test_what_is_served_is_compared_with_itself_by_other_encoders(
     assert after["over_served"] == {"r@1": [0.0, 0.0, 0.0], "r@5": [0.0, 0.0, 0.0], "r@10": [0.0, 0.0, 0.0]}
 
 
+@pytest.mark.slow
 def test_wordings_of_a_file_are_read_in_place_of_those_that_ship(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +108,7 @@ def test_wordings_of_a_file_are_read_in_place_of_those_that_ship(
         main([str(folder), "--wordings", str(file)])
 
 
+@pytest.mark.slow
 def test_only_needs_of_some_tools_can_be_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([str(folder), "--methods", "lexical", "--needing", "domain$", "--json"])
     row = json.loads(capsys.readouterr().out.splitlines()[0])

@@ -34,5 +34,5 @@ def test_every_listing_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "foretool misses --by cause",
         *(f"page: /{address}" for address in at_size.addresses(load(path))),
     ]
-    assert len(rows) == 14
+    assert len(rows) == 10
     assert all(row["p95_s"] > 0 for row in rows)

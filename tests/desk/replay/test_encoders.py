@@ -176,6 +176,7 @@ def test_an_error_ahead_is_met_again_by_the_search_that_needs_the_text() -> None
     encoder.close()
 
 
+@pytest.mark.slow
 def test_each_text_gets_the_vector_that_it_gets_alone_whatever_is_embedded_with_it(tmp_path: Path) -> None:
     """Else a replay would rank other tools than a proxy."""
     pytest.importorskip("onnxruntime", reason="the encoders' libraries are not installed")

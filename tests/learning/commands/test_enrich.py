@@ -113,6 +113,7 @@ def _heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_ended_goes_on_where_it_was(tmp_path: Path, end: signal.Signals) -> None:
     stop = Event()

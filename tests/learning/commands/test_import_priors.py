@@ -47,6 +47,7 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 @requirement("learn:priors-serve")
 def test_an_import_says_what_it_changes_and_can_be_taken_back(
     config: list[str], file: Path, capsys: pytest.CaptureFixture[str]

@@ -103,6 +103,7 @@ def test_without_an_encoder_the_words_of_a_task_do() -> None:
     assert best(model, (), "book a hotel", encoder=False) == "inn__search"
 
 
+@pytest.mark.slow
 def test_where_most_tasks_have_no_vectors_the_words_of_all_are_learned() -> None:
     few, many = world()[:14], tuple(replace(each, at=1.0) for each in world()[14:])
     given = replace(material(few), unread=many)
@@ -117,6 +118,7 @@ def test_where_most_tasks_have_no_vectors_the_words_of_all_are_learned() -> None
     )
 
 
+@pytest.mark.slow
 def test_parts_that_were_weighed_by_words_are_weighed_again_with_vectors() -> None:
     by_words = Trainer(SMALL).train(material(world(), encoder=False), lambda what, share: None)
     given = material(world())
@@ -124,6 +126,7 @@ def test_parts_that_were_weighed_by_words_are_weighed_again_with_vectors() -> No
     assert Trainer(SMALL).train(replace(given, earlier=by_words), lambda what, share: None) == with_vectors
 
 
+@pytest.mark.slow
 def test_the_same_material_gives_the_same_model() -> None:
     given = material(world())
     first, second = (Trainer(SMALL).train(given, lambda what, share: None) for _ in range(2))

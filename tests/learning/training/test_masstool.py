@@ -74,6 +74,7 @@ def test_a_task_gets_the_tools_that_such_tasks_took(encoder: bool) -> None:
         assert best(scores, len(tools)) == set(tools), subject
 
 
+@pytest.mark.slow
 @requirement("masstool:trust")
 @pytest.mark.parametrize("encoder", [True, False])
 def test_a_model_is_believed_also_where_the_vote_alone_gives_the_shares(encoder: bool) -> None:
@@ -112,6 +113,7 @@ def test_it_learns_from_the_vectors_of_all_encoders() -> None:
     assert np.linalg.norm(found.bank, axis=1) == pytest.approx(np.ones(32), abs=0.02)
 
 
+@pytest.mark.slow
 @requirement("masstool:detection")
 def test_it_learns_which_tasks_need_no_tool() -> None:
     model = trained(without=24)
@@ -121,6 +123,7 @@ def test_it_learns_which_tasks_need_no_tool() -> None:
     assert trained(without=5).needs_tool(embed([idle])[0], idle) is None, "five say too little"
 
 
+@pytest.mark.slow
 def test_where_most_tasks_have_no_vectors_the_words_of_all_are_learned() -> None:
     def train(material: Material) -> bytes:
         return METHOD.train(material, lambda step, share: None)
@@ -133,6 +136,7 @@ def test_where_most_tasks_have_no_vectors_the_words_of_all_are_learned() -> None
     assert train(replace(read, earlier=by_words)) == train(read) == train(replace(read, unread=many))
 
 
+@pytest.mark.slow
 def test_a_seed_makes_the_same_model_again() -> None:
     material = Material((), episodes(), queries=embed)
     told: list[float] = []

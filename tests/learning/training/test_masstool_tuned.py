@@ -32,6 +32,7 @@ def test_it_takes_many_tasks_and_what_trains(monkeypatch: pytest.MonkeyPatch) ->
     assert weights_to_tune(LEAST) is None
 
 
+@pytest.mark.slow
 @requirement("masstool:tuned")
 def test_the_model_holds_what_was_tuned_on_the_classes_of_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
