@@ -17,6 +17,7 @@ from foretool.desk.page.viewer import Viewer
 from foretool.server.ledger.conditions import Condition
 from foretool.server.ledger.diffs import GONE, NEW
 from foretool.server.ledger.effects import Verdict
+from foretool.server.system.counts import plural
 from foretool.server.trust.text import clean
 from foretool.storage.records import Cause, Noticed
 
@@ -55,7 +56,7 @@ class Renderer:
             "share": say_share,
             "count": lambda count: f"{count:,}",
             "difference": mark_difference,
-            "plural": say_plural,
+            "plural": plural,
         }
         self._templates.globals |= {"words": words}
 
@@ -79,11 +80,6 @@ def say_when(at: float) -> str:
 def say_share(share: float | None) -> str:
     """Return a share in per cent; a dash for None."""
     return "-" if share is None else f"{share:.1%}"
-
-
-def say_plural(count: int, noun: str, nouns: str = "") -> str:
-    """Return a count with its noun: "1 call", "2 calls"."""
-    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def mark_difference(lines: Iterable[Text]) -> Markup:

@@ -12,7 +12,7 @@ from foretool.desk.page.viewer import Viewer
 from foretool.server.app import App
 from foretool.server.config.loader import Config
 from foretool.server.ledger.conditions import ListedServer
-from foretool.server.system.counts import plural
+from foretool.server.system.counts import name_some, plural
 from foretool.storage.records import MissCount, ToolId
 
 NAMED: Final = 3
@@ -44,7 +44,9 @@ def read_todo(
     if viewer.sees_all:
         found += [Todo("Correct the config", warning) for warning in config.warnings]
         if new := [each.name for each in servers if each.condition == "new"]:
-            found.append(Todo("Run foretool doctor", f"it starts {_name(new)} once, to learn what tools there are"))
+            found.append(
+                Todo("Run foretool doctor", f"it starts {name_some(new, NAMED)} once, to learn what tools there are")
+            )
         if not servers:
             found.append(Todo("Run foretool init", "no server yet; it takes over those of your clients"))
     return found
@@ -56,7 +58,7 @@ def _repair(servers: Sequence[ListedServer]) -> list[Todo]:
         return []
     if len(ill) == 1:
         return [Todo(f"Repair {ill[0].name}", ill[0].error, "#servers")]
-    return [Todo(f"Repair {plural(len(ill), 'server')}", _name([each.name for each in ill]), "#servers")]
+    return [Todo(f"Repair {plural(len(ill), 'server')}", name_some([each.name for each in ill], NAMED), "#servers")]
 
 
 def _show_tool(app: App, missed: Sequence[MissCount], listed: Collection[ToolId]) -> list[Todo]:
@@ -67,8 +69,3 @@ def _show_tool(app: App, missed: Sequence[MissCount], listed: Collection[ToolId]
         if miss is not None and miss.change:
             return [Todo(f"Show {each.tool}", f"missed {plural(each.count, 'time')}", f"misses/{each.last_id}")]
     return []
-
-
-def _name(names: Sequence[str]) -> str:
-    rest = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + rest

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +20,7 @@ from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import find_place
 from foretool.server.ledger.conditions import Condition, ListedServer, list_servers
+from foretool.server.system.counts import name_some
 from foretool.server.upstreams.running import find_running
 from foretool.storage.records import MissFilter
 from foretool.storage.stores import StorageError
@@ -153,15 +153,18 @@ def next_step(state: Overview) -> tuple[str, str]:
     """Return the next sensible command, and what it is good for."""
     enabled = [each for each in state.servers if each.condition != "disabled"]
     if failing := [each.name for each in state.servers if not each.is_well]:
-        return "foretool doctor", f"says what is wrong with {_names(failing)}"
+        return "foretool doctor", f"says what is wrong with {name_some(failing, NAMED)}"
     if not enabled:
         return "foretool add NAME -- COMMAND", "adds a server; foretool init takes over those of your clients"
     if held := [each.name for each in state.servers if each.held]:
-        return "foretool review", f"shows what {_names(held)} changed; nothing of it is served before you approve it"
+        return (
+            "foretool review",
+            f"shows what {name_some(held, NAMED)} changed; nothing of it is served before you approve it",
+        )
     if new := [each.name for each in enabled if each.condition == "new"]:
         return (
             "foretool doctor",
-            f"starts {_names(new)} once, to see whether {'it works' if len(new) == 1 else 'they work'}",
+            f"starts {name_some(new, NAMED)} once, to see whether {'it works' if len(new) == 1 else 'they work'}",
         )
     if state.misses:
         return "foretool misses", f"shows which hidden tools were needed this week ({state.misses:,})"
@@ -189,8 +192,3 @@ def _print_state(state: Overview) -> None:
 def _say_next(command: str, what: str) -> None:
     output.say(f"\nNext: {command}", "bold")
     output.say(f"      {what}. All commands: foretool --help --all")
-
-
-def _names(names: Sequence[str]) -> str:
-    rest = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + rest

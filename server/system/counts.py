@@ -1,6 +1,8 @@
-"""A count with its noun, in plain English."""
+"""Counts and names in plain English."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 def plural(count: int, noun: str) -> str:
@@ -10,3 +12,9 @@ def plural(count: int, noun: str) -> str:
     if noun.endswith("y"):
         return f"{count:,} {noun[:-1]}ies"
     return f"{count:,} {noun}es" if noun.endswith(("s", "ch")) else f"{count:,} {noun}s"
+
+
+def name_some(names: Sequence[str], most: int) -> str:
+    """Write the first names, and how many more there are: `git, time and 2 more`."""
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from foretool.desk.page.rendering import mark_difference, say_plural, say_share, say_when
+from foretool.desk.page.rendering import mark_difference, say_share, say_when
 from foretool.server.ledger.diffs import diff_texts
 
 
@@ -18,5 +18,4 @@ def test_a_difference_is_marked_as_gone_and_new_and_stays_text() -> None:
 
 
 def test_counts_shares_and_times_are_written_for_people() -> None:
-    assert (say_plural(1, "miss", "misses"), say_plural(1200, "call")) == ("1 miss", "1,200 calls")
     assert (say_share(None), say_share(0.1234), say_when(0)) == ("-", "12.3%", "never")

@@ -1,8 +1,8 @@
-"""Counts with their nouns."""
+"""Counts with their nouns, and names."""
 
 import pytest
 
-from foretool.server.system.counts import plural
+from foretool.server.system.counts import name_some, plural
 
 
 @pytest.mark.parametrize(
@@ -14,3 +14,7 @@ from foretool.server.system.counts import plural
 )  # fmt: skip
 def test_a_noun_follows_its_count(count: int, noun: str, said: str) -> None:
     assert plural(count, noun) == said
+
+
+def test_of_many_names_the_first_are_said() -> None:
+    assert name_some(["a", "b"], 2) == "a, b" and name_some(["a", "b", "c", "d"], 2) == "a, b and 2 more"
