@@ -125,7 +125,7 @@ class Step(Struct, frozen=True, eq=False):
         if sufficiency >= self._owner.threshold:
             return self
         app, client, _ = self._owner._running()
-        return self._owner._make_step(app.steps.widen(self._plan, sufficiency, client.profile))
+        return self._owner._make_step(app.answering.steps.widen(self._plan, sufficiency, client.profile))
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> Result:
         """Call a tool of the step, or any other. Raises `CallFailed`."""
@@ -210,14 +210,14 @@ class Foretool:
         app, client, session = self._running()
         chat = session.conversation()
         chat.note_task(tuple(line.strip() for line in query.splitlines() if line.strip()), app.recorder.now())
-        wanted = app.steps.query(query, chat.steps if history is None else history)
+        wanted = app.answering.steps.query(query, chat.steps if history is None else history)
         planned: asyncio.Future[Plan] = asyncio.get_running_loop().create_future()
 
         def ready(plan: Plan) -> None:
             if not planned.done():  # the caller may have stopped waiting
                 planned.set_result(plan)
 
-        app.steps.plan(wanted, client.profile, budget, ready)
+        app.answering.steps.plan(wanted, client.profile, budget, ready)
         return self._make_step(await planned)
 
     async def answer(
@@ -233,8 +233,8 @@ class Foretool:
                 step, reply = wider, await model(wider)
         except Exception as error:
             app, _, session = self._running()
-            app.steps.record(session, step._plan, type(error).__name__)
-            app.outbox.flush()
+            app.answering.steps.record(session, step._plan, type(error).__name__)
+            app.parties.outbox.flush()
             raise
         return reply.value, step
 
@@ -251,10 +251,10 @@ class Foretool:
         """Show and record a plan, and return it as a step."""
         app, client, session = self._running()
         app.catalog.fix_names()
-        app.steps.record(session, plan)
-        app.steps.show(session, plan, client.profile)
-        app.outbox.flush()
-        shown = [*plan.tools, app.steps.discover(client.profile)]
+        app.answering.steps.record(session, plan)
+        app.answering.steps.show(session, plan, client.profile)
+        app.parties.outbox.flush()
+        shown = [*plan.tools, app.answering.steps.discover(client.profile)]
         tools = Tools([jsonrpc.plain(each.definition) for each in shown])
         sources = [fragment.id for fragment in plan.fragments]
         return Step(

@@ -21,7 +21,7 @@ def prepare_meaning(config: Config, on_embedded: OnEmbedded) -> str:
         with open_store(config.storage) as store:
             app = App(config, store)
             models.install_wordings(app.search, store)
-            asyncio.run(app.embedding.embed_all(on_embedded))
-            return app.embedding.problem
+            asyncio.run(app.known.embedding.embed_all(on_embedded))
+            return app.known.embedding.problem
     except StorageError as error:
         return str(error)

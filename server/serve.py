@@ -72,7 +72,7 @@ async def serve_windows(config: Config, profile: str, first: socket.socket, when
         app = watch.make(config, store)
         app.clients.are_windows = True
         identity = Identity.own(config.path, profile, is_project=config.named_by == "project_config")
-        sharing = Sharing(app.live, identity.folder, lambda: sorted(app.server_requests.working_in_roots))
+        sharing = Sharing(app.live, identity.folder, lambda: sorted(app.answering.server_requests.working_in_roots))
         windows = Windows(
             app.router,
             profile,
@@ -254,7 +254,7 @@ async def _answering_locally(
     it, if any may."""
     config = app.config
     identity = Identity.own(config.path, profile, is_project=config.named_by == "project_config")
-    services = {"hint": app.prompt_answers.service()}
+    services = {"hint": app.answering.prompt_answers.service()}
     if windows is not None:
         services |= {SERVICE: windows.service(), STATUS: windows.status()}
     local = LocalServer(identity, str(config.storage), services)

@@ -216,7 +216,7 @@ class _Run:
         app, session = self._app, self._session
         prompt = Prompt(app.recorder.now(), text)
         app.store.tasks.add_prompt(prompt)
-        hint = app.prompt_answers.write(prompt, self._seat.profile, session)
+        hint = app.answering.prompt_answers.write(prompt, self._seat.profile, session)
         self._said += hint.tokens if hint.tools else 0
         if self._seat.tools.policy(session.list) == "growing":
             query = Query(searched_lines(prompt), (), (), self._chat.servers_in_use(), self._seat.profile.name)
@@ -285,20 +285,24 @@ class _Run:
             arguments, self._chat.steps, self._chat.servers_in_use(), self._seat.profile.name
         )
         ranking = app.search.rank(query, self._reach.finds, max(RANKED, arguments.wanted))
-        kept, answer = app.discovery.answer_search(self._seat, session, self._chat, arguments, query, ranking, started)
+        kept, answer = app.answering.discovery.answer_search(
+            self._seat, session, self._chat, arguments, query, ranking, started
+        )
         self._known.update(match.tool for match in answer.matches)
         self._said += answer.tokens
         self._player._answers.append(answer.tokens)
-        hint = app.predictor.hint(self._seat, session, self._chat, app.predictor.predict(self._chat))
+        hint = app.answering.predictor.hint(
+            self._seat, session, self._chat, app.answering.predictor.predict(self._chat)
+        )
         if hint is not None:
-            app.predictor.note_shown(session, self._chat, hint)
+            app.answering.predictor.note_shown(session, self._chat, hint)
             self._said += hint.tokens
         self._seat.tools.grow_for_discovery(session.list, kept)
         self._list_again()
 
     def _look_ahead(self, via: str) -> None:
         """Have the list grow for what comes next, and read the hint behind the answer of a bridge."""
-        predictor = self._app.predictor
+        predictor = self._app.answering.predictor
         if not predictor.can_predict:
             return
         prediction = predictor.predict(self._chat)

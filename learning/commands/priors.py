@@ -141,12 +141,12 @@ def read_file(file: Path) -> bytes:
 def _compare(config: Config, file: Path, priors: PortablePriors) -> PriorsImport:
     """Return what the list of the default profile gains and loses."""
     with offline.read(config) as app:
-        app.imported.refresh()
+        app.known.imported.refresh()
         before = frozenset(_list(app, config))
         active = app.store.artifacts.active(IMPORTED)
-        app.imported.use(priors, time.time())
+        app.known.imported.use(priors, time.time())
         after = frozenset(_list(app, config))
-        expected = app.imported.expected
+        expected = app.known.imported.expected
     return PriorsImport(
         file, priors.exported, len(priors.tools), expected.known, len(priors.followed), sum(expected.calls.values()),
         tuple(sorted(after - before)), tuple(sorted(before - after)),

@@ -133,7 +133,7 @@ def search(app: App, task: str, profile: Profile, limit: int | None) -> SearchRe
     query = discovery_arguments.query(arguments, (), (), profile.name)
     reach = app.policy.reach(profile)
     ranking = app.search.find_now(query, reach.finds, max(RANKED, arguments.wanted))
-    answer, _ = app.answers.write(arguments, query, ranking, visible.__contains__, reach)
+    answer, _ = app.answering.answers.write(arguments, query, ranking, visible.__contains__, reach)
     took_ms = (time.perf_counter() - started) * 1000
     cards = {card["name"]: card for card in answer.structured["matches"]}
     for card in answer.structured["matches"]:

@@ -346,7 +346,7 @@ async def test_a_new_resource_has_its_address_and_name_alone_and_a_new_template_
         assert await merged(stage.client, "resources/templates/list") == [TEMPLATE]
         found = [(each.kind, each.name, each.effect) for each in held(stage.store)]
         await asyncio.sleep(1.5)
-        (said,) = stage.app.gatekeeper.waiting().values()
+        (said,) = stage.app.known.gatekeeper.waiting().values()
     assert found == [
         ("resource", "note://3", "new"),
         ("resource", "note://4", "new"),

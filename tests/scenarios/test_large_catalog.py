@@ -45,7 +45,7 @@ async def make_store(path: Path, monkeypatch: pytest.MonkeyPatch, *made: FakeUps
         await stage.client.list_tools()
         await stage.client.call_tool("s1__write_1", {})
         await stage.client.call_tool("s2__send_2", {})
-        stage.app._names.save_all()
+        stage.app.known.names.save_all()
         for _ in range(2):  # the first look sees that something has changed
             finish(stage.app.memory.summarize())
     store.close()

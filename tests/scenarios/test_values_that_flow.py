@@ -25,7 +25,7 @@ async def worked(store: Store, **settings: Any) -> None:
     async with proxy_over(office, store=store, **settings) as stage:
         await stage.client.call_tool("office__login", {"user": "alex"})
         await stage.client.call_tool("office__post", {"auth": TOKEN})
-        await save_flows(stage.app.flows, stage.store.flows)
+        await save_flows(stage.app.known.flows, stage.app.recorder)
 
 
 @requirement("graph:flow")
@@ -47,7 +47,7 @@ def test_no_value_flows_from_an_error_or_into_a_call_that_fails(failing: str, tm
         async with proxy_over(office, store=store) as stage:
             await stage.client.call_tool("office__login", {"user": "alex"})
             await stage.client.call_tool("office__post", {"auth": TOKEN})
-            await save_flows(stage.app.flows, stage.store.flows)
+            await save_flows(stage.app.known.flows, stage.app.recorder)
 
     with open_store(tmp_path / "foretool.sqlite3") as store:
         asyncio.run(work(store))

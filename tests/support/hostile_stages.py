@@ -532,7 +532,7 @@ def upstream_over_stdio(said: Sequence[Said]) -> None:
             await still_served(stage)
             client._front.close()  # type: ignore[union-attr]
             await asyncio.sleep(1)
-            stage.app.server_requests.expire()
+            stage.app.answering.server_requests.expire()
             nothing_waits(stage)
             recorded(stage, bad, good, resends=True)
 

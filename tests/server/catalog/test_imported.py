@@ -33,9 +33,9 @@ def bring_in(stage: Stage, given: PortablePriors) -> None:
 
 async def take_up(stage: Stage) -> None:
     """What housekeeping does each second, and the end of it."""
-    stage.app.models.tick(has_listed=True)
-    assert stage.app.models._task is not None
-    await stage.app.models._task
+    stage.app.known.models.tick(has_listed=True)
+    assert stage.app.known.models._task is not None
+    await stage.app.known.models._task
 
 
 def catalog() -> Catalog:

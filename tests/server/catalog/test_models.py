@@ -33,9 +33,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def taken(stage: Stage) -> None:
     """What housekeeping does each second, and the end of it."""
-    stage.app.models.tick(has_listed=bool(stage.app.lists.views()))
-    assert stage.app.models._task is not None
-    await stage.app.models._task
+    stage.app.known.models.tick(has_listed=bool(stage.app.lists.views()))
+    assert stage.app.known.models._task is not None
+    await stage.app.known.models._task
 
 
 def calc() -> FakeUpstream:
@@ -48,7 +48,7 @@ async def test_a_running_proxy_takes_up_a_model_after_its_first_list() -> None:
         search = stage.app.search
         stage.store.artifacts.add("dtdr", MODEL, {}, promote=True)
         stage.store.artifacts.bump_version()
-        models_of = stage.app.models
+        models_of = stage.app.known.models
         models_of.tick(has_listed=False)
         assert (search.has_learned, models_of._task) == (False, None)
         client = stage.client

@@ -196,7 +196,7 @@ async def test_the_result_of_a_listed_tool_does_not_wait_for_a_prediction(monkey
     async with proxy_over(files(), policy="frozen", pin=[OPEN]) as stage:
         await learned(stage)
         made: list[object] = []
-        monkeypatch.setattr(stage.app.predictor, "predict", made.append)
+        monkeypatch.setattr(stage.app.answering.predictor, "predict", made.append)
         assert "_meta" not in await stage.client.call_tool(OPEN, {})
         await asyncio.sleep(0.1)
         assert made == []
@@ -210,13 +210,13 @@ async def test_only_calls_that_take_long_are_predicted_from(monkeypatch: pytest.
     async with proxy_over(upstream, policy="frozen", pin=[OPEN, SHUT]) as stage:
         await learned(stage)
         made: list[str] = []
-        real = stage.app.predictor.predict
+        real = stage.app.answering.predictor.predict
 
         def predict(chat: Conversation) -> Any:
             made.append(chat.steps[-1])
             return real(chat)
 
-        monkeypatch.setattr(stage.app.predictor, "predict", predict)
+        monkeypatch.setattr(stage.app.answering.predictor, "predict", predict)
         for _ in range(3):
             assert "_meta" not in await stage.client.call_tool(SHUT, {})
         assert "_meta" in await stage.client.call_tool(OPEN, {})
@@ -231,9 +231,11 @@ async def test_nothing_is_predicted_ahead_before_the_answer_has_left(monkeypatch
     async with proxy_over(files(), policy="frozen") as stage:
         await learned(stage)
         done: list[str] = []
-        flush, ahead = stage.app.outbox.flush, stage.app.predictor.predict_ahead
-        monkeypatch.setattr(type(stage.app.outbox), "flush", lambda _: (flush(), done.append("answer")))
-        monkeypatch.setattr(stage.app.predictor, "predict_ahead", lambda chat: (ahead(chat), done.append("ahead")))
+        flush, ahead = stage.app.parties.outbox.flush, stage.app.answering.predictor.predict_ahead
+        monkeypatch.setattr(type(stage.app.parties.outbox), "flush", lambda _: (flush(), done.append("answer")))
+        monkeypatch.setattr(
+            stage.app.answering.predictor, "predict_ahead", lambda chat: (ahead(chat), done.append("ahead"))
+        )
         await call_open(stage, "bridge")
         await asyncio.sleep(0)
         assert done == ["answer", "ahead"]
@@ -256,7 +258,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, stage: Stage) -> list[str]:
     note(type(stage.app.upstreams["files"]), "request")
     note(ToolList, "grow_for_next")
     for name in ("predict", "hint"):
-        note(type(stage.app.predictor), name)
+        note(type(stage.app.answering.predictor), name)
     return done
 
 
@@ -393,7 +395,7 @@ async def test_only_the_likeliest_calls_are_predicted_from_ahead_and_none_once_a
             return real(history, lines)
 
         monkeypatch.setattr(stage.app.search, "predict", predict)
-        stage.app.predictor.predict_ahead(chat, [ToolId("many__t9")])
+        stage.app.answering.predictor.predict_ahead(chat, [ToolId("many__t9")])
         async with asyncio.timeout(60):
             while len(made) < 1 + MOST_AHEAD:
                 await asyncio.sleep(0)
@@ -402,12 +404,12 @@ async def test_only_the_likeliest_calls_are_predicted_from_ahead_and_none_once_a
         assert made[:2] == [(), ("many__t9",)]
         assert len(made) == 1 + MOST_AHEAD
         made.clear()
-        stage.app.predictor.predict_ahead(chat)
+        stage.app.answering.predictor.predict_ahead(chat)
         chat.last_at += 1
         await asyncio.sleep(0.05)
         assert made == []
         # Models that were taken away meanwhile predict nothing, and nothing fails.
-        stage.app.predictor.predict_ahead(chat)
+        stage.app.answering.predictor.predict_ahead(chat)
         stage.app.search.install_models(None)
         await asyncio.sleep(0.05)
         assert made == [()]
@@ -424,11 +426,11 @@ async def test_nothing_is_predicted_ahead_over_many_tools_that_are_not_indexed(m
         # The list of a server has changed since.
         stage.app.catalog.replace("files", [raw(tool(f"look{at}", "To look at a file.")) for at in range(AT_ONCE + 1)])
         assert not stage.app.search.is_indexed
-        stage.app.predictor.predict_ahead(Conversation())
+        stage.app.answering.predictor.predict_ahead(Conversation())
         await asyncio.sleep(0.05)
         assert asked == []
         stage.app.search.update_corpus()
-        stage.app.predictor.predict_ahead(Conversation())
+        stage.app.answering.predictor.predict_ahead(Conversation())
         await until_known(stage)
         assert asked[0] == ()
 

@@ -46,7 +46,7 @@ def ask(stage: Stage, prompt: str, profile: str = "", **more: Any) -> str:
     answers: list[dict[str, Any]] = []
     here = str(Path.cwd())
     question = {"prompt": prompt, "at": stage.app.recorder.now(), "session": "chat", "cwd": here, **more}
-    stage.app.prompt_answers._answer(Hello(profile, here, {}), question, answers.append)
+    stage.app.answering.prompt_answers._answer(Hello(profile, here, {}), question, answers.append)
     (answer,) = answers
     return str(answer["text"])
 
@@ -88,8 +88,8 @@ async def test_the_hook_spends_no_tokens_on_what_the_list_names_already(tmp_path
             found = {f"files__{short}" for short in re.findall(r"(read\d+)\(", also)}
             assert named and found and not found & {*named, *view.shown}
             # A hook of which nobody knows the session goes by the list that was stored.
-            assert stage.app.prompt_answers._shown("", None)[1](named[0])
-            assert not stage.app.prompt_answers._shown("none", None)[1](named[0])
+            assert stage.app.answering.prompt_answers._shown("", None)[1](named[0])
+            assert not stage.app.answering.prompt_answers._shown("none", None)[1](named[0])
 
 
 @requirement("hint:record")

@@ -18,7 +18,7 @@ def files() -> FakeUpstream:
 
 
 def asked(stage: Stage, text: str, cwd: str = "") -> None:
-    stage.store.tasks.add_prompt(Prompt(stage.app.prompts._since + 1.0, text, "chat", cwd))
+    stage.store.tasks.add_prompt(Prompt(stage.app.answering.prompts._since + 1.0, text, "chat", cwd))
 
 
 @requirement("learn:prompt")
@@ -35,7 +35,7 @@ async def test_the_list_grows_for_a_prompt_and_what_it_needs_is_no_miss() -> Non
         chat = next(iter(stage.app.clients)).session.conversation()  # type: ignore[union-attr]
         assert (chat.lines, chat.steps) == (("read the text of that file",), [READ])
         asked(stage, "something else entirely")
-        stage.app.prompts.look()
+        stage.app.answering.prompts.look()
         assert (chat.lines, chat.steps) == (("something else entirely",), [])
     assert client.count(LIST_CHANGED) == 1
 
@@ -46,12 +46,12 @@ async def test_a_prompt_that_may_be_someone_elses_moves_no_list() -> None:
         await stage.client.initialize()
         await stage.client.list_tools()
         asked(stage, "read the text of that file", "/somewhere/else")
-        stage.app.prompts.look()
+        stage.app.answering.prompts.look()
         other = stage.connect()
         await other.initialize()
         await other.list_tools()
         asked(stage, "read the text of that file")
-        stage.app.prompts.look()
+        stage.app.answering.prompts.look()
         assert stage.client.count(LIST_CHANGED) == other.count(LIST_CHANGED) == 0
 
 
@@ -60,5 +60,5 @@ async def test_a_frozen_list_stays_as_it_is() -> None:
         await stage.client.initialize()
         await stage.client.list_tools()
         asked(stage, "read the text of that file")
-        stage.app.prompts.look()
+        stage.app.answering.prompts.look()
         assert stage.client.count(LIST_CHANGED) == 0

@@ -31,12 +31,12 @@ PAY = FakeUpstream("pay", [tool("refund", "Gives money back"), tool("audit", "Ke
 
 def plan(stage: Stage, task: str, budget: int = 2000, history: tuple[str, ...] = ()) -> Plan:
     found: list[Plan] = []
-    steps(stage).plan(stage.app.steps.query(task, history), everyone(stage), budget, found.append)
+    steps(stage).plan(stage.app.answering.steps.query(task, history), everyone(stage), budget, found.append)
     return found[0]
 
 
 def steps(stage: Stage) -> AgentSteps:
-    return stage.app.steps
+    return stage.app.answering.steps
 
 
 def everyone(stage: Stage) -> Profile:

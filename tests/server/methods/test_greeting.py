@@ -73,7 +73,7 @@ async def test_experimental_capabilities_of_the_client_reach_servers_and_those_o
 async def test_before_anything_is_known_everything_is_offered() -> None:
     async with proxy_over(FakeUpstream("calc")) as stage:
         profile = stage.app.config.profiles[""]
-        offered = stage.app.greeting.capabilities("legacy", profile)
+        offered = stage.app.answering.offering.greeting.capabilities("legacy", profile)
     assert set(offered) == {"tools", "resources", "prompts", "completions", "logging"}
 
 

@@ -36,8 +36,8 @@ async def over(folder: Path, *upstreams: FakeUpstream, patterns: tuple[str, ...]
 
 def corpus(stage: Stage) -> Instructions:
     """Not what was looked at a moment ago."""
-    stage.app.instructions._files._looked_at = time.monotonic() - LOOK_S
-    return stage.app.instructions
+    stage.app.answering.instructions._files._looked_at = time.monotonic() - LOOK_S
+    return stage.app.answering.instructions
 
 
 @requirement("instructions:answers")

@@ -52,7 +52,7 @@ async def test_only_so_many_calls_may_be_parked(monkeypatch: pytest.MonkeyPatch)
         await upstream.called("ask", 3)
         await client.ask("tools/list")
         await client.ask("tools/list")
-        assert len(stage.app.server_requests._parked) == 2
+        assert len(stage.app.answering.server_requests._parked) == 2
 
 
 @requirement("trust:confirm:modern")

@@ -1,0 +1,115 @@
+"""What answers the requests of clients, from the search to the router. Makes these parts, once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from foretool.server.calls.making import make_tool_calls
+from foretool.server.calls.tool_calls import OwnTool
+from foretool.server.clients.exchange import Outbox
+from foretool.server.config.loader import LiveConfig
+from foretool.server.hints.prediction import Predictor
+from foretool.server.hints.prompt_answer import PromptAnswers
+from foretool.server.hints.prompt_hook import PromptHook
+from foretool.server.knowledge import Knowledge
+from foretool.server.methods.answer_tokens import AnswerTokens
+from foretool.server.methods.discover_tools import DiscoverTools
+from foretool.server.methods.discovery_answer import AnswerWriter
+from foretool.server.methods.exemplars import Exemplars
+from foretool.server.methods.forwarder import Forwarder
+from foretool.server.methods.long_results import LongResults
+from foretool.server.methods.router import Router
+from foretool.server.methods.server_map import find_absent
+from foretool.server.methods.server_requests import ServerRequests
+from foretool.server.methods.sign_in_links import SignInLinks
+from foretool.server.offering import Offering
+from foretool.server.parties import Parties
+from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.trust.policy import TrustPolicy
+from foretool.server.upstreams.upstream import Upstream
+from foretool.storage.steps import Steps
+from foretool.storage.stores import Store
+
+if TYPE_CHECKING:
+    from foretool.server.methods.agent_step import AgentSteps
+    from foretool.server.methods.instructions import Instructions
+
+
+class Answering:
+    """The parts that answer requests."""
+
+    def __init__(
+        self, live: LiveConfig, store: Store, clock: Callable[[], float], policy: TrustPolicy, known: Knowledge,
+        parties: Parties, make_forwarder: Callable[[Outbox, ServerRequests, LiveConfig], Forwarder],
+        at_end: Callable[[Callable[[], None]], None], connect: OwnTool,
+    ) -> None:  # fmt: skip
+        """`at_end` runs a callback once the requests of this turn have left. `connect` answers `connect_server`."""
+        self._live = live
+        self._policy = policy
+        self._known = known
+        self._parties = parties
+        self._instructions: Instructions | None = None
+        upstreams, clients, catalog, search = parties.upstreams, parties.clients, known.catalog, known.search
+        self.server_requests = ServerRequests(clients.only_client, upstreams.admits, clients.folders)
+        forwarder = make_forwarder(parties.outbox, self.server_requests, live)
+        self.links = SignInLinks(live, self.server_requests)
+        results = LongResults(live, policy, parties.kept_results)
+        self.offering = Offering(
+            live, known, parties, forwarder, results, lambda exchange: self.steps.answer_prompt(exchange)
+        )
+        self.predictor = Predictor(search, catalog, live, policy, known.recorder)
+        self.answers = AnswerWriter(
+            catalog, search, lambda: self.instructions, live, partial(find_absent, upstreams)
+        )  # fmt: skip
+        self.answer_tokens = AnswerTokens(known.tokens.count_text, known.recorder)
+        exemplars = Exemplars(lambda most: store.calls.shared_events(most), time.monotonic)
+        self.discovery = DiscoverTools(
+            upstreams, catalog, search, self.answers, known.recorder, self.predictor, policy, exemplars, known.reader,
+            self.answer_tokens,
+        )  # fmt: skip
+        calls = make_tool_calls(
+            live, policy, known, parties, self.server_requests, forwarder, self.links, results, self.predictor,
+            self.discovery, self.offering.resources.note_result, at_end, connect,
+        )  # fmt: skip
+        offered = self.offering
+        self.router = Router(
+            clients, upstreams, self.server_requests, offered.subscriptions,
+            (offered.greeting, offered.tools, calls, offered.resources, offered.prompts),
+        )  # fmt: skip
+        self.prompts = PromptHook(store.tasks, clients, search, self.predictor, policy, clock)
+        self.prompt_answers = PromptAnswers(clients, search, catalog, known.recorder, policy, live, self.prompts)
+
+    def find_instructions(self) -> Instructions | None:
+        """Return the instruction corpus if it was made."""
+        return self._instructions
+
+    @property
+    def instructions(self) -> Instructions:
+        """The instruction corpus, made at the first search, so that no list waits for it."""
+        if self._instructions is None:
+            from foretool.server.methods.instructions import Instructions
+
+            self._instructions = Instructions(
+                self._live, self._parties.upstreams, self._known.catalog, self._known.gatekeeper,
+                self.offering.greeting.quoted,
+            )  # fmt: skip
+        return self._instructions
+
+    @cached_property
+    def steps(self) -> AgentSteps:
+        """Plans single steps of agents; made at the first one."""
+        from foretool.server.methods.agent_step import AgentSteps
+
+        return AgentSteps(
+            self._known.catalog, self._known.search, self.instructions, self._known.recorder, self._live,
+            self._parties.upstreams.unlisted, self._policy,
+        )  # fmt: skip
+
+    def take_in_prompts(self, upstream: Upstream, served: Mapping[str, Raw]) -> Steps[None]:
+        """Take in the prompts of an upstream, as far as somebody has searched; the first search reads them itself."""
+        yield
+        if self._instructions is not None:
+            yield from self._instructions.take_in(upstream, served)

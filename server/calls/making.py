@@ -1,0 +1,41 @@
+"""Makes the parts of this room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from foretool.server.calls.admission import Admission
+from foretool.server.calls.confirmation import Confirmation
+from foretool.server.calls.lookup import ToolLookup
+from foretool.server.calls.runner import ToolRunner
+from foretool.server.calls.tool_calls import OwnTool, ToolCalls
+from foretool.server.config.loader import LiveConfig
+from foretool.server.hints.prediction import Predictor
+from foretool.server.knowledge import Knowledge
+from foretool.server.methods.discover_tools import DiscoverTools
+from foretool.server.methods.forwarder import Forwarder
+from foretool.server.methods.long_results import LongResults
+from foretool.server.methods.server_requests import ServerRequests
+from foretool.server.methods.sign_in_links import SignInLinks
+from foretool.server.parties import Parties
+from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.trust.policy import TrustPolicy
+
+
+def make_tool_calls(
+    live: LiveConfig, policy: TrustPolicy, known: Knowledge, parties: Parties, server_requests: ServerRequests,
+    forwarder: Forwarder, links: SignInLinks, results: LongResults, predictor: Predictor, discovery: DiscoverTools,
+    note_result: Callable[[str, Raw], None], at_end: Callable[[Callable[[], None]], None], connect: OwnTool,
+) -> ToolCalls:  # fmt: skip
+    """`note_result`, `at_end`: as of `ToolRunner`. `connect` answers `connect_server`."""
+    confirmation = Confirmation(live, server_requests)
+    lookup = ToolLookup(
+        known.catalog, parties.upstreams, forwarder, known.recorder, policy, known.gatekeeper, known.reader
+    )
+    runner = ToolRunner(
+        parties.upstreams, forwarder, known.recorder, known.flows, predictor, results, links, note_result, at_end
+    )
+    admission = Admission(policy, known.catalog, known.recorder, confirmation)
+    return ToolCalls(
+        discovery, lookup, admission, confirmation, runner, results, connect, known.recorder, links
+    )  # fmt: skip
