@@ -40,8 +40,6 @@ class SessionPage(Struct, frozen=True):
 
     session: SessionRecord
     steps: Sequence[Step]
-    tasks: Sequence[Sequence[Step]]
-    """The same steps, cut at the searches: what was called after each."""
     calls: int
     misses: int
     is_cut: bool
@@ -67,9 +65,7 @@ def read_session(config: Config, viewer: Viewer, key: str) -> SessionPage | None
         lists = [each for each in store.sessions.exposures(key) if each.at <= until]
     steps = [*map(tell_list, lists[:MOST]), *map(tell_search, searches[:MOST]), *tell_calls(calls, misses)]
     ordered = sort_steps([*steps, *tell_other_misses(calls, misses)])
-    return SessionPage(
-        session, [tell_session(session), *ordered], cut_tasks(ordered), len(calls), len(misses), len(calls) == MOST
-    )
+    return SessionPage(session, [tell_session(session), *ordered], len(calls), len(misses), len(calls) == MOST)
 
 
 def tell_calls(calls: Sequence[Call], misses: Sequence[Miss]) -> list[Step]:
@@ -86,13 +82,3 @@ def tell_other_misses(calls: Sequence[Call], misses: Sequence[Miss]) -> list[Ste
 
 def _reveal(step: Step, miss: int) -> Revealed:
     return Revealed(step.at, step.kind, step.what, step.tokens, miss)
-
-
-def cut_tasks(steps: Sequence[Step]) -> list[list[Step]]:
-    """Cut steps before each search, so that each part holds one search and what followed it."""
-    parts: list[list[Step]] = []
-    for step in steps:
-        if not parts or (step.kind == "search" and any(each.kind == "call" for each in parts[-1])):
-            parts.append([])
-        parts[-1].append(step)
-    return parts

@@ -34,22 +34,12 @@ def read_todo(
 ) -> list[Todo]:  # fmt: skip
     """Return what to do, the most urgent first. `missed`: the most frequent first; `listed`: what a list that is made
     now has. Raises `StorageError`."""
-    found = [*_repair(servers)]
-    if viewer.sees_all:
-        for each in servers:
-            if each.held:
-                link = f"review/{quote(each.name, safe='')}"
-                found.append(Todo(f"Review {each.name}", f"{each.held}; not served before you approve it", link))
-    found += _show_tool(app, missed, listed)
-    if viewer.sees_all:
-        found += [Todo("Correct the config", warning) for warning in config.warnings]
-        if new := [each.name for each in servers if each.condition == "new"]:
-            found.append(
-                Todo("Run foretool doctor", f"it starts {name_some(new, NAMED)} once, to learn what tools there are")
-            )
-        if not servers:
-            found.append(Todo("Run foretool init", "no server yet; it takes over those of your clients"))
-    return found
+    if not viewer.sees_all:
+        return [*_repair(servers), *_show_tool(app, missed, listed)]
+    return [
+        *_repair(servers), *_review(servers), *_show_tool(app, missed, listed), *_correct(config.warnings),
+        *_start(servers),
+    ]  # fmt: skip
 
 
 def _repair(servers: Sequence[ListedServer]) -> list[Todo]:
@@ -61,6 +51,30 @@ def _repair(servers: Sequence[ListedServer]) -> list[Todo]:
     return [Todo(f"Repair {plural(len(ill), 'server')}", name_some([each.name for each in ill], NAMED), "#servers")]
 
 
+def _review(servers: Sequence[ListedServer]) -> list[Todo]:
+    held = [each for each in servers if each.held]
+    if not held:
+        return []
+    if len(held) == 1:
+        address = f"review/{quote(held[0].name, safe='')}"
+        return [Todo(f"Review {held[0].name}", f"{held[0].held}; not served before you approve it", address)]
+    names = name_some([each.name for each in held], NAMED)
+    return [
+        Todo(
+            f"Review {plural(len(held), 'server')}",
+            f"{names}: changes are not served before you approve them",
+            "tools#review",
+        )
+    ]
+
+
+def _correct(warnings: Sequence[str]) -> list[Todo]:
+    if not warnings:
+        return []
+    more = f" And {len(warnings) - 1} more; foretool doctor says them all." if len(warnings) > 1 else ""
+    return [Todo("Correct the config", f"{warnings[0]}{more}")]
+
+
 def _show_tool(app: App, missed: Sequence[MissCount], listed: Collection[ToolId]) -> list[Todo]:
     """Return the most missed tool that a list of now still lacks and that a change would show."""
     for each in missed:
@@ -69,3 +83,10 @@ def _show_tool(app: App, missed: Sequence[MissCount], listed: Collection[ToolId]
         if miss is not None and miss.change:
             return [Todo(f"Show {each.tool}", f"missed {plural(each.count, 'time')}", f"misses/{each.last_id}")]
     return []
+
+
+def _start(servers: Sequence[ListedServer]) -> list[Todo]:
+    if not servers:
+        return [Todo("Run foretool init", "no server yet; it takes over those of your clients")]
+    new = name_some([each.name for each in servers if each.condition == "new"], NAMED)
+    return [Todo("Run foretool doctor", f"it starts {new} once, to learn what tools there are")] if new else []

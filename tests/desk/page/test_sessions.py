@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_fakes import WEATHER, fill, write_config
-from msgspec.structs import replace
+from command_fakes import fill, write_config
 
 from foretool.desk.page.sessions import Revealed, read_session, read_sessions
 from foretool.desk.page.viewer import Viewer
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_store
-from foretool.storage.records import Call, Miss, SessionRecord
+from foretool.storage.records import Miss, SessionRecord
 
 ALL = Viewer("key")
 
@@ -30,18 +29,6 @@ def test_a_session_is_told_in_order_and_its_misses_lead_to_their_page(path: Path
     assert [step.kind for step in page.steps] == ["session", "list", "search", "call"]
     assert [step.miss for step in page.steps if isinstance(step, Revealed)] == [1]
     assert (page.calls, page.misses, page.is_cut) == (1, 1, False)
-    assert [[step.kind for step in part] for part in page.tasks] == [["list", "search", "call"]]
-
-
-def test_each_search_begins_a_row_once_something_was_called(path: Path) -> None:
-    with open_store(load(path).storage) as store:
-        search = store.discoveries.get(1)
-        assert search is not None
-        store.discoveries.add(replace(search, at=105.0, task="and tomorrow?"))
-        store.calls.record([Call("s1", 106.0, WEATHER, "sky", "name", True, "ok", 1.0, True, "")])
-    page = read_session(load(path), ALL, "s1")
-    assert page is not None
-    assert [len(part) for part in page.tasks] == [3, 2]
 
 
 def test_a_miss_without_a_call_stands_alone(path: Path) -> None:

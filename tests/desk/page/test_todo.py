@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from command_fakes import CALC, WEATHER, fill, write_config
-from held_fakes import hold_changes
+from command_fakes import CALC, WEATHER, fill, remember, write_config
+from held_fakes import EVIL, hold_changes
 from msgspec.structs import replace
 from stored_records import MISS
 
@@ -15,7 +15,8 @@ from foretool.desk.page.todo import Todo
 from foretool.desk.page.viewer import Viewer
 from foretool.server.config.loader import load
 from foretool.server.upstreams.failure_memory import digest_entry
-from foretool.storage.records import Failure
+from foretool.storage.opening import open_store
+from foretool.storage.records import Definition, Failure
 
 ALL = Viewer("key")
 
@@ -42,6 +43,21 @@ def test_what_fails_comes_first_then_reviews_then_the_most_missed_tool(tmp_path:
     assert (show.what, show.why, show.link) == (f"Show {WEATHER}", "missed 1 time", "misses/2")
     assert doctor.what == "Run foretool doctor" and "moon" in doctor.why
     assert page.servers[0].name == "calc"
+
+
+def test_many_of_a_kind_are_one_thing_to_do(tmp_path: Path) -> None:
+    names = [f"s{number}" for number in range(5)]
+    path = write_config(tmp_path, {name: {"command": name} for name in names})
+    config = load(path)
+    with open_store(config.storage) as store:
+        for name in names:
+            remember(config, store, name, {"add": "Adds."})
+            store.approvals.add_first([Definition(name, "launch", "", "f", b"{}", "approved")])
+            store.approvals.hold(name, ["tool"], [replace(EVIL, server=name)])
+            store.serving.save_failure(Failure(name, digest_entry(config.servers[name]), "FT201", "away", 1, 2, 1, 3))
+    repair, review = read_overview(config, ALL).todo
+    assert (repair.what, repair.why) == ("Repair 5 servers", "s0, s1, s2 and 2 more")
+    assert (review.what, review.link) == ("Review 5 servers", "tools#review")
 
 
 def test_somebody_who_sees_one_profile_is_not_asked_to_do_what_others_decide(tmp_path: Path) -> None:
