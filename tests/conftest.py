@@ -13,6 +13,8 @@ from fakes import SwiftLoop
 from served import Served
 
 from foretool.server.calls import runner
+from foretool.storage.opening import open_store
+from foretool.storage.stores import Store
 
 OF_A_PROCESS = {
     "PYTEST_CURRENT_TEST", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ORT_DISABLE_TELEMETRY",
@@ -22,8 +24,12 @@ OF_A_PROCESS = {
 onnxruntime silent, and what torch sets at its first training."""
 
 
-CONVERSATIONS = ("attacks", "scenarios", "server/calls", "server/clients", "server/methods")
-"""Folders whose tests run on `fakes.SwiftLoop`."""
+CONVERSATIONS = (
+    "attacks", "scenarios", "server/calls", "server/clients", "server/methods", "server/upstreams",
+    "server/test_app.py", "server/test_housekeeping.py", "server/transports/client/test_stdio.py",
+    "server/transports/test_guard.py",
+)  # fmt: skip
+"""What runs on `fakes.SwiftLoop`."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -74,6 +80,19 @@ def environment_left_as_found(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     os.environ.update({name: before[name] for name in changed & before.keys()})
     changed -= OF_A_PROCESS
     assert not changed, f"changed for the tests after it: {sorted(changed)}"
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with open_store(":memory:") as opened:
+        yield opened
+
+
+@pytest.fixture
+def own_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sign-ins are kept in a folder of the test, and no keyring is asked."""
+    monkeypatch.setenv("FORETOOL_SIGN_INS", str(tmp_path / "sign-ins"))
+    monkeypatch.setenv("FORETOOL_KEYRING", "off")
 
 
 @pytest.fixture

@@ -26,13 +26,7 @@ from foretool.server.config.tokens import digest
 from foretool.server.transports.client.http import HttpServer
 from foretool.server.transports.client.http_rules import read_rules
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """Sockets are written to in real time."""
-    return "asyncio"
+pytestmark = [pytest.mark.anyio, on_the_real_clock]
 
 
 ALICE, BOB, EVE = ("alice-q8Zr2LxVn0pTfYw7", "bob-mB4hJc9Ek1sRuWd6", "eve-Zt5GpX3yNa0oLvQi")
@@ -374,7 +368,6 @@ FLOODS = {
 
 
 @pytest.mark.slow
-@on_the_real_clock
 @requirement("trust:http:connections")
 @pytest.mark.usefixtures("many_files")
 @pytest.mark.parametrize("sent", FLOODS.values(), ids=FLOODS)
@@ -397,7 +390,6 @@ async def test_1100_connections_without_a_token_starve_nobody(sent: bytes, tmp_p
                 writer.transport.abort()
 
 
-@on_the_real_clock
 @requirement("trust:http:rotation")
 async def test_a_token_that_is_deleted_from_the_file_of_a_running_process_is_gone(tmp_path: Path) -> None:
     config = write_config(tmp_path, {}, tokens=[entry(ALICE, "*"), entry(EVE, "*")])

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from callers import on_the_real_clock
 from fakes import FakeUpstream, Stage, config_of, proxy_over
 from http_callers import INITIALIZE, JSON_AND_EVENTS, META, EventReader, bearer, messages
 from http_fakes import PATIENCE_S, soon
@@ -27,13 +28,7 @@ from foretool.server.transports.client.http import HttpServer
 from foretool.server.transports.client.http_rules import HttpRules, read_rules
 from foretool.storage.records import AuditFilter
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """Sockets are written to in real time."""
-    return "asyncio"
+pytestmark = [pytest.mark.anyio, on_the_real_clock]
 
 
 GRANTS = [

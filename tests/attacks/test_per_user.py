@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
+from callers import on_the_real_clock
 from http_callers import INITIALIZE, JSON_AND_EVENTS, META, bearer
 from http_fakes import PATIENCE_S, serving, soon
 from issuer_fakes import ISSUER, RESOURCE, key_set, token
@@ -34,13 +35,7 @@ from foretool.storage.opening import open_store
 from foretool.storage.records import AuditFilter
 from foretool.storage.stores import Store
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """Sockets are written to in real time."""
-    return "asyncio"
+pytestmark = [pytest.mark.anyio, on_the_real_clock]
 
 
 TOOLS = {

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 from requirements import requirement
 
 from foretool.learning.sampling import Limits, choose_tasks, read_sample
-from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Episode, ToolId
 from foretool.storage.stores import Store
 
 OFTEN, RARE, GONE = ToolId("a__often"), ToolId("a__rare"), ToolId("a__gone")
 TOOLS = dict.fromkeys((OFTEN, RARE))
 LIMITS = Limits(tasks=20, calls=1000, rare=6, of_tool=3, read=50)
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with open_store(":memory:") as store:
-        yield store
 
 
 def do(store: Store, number: int, *tools: ToolId, task: str = "") -> None:

@@ -30,7 +30,7 @@ from served import Served, write_config
 from foretool.server.config.loader import load
 from foretool.server.signin.vault import Vault
 
-pytestmark = [pytest.mark.slow, pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.real, pytest.mark.timeout(300), pytest.mark.usefixtures("own_vault")]
 
 SERVER = Path(__file__).parents[1] / "support" / "oidc_server.mjs"
 VERSION = "9.13.3"
@@ -58,12 +58,6 @@ def url(key: Path) -> Iterator[str]:
     node = next(Path(each, "node") for each in environment()["PATH"].split(":") if Path(each, "node").exists())
     with printing([str(node), str(SERVER), str(folder), key.with_suffix(".jwk").read_text()]) as found:
         yield found
-
-
-@pytest.fixture(autouse=True)
-def own_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORETOOL_SIGN_INS", str(tmp_path / "sign-ins"))
-    monkeypatch.setenv("FORETOOL_KEYRING", "off")
 
 
 def admin(url: str, **wanted: Any) -> dict[str, int]:

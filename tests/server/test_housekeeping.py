@@ -7,7 +7,7 @@ import platform
 import time
 
 import pytest
-from fakes import FakeUpstream, SwiftLoop, proxy_over
+from fakes import FakeUpstream, proxy_over
 from msgspec.structs import replace
 from requirements import requirement
 from stored_records import CALL
@@ -18,11 +18,6 @@ from foretool.server.transports.tasks import SLICE_S
 from foretool.storage.sql.calls import FOLDED
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 async def test_calls_are_counted_for_the_use_of_tools_a_slice_a_second() -> None:

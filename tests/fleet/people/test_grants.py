@@ -7,7 +7,6 @@ import base64
 import hashlib
 import os
 import time
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,7 +17,6 @@ from foretool.fleet.people import grants as module
 from foretool.fleet.people.credentials import CredentialError
 from foretool.fleet.people.grants import Grants, GrantSource
 from foretool.server.config.settings import PerUserEntry
-from foretool.storage.opening import open_store
 from foretool.storage.records import AuditEntry, AuditFilter, SealedGrant
 from foretool.storage.stores import StorageError, Store
 
@@ -79,12 +77,6 @@ class Replica:
 
     async def connect(self, person: str, server: str = "mail") -> None:
         self.grants.confirm(server, person, await self.allow(person, server), entry(person, "connected"))
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with open_store(":memory:") as opened:
-        yield opened
 
 
 async def test_the_link_asks_for_what_the_config_says_and_the_code_is_bound_to_it(store: Store) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from msgspec.structs import replace
-from postgres import SKIPPED, cut_off, new_schema
+from postgres import cut_off
 from stored_records import CALL, DISCOVERY, EXPOSURE, MISS
 
 from bench.storage.slow_network import SlowNetwork
@@ -25,11 +25,6 @@ pytest.importorskip("psycopg")
 from foretool.fleet.postgres import database
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def address() -> str:
-    return new_schema() or pytest.skip(SKIPPED)
 
 
 def test_a_server_that_restarts_is_taken_up_again_and_nothing_is_written_twice(address: str) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from postgres import SKIPPED, new_schema
 from requirements import requirement
 from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION
 
@@ -32,11 +31,6 @@ DAY = 86_400.0
 FIRST = 20_000
 """A day in 2024, counted from 1970."""
 NOON = FIRST * DAY + DAY / 2
-
-
-@pytest.fixture
-def address() -> str:
-    return new_schema() or pytest.skip(SKIPPED)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from postgres import SKIPPED, cut_off, new_schema
+from postgres import cut_off, new_schema
 
 from foretool.storage.opening import open_serving_store, open_store
 from foretool.storage.stores import StorageError
@@ -13,11 +13,6 @@ from foretool.storage.stores import StorageError
 pytest.importorskip("psycopg")
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def address() -> str:
-    return new_schema() or pytest.skip(SKIPPED)
 
 
 def test_one_store_has_the_lead_until_it_lets_go(address: str) -> None:

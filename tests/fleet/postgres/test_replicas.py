@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from postgres import SKIPPED, new_schema
 
 from foretool.fleet.postgres import replicas as module
 from foretool.storage.opening import open_serving_store, open_store
@@ -18,11 +17,6 @@ pytestmark = pytest.mark.slow
 
 PATIENCE_S = 10
 SESSION = LiveSession(b"digest", "key", "bearer:1", "work", b"memo", "", 100.0)
-
-
-@pytest.fixture
-def address() -> str:
-    return new_schema() or pytest.skip(SKIPPED)
 
 
 @pytest.fixture

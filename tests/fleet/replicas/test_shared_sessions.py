@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from http_callers import JSON_AND_EVENTS, Caller, Echo, EventReader, bearer, http_rules, http_server
 from http_fakes import PATIENCE_S
-from postgres import SKIPPED, cut_off, new_schema
+from postgres import cut_off
 from requirements import requirement
 
 from foretool.fleet.postgres import replicas as storage
@@ -27,11 +27,6 @@ pytestmark = pytest.mark.anyio
 
 TOKENS = {"ann": ["", "work"], "bob": ["", "work"]}
 RULES: dict[str, Any] = {"tokens": TOKENS, "profiles": ("", "work")}
-
-
-@pytest.fixture
-def address() -> str:
-    return new_schema() or pytest.skip(SKIPPED)
 
 
 @pytest.fixture

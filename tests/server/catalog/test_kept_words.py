@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
-
 import pytest
 from fakes import tool
 
@@ -15,18 +12,11 @@ from foretool.server.catalog.kept_words import KeptWords
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.unread import read_words, words_key
 from foretool.server.protocol.jsonrpc import raw
-from foretool.storage.opening import open_store
 from foretool.storage.steps import finish
 from foretool.storage.stores import Store
 from tests.server.catalog.test_search import catalog as catalog_of_git
 
 MANY = [tool(f"open_{at}", "Open an issue") for at in range(kept_words.LEAST + 1)]
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with closing(open_store(":memory:")) as opened:
-        yield opened
 
 
 @pytest.fixture

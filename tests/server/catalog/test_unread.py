@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
-
-import pytest
 from fakes import FakeUpstream, config_of
 from msgspec.structs import replace
 from stored_records import UPSTREAM, tool
@@ -20,17 +16,9 @@ from foretool.server.catalog.unread import (
     digest_stored,
     read_summary,
 )
-from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId
 from foretool.storage.steps import finish
 from foretool.storage.stores import Store
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with closing(open_store(":memory:")) as opened:
-        yield opened
-
 
 LISTED = [tool(f"log_{place}", f"h{place}") for place in range(PAGE + 5)]
 

@@ -18,13 +18,9 @@ from foretool.server.commands.group import run
 from foretool.server.commands.login import has_browser, say_until
 from foretool.server.signin.vault import Known, Vault
 
+pytestmark = pytest.mark.usefixtures("own_vault")
+
 OAUTH_SERVER = Path(__file__).parents[2] / "support" / "oauth_server.py"
-
-
-@pytest.fixture(autouse=True)
-def own_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORETOOL_SIGN_INS", str(tmp_path / "sign-ins"))
-    monkeypatch.setenv("FORETOOL_KEYRING", "off")
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,7 @@ from foretool.server.signin.flow import sign_in
 from foretool.server.signin.tokens import revoke
 from foretool.server.signin.vault import Vault
 
-
-@pytest.fixture(autouse=True)
-def own_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORETOOL_SIGN_INS", str(tmp_path / "sign-ins"))
-    monkeypatch.setenv("FORETOOL_KEYRING", "off")
+pytestmark = pytest.mark.usefixtures("own_vault")
 
 
 @pytest.mark.anyio

@@ -1,22 +1,12 @@
 """The conversation around a miss, in order."""
 
-from collections.abc import Iterator
-
-import pytest
 from command_fakes import CALC, WEATHER
 from msgspec.structs import replace
 from stored_records import MISS
 
 from foretool.server.ledger.story import STEPS_BEFORE, read_miss_story, read_story
-from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Exposure, Prompt, SessionRecord
 from foretool.storage.stores import Store
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with open_store(":memory:") as store:
-        yield store
 
 
 def call(session: str, at: float, tool: str = CALC, *, hidden: bool = False) -> Call:

@@ -15,13 +15,7 @@ from foretool.server.signin import worker
 from foretool.server.signin.vault import Vault
 from foretool.server.signin.worker import LinkSignIn, sign_in_machine
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
-
-
-@pytest.fixture(autouse=True)
-def own_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORETOOL_SIGN_INS", str(tmp_path / "sign-ins"))
-    monkeypatch.setenv("FORETOOL_KEYRING", "off")
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.usefixtures("own_vault")]
 
 
 @pytest.mark.slow

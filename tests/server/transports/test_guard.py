@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fakes import SwiftLoop
 from requirements import requirement
 
 from foretool.server.config.codes import Code
@@ -14,11 +13,6 @@ from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.stores import StorageError
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 class Work:

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from fakes import FakeUpstream, SwiftLoop, failing_store, proxy_over
+from fakes import FakeUpstream, failing_store, proxy_over
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 async def test_a_changed_command_forgets_what_was_known() -> None:

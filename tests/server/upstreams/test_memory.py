@@ -10,17 +10,12 @@ import sys
 import time
 
 import pytest
-from fakes import BOTH, FakeUpstream, SwiftLoop, failing_store, proxy_over
+from fakes import BOTH, FakeUpstream, failing_store, proxy_over
 from stored_records import saved_upstreams
 
 from foretool.storage.records import UpstreamState
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 async def test_an_upstream_is_remembered_with_what_it_said_of_itself() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import BOTH, FakeUpstream, SwiftLoop, proxy_over, said
+from fakes import BOTH, FakeUpstream, proxy_over, said
 from msgspec.structs import replace
 from requirements import requirement
 
@@ -18,11 +18,6 @@ from foretool.storage.opening import open_store
 from foretool.storage.sqlite.leads import FileLead as Lead
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 def age(stage: Any, *names: str, in_store: bool = True) -> None:

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
-from fakes import BOTH, FakeUpstream, SwiftLoop, proxy_over
+from fakes import BOTH, FakeUpstream, proxy_over
 from requirements import requirement
 
 from foretool.server.upstreams.registry import PATIENCE_S, Absent
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 async def test_upstreams_whose_tools_are_unknown_are_named_until_they_have_listed_them() -> None:

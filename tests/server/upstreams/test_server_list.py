@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes import LEGACY, MODERN, PATIENCE_S, FakeUpstream, SwiftLoop, tool
+from fakes import LEGACY, MODERN, PATIENCE_S, FakeUpstream, tool
 from http_fakes import Asked as HttpAsked
 from http_fakes import serving
 from http_fakes import upstream as served
@@ -29,11 +29,6 @@ from foretool.server.upstreams.upstream import OpenLink, State, Upstream
 from foretool.storage.records import Era
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 async def test_changes_announced_in_a_row_are_asked_for_once() -> None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from fakes import BOTH, LEGACY, MODERN, PATIENCE_S, FakeUpstream, SwiftLoop
+from fakes import BOTH, LEGACY, MODERN, PATIENCE_S, FakeUpstream
 from running_upstream import called, running
 
 from foretool.server.protocol.jsonrpc import Message
@@ -15,11 +15,6 @@ from foretool.server.upstreams.upstream import BACKOFF_S, State
 from foretool.storage.records import Era
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, Any]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 async def test_nothing_starts_until_it_is_wanted() -> None:

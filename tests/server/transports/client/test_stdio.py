@@ -8,17 +8,12 @@ import json
 import os
 
 import pytest
-from fakes import FakeUpstream, SwiftLoop, proxy_over
+from fakes import FakeUpstream, proxy_over
 from requirements import requirement
 
 from foretool.server.transports.client.stdio import WIDE, StdioServer
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, object]]:
-    return "asyncio", {"loop_factory": SwiftLoop}
 
 
 async def test_messages_are_read_however_the_pipe_cuts_them() -> None:
