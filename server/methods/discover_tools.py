@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from foretool.retrieval.ranking import Query, Ranking
 
 SAY_WHAT: Final = (
-    'Say what the tool has to do: discover_tools(task="one need a line"), or discover_tools(names=["server__tool"]) for'
-    " tools that you know by name."
+    'Say what the tool has to do: discover_tools(task="list the files of a folder"), or'
+    ' discover_tools(names=["server__tool"]) for tools that you know by name.'
 )
 """The answer to a search that names nothing."""
 RANKED: Final = 50

@@ -33,7 +33,7 @@ async def test_a_search_that_names_nothing_is_told_what_to_say(era: str) -> None
         recorded = stage.misses()
     assert [result["isError"] for result in results] == [True] * 3
     assert {text_of(result) for result in results} == {
-        'Say what the tool has to do: discover_tools(task="one need a line"), or '
+        'Say what the tool has to do: discover_tools(task="list the files of a folder"), or '
         'discover_tools(names=["server__tool"]) for tools that you know by name.'
     }
     assert recorded == []
