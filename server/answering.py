@@ -11,18 +11,18 @@ from foretool.server.calls.making import make_tool_calls
 from foretool.server.calls.tool_calls import OwnTool
 from foretool.server.clients.exchange import Outbox
 from foretool.server.config.loader import LiveConfig
+from foretool.server.discovery.answer import AnswerWriter
+from foretool.server.discovery.answer_tokens import AnswerTokens
+from foretool.server.discovery.discover_tools import DiscoverTools
+from foretool.server.discovery.exemplars import Exemplars
+from foretool.server.discovery.server_map import find_absent
 from foretool.server.hints.prediction import Predictor
 from foretool.server.hints.prompt_answer import PromptAnswers
 from foretool.server.hints.prompt_hook import PromptHook
 from foretool.server.knowledge import Knowledge
-from foretool.server.methods.answer_tokens import AnswerTokens
-from foretool.server.methods.discover_tools import DiscoverTools
-from foretool.server.methods.discovery_answer import AnswerWriter
-from foretool.server.methods.exemplars import Exemplars
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.long_results import LongResults
 from foretool.server.methods.router import Router
-from foretool.server.methods.server_map import find_absent
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.sign_in_links import SignInLinks
 from foretool.server.offering import Offering
@@ -34,8 +34,8 @@ from foretool.storage.steps import Steps
 from foretool.storage.stores import Store
 
 if TYPE_CHECKING:
-    from foretool.server.methods.agent_step import AgentSteps
-    from foretool.server.methods.instructions import Instructions
+    from foretool.server.discovery.agent_step import AgentSteps
+    from foretool.server.discovery.instructions import Instructions
 
 
 class Answering:
@@ -90,7 +90,7 @@ class Answering:
     def instructions(self) -> Instructions:
         """The instruction corpus, made at the first search, so that no list waits for it."""
         if self._instructions is None:
-            from foretool.server.methods.instructions import Instructions
+            from foretool.server.discovery.instructions import Instructions
 
             self._instructions = Instructions(
                 self._live, self._parties.upstreams, self._known.catalog, self._known.gatekeeper,
@@ -101,7 +101,7 @@ class Answering:
     @cached_property
     def steps(self) -> AgentSteps:
         """Plans single steps of agents; made at the first one."""
-        from foretool.server.methods.agent_step import AgentSteps
+        from foretool.server.discovery.agent_step import AgentSteps
 
         return AgentSteps(
             self._known.catalog, self._known.search, self.instructions, self._known.recorder, self._live,

@@ -16,8 +16,8 @@ from foretool.server.catalog.reading import CatalogReader
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.token_counter import TokenCounter
 from foretool.server.config.loader import LiveConfig
+from foretool.server.discovery.query_vectors import QueryVectors
 from foretool.server.learning_schedule import Schedule
-from foretool.server.methods.query_vectors import QueryVectors
 from foretool.server.recording.calibration import Recalibrator
 from foretool.server.recording.cost_sums import CostKeeper
 from foretool.server.recording.data_flow import FlowWatch

@@ -29,7 +29,7 @@ from foretool.server.app import App
 from foretool.server.clients.client import Client
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import Config, load, parse
-from foretool.server.methods.agent_step import BUDGET, Plan
+from foretool.server.discovery.agent_step import BUDGET, Plan
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
 from foretool.storage.opening import open_serving_store

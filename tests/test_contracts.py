@@ -32,7 +32,7 @@ BREACHES = [
     ("pure-retrieval", "retrieval/itr.py", "import foretool.storage.opening"),
     ("sql", "server/clients/session.py", "import sqlite3"),
     ("sql", "server/app.py", "import foretool.storage.sqlite.database"),
-    ("papers", "server/methods/agent_step.py", "import bench.papers.published.itr"),
+    ("papers", "server/discovery/agent_step.py", "import bench.papers.published.itr"),
     ("papers", "learning/training/dtdr.py", "import bench.papers.published.dtdr"),
     ("folders", "server/catalog/models.py", "import foretool.learning.rankers.dtdr"),
     ("folders", "server/ledger/fixes.py", "import foretool.desk.replay.effect"),

@@ -37,7 +37,7 @@ from foretool.storage.records import ToolId
 
 
 def served(pool: Pool) -> Scores:
-    """Our ranking, with the gains that `server/methods/agent_step.py` gives it."""
+    """Our ranking, with the gains that `server/discovery/agent_step.py` gives it."""
     pipeline = pool.pipeline(len(pool.encoders))
 
     def search(query: str) -> list[tuple[ToolId, float]]:

@@ -26,14 +26,14 @@ from foretool.server.catalog import models
 from foretool.server.catalog.search import Search
 from foretool.server.clients.session import Conversation, Session
 from foretool.server.config.loader import Config
+from foretool.server.discovery import arguments as discovery_arguments
+from foretool.server.discovery.arguments import Arguments
+from foretool.server.discovery.discover_tools import RANKED
+from foretool.server.discovery.tool_lines import summarize
 from foretool.server.hints.prompt_hook import searched_lines
 from foretool.server.lists.growth import SessionList, ToolList
 from foretool.server.lists.order import DEPTH
 from foretool.server.lists.policy import RELIST_SHARE, RELISTERS, relist_share
-from foretool.server.methods import discovery_arguments
-from foretool.server.methods.discover_tools import RANKED
-from foretool.server.methods.discovery_arguments import Arguments
-from foretool.server.methods.tool_lines import summarize
 from foretool.storage.records import Call, ListReason, Prompt, Tool, ToolId
 from foretool.storage.stores import Store
 

@@ -17,9 +17,9 @@ from foretool.server.app import App
 from foretool.server.catalog import models
 from foretool.server.catalog.search import Finds
 from foretool.server.config.settings import Settings
+from foretool.server.discovery import arguments as discovery_arguments
+from foretool.server.discovery.arguments import Arguments
 from foretool.server.ledger.effects import Difference
-from foretool.server.methods import discovery_arguments
-from foretool.server.methods.discovery_arguments import Arguments
 from foretool.storage.records import Tool, ToolId, Usage
 
 if TYPE_CHECKING:

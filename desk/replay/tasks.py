@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from foretool.server.methods.query_vectors import texts_of_prompt, texts_of_search
+from foretool.server.discovery.query_vectors import texts_of_prompt, texts_of_search
 from foretool.storage.episodes import GAP_S, read_latest_episodes
 from foretool.storage.records import Episode, SessionRecord
 from foretool.storage.stores import Store

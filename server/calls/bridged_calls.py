@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from foretool.server.methods.plain_schemas import trim, without_noise
+from foretool.server.discovery.plain_schemas import trim, without_noise
 from foretool.server.methods.schema_fit import fit, read_json
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw

@@ -10,7 +10,7 @@ from foretool.server.catalog.namespaces import Gone
 from foretool.server.catalog.reading import CatalogReader
 from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import Profile
-from foretool.server.methods.discovery_answer import close_names, say_shared, tools_named
+from foretool.server.discovery.answer import close_names, say_shared, tools_named
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.gatekeeper import Gatekeeper

@@ -10,9 +10,9 @@ from foretool.server.calls.lookup import ToolLookup
 from foretool.server.calls.runner import ToolRunner
 from foretool.server.calls.tool_calls import OwnTool, ToolCalls
 from foretool.server.config.loader import LiveConfig
+from foretool.server.discovery.discover_tools import DiscoverTools
 from foretool.server.hints.prediction import Predictor
 from foretool.server.knowledge import Knowledge
-from foretool.server.methods.discover_tools import DiscoverTools
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.long_results import LongResults
 from foretool.server.methods.server_requests import ServerRequests

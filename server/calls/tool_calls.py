@@ -18,8 +18,8 @@ from foretool.server.calls.runner import ToolRunner
 from foretool.server.calls.tool_call import Refusal, ToolCall, Wait
 from foretool.server.catalog.names import CALL, CALL_WRITE, CONNECT, DISCOVER, READ_MORE
 from foretool.server.clients.exchange import Exchange
-from foretool.server.methods.discover_tools import DiscoverTools
-from foretool.server.methods.discovery_arguments import MOST_NAME
+from foretool.server.discovery.arguments import MOST_NAME
+from foretool.server.discovery.discover_tools import DiscoverTools
 from foretool.server.methods.long_results import LongResults
 from foretool.server.methods.sign_in_links import SignInLinks
 from foretool.server.protocol import jsonrpc

@@ -262,7 +262,7 @@ def _describe_problems(problems: Mapping[tuple[str, str], int]) -> list[str]:
 def _digests_of(tasks: Sequence[str]) -> set[bytes]:
     """Return under what the vectors of tasks are kept: of their whole texts and of the parts that are searched with."""
     from foretool.retrieval.corpus import digest, digest_query
-    from foretool.server.methods.query_vectors import texts_of_prompt, texts_of_search
+    from foretool.server.discovery.query_vectors import texts_of_prompt, texts_of_search
 
     texts = {text for each in tasks for text in (each, *texts_of_search(each), *texts_of_prompt(each))}
     return {digest_of(text) for text in texts for digest_of in (digest, digest_query)}

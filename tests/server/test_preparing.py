@@ -14,8 +14,8 @@ from foretool.server import offline, preparing
 from foretool.server.catalog.embedding import install_encoders
 from foretool.server.commands.group import run
 from foretool.server.config.loader import load
-from foretool.server.methods import discovery_arguments
-from foretool.server.methods.discovery_arguments import Arguments
+from foretool.server.discovery import arguments as discovery_arguments
+from foretool.server.discovery.arguments import Arguments
 
 
 def search_parts(path: Path) -> set[str]:

@@ -2,7 +2,7 @@
 
 The algorithm selects, assembles and asks, and widens once where the tools do not suffice.
 
-`server/methods/agent_step.py` serves the same loop over the proxy's own ranking and catalog.
+`server/discovery/agent_step.py` serves the same loop over the proxy's own ranking and catalog.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from foretool.server.catalog.embedding import Embedder, open_encoders
 from foretool.server.catalog.search import Search
 from foretool.server.commands.forget import _digests_of
 from foretool.server.config.settings import Settings
-from foretool.server.methods.query_vectors import LOOKS, QueryVectors
+from foretool.server.discovery.query_vectors import LOOKS, QueryVectors
 from foretool.storage.opening import open_store
 from foretool.storage.records import Discovery, Prompt
 from foretool.storage.stores import StorageError, Store

@@ -30,11 +30,11 @@ from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.servers import matches
 from foretool.server.config.settings import DomainEntry
+from foretool.server.discovery.arguments import MATCHES
+from foretool.server.discovery.instructions import Instructions
+from foretool.server.discovery.plain_schemas import trim
 from foretool.server.lists import own_tools
 from foretool.server.lists.maker import View
-from foretool.server.methods.discovery_arguments import MATCHES
-from foretool.server.methods.instructions import Instructions
-from foretool.server.methods.plain_schemas import trim
 from foretool.server.methods.prompts import STEP
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Raw, RpcError

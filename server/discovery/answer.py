@@ -22,9 +22,9 @@ from foretool.server.catalog.names import CALL, CALL_WRITE
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.signatures import name_calls, signature
 from foretool.server.config.loader import LiveConfig
-from foretool.server.methods.answer_shape import LEAST, enough, shape
-from foretool.server.methods.discovery_arguments import MATCHES, Arguments
-from foretool.server.methods.match_groups import (
+from foretool.server.discovery.answer_shape import LEAST, enough, shape
+from foretool.server.discovery.arguments import MATCHES, Arguments
+from foretool.server.discovery.match_groups import (
     Known,
     WordBits,
     WordsOf,
@@ -34,9 +34,9 @@ from foretool.server.methods.match_groups import (
     thin,
     twin_servers,
 )
-from foretool.server.methods.schemas import Schemas
-from foretool.server.methods.server_map import Away, blame, describe_absent, map_servers, matter
-from foretool.server.methods.tool_lines import CLAUSE, summarize
+from foretool.server.discovery.schemas import Schemas
+from foretool.server.discovery.server_map import Away, blame, describe_absent, map_servers, matter
+from foretool.server.discovery.tool_lines import CLAUSE, summarize
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust.policy import Reach
@@ -45,7 +45,7 @@ from foretool.storage.records import Level, Match, Tool, ToolId
 
 if TYPE_CHECKING:
     from foretool.retrieval.fragments import Fragment
-    from foretool.server.methods.instructions import Instructions
+    from foretool.server.discovery.instructions import Instructions
 
 MAP_TOKENS: Final = 135
 """At most this many tokens go to the map of servers where no tool fits: such an answer has 300 in all."""

@@ -10,7 +10,7 @@ from requirements import requirement
 
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.methods.server_map import Away, describe_absent, map_servers, matter
+from foretool.server.discovery.server_map import Away, describe_absent, map_servers, matter
 from foretool.server.protocol.jsonrpc import raw
 from foretool.server.trust.policy import Reach
 

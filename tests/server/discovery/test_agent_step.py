@@ -13,7 +13,7 @@ from requirements import requirement
 from foretool.retrieval.itr import NOTE, OVERLAY
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import Profile
-from foretool.server.methods.agent_step import AgentSteps, Plan
+from foretool.server.discovery.agent_step import AgentSteps, Plan
 from foretool.storage.records import ToolId
 
 pytestmark = pytest.mark.anyio

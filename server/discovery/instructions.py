@@ -19,7 +19,7 @@ from foretool.retrieval.fragments import Fragment, FragmentIndex, Hit, fit_fragm
 from foretool.server.catalog import names
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.loader import LiveConfig, Profile
-from foretool.server.methods.instruction_files import InstructionFiles
+from foretool.server.discovery.instruction_files import InstructionFiles
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.lists import PROMPTS

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from foretool.retrieval.ranking import needs
 from foretool.server.catalog.embedding import Embedder
 from foretool.server.catalog.search import Search
+from foretool.server.discovery.arguments import Arguments
 from foretool.server.hints.prompt_hook import searched_lines
-from foretool.server.methods.discovery_arguments import Arguments
 from foretool.storage.records import Prompt
 from foretool.storage.stores import Store
 

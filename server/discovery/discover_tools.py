@@ -13,13 +13,14 @@ from foretool.server.catalog.reading import CatalogReader
 from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import Exchange, ListOwner
 from foretool.server.clients.session import Conversation, Session
+from foretool.server.discovery import answer as discovery_answer
+from foretool.server.discovery import arguments as discovery_arguments
+from foretool.server.discovery.answer import Answer, AnswerWriter
+from foretool.server.discovery.answer_shape import READY
+from foretool.server.discovery.answer_tokens import AnswerTokens
+from foretool.server.discovery.arguments import Arguments
+from foretool.server.discovery.exemplars import Exemplars
 from foretool.server.hints.prediction import Predictor
-from foretool.server.methods import discovery_answer, discovery_arguments
-from foretool.server.methods.answer_shape import READY
-from foretool.server.methods.answer_tokens import AnswerTokens
-from foretool.server.methods.discovery_answer import Answer, AnswerWriter
-from foretool.server.methods.discovery_arguments import Arguments
-from foretool.server.methods.exemplars import Exemplars
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foretool.server.methods.answer_shape import LEAST, Shape, enough, shape
+from foretool.server.discovery.answer_shape import LEAST, Shape, enough, shape
 from foretool.storage.records import Level
 
 LEVELS: tuple[Level, ...] = ("high", "medium", "low", "none")

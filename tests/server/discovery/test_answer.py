@@ -12,9 +12,11 @@ from requirements import requirement
 from foretool.retrieval.confidence import level
 from foretool.retrieval.ranking import IN_USE, USED, Ranked, Ranking
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.methods import discovery_answer, discovery_arguments, match_groups
-from foretool.server.methods.answer_shape import LEAST
-from foretool.server.methods.server_map import Away
+from foretool.server.discovery import answer as discovery_answer
+from foretool.server.discovery import arguments as discovery_arguments
+from foretool.server.discovery import match_groups
+from foretool.server.discovery.answer_shape import LEAST
+from foretool.server.discovery.server_map import Away
 from foretool.server.protocol.jsonrpc import encode, plain, raw
 from foretool.server.trust.policy import Reach
 from foretool.storage.records import Level, ToolId

@@ -6,7 +6,7 @@ from fakes import tool
 
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.ranking import Ranked
-from foretool.server.methods.match_groups import (
+from foretool.server.discovery.match_groups import (
     ALIKE_OF_ONE,
     IN_USE,
     USED,

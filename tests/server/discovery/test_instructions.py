@@ -13,8 +13,8 @@ from fakes import Asked, FakeUpstream, Stage, config_of, proxy_over, said, tool
 from msgspec.structs import replace
 from requirements import requirement
 
-from foretool.server.methods.instruction_files import LOOK_S
-from foretool.server.methods.instructions import Instructions
+from foretool.server.discovery.instruction_files import LOOK_S
+from foretool.server.discovery.instructions import Instructions
 
 pytestmark = pytest.mark.anyio
 

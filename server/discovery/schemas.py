@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.signatures import signature
-from foretool.server.methods.plain_schemas import trim, without_noise
-from foretool.server.methods.tool_lines import KEPT
+from foretool.server.discovery.plain_schemas import trim, without_noise
+from foretool.server.discovery.tool_lines import KEPT
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Tool

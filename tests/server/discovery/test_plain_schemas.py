@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from foretool.server.methods.plain_schemas import trim, without_noise
+from foretool.server.discovery.plain_schemas import trim, without_noise
 
 
 def ref(name: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ import pytest
 from requirements import requirement
 
 from foretool.retrieval.tokens import estimate
-from foretool.server.methods.exemplars import CALLS, FRESH_S, HEAD, LONGEST, TOKENS, Exemplars
+from foretool.server.discovery.exemplars import CALLS, FRESH_S, HEAD, LONGEST, TOKENS, Exemplars
 from foretool.storage.records import Event, Tool, ToolId
 from foretool.storage.stores import StorageError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from foretool.retrieval.tokens import estimate
-from foretool.server.methods.schemas import Schemas
+from foretool.server.discovery.schemas import Schemas
 from foretool.server.protocol.jsonrpc import encode, plain
 from foretool.storage.records import Tool, ToolId
 

@@ -8,7 +8,7 @@ import pytest
 from requirements import requirement
 
 from foretool.retrieval.ranking import Query
-from foretool.server.methods import discovery_arguments
+from foretool.server.discovery import arguments as discovery_arguments
 from foretool.server.protocol.jsonrpc import RpcError, raw
 from foretool.storage.records import ToolId
 
