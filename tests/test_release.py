@@ -175,7 +175,7 @@ def test_the_formula_is_what_the_project_says(tmp_path: Path) -> None:
     sdist = tmp_path / "foretool.tar.gz"
     sdist.write_bytes(b"sdist")
     assert hashlib.sha256(b"sdist").hexdigest() in made.render(hashlib.sha256(b"sdist").hexdigest())
-    started = re.findall(r'bin/?"?/?foretool[" ,]+([a-z]+|--\w+)', text)
+    started = re.findall(r'bin/?"?/?foretool[" ,]+([a-z]+|--\w+)\b', text)
     assert {each for each in started if not each.startswith("--")} <= set(COMMANDS)
 
 
