@@ -911,6 +911,9 @@ MANIFEST: Final[dict[str, Promise]] = {
         "docs/client-files.md",
         "two servers of one name are one where one does what both do, and who had one alone is said",
     ),
+    "setup:one-screen": Promise(
+        "docs/cli.md", "the report of init fits a screen: worst first, what to do once for what has the same cure"
+    ),
     "setup:profiles": Promise(
         "docs/client-files.md", "with --profiles each client and each project keeps to the servers that it had"
     ),

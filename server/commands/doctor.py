@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,6 @@ import click
 from click import UsageError
 from msgspec import Struct
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
 from foretool.server import doctor, preparing
 from foretool.server.checks.clients import Registered, find_registered
@@ -126,7 +124,7 @@ def _explain(code: str, *, as_json: bool) -> int:
 def _print_explanation(explained: CodeExplanation) -> None:
     output.say(f"{explained.code}: {explained.title}", "bold")
     for paragraph in explained.text.split("\n\n"):
-        _paragraph(paragraph)
+        output.say_paragraph(paragraph)
 
 
 @contextmanager
@@ -210,19 +208,27 @@ def _say_running(running: Mapping[str, Stage]) -> str:
     return "; ".join(said) or "done"
 
 
-def show_diagnosis(diagnosis: Diagnosis) -> None:
-    """Print what an examination has found: a summary, what is wrong, and then what works."""
-    _paragraph(_say_summary(diagnosis.summary), style="bold")
+def show_diagnosis(diagnosis: Diagnosis, *, briefly: bool = False) -> None:
+    """Print what an examination has found: a summary, what is wrong, and then what works. `briefly`: on one screen,
+    without what servers have written and what is as it should be."""
+    output.say_paragraph(_say_summary(diagnosis.summary), style="bold")
     for severity, noun in _GROUPS:
         found = [each for each in diagnosis.findings if each.severity == severity]
         if found:
             output.say(f"\n{output.plural(len(found), noun)}:", _STYLES[severity])
+            if briefly:
+                _show_together(found)
+                continue
             for each in found:
                 _show_finding(each)
-    _show_well([each for each in diagnosis.upstreams if each.is_well])
-    for each in diagnosis.findings:
-        if each.severity == "ok":
-            _paragraph(each.what, "  ", "    ")
+    well = [each for each in diagnosis.upstreams if each.is_well]
+    if briefly:
+        _show_well_briefly(well)
+    else:
+        _show_well(well)
+        for each in diagnosis.findings:
+            if each.severity == "ok":
+                output.say_paragraph(each.what, "  ", "    ")
     errors, warnings = (sum(each.severity == kind for each in diagnosis.findings) for kind in ("error", "warning"))
     counted = f"{output.plural(errors, 'problem') if errors else 'No problems'}, {output.plural(warnings, 'warning')}."
     codes = " To have one explained: foretool doctor --explain CODE" if errors + warnings else ""
@@ -252,11 +258,32 @@ def _say_summary(summary: Summary) -> str:
 
 def _show_finding(finding: Finding) -> None:
     code = f" [{finding.code}]" if finding.code else ""
-    _paragraph(f"{finding.what}{code}", "  ", "    ")
+    output.say_paragraph(f"{finding.what}{code}", "  ", "    ")
     for line in finding.lines:
-        _paragraph(line, "    | ", "    | ", "dim")
+        output.say_paragraph(line, "    | ", "    | ", "dim")
     if finding.do:
-        _paragraph(finding.do, "    -> ", "       ")
+        output.say_paragraph(finding.do, "    -> ", "       ")
+
+
+def _show_together(findings: Sequence[Finding]) -> None:
+    """Print findings a line each, and what to do once below those for which it is the same."""
+    by_advice: dict[tuple[str, str], list[Finding]] = {}
+    for each in findings:
+        by_advice.setdefault((each.code or "", each.do), []).append(each)
+    for (code, do), alike in by_advice.items():
+        for each in alike:
+            output.say_paragraph(f"{each.what}{f' [{code}]' if code else ''}", "  ", "    ")
+        if do:
+            output.say_paragraph(do, "    -> ", "       ")
+
+
+def _show_well_briefly(upstreams: Sequence[UpstreamCheck]) -> None:
+    if upstreams:
+        output.say(
+            f"\n{output.plural(len(upstreams), 'server')} that work{'s' if len(upstreams) == 1 else ''}:", "green"
+        )
+        told = (f"{each.upstream} ({output.plural(each.tools, 'tool')})" for each in upstreams)
+        output.say_paragraph(", ".join(told), "  ", "  ")
 
 
 def _show_well(upstreams: Sequence[UpstreamCheck]) -> None:
@@ -266,16 +293,3 @@ def _show_well(upstreams: Sequence[UpstreamCheck]) -> None:
     rows = [(each.upstream, each.tools, f"{each.tokens:,}", f"{each.listed_ms / 1000:.1f}", each.server)
             for each in upstreams]  # fmt: skip
     output.table(("server", "tools#", "tokens#", "seconds#", "says it is…"), rows)
-
-
-def _paragraph(text: str, first: str = "", rest: str = "", style: str = "") -> None:
-    """Print a text within the width of the terminal; another program gets it on one line."""
-    console = output.console()
-    line = output.clean(text)
-    if sys.stdout.isatty():
-        line = textwrap.fill(
-            line, console.width - 1, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
-        )
-    else:
-        line = first + line
-    console.print(Text(line, style))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -35,6 +36,9 @@ from foretool.server.setup.secrets import Moved, Place, move_secrets
 
 SHOWN: Final = 6
 """How many names of servers one client shows."""
+MOST_FILES: Final = 3
+"""So many files of clients are named once more with what changes in them; more are counted."""
+_REPLACES: Final = re.compile(r"gets foretool in place of (\d+)")
 
 
 @click.command("init")
@@ -291,22 +295,27 @@ def _show_found(files: Sequence[FoundFile], merged: Merged, own: Path, *, with_p
         rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         has = [f"{output.plural(len(names), 'server')}: {', '.join(names[:SHOWN])}{rest}"] if names else []
         has += ["has foretool"] if any(each.is_foretool for each in file.servers) else []
-        output.say(f"{file.file.title}, {'cannot be read' if file.problem else ', '.join(has) or 'no server'}", "bold")
-        output.say(f"  {edits.short(file.file.path)}")
+        told = "cannot be read" if file.problem else ", ".join(has) or "no server"
+        output.say_paragraph(f"{file.file.title}, {told} ({edits.short(file.file.path)})", "", "  ", "bold")
         for server in file.servers:
             if server.problem:
                 output.say(f"  {server.name} stays there: {server.problem}")
     alone = _seen_by_more(files, merged)
     if merged.entries:
         output.say(f"\n{output.plural(len(merged.entries), 'server')} for {edits.short(own)}:", "bold")
-    for name in merged.entries:
-        if name not in alone:
-            output.say(f"  {name}, from {' and '.join(merged.titles(name))}")
+    shared = [f"{name} from {' and '.join(merged.titles(name))}" for name in merged.entries if name not in alone]
+    if shared:
+        output.say_paragraph("; ".join(shared), "  ", "  ")
     if alone and not with_profiles:
         output.say("All your clients will see these, which one alone had (--profiles keeps them apart):")
+    by_place: dict[str, list[str]] = {}
     for name, at in alone.items():
         is_named = not at.folder or at.title.endswith("this project")
-        output.say(f"  {name}, from {at.title}{'' if is_named else f' in {edits.short(Path(at.folder))}'}")
+        place = f"{at.title}{'' if is_named else f' in {edits.short(Path(at.folder))}'}"
+        by_place.setdefault(place, []).append(name)
+    if alone:
+        told = "; ".join(f"{', '.join(names)} from {place}" for place, names in by_place.items())
+        output.say_paragraph(told, "  ", "  ")
     for note in merged.notes:
         output.say(f"  Note: {note}")
 
@@ -316,8 +325,14 @@ def _show_planned(files: Sequence[FoundFile], planned: Sequence[Change], problem
         output.say(f"  Not changed: {problem}", "yellow")
     if planned:
         output.say("\nWhat changes:", "bold")
-        for change in planned:
+        counts = {change.path: int(found[1]) for change in planned if (found := _REPLACES.fullmatch(change.why))}
+        if len(counts) <= MOST_FILES:
+            counts = {}
+        for change in (change for change in planned if change.path not in counts):
             output.say(f"  {edits.short(change.path)} {'is made and ' if change.before is None else ''}{change.why}")
+        if counts:
+            servers = output.plural(sum(counts.values()), "server")
+            output.say(f"  {len(counts)} of the files above get foretool in place of {servers}")
     elif files:
         output.say("\nNothing has to change: your clients have foretool, and its file has their servers.")
 
@@ -340,7 +355,7 @@ def _start(place: Path | None, as_json: bool) -> Diagnosis:
         output.say("\nStarting every server once:", "bold")
     diagnosis = doctor.examine(load(place))
     if not as_json:
-        doctor.show_diagnosis(diagnosis)
+        doctor.show_diagnosis(diagnosis, briefly=True)
     return diagnosis
 
 

@@ -7,6 +7,7 @@ escapes them instead.
 from __future__ import annotations
 
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -89,6 +90,19 @@ def say_lines(text: str) -> None:
     """Print a text of several lines on stdout, whose line breaks are ours."""
     for line in text.split("\n"):
         console().print(Text(clean(line)))
+
+
+def say_paragraph(text: str, first: str = "", rest: str = "", style: str = "") -> None:
+    """Print a text within the width of the terminal; another program gets it on one line."""
+    target = console()
+    line = clean(text)
+    if sys.stdout.isatty():
+        line = textwrap.fill(
+            line, target.width - 1, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+        )
+    else:
+        line = first + line
+    target.print(Text(line, style))
 
 
 def warn(text: str) -> None:

@@ -49,7 +49,7 @@ def test_a_home_is_set_up_and_undone(home: Path, capsys: pytest.CaptureFixture[s
     assert run(["init", "--yes", "--no-start"]) == 0
     out = capsys.readouterr().out
     assert contents(home) == after and "Nothing has to change" in out
-    assert "Cursor, has foretool\n" in out and "Windsurf, cannot be read\n" in out
+    assert "Cursor, has foretool (" in out and "Windsurf, cannot be read (" in out
     assert run(["init", "--undo"]) == 0
     assert contents(home) == before
     assert run(["init", "--undo"]) == 1
@@ -370,7 +370,7 @@ def test_who_had_a_server_alone_is_said_and_a_profile_keeps_it_there(
     assert run(["init", "--no-start", "--no-hook"]) == 0
     out = capsys.readouterr().out
     assert "which one alone had (--profiles keeps them apart):" in out
-    assert "  shop, from Claude Code in /home/ann/shop\n" in out and "  memory, from Zed\n" in out
+    assert "shop from Claude Code in /home/ann/shop" in out and "memory from Zed" in out
     ours = home / ".config/foretool/mcp.json"
     config = load(ours)
     assert [server for server in config.servers if config.require_profile("zed").admits(server)] == ["memory"]
@@ -388,3 +388,27 @@ def test_hints_to_take_something_back_name_the_config(home: Path, capsys: pytest
     assert f"To take it back: foretool add --undo --config {other}" in out
     assert run(["add", "--undo", "--config", str(other)]) == 0 and run(["init", "--undo", "--config", str(other)]) == 0
     assert "~/other.json is gone, as it was before" in capsys.readouterr().out
+
+
+@requirement("setup:one-screen")
+def test_the_report_of_a_home_with_many_broken_servers_fits_one_screen(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {
+        ".cursor/mcp.json": "mcpServers", ".codeium/windsurf/mcp_config.json": "mcpServers",
+        ".gemini/settings.json": "mcpServers", ".config/Claude/claude_desktop_config.json": "mcpServers", ".config/zed/settings.json":
+        "context_servers",
+    }  # fmt: skip
+    for number, (name, key) in enumerate(files.items()):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        servers = {f"s{number}{each}": {"command": f"no-program-{number}{each}"} for each in range(5)}
+        (home / name).write_text(json.dumps({key: servers}))
+    before = contents(home)
+    assert run(["init", "--yes"]) == 1
+    out = capsys.readouterr().out
+    report = out.partition("Starting every server once:")[2]
+    assert len(report.splitlines()) <= 40 and len(out.splitlines()) <= 60
+    assert report.count("-> install it, or write its full path") == 1 and report.count("[FT201]") == 25
+    assert "  5 of the files above get foretool in place of 25 servers\n" in out
+    assert run(["init", "--undo"]) == 0
+    assert contents(home) == before
