@@ -394,16 +394,16 @@ def test_hints_to_take_something_back_name_the_config(home: Path, capsys: pytest
 def test_the_report_of_a_home_with_many_broken_servers_fits_one_screen(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = {
-        ".cursor/mcp.json": "mcpServers", ".codeium/windsurf/mcp_config.json": "mcpServers",
-        ".gemini/settings.json": "mcpServers", ".config/Claude/claude_desktop_config.json": "mcpServers", ".config/zed/settings.json":
-        "context_servers",
-    }  # fmt: skip
+    files = dict.fromkeys(
+        (".cursor/mcp.json", ".codeium/windsurf/mcp_config.json", ".gemini/settings.json",
+         ".config/Claude/claude_desktop_config.json"),
+        "mcpServers",
+    ) | {".config/zed/settings.json": "context_servers"}  # fmt: skip
     for number, (name, key) in enumerate(files.items()):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         servers = {f"s{number}{each}": {"command": f"no-program-{number}{each}"} for each in range(5)}
         (home / name).write_text(json.dumps({key: servers}))
-    before = contents(home)
+    before = {name: (home / name).read_bytes() for name in files}
     assert run(["init", "--yes"]) == 1
     out = capsys.readouterr().out
     report = out.partition("Starting every server once:")[2]
@@ -411,4 +411,4 @@ def test_the_report_of_a_home_with_many_broken_servers_fits_one_screen(
     assert report.count("-> install it, or write its full path") == 1 and report.count("[FT201]") == 25
     assert "  5 of the files above get foretool in place of 25 servers\n" in out
     assert run(["init", "--undo"]) == 0
-    assert contents(home) == before
+    assert {name: (home / name).read_bytes() for name in files} == before
