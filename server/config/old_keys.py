@@ -1,6 +1,6 @@
 """Keys of earlier versions: each is read as what says the same now, or ignored, with one line of advice.
 
-They go with the next version.
+One that protects is refused where its value means nothing, as any other key is. They go with the next version.
 """
 
 from __future__ import annotations
@@ -8,6 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
+
+from foretool.server.config import jsonc
+from foretool.server.config.errors import Invalid, kind_of
 
 
 class OldKey(NamedTuple):
@@ -70,35 +73,44 @@ def take_from_settings(block: Any) -> tuple[Any, list[OldKey]]:
     return kept, found
 
 
-def take_from_server(entry: Any) -> tuple[Any, list[OldKey]]:
-    """Return the entry of a server in the words of this version, and the old keys that it has."""
+def take_from_server(entry: Any, here: jsonc.Path) -> tuple[Any, list[OldKey]]:
+    """Return the entry of a server, at the path `here`, in the words of this version, and the old keys that it has.
+    Raises `Invalid`."""
     if not isinstance(entry, dict):
         return entry, []
     found: list[OldKey] = []
     kept = dict(entry)
-    if isinstance(strict := kept.pop("approve_new", None), bool):
+    if "approve_new" in kept:
+        strict = _bool(kept.pop("approve_new"), (*here, "approve_new"))
         found.append(OldKey(("approve_new",), 'write `"trust": "review"`' if strict else "it is off without it"))
         kept |= {"trust": "review"} if strict else {}
     if isinstance(person := kept.get("per_user"), dict) and "kind" in person:
         found.append(OldKey(("per_user", "kind"), "a server with `authorization_endpoint` asks each person"))
         kept["per_user"] = {key: value for key, value in person.items() if key != "kind"}
     if isinstance(tools := kept.get("tools"), dict):
-        kept["tools"] = {name: _take_from_tool(name, own, kept, found) for name, own in tools.items()}
+        kept["tools"] = {name: _take_from_tool(name, own, kept, found, here) for name, own in tools.items()}
     return kept, found
 
 
-def _take_from_tool(name: str, tool: Any, server: dict[str, Any], found: list[OldKey]) -> Any:
+def _take_from_tool(name: str, tool: Any, server: dict[str, Any], found: list[OldKey], here: jsonc.Path) -> Any:
     """Return what is said of one tool without old keys; those that still hold go into the server's entry."""
     if not isinstance(tool, dict):
         return tool
     for key, list_of in (("hidden", "exclude"), ("pin", "pin")):
         if key in tool:
             found.append(OldKey(("tools", name, key), f'write {name!r} into "{list_of}" of the server'))
-            if tool[key] is True and isinstance(patterns := server.get(list_of, []), list | tuple):
+            is_on = _bool(tool[key], (*here, "tools", name, key))
+            if is_on and isinstance(patterns := server.get(list_of, []), list | tuple):
                 server[list_of] = [*patterns, re.sub(r"[*?\[]", r"[\g<0>]", name)]
     if "title" in tool:
         found.append(OldKey(("tools", name, "title"), "the title of the server is shown"))
     return {key: value for key, value in tool.items() if key not in ("hidden", "pin", "title")}
+
+
+def _bool(value: Any, path: jsonc.Path) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise Invalid(path, f"expected true or false, found {kind_of(value)}; write true or false without quotes")
 
 
 def describe(keys: list[OldKey]) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -196,11 +196,11 @@ def read_servers(
         if isinstance(written, dict) and written.get("disabled") is True:
             disabled.append(name)
             continue
-        written, old = take_from_server(written)
-        for path, advice in describe(old):
-            note = source.error(Invalid((key, name, *path), advice))
-            warnings.append(Coded(str(note), Code.SETTING_REMOVED))
         try:
+            written, old = take_from_server(written, (key, name))
+            for path, advice in describe(old):
+                note = source.error(Invalid((key, name, *path), advice))
+                warnings.append(Coded(str(note), Code.SETTING_REMOVED))
             servers[name] = _server(name, written, (key, name), folder, environ, withheld)
         except Invalid as error:
             broken[name] = source.error(error).coded
@@ -398,7 +398,7 @@ def _warn_of_other_keys(written: dict[str, Any], here: jsonc.Path) -> Iterator[s
             yield f"{dotted((*here, 'oauth', key))}: not read by foretool{guess(key, OAuthEntry.__struct_fields__)}"
     for key in written:
         if key == "trust" and isinstance(written[key], bool):
-            yield f'{dotted((*here, key))}: not read by foretool; its own "trust" is "pin" or "auto"'
+            yield f'{dotted((*here, key))}: not read by foretool; its own "trust" is "pin", "review" or "auto"'
         if key == "tools" and isinstance(written[key], list):
             yield f'{dotted((*here, key))}: not read by foretool; it reads "include"'
         if key in fields or key in _SAME_KEY:

@@ -192,7 +192,8 @@ class Gatekeeper:
             yield
             first.append(replace(of_launch(definition_of(tool), launch), **kept))
         first.append(replace(of_launch(text_of(server.name, "instructions", "", seen.text), launch), **kept))
-        first += (replace(of_launch(text_of(server.name, kind, "", ""), launch), **kept) for kind in listing.lacks)
+        lacks = {**kept, "state": "approved"}  # nothing to decide about
+        first += (replace(of_launch(text_of(server.name, kind, "", ""), launch), **lacks) for kind in listing.lacks)
         return (yield from self._ledger.add_first_in_steps(first))
 
     def _follow_launch(

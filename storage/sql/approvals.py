@@ -32,8 +32,10 @@ _REFUSED = """
         AND NOT (effect = 'new' AND EXISTS (SELECT 1 FROM approvals AS other WHERE other.server = approvals.server
             AND other.kind = approvals.kind AND other.name = approvals.name AND other.state = 'approved'))
 """
-# Both conditions: SQLite takes `idx_approvals_undecided` only where `!= 'approved'` stands in the query.
-_HELD = "SELECT server, kind, name, hash, effect FROM approvals WHERE state = 'held' AND state != 'approved'"
+# That a server has a list is nothing to decide; an earlier version kept it as held.
+_UNDECIDED = "state != 'approved' AND kind NOT IN ('prompt_list', 'resource_list', 'template_list')"
+# SQLite takes `idx_approvals_undecided` only where `!= 'approved'` stands in the query.
+_HELD = f"SELECT server, kind, name, hash, effect FROM approvals WHERE state = 'held' AND {_UNDECIDED}"  # noqa: S608
 _IN_ORDER = "ORDER BY server || '', kind, name, rowid"
 """The expression keeps SQLite from walking the table in this order to spare a sort of a few rows."""
 _HELD_AFTER = (
@@ -238,7 +240,7 @@ class Approvals(Subject):
 
     def undecided(self, server: str | None = None) -> list[Definition]:
         wanted = ("", ()) if server is None else ("AND server = ?", (server,))
-        where = f"WHERE state != 'approved' {wanted[0]} {_IN_ORDER}"
+        where = f"WHERE {_UNDECIDED} {wanted[0]} {_IN_ORDER}"
         return _DEFINITIONS.find_all(self._database, where, wanted[1])
 
     def refused(self, kind: DefinitionKind) -> list[tuple[str, str, str]]:

@@ -13,6 +13,7 @@ from requirements import requirement
 from slow_launcher import write_npx
 
 from foretool.server import doctor
+from foretool.server.commands.group import run
 from foretool.server.config import loader
 from foretool.server.config.loader import Config
 from foretool.server.offline import read
@@ -69,6 +70,20 @@ def test_a_first_list_that_waits_for_approval_is_not_known_to_the_next_proxy(tmp
     config = config_of(tmp_path, [tool("add", "Adds.")], trust="review")
     doctor.diagnose(config)
     assert known(config) == {}
+
+
+@requirement("trust:approve:new")
+def test_a_server_that_waits_as_a_whole_is_shown_and_approved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has tools alone, so that it lists no prompts and no resources is kept with them."""
+    config = config_of(tmp_path, [tool("add", "Adds.")], trust="review")
+    doctor.diagnose(config)
+    for words in ([], ["one"], ["one", "--approve"], []):
+        assert run(["review", *words, "--config", str(config.path)]) == 0
+    shown = capsys.readouterr().out
+    assert "1 tool new" in shown and "Adds." in shown and "Nothing waits" in shown
+    assert known(config) == {"one__add": "Adds."}
 
 
 @requirement("start:kept")

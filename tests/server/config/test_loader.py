@@ -112,6 +112,22 @@ def test_what_an_old_key_of_a_server_protects_stays_protected() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("protection", "at"),
+    [
+        ({"approve_new": "true"}, "approve_new"), ({"approve_new": 1}, "approve_new"),
+        ({"approve_new": None}, "approve_new"), ({"tools": {"drop": {"hidden": "true"}}}, "tools.drop.hidden"),
+        ({"tools": {"drop": {"hidden": 1}}}, "tools.drop.hidden"), ({"tools": {"a": {"pin": "yes"}}}, "tools.a.pin"),
+    ],
+)  # fmt: skip
+def test_an_old_key_that_protects_is_not_ignored_where_its_value_means_nothing(
+    protection: dict[str, Any], at: str
+) -> None:
+    found = read({"mcpServers": {"git": {**GOOD, **protection}, "other": GOOD}})
+    assert list(found.servers) == ["other"]
+    assert f"mcpServers.git.{at}: expected true or false, found " in found.broken["git"]
+
+
 def test_a_limit_is_set_by_no_file_of_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
     written = {"mcpServers": {"git": GOOD}, "foretool": {"limits": {"hold_ms": 7}}}
     assert read(written).settings.hold_ms == 7

@@ -66,7 +66,7 @@ def test_keys_of_other_clients_are_warnings() -> None:
     assert found.warnings == (
         "mcp.json: not read by foretool: theme",
         'mcp.json: mcpServers.git.autoApprove: not read by foretool; foretool reads "allow"',
-        'mcp.json: mcpServers.git.trust: not read by foretool; its own "trust" is "pin" or "auto"',
+        'mcp.json: mcpServers.git.trust: not read by foretool; its own "trust" is "pin", "review" or "auto"',
         'mcp.json: mcpServers.git.timeout: not read by foretool; foretool reads "timeout_s", in seconds',
         'mcp.json: mcpServers.git.exlude: not read by foretool; did you mean "exclude"?',
     )

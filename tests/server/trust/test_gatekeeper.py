@@ -14,7 +14,7 @@ from stored_records import connection_of
 from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.lists import MERGED, PROMPTS, RESOURCES, ListKind
-from foretool.server.trust.approvals import hash_value
+from foretool.server.trust.approvals import hash_value, text_of
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
 from foretool.server.trust.members import MEMBERS
 from foretool.storage.opening import open_store
@@ -66,6 +66,16 @@ def test_a_server_that_had_no_prompts_at_first_has_only_new_ones() -> None:
         assert admit(gatekeeper, prompt) == []
     with open_store(":memory:") as store:
         assert admit(keeper(store), prompt) == [prompt]
+
+
+def test_that_a_server_has_no_prompts_waits_for_nobody() -> None:
+    marker = text_of("w", "prompt_list", "", "")
+    with open_store(":memory:") as store:
+        keeper(store, trust="review").admit("w", Listing(tools(tool("a")), lacks=["prompt_list"]), EMPTY)
+        assert {each.kind for each in store.approvals.undecided()} == {"launch", "tool"}
+    with open_store(":memory:") as store:  # as an earlier version kept it
+        store.approvals.hold("w", ["prompt_list"], [replace(marker, state="held", effect="new")])
+        assert (store.approvals.undecided(), store.approvals.held("w")) == ([], [])
 
 
 def test_going_back_to_an_approved_version_needs_no_decision() -> None:
