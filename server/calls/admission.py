@@ -35,19 +35,20 @@ class Admission:
         refused = Refuse(decision.verdict, f"{reason}; only the user can change that", change)
         return self._refuse(call, tool, refused)
 
-    def take_answer(self, call: ToolCall, tool: Tool, asked: Confirm, *, agreed: bool) -> Tool | Refusal:
-        """Take in the user's answer. The tool may have changed while the question stood, and so may the rules: they
-        decide again about the tool that this returns, and a changed definition is asked about again."""
+    def take_answer(self, call: ToolCall, tool: Tool, asked: Confirm, *, agreed: bool) -> Refusal | None:
+        """Take in the user's answer. Return why the call ends, None if it goes on: the tool may have changed while the
+        question stood, and so may the rules."""
         if not agreed:
             return self._refuse(call, tool, Refuse(asked.verdict, "the user did not agree"))
         call.exchange.own_session.agree(tool)
-        now = self._catalog.get(tool.id) or tool
-        if (now.upstream, now.name) != (tool.upstream, tool.name):
-            return self._refuse(call, tool, Refuse(asked.verdict, "its name belongs to another tool by now"))
-        return now
+        call.confirmed = tool
+        return None
 
     def _decide(self, call: ToolCall, tool: Tool) -> Decision:
         decision = self._policy.reach(call.exchange.client.profile).decide(tool, call.asked)
+        meant = call.confirmed or tool
+        if (meant.upstream, meant.name) != (tool.upstream, tool.name):
+            return Refuse(decision.verdict, "its name belongs to another tool by now")
         if tool.schema_hash == HELD and not (isinstance(decision, Refuse) and decision.hides):
             change = f"foretool review {tool.upstream}"
             return Refuse(decision.verdict, why_held(tool.upstream), change, hides=True)

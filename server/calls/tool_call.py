@@ -12,7 +12,7 @@ from foretool.server.clients.session import Via
 from foretool.server.trust.policy import Asked
 from foretool.server.upstreams.connection import Lost
 from foretool.server.upstreams.upstream import Upstream
-from foretool.storage.records import Call, Miss, ToolId
+from foretool.storage.records import Call, Miss, Tool, ToolId
 
 
 class ToolCall(Struct, eq=False):
@@ -26,6 +26,8 @@ class ToolCall(Struct, eq=False):
     """What a model wrote for a bridge."""
     has_waited: bool = False
     """Every server that may have the tool has listed its tools, or could not."""
+    confirmed: Tool | None = None
+    """The tool that the user has agreed to, as it was when the question came."""
 
     @property
     def via(self) -> Via:

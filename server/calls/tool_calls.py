@@ -112,15 +112,15 @@ class ToolCalls:
             self._runner.run(call, tool)
 
     def _ask(self, call: ToolCall, tool: Tool, question: Confirm) -> None:
-        """Ask the user about a call, and go on with the answer."""
+        """Ask the user about a call, and go on with the answer: its tool may be gone or held by now."""
 
         def go_on(exchange: Exchange, agreed: bool) -> None:
             call.exchange = exchange
-            answer = self._admission.take_answer(call, tool, question, agreed=agreed)
-            if isinstance(answer, Refusal):
-                self._refuse(call, answer)
+            refusal = self._admission.take_answer(call, tool, question, agreed=agreed)
+            if refusal is not None:
+                self._refuse(call, refusal)
             else:
-                self._admit(call, answer)
+                self._find(call)
 
         self._confirmation.ask(call.exchange, tool, question.verdict, go_on)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from callers import Caller, http_over, on_the_real_clock
-from fakes import BOTH, LIST_CHANGED, Failed, FakeClient, FakeUpstream, Json, Stage, proxy_over, text, tool
+from fakes import BOTH, LIST_CHANGED, Failed, FakeClient, FakeUpstream, Json, Stage, config_of, proxy_over, text, tool
 from requirements import requirement
 
 from foretool import CallFailed
@@ -204,8 +204,6 @@ async def test_a_rule_that_comes_while_we_run_holds_for_lists_searches_and_calls
 
 
 def stage_config(stage: Stage, **entry: Any) -> Any:
-    from fakes import config_of
-
     return config_of(FakeUpstream("disk", entry=entry), policy=stage.app.config.settings.policy)
 
 
@@ -448,6 +446,38 @@ async def test_a_rule_that_comes_while_the_question_stands_beats_the_yes() -> No
         await stage.app.reloader.apply(stage_config(stage, deny=["wipe"]))
         client.respond(question, {"action": "accept"})
         assert "error" in await client.reply(call)
+    assert upstream.calls == []
+
+
+@requirement("trust:confirm:bound")
+@pytest.mark.parametrize("bridge", ["name", "call_tool_write"])
+@pytest.mark.parametrize(
+    ("change", "because"),
+    [
+        ("schema", "only the user can approve that"), ("gone", "Unknown tool"), ("excluded", "it is excluded"),
+        ("disabled", "is disabled"), ("removed", "is not in the config"),
+    ],
+)  # fmt: skip
+async def test_a_yes_runs_no_tool_that_is_held_or_gone_by_then(bridge: str, change: str, because: str) -> None:
+    upstream = disk()
+    async with proxy_over(upstream, confirm="destructive", profiles={"all": {"policy": "full"}}) as stage:
+        client, watcher = stage.client, stage.connect("all")
+        await watcher.initialize()
+        await watcher.list_tools()
+        await client.initialize(capabilities={"elicitation": {}})
+        call = client.post("tools/call", wrapped(bridge, "disk__wipe"))
+        question = await client.asked("elicitation/create")
+        if change in ("schema", "gone"):
+            needs_more = {**WIPE, "inputSchema": {"type": "object", "required": ["more"]}}
+            upstream.change(*([needs_more, READ] if change == "schema" else [READ]))
+        elif change == "removed":
+            await stage.app.reloader.apply(config_of())
+        else:
+            entry: Json = {"exclude": ["wipe"]} if change == "excluded" else {"disabled": True}
+            await stage.app.reloader.apply(stage_config(stage, **entry))
+        await watcher.heard(LIST_CHANGED)
+        client.respond(question, {"action": "accept"})
+        assert because in str(await client.reply(call))
     assert upstream.calls == []
 
 
