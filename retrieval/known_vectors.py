@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from math import sqrt
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from foretool.retrieval.document import Document
 from foretool.retrieval.encoders.base import WORDED_LENGTH
@@ -41,19 +41,25 @@ _LARGEST: Final = 127
 
 class _Head(Struct):
     encoder: str
-    dimension: int
+    dimension: Annotated[int, Meta(ge=1)]
 
 
 class KnownVectors:
     """The vectors of a file, by tool."""
 
     def __init__(self, data: bytes, tools: KnownTools) -> None:
+        """Read the bytes of a file. Raises ValueError where they are not all there."""
         head, _, rows = data.partition(b"\n")
-        read = msgspec.json.decode(head, type=_Head)
+        try:
+            read = msgspec.json.decode(head, type=_Head)
+        except msgspec.DecodeError as error:
+            raise ValueError(f"its first line is damaged: {error}") from None
         self.encoder = read.encoder
         """The key of the encoder that made them (`Weights.key`)."""
         self._tools = tools
         self._size = _HASH_BYTES + read.dimension
+        if len(rows) % self._size:
+            raise ValueError(f"expected rows of {self._size} bytes, found {len(rows):,} bytes in all")
         self._rows = rows
         self._starts = {
             rows[at : at + _HASH_BYTES]: at + _HASH_BYTES for at in range(0, len(rows), self._size)
@@ -75,7 +81,7 @@ class KnownVectors:
 
 
 def read_file() -> KnownVectors:
-    """Return the vectors that come with foretool."""
+    """Return the vectors that come with foretool. Raises OSError and ValueError for a file that is damaged."""
     return KnownVectors(FILE.read_bytes(), known_tools())
 
 

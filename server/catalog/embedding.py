@@ -340,10 +340,17 @@ def read_tools(corpus: Corpus, catalog: Catalog) -> Iterator[tuple[bytes, str, D
 
 
 def open_shipped(weights: Weights) -> KnownVectors | None:
-    """Return the vectors of well-known tools that come with foretool; None where another encoder made them."""
+    """Return the vectors of well-known tools that come with foretool; None where another encoder made them, or where
+    their file is damaged: these tools are embedded like the others then."""
     from foretool.retrieval import known_vectors
 
-    found = known_vectors.read_file()
+    try:
+        found = known_vectors.read_file()
+    except (OSError, ValueError) as error:
+        log.warning(
+            "%s: %s; all tools are embedded here; to mend it, install foretool again", known_vectors.FILE, error
+        )
+        return None
     return found if found.encoder == weights.key else None
 
 

@@ -51,6 +51,13 @@ def test_a_tool_that_differs_has_none(other: Document) -> None:
     assert shipped().find(other) is None
 
 
+@pytest.mark.parametrize("length", [0, 10, -1, None])
+def test_a_file_that_is_not_all_there_is_refused(length: int | None) -> None:
+    whole = write("tiny@1", 4, [(KNOWN, VECTOR)])
+    with pytest.raises(ValueError, match=r"first line is damaged|expected rows of 12 bytes, found \d+"):
+        KnownVectors(whole + b"\0" if length is None else whole[:length], KnownTools(b""))
+
+
 def test_the_file_was_made_by_the_encoder_that_comes_with_foretool_for_most_of_the_known_tools() -> None:
     found = read_file()
     assert found.encoder == MANIFEST[0].key

@@ -253,6 +253,22 @@ async def test_a_well_known_tool_needs_no_embedding(
         assert not one.problem and len(store.vectors.known(weights.key)) == 1
 
 
+@pytest.mark.parametrize("damaged", [None, b"", b'{"encoder":"mini', b'{"encoder":"x","dimension":4}\nrow'])
+async def test_where_the_shipped_vectors_are_damaged_every_tool_is_embedded_here(
+    damaged: bytes | None, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    file = tmp_path / "vectors.bin"
+    if damaged is not None:
+        file.write_bytes(damaged)
+    monkeypatch.setattr(known_vectors, "FILE", file)
+    folder, tools = str(write_model(tmp_path / "tiny")), catalog()
+    async with embedding(folder, tools, store) as one:
+        await settled(one)
+        assert not one.problem and len(store.vectors.known(find(folder)[0].key)) == len(tools.tools())
+    assert f"{file}: " in caplog.text and "install foretool again" in caplog.text
+
+
 async def test_a_first_search_without_an_encoder_is_answered_by_words(tmp_path: Path, store: Store) -> None:
     tools, search = catalog(), search_over(catalog())
     found: list[Ranking] = []
