@@ -1,17 +1,25 @@
-"""Learns whether filling a list pays: do tools that nobody has used yet spare more turns than their tokens cost?"""
+"""Learns whether filling a list pays: do tools that nobody has used yet spare more turns than their tokens cost?
+
+Learns for each client up to how many tokens a list of all tools costs it less than discoveries do.
+
+A list that hides tools costs its own tokens and a price for each discovery; a list of all tools costs its tokens alone.
+So what a client's conversations took, in the mean, is the size at which both cost the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
 
 from msgspec import Struct
 
+from foretool.learning.results import MethodResult, Say
 from foretool.retrieval.evaluation import interval
 from foretool.retrieval.tokens import fill_budget
-from foretool.storage.records import Episode, ToolId
+from foretool.storage.records import Conversation, Episode, ToolId
+from foretool.storage.stores import Store
 
 HIDDEN_CALL: Final = 4_000.0
 """What a hidden call costs at most, in tokens: an answer of about 1,000, and a turn in which the model reads everything
@@ -68,3 +76,72 @@ def judge(gains: Sequence[float], now: bool) -> tuple[bool, list[float]]:
     low, high = interval(gains)
     found = [round(each, 1) for each in (low, fmean(gains), high)]
     return (True if low > 0.0 else False if high < 0.0 else now), found
+
+
+WHOLE: Final = "whole"
+"""The name of this part of a run."""
+LEAST: Final = 20
+"""Conversations of a client from which its threshold is measured."""
+MOST: Final = 200
+"""Latest conversations of a client that count."""
+MOST_READ: Final = 5_000
+MOST_TOKENS: Final = 16_000
+"""The largest threshold, however much a client searches: some 100 tools. Longer lists make models choose worse."""
+
+
+class Threshold(Struct, frozen=True):
+    """What one client's conversations say."""
+
+    client: str
+    tokens: int
+    conversations: int
+    list_tokens: float
+    discoveries: float
+    """In the mean of a conversation."""
+
+
+@dataclass(frozen=True)
+class WholeLists:
+    """Measures thresholds and keeps them in the client ledger."""
+
+    store: Store
+
+    def learn(self, say: Say) -> MethodResult:
+        """Measure each client that has enough conversations; the others keep what was measured before."""
+        say(WHOLE, "adding up conversations", 0.0)
+        before = {each.client: each.whole_tokens for each in self.store.clients.all()}
+        found = list(measure(self.store.sessions.conversations(MOST_READ)))
+        if not found:
+            return MethodResult(WHOLE, "skipped", f"no client has {LEAST} conversations whose list hid tools")
+        for each in found:
+            self.store.clients.set_whole(each.client, each.tokens)
+        outcome = "promoted" if any(before.get(each.client) != each.tokens for each in found) else "kept"
+        return MethodResult(WHOLE, outcome, "; ".join(map(_describe, found)), {"clients": found})
+
+
+def measure(conversations: Sequence[Conversation]) -> Iterator[Threshold]:
+    """Yield the threshold of each client that has enough conversations, of which the latest come first.
+
+    The lower end of the 95 % interval counts, because a list of all tools is paid in every conversation.
+    """
+    of_client: dict[str, list[Conversation]] = {}
+    for each in conversations:
+        of_client.setdefault(each.client, []).append(each)
+    for client, every in of_client.items():
+        latest = every[:MOST]
+        if not client or len(latest) < LEAST:
+            continue
+        low, _ = interval([each.list_tokens + HIDDEN_CALL * each.discoveries for each in latest])
+        lists, searches = (sum(kind) / len(latest) for kind in zip(*map(_costs, latest), strict=True))
+        yield Threshold(client, min(int(low), MOST_TOKENS), len(latest), round(lists, 1), round(searches, 3))
+
+
+def _costs(each: Conversation) -> tuple[int, int]:
+    return each.list_tokens, each.discoveries
+
+
+def _describe(found: Threshold) -> str:
+    return (
+        f"{found.client}: all tools up to {found.tokens:,} tokens ({found.discoveries:.2f} discoveries and a list of"
+        f" {found.list_tokens:,.0f} tokens a conversation, {found.conversations} conversations)"
+    )

@@ -21,15 +21,13 @@ from msgspec import Struct
 
 from foretool.learning.checkpoints import Checkpoints, describe_done, is_unfinished
 from foretool.learning.encoded_texts import EMBED_S, EncodedTexts
-from foretool.learning.list_fill import ListSize
+from foretool.learning.list_fill import ListSize, WholeLists
 from foretool.learning.list_names import ListNames
 from foretool.learning.list_prior import ListPrior
-from foretool.learning.missed import read_missed
 from foretool.learning.results import MethodResult, Results, Say
 from foretool.learning.sampling import LIMITS, Limits, read_sample
 from foretool.learning.shared_words import People, choose_episodes, clean_episodes, clean_missed, sharing
-from foretool.learning.timeline import KnownModels, Timeline, rename_calls, trusted_tools
-from foretool.learning.whole_lists import WholeLists
+from foretool.learning.timeline import KnownModels, Timeline, read_missed, rename_calls, trusted_tools
 from foretool.retrieval import methods as register
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import models

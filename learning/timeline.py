@@ -1,6 +1,13 @@
 """Reads what learning learns from: tools with texts that can be trusted, and episodes in the order of time.
 
 It decides which episodes train a method, and which later ones judge it.
+
+Reads demonstrations, episodes that a user has written down, from files with one JSON object per line.
+
+Reads misses as what training learns from: the words of a search, the tool that it was for, and what stood above it.
+
+An episode joins all words of a task with all of its calls. A miss says which words were for which tool. Only misses of
+searches are read, of those that showed the tool and of those that did not: others have no words that belong to them.
 """
 
 from __future__ import annotations
@@ -9,16 +16,120 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.storage.episodes import drop_calls
-from foretool.storage.records import Artifact, Episode, MissedNeed, Tool, ToolId, Usage
+from foretool.storage.records import Artifact, Episode, MissedNeed, MissFilter, Tool, ToolId, Usage
 from foretool.storage.stores import Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.rankers.learned import LearnedModel
+
+
+MOST: Final = 2_000
+"""How many misses are read, the latest ones."""
+SHOWN: Final = 5
+"""How many tools that stood above the needed one are kept."""
+
+
+def read_missed(
+    store: Store,
+    tools: Mapping[ToolId, object],
+    people: Mapping[str, tuple[str, bool]] | None = None,
+) -> list[MissedNeed]:
+    """Return the needs that misses revealed, the oldest first; without tools that are gone, and without the sessions of
+    `people` that may not be learned from."""
+    latest = store.calls.find_misses(MissFilter(), MOST)
+    misses = [each for each in latest if each.query and each.discovery and each.tool in tools]
+    answers = {each.id: each for each in store.discoveries.answered(MOST)} if misses else {}
+    found = []
+    for each in reversed(misses):
+        if people is not None and not people.get(each.session, ("", True))[1]:
+            continue
+        answer = answers.get(each.discovery)
+        # A search that did not show the tool had all that it showed above it.
+        least = each.rank or inf
+        above = [match.tool for match in answer.matches if match.rank < least] if answer else []
+        shown = tuple(tool for tool in above if tool in tools and tool != each.tool)[:SHOWN]
+        found.append(MissedNeed(each.at, each.query, ToolId(each.tool), shown))
+    return found
+
+
+_FORMAT: Final = (
+    'expected an object with "query" (text), "calls" (list of tool names) and, if wanted, "args" (an object of'
+    ' arguments for each call) and "edges" (pairs of places in "calls", counted from 0)'
+)
+
+
+class Imported(Struct, frozen=True):
+    """The content of one file."""
+
+    episodes: tuple[Episode, ...]
+    rows: int
+    unknown: tuple[str, ...]
+    """Tools that the catalog does not have, each once; the rows that name them were left out."""
+
+
+class _Row(Struct):
+    calls: list[str]
+    query: str = ""
+    args: list[dict[str, Any]] | None = None
+    edges: list[tuple[int, int]] | None = None
+    id: Any = None
+    needs_tool: Any = True
+
+
+_row = msgspec.json.Decoder(_Row)
+
+
+def read_demonstrations(path: Path, names: Mapping[str, ToolId]) -> Imported:
+    """Read lines of JSON with `query`, `calls` (tools in order) and optionally `edges`, `id`, `needs_tool`.
+
+    `names` has every name by which a demonstration may call a tool. Raises `ValueError` with the line, and `OSError`.
+    """
+    found: list[Episode] = []
+    unknown: dict[str, None] = {}
+    rows = 0
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        rows += 1
+        row = _read_row(f"{path}: line {number}", line)
+        calls = row.calls if row.needs_tool else []
+        if missing := [call for call in calls if call not in names]:
+            unknown.update(dict.fromkeys(missing))
+            continue
+        found.append(
+            Episode(
+                calls=tuple(names[call] for call in calls),
+                tasks=(row.query,) if row.query else (),
+                edges=tuple(row.edges) if row.edges is not None else None,
+                source="import",
+                key=f"{path.name}:{number if row.id is None else row.id}",
+                arguments=tuple(msgspec.json.encode(each).decode() for each in row.args or ()) if calls else (),
+            )
+        )
+    return Imported(tuple(found), rows, tuple(unknown))
+
+
+def _read_row(place: str, line: str) -> _Row:
+    try:
+        row = _row.decode(line)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{place}: {error}; {_FORMAT}") from None
+    if row.args is not None and len(row.args) != len(row.calls):
+        raise ValueError(f'{place}: "args" has {len(row.args)} objects, "calls" has {len(row.calls)} tools; {_FORMAT}')
+    for end in (end for edge in row.edges or () for end in edge):
+        if not 0 <= end < len(row.calls):
+            raise ValueError(f'{place}: "edges" has the place {end}, "calls" has {len(row.calls)} tools; {_FORMAT}')
+    return row
+
 
 LEAST_REPLAYED: Final = 10
 """Fewer tasks say nothing about a model."""

@@ -8,9 +8,9 @@ from math import exp
 from bench.papers.published.cross_encoder import CrossEncoder
 from bench.papers.published.itr import retrieve
 from bench.retrieval.pool import Pool
+from foretool.desk.replay.rankings import bm25_scores
 from foretool.retrieval.encoders import EncoderError
 from foretool.retrieval.itr import PUBLISHED
-from foretool.retrieval.textbook import bm25_scores
 from foretool.storage.records import ToolId
 
 Scores = Callable[[str], list[tuple[ToolId, float]]]

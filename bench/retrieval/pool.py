@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from bench.kept_encoder import KeptEncoder
+from foretool.desk.replay.rankings import bm25_scores
 from foretool.retrieval.corpus import Corpus, Shipped
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
 from foretool.retrieval.rankers.servers import ServerNames, ServerWords
-from foretool.retrieval.textbook import bm25_scores
 from foretool.storage.records import Tool, ToolId
 
 DEPTH = 50

@@ -9,9 +9,8 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from foretool.desk.replay.queries import QuerySet, read_file, read_log
+from foretool.desk.replay.queries import MOST, QuerySet, read_file, read_log
 from foretool.desk.replay.rankings import SERVED, Interval, RankingFigures, Rankings
-from foretool.desk.replay.tasks import MOST
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.misses import read_duration

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from foretool.desk.replay.changes import ChangeProblem, read_changes
 from foretool.desk.replay.effect import Recorded, open_replays
-from foretool.desk.replay.tasks import MOST
+from foretool.desk.replay.queries import MOST
 from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.misses import read_duration

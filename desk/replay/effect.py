@@ -19,7 +19,7 @@ from msgspec import Struct
 from foretool.desk.replay.encoders import OpenedEncoders
 from foretool.desk.replay.past import Before, read_before
 from foretool.desk.replay.player import PlayedTask, Player
-from foretool.desk.replay.tasks import MOST, RecordedTask, read_tasks, searched_texts
+from foretool.desk.replay.queries import MOST, RecordedTask, read_tasks, searched_texts
 from foretool.retrieval.evaluation import paired_difference
 from foretool.server.catalog.search import Search
 from foretool.server.config.loader import Config

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from foretool.desk.replay.encoders import OpenedEncoders
 from foretool.desk.replay.past import Before, PastStore
-from foretool.desk.replay.tasks import RecordedTask, last_tasks
+from foretool.desk.replay.queries import RecordedTask, last_tasks
 from foretool.retrieval.ranking import Query
 from foretool.server.app import App
 from foretool.server.catalog import models

@@ -1,9 +1,14 @@
-"""How well tools are found: what the proxy answers with, beside textbook BM25 and one encoder, with intervals."""
+"""How well tools are found: what the proxy answers with, beside textbook BM25 and one encoder, with intervals.
+
+Textbook BM25 over name and description as one field: rankings are measured against it, and it serves nothing.
+"""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import inf
+from math import inf, log
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +17,7 @@ from msgspec import Struct
 from foretool.desk.replay.encoders import OpenedEncoders
 from foretool.desk.replay.queries import NeededTools
 from foretool.retrieval.evaluation import interval, paired_difference
-from foretool.retrieval.textbook import bm25_scores
+from foretool.retrieval.words import terms
 from foretool.server.app import App
 from foretool.server.catalog import models
 from foretool.server.catalog.search import Finds
@@ -25,6 +30,30 @@ from foretool.storage.records import Tool, ToolId, Usage
 if TYPE_CHECKING:
     from foretool.retrieval.rankers.dense import DenseEnsemble
     from foretool.retrieval.rankers.learned import LearnedModels
+
+
+K1 = 1.2
+B = 0.75
+
+
+def bm25_scores(tools: Sequence[Tool]) -> Callable[[str], list[float]]:
+    """Return what scores every tool for a text, in the order of `tools`."""
+    rows = [json.loads(tool.definition) for tool in tools]
+    counts = [Counter(terms(f"{row['name']} {row.get('description') or ''}")) for row in rows]
+    frequency = Counter(term for count in counts for term in count)
+    mean = fmean([count.total() for count in counts] or [1.0]) or 1.0
+
+    def score(wanted: Sequence[str], count: Counter[str]) -> float:
+        norm = K1 * (1 - B + B * count.total() / mean)
+        idf = {term: log(1 + (len(tools) - frequency[term] + 0.5) / (frequency[term] + 0.5)) for term in wanted}
+        return sum(idf[term] * count[term] * (K1 + 1) / (count[term] + norm) for term in wanted)
+
+    def scores(text: str) -> list[float]:
+        wanted = terms(text)
+        return [score(wanted, count) for count in counts]
+
+    return scores
+
 
 DEPTH: Final = 10
 """How many tools of a ranking are read."""

@@ -2,6 +2,8 @@
 
 A token is believed only if it is signed by a key that the issuer lists, by an algorithm that the config allows and the
 key is made for, names our issuer and our audience, and has not expired. What it says is never passed on to an upstream.
+
+What the claims of a token say: who it stands for, and which profiles the config opens to that person.
 """
 
 from __future__ import annotations
@@ -9,18 +11,93 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import jwt
 
-from foretool.fleet.people import claims as reading
 from foretool.fleet.people.key_sets import KeySet, KeysMissing
 from foretool.fleet.people.subjects import Subjects
-from foretool.server.config.settings import AccessEntry
+from foretool.server.config.errors import one_line
+from foretool.server.config.servers import matches
+from foretool.server.config.settings import AccessEntry, GrantEntry
+from foretool.server.config.tokens import opens_profile
 from foretool.server.transports.client.access import Identity
 from foretool.server.transports.client.security import Refused
-from foretool.server.transports.client.well_known import challenge
+from foretool.server.transports.client.well_known import challenge, is_plain
+from foretool.server.trust.text import clean
+
+NAMES: Final = ("preferred_username", "email", "sub")
+"""Claims that may name a person, in the order in which they are tried. `client_id` is the program, not the person."""
+MOST_NAME: Final = 80
+"""Characters of a name that is shown."""
+MOST_VALUES: Final = 1000
+"""Values of one claim that are looked at."""
+
+
+def principal_of(issuer: str, subject: str) -> str:
+    """Return what stands for one person of one issuer; nobody else gets the same."""
+    # The length keeps two pairs with the same letters apart.
+    written = f"{len(issuer)}:{issuer}{subject}".encode("utf-8", "surrogatepass")
+    return "oauth:" + hashlib.sha256(written).hexdigest()[:32]
+
+
+def name_of(claims: Mapping[str, Any]) -> str:
+    """Return the name of a person for logs. Two people may have the same, and rights never depend on it."""
+    for claim in NAMES:
+        for value in values_of(claims, claim)[:1]:
+            if shown := one_line(clean(value[:1000])).strip()[:MOST_NAME]:
+                return shown
+    return ""
+
+
+def values_of(claims: Mapping[str, Any], claim: str) -> list[str]:
+    """Return the values of a claim as words: `scope` is a list with blanks between, `a.b` may be a claim within a
+    claim."""
+    found: Any = claims.get(claim)
+    if found is None and "." in claim:
+        found = claims
+        for step in claim.split("."):
+            found = found.get(step) if isinstance(found, Mapping) else None
+    if isinstance(found, str):
+        return found.split() if claim in ("scope", "scp") else [found]
+    listed = found[:MOST_VALUES] if isinstance(found, list) else [found]
+    return [_word(each) for each in listed if isinstance(each, str | bool | int)]
+
+
+def _word(value: str | bool | int) -> str:
+    return value if isinstance(value, str) else str(value).lower()
+
+
+def scopes_of(claims: Mapping[str, Any]) -> set[str]:
+    """Return the scopes of a token; some issuers write `scp`."""
+    return {*values_of(claims, "scope"), *values_of(claims, "scp")}
+
+
+def fits(grant: GrantEntry, claims: Mapping[str, Any]) -> bool:
+    """Tell whether a token has what a grant asks for."""
+    found: Iterable[str] = scopes_of(claims) if grant.claim == "scope" else values_of(claims, grant.claim)
+    return any(matches(value, grant.values) for value in found)
+
+
+def opened_by(grants: Iterable[GrantEntry], profiles: Collection[str]) -> frozenset[str]:
+    """Return the profiles that these grants open together."""
+    return frozenset(
+        profile for grant in grants for profile in profiles if opens_profile(grant.profiles, profile, profiles)
+    )
+
+
+def scopes_for(entry: AccessEntry, profile: str, profiles: Collection[str]) -> tuple[str, ...]:
+    """Return the scopes with which a person could open a profile; none if no scope opens it."""
+    opening = [
+        value
+        for grant in entry.grants
+        if grant.claim == "scope" and opens_profile(grant.profiles, profile, profiles)
+        for value in grant.values
+        if is_plain(value)
+    ]
+    return tuple(dict.fromkeys((*entry.scopes, opening[0]))) if opening else ()
+
 
 MOST_TOKEN: Final = 16 * 1024
 """Characters of a token."""
@@ -59,7 +136,7 @@ class Issuer:
         """Return who a token stands for. Raises `Refused`: 401 for one that is not believed, 403 for one without the
         scopes that every token needs, 503 while there are no keys."""
         found = await self._believe(token)
-        lacking = [scope for scope in self.entry.scopes if scope not in reading.scopes_of(found.claims)]
+        lacking = [scope for scope in self.entry.scopes if scope not in scopes_of(found.claims)]
         if lacking:
             reason = f"the token lacks the scope {' '.join(lacking)}"
             header = challenge(self.entry, "insufficient_scope", reason, self.entry.scopes)
@@ -91,13 +168,13 @@ class Issuer:
             return None
         if self._ends_at(said) + self.entry.leeway_s < time.time():
             return None
-        if not set(self.entry.scopes) <= reading.scopes_of(said):
+        if not set(self.entry.scopes) <= scopes_of(said):
             return None
         return self._read(said)
 
     def lacking(self, profile: str) -> Refused | None:
         """Return the refusal that names the scopes which would open a profile, None if no scope does."""
-        scopes = reading.scopes_for(self.entry, profile, self._profiles) if profile in self._profiles else ()
+        scopes = scopes_for(self.entry, profile, self._profiles) if profile in self._profiles else ()
         if not scopes:
             return None
         reason = f"this needs the scope {' '.join(scopes)}"
@@ -115,12 +192,12 @@ class Issuer:
         return float(said["exp"])
 
     def _read(self, said: Mapping[str, Any]) -> Identity:
-        grants = [grant for grant in self.entry.grants if reading.fits(grant, said)]
+        grants = [grant for grant in self.entry.grants if fits(grant, said)]
         return Identity(
-            principal=reading.principal_of(said["iss"], said["sub"]),
-            profiles=reading.opened_by(grants, self._profiles),
+            principal=principal_of(said["iss"], said["sub"]),
+            profiles=opened_by(grants, self._profiles),
             may_decide=any(grant.may_decide for grant in grants),
-            name=reading.name_of(said),
+            name=name_of(said),
             expires_at=self._ends_at(said),
             claims=said,
         )

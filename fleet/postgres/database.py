@@ -15,15 +15,13 @@ from typing import Any, Final
 import psycopg
 
 from foretool.fleet.postgres import schema
-from foretool.fleet.postgres.connecting import END_PROCESS, LOCK_SQL, Connection, connect, prepare
+from foretool.fleet.postgres.connecting import END_PROCESS, LOCK_SQL, Connection, connect, explain_error, prepare
 from foretool.fleet.postgres.days import BY_DAY, Days, prune
-from foretool.fleet.postgres.errors import explain_error
 from foretool.fleet.postgres.leads import ServerLead
 from foretool.fleet.postgres.replicas import Replicas
 from foretool.fleet.postgres.translation import regular_expression, translate, write_values
 from foretool.storage.places import ServerAddress
-from foretool.storage.sql.database import Database
-from foretool.storage.sql.values import Values
+from foretool.storage.sql.database import Database, Values
 from foretool.storage.stores import StorageError
 
 OPENING_S: Final = 10

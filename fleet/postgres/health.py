@@ -7,8 +7,7 @@ from typing import Any, Final
 import psycopg
 
 from foretool.fleet.postgres import schema
-from foretool.fleet.postgres.connecting import OWN_SCHEMA, connect
-from foretool.fleet.postgres.errors import explain_error
+from foretool.fleet.postgres.connecting import OWN_SCHEMA, connect, explain_error
 from foretool.storage.places import ServerAddress
 from foretool.storage.records import Health
 

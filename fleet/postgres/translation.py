@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from foretool.storage.sql.values import Values, is_writable, replace_surrogates
+from foretool.storage.sql.database import Values, is_writable, replace_surrogates
 
 _TOKEN: Final = re.compile(
     r"""'(?:[^']|'')*' | "[^"]*" | --[^\n]* | \bLIMIT\s+(?P<limit>\?|:\w+|-1) | \? | (?<!:):(?=[a-z])\w+ | %""",

@@ -3,6 +3,8 @@ one for each request of our own to a server, such as a handshake or a list of it
 
 A request is answered in steps between which others run, so there is no ambient span. `Tracing.now` is the span whose
 step runs at the moment, and what the recorder hears meanwhile belongs to it.
+
+Texts of strangers as values in traces and metrics: short, visible, and few where each makes a series of its own.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
 
 from foretool.fleet.telemetry import conventions, propagation
-from foretool.fleet.telemetry.labels import ToolNames, name_error, name_method, shorten
 from foretool.fleet.telemetry.observing import Observer
 from foretool.server.protocol import jsonrpc, translate, versions
 from foretool.server.protocol.jsonrpc import Raw, UnsetType
+from foretool.server.system.logs import one_line
 from foretool.server.upstreams.connection import Lost, Reply, Request
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Call, Discovery, Exposure, Miss
@@ -28,6 +30,47 @@ from foretool.storage.records import Call, Discovery, Exposure, Miss
 if TYPE_CHECKING:
     from foretool.fleet.telemetry.meters import Meters
     from foretool.server.clients.exchange import Exchange
+
+
+MOST_TEXT: Final = 200
+"""Characters of a name on a span."""
+MOST_TOOLS: Final = 200
+"""Tools that get a series of their own in metrics, the first that are called."""
+
+
+def shorten(text: str, most: int = MOST_TEXT) -> str:
+    """Return a text as one line of visible characters, cut to a length."""
+    # What a half of a surrogate pair would do to a batch: its encoder refuses all of it.
+    return one_line(text[:most].encode("utf-8", "replace").decode())
+
+
+def name_method(method: str) -> str:
+    """Return a method of MCP, or the one name for all others."""
+    return method if method in conventions.METHODS else conventions.OTHER
+
+
+def name_error(kind: str) -> str:
+    """Return a code of the protocol, or one of the few other failures; one name for all other codes."""
+    return kind if kind in conventions.ERRORS else conventions.OTHER
+
+
+class ToolNames:
+    """Keeps the tools apart that metrics name. `exists` tells whether anything has a tool of this name: clients may
+    call any name."""
+
+    def __init__(self, exists: Callable[[str], bool]) -> None:
+        self._exists = exists
+        self._known: set[str] = set()
+
+    def label(self, name: str) -> str:
+        """Return the name, or the one name for all others."""
+        if name in self._known:
+            return name
+        if len(self._known) < MOST_TOOLS and len(name) <= MOST_TEXT and self._exists(name):
+            self._known.add(name)
+            return shorten(name)
+        return conventions.OTHER_TOOL
+
 
 MOST_CONTENT: Final = 8192
 """Bytes of arguments or of a result that a span may hold; larger ones are left out."""

@@ -13,7 +13,7 @@ import click
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from foretool.learning.commands import priors
-from foretool.learning.demonstration_files import read_demonstrations
+from foretool.learning.timeline import read_demonstrations
 from foretool.retrieval.methods import METHODS
 from foretool.server import offline
 from foretool.server.catalog import models

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from foretool.learning.enrichment.question import write_request
+from foretool.learning.enrichment.answer import write_request
 from foretool.server.config.settings import EnrichEntry
 from foretool.server.trust.text import one_line
 

@@ -11,9 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from foretool.learning.enrichment.answer import MOST_CHARACTERS
+from foretool.learning.enrichment.answer import FORMAT, MOST_ANSWER, MOST_CHARACTERS, write_messages
 from foretool.learning.enrichment.endpoint import EndpointError, RefusedError, Reply
-from foretool.learning.enrichment.question import FORMAT, MOST_ANSWER, write_messages
 from foretool.server.config.settings import EnrichEntry
 from foretool.server.trust.text import one_line
 

@@ -14,9 +14,15 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
-from foretool.learning.enrichment.answer import AnswerError, OtherNames, read_answer
+from foretool.learning.enrichment.answer import (
+    MOST_ANSWER,
+    VERSION,
+    AnswerError,
+    OtherNames,
+    read_answer,
+    write_messages,
+)
 from foretool.learning.enrichment.endpoint import EndpointError, RefusedError
-from foretool.learning.enrichment.question import MOST_ANSWER, VERSION, write_messages
 from foretool.retrieval.corpus import digest
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.tokens import estimate

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from foretool.retrieval import adapters
 from foretool.retrieval.encoders import onnx
 from foretool.retrieval.encoders.base import EncoderError
-from foretool.retrieval.encoders.silent_runtime import import_runtime
+from foretool.retrieval.encoders.onnx import import_runtime
 from foretool.retrieval.encoders.weights import (
     INSTALL,
     MANIFEST,

@@ -5,6 +5,11 @@ of read, so that only the rows of the vocabulary that were asked for are in memo
 matrices stand in that file in the order in which this processor multiplies them as well: else each query would put them
 into it, which takes as long as the products. Another kind of processor orders them in its own memory when it opens the
 model.
+
+Imports onnxruntime, whose newer builds tell its maker about the machine unless they are told not to.
+
+They send the operating system, the processor, the path of the program and a lasting identifier, and keep them in
+`~/.cache/Microsoft` until they are sent. That is decided while onnxruntime is imported.
 """
 
 from __future__ import annotations
@@ -14,10 +19,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from functools import cache
 from pathlib import Path
 from shutil import rmtree
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from foretool.retrieval.encoders.base import BATCH, BATCH_TOKENS, EncoderError, embed_readings, unit
-from foretool.retrieval.encoders.silent_runtime import import_runtime
 from foretool.retrieval.encoders.weights import INSTALL, Weights, locate, prepared_name, verify
 from foretool.retrieval.encoders.wordpiece import WordPiece
 from foretool.retrieval.glossary import put_into_english
@@ -28,6 +33,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from foretool.retrieval.encoders.base import Vectors
+
+
+def import_runtime() -> ModuleType:
+    """Return onnxruntime, which sends nothing from this process and from those that it starts."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime  # type: ignore[import-untyped]
+
+    runtime: ModuleType = onnxruntime
+    return runtime
+
 
 _Text = TypeVar("_Text", bound=Sized)
 

@@ -10,10 +10,9 @@ from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, MissCount, MissFilter, Retry, ToolId, Usage
-from foretool.storage.sql.database import Database, Subject
+from foretool.storage.sql.database import Database, Said, Subject, encode_json
 from foretool.storage.sql.repeats import Repeats
 from foretool.storage.sql.tables import MAY_COUNT, TOOL_IDS, Table
-from foretool.storage.sql.values import Said, encode_json
 
 CALLS = Table("calls", Call, flags=("hidden", "sent"), said=("arguments", "handle"))
 MISSES = Table("misses", Miss, {"history": TOOL_IDS, "parts": Decoder(dict[str, float])}, said=("query", "change"))

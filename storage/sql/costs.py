@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from foretool.storage.records import PERIOD_S, CostSum, Event, LogPart, Prompt, Turn
 from foretool.storage.sql.calls import first_call
-from foretool.storage.sql.database import Database, Subject
+from foretool.storage.sql.database import Database, Subject, encode_json
 from foretool.storage.sql.discoveries import PROMPTS
 from foretool.storage.sql.tables import SET_COUNTER, Table, insert_into
-from foretool.storage.sql.values import encode_json
 
 _PROMPT_S: Final = 300.0
 """Prompts are read from this long before the first turn of a part."""

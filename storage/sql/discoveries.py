@@ -10,10 +10,9 @@ from msgspec.json import Decoder
 
 from foretool.storage.records import Answer, Discovery, Event, Match, Prompt, StepRecord, ToolId
 from foretool.storage.sql.calls import first_call, latest
-from foretool.storage.sql.database import Database, Subject
+from foretool.storage.sql.database import Database, Said, Subject
 from foretool.storage.sql.repeats import Repeats
 from foretool.storage.sql.tables import MAY_COUNT, STRINGS, TOOL_IDS, Table
-from foretool.storage.sql.values import Said
 
 _DISCOVERIES = Table(
     "discoveries",

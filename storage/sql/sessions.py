@@ -9,10 +9,9 @@ from typing import Any
 from msgspec.json import Decoder
 
 from foretool.storage.records import ClientRecord, Conversation, Era, Exposure, SessionRecord
-from foretool.storage.sql.database import Database, Subject
+from foretool.storage.sql.database import Database, Said, Subject, encode_json
 from foretool.storage.sql.repeats import Marks, Repeats
 from foretool.storage.sql.tables import TOOL_IDS, Table
-from foretool.storage.sql.values import Said, encode_json
 
 MOST_CLIENTS = 1000
 """Clients in the ledger, by name, version and era. Above that those without a measurement go first, then the oldest."""

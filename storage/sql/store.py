@@ -6,13 +6,12 @@ from foretool.storage.records import Statistics
 from foretool.storage.sql.approvals import Approvals
 from foretool.storage.sql.artifacts import Artifacts
 from foretool.storage.sql.audit import Audit
-from foretool.storage.sql.browsing import Browsing
+from foretool.storage.sql.browsing import Browsing, Exporting
 from foretool.storage.sql.calls import Calls, Flows
 from foretool.storage.sql.catalog import Catalog
 from foretool.storage.sql.costs import CostSums
 from foretool.storage.sql.database import Database
 from foretool.storage.sql.discoveries import Discoveries, Tasks
-from foretool.storage.sql.exporting import Exporting
 from foretool.storage.sql.forgetting import Forgetting
 from foretool.storage.sql.grants import Grants
 from foretool.storage.sql.retention import Retention

@@ -14,8 +14,7 @@ import msgspec
 from msgspec.json import Decoder
 
 from foretool.storage.records import ToolId
-from foretool.storage.sql.database import Database
-from foretool.storage.sql.values import Said, Values, encode_json
+from foretool.storage.sql.database import Database, Said, Values, encode_json
 
 R = TypeVar("R", bound=msgspec.Struct)
 

@@ -20,8 +20,7 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from foretool.storage.sql.database import Database
-from foretool.storage.sql.values import Values, is_writable, replace_surrogates
+from foretool.storage.sql.database import Database, Values, is_writable, replace_surrogates
 from foretool.storage.sqlite.connecting import connect, connect_existing
 from foretool.storage.sqlite.errors import Location, explain_error
 from foretool.storage.sqlite.files import identify, is_empty

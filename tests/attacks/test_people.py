@@ -19,8 +19,7 @@ from http_fakes import PATIENCE_S, soon
 from issuer_fakes import ISSUER, OTHER_KEY, RESOURCE, Documents, key_set, token
 from requirements import requirement
 
-from foretool.fleet.people.claims import principal_of
-from foretool.fleet.people.issuer import Issuer
+from foretool.fleet.people.issuer import Issuer, principal_of
 from foretool.server.config.addresses import Address
 from foretool.server.config.loader import Config
 from foretool.server.config.tokens import digest

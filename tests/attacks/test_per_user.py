@@ -209,7 +209,7 @@ async def test_a_token_that_was_ended_is_replaced_once(tmp_path: Path) -> None:
 
 @requirement("trust:per-user")
 async def test_the_same_sub_of_two_issuers_and_names_with_separators_are_different_people(tmp_path: Path) -> None:
-    from foretool.fleet.people.claims import principal_of
+    from foretool.fleet.people.issuer import principal_of
 
     async with office(tmp_path) as at:
         upstream = at.app.upstreams["mail"]

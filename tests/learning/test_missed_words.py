@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foretool.learning.missed import SHOWN, read_missed
+from foretool.learning.timeline import SHOWN, read_missed
 from foretool.storage.opening import open_store
 from foretool.storage.records import Discovery, Match, Miss, MissedNeed, Noticed, ToolId
 

@@ -6,8 +6,7 @@ import pytest
 from fakes import FakeUpstream, failing_store, proxy_over
 from requirements import requirement
 
-from foretool.learning.list_fill import HIDDEN_CALL
-from foretool.learning.whole_lists import LEAST, MOST, MOST_TOKENS, WholeLists, measure
+from foretool.learning.list_fill import HIDDEN_CALL, LEAST, MOST, MOST_TOKENS, WholeLists, measure
 from foretool.storage.records import Conversation, Discovery, Exposure, SessionRecord, ToolId
 from foretool.storage.stores import Store
 

@@ -4,9 +4,10 @@ import time
 from pathlib import Path
 
 from recorded_tasks import write_recorded
+from tools import tool
 
 from foretool.desk.replay.queries import read_log
-from foretool.desk.replay.rankings import Rankings
+from foretool.desk.replay.rankings import Rankings, bm25_scores
 from foretool.server import offline
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
@@ -47,3 +48,19 @@ def test_wordings_of_a_language_model_are_read_too(tmp_path: Path) -> None:
         queries = read_log(app.store, rankings.tools, 0.0, time.time(), 10).queries
         bm25, words, served = rankings.compare(queries)
     assert bm25.first.mean == 0.0 and words.first.mean == served.first.mean == 1.0
+
+
+def test_rare_words_weigh_more_and_other_tools_get_nothing() -> None:
+    tools = [tool("s", "send", "Sends a message."), tool("s", "find", "Finds a message."), tool("s", "moon", "Phase.")]
+    scores = bm25_scores(tools)("send a message")
+    assert scores[0] > scores[1] > scores[2] == 0.0
+
+
+def test_long_texts_gain_less_from_a_word() -> None:
+    tools = [tool("s", "a", "moon"), tool("s", "b", "moon " + "of many other words " * 9)]
+    short, long = bm25_scores(tools)("moon")
+    assert short > long > 0.0
+
+
+def test_no_tools_no_scores() -> None:
+    assert bm25_scores([])("anything") == []

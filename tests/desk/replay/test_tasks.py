@@ -4,7 +4,7 @@ from pathlib import Path
 
 from recorded_tasks import HOUR, START, add_prompt, write_recorded
 
-from foretool.desk.replay.tasks import last_tasks, read_tasks
+from foretool.desk.replay.queries import last_tasks, read_tasks
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
 

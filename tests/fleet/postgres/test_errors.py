@@ -5,7 +5,7 @@ import pytest
 from foretool.storage.places import ServerAddress
 
 psycopg = pytest.importorskip("psycopg")
-from foretool.fleet.postgres.errors import explain_error  # noqa: E402
+from foretool.fleet.postgres.connecting import explain_error  # noqa: E402
 
 
 @pytest.mark.parametrize(

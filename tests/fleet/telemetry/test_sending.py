@@ -103,7 +103,7 @@ def test_a_collector_that_never_answers_does_not_hold_up_the_end(
 
 
 def test_a_batch_with_strange_text_arrives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from foretool.fleet.telemetry.labels import shorten
+    from foretool.fleet.telemetry.tracing import shorten
 
     with collecting() as (collector, address):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)

@@ -10,7 +10,15 @@ from fakes import BOTH, MODERN, FakeUpstream, said, text
 from requirements import requirement
 from telemetry_fakes import watched
 
-from foretool.fleet.telemetry.tracing import MOST_CONTENT
+from foretool.fleet.telemetry.tracing import (
+    MOST_CONTENT,
+    MOST_TEXT,
+    MOST_TOOLS,
+    ToolNames,
+    name_error,
+    name_method,
+    shorten,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -276,3 +284,29 @@ async def test_two_calls_at_once_keep_their_own_traces() -> None:
     assert by_name["tools/call multiply"].context.trace_id == int(other.split("-")[1], 16)
     assert (by_name["tools/call calc__multiply"].attributes or {})["foretool.tool"] == "calc__multiply"
     assert (by_name["tools/call calc__add"].attributes or {})["foretool.tool"] == "calc__add"
+
+
+def test_a_text_becomes_one_short_line_of_visible_characters() -> None:
+    assert shorten("add\x1b[2J\nrm\u202e") == "add [2J | rm "
+    assert len(shorten("x" * 10**6)) == MOST_TEXT
+    assert shorten("half \ud800 of a pair") == "half ? of a pair"
+
+
+def test_methods_that_mcp_does_not_have_share_a_name() -> None:
+    assert [name_method("tools/call"), name_method("evil/" + "x" * 1000)] == ["tools/call", "_OTHER"]
+
+
+def test_codes_that_the_protocol_does_not_have_share_a_name() -> None:
+    assert [name_error(kind) for kind in ("tool_error", "-32602", "-31999", "4711")] == [
+        "tool_error", "-32602", "_OTHER", "_OTHER",
+    ]  # fmt: skip
+
+
+@requirement("telemetry:bounded")
+def test_only_tools_that_exist_get_a_name_and_only_so_many() -> None:
+    names = ToolNames(lambda name: name.startswith("tool"))
+    assert names.label("nonsense") == "_other"
+    labels = {names.label(f"tool{number}") for number in range(10 * MOST_TOOLS)}
+    assert len(labels) == MOST_TOOLS + 1
+    assert names.label("tool0") == "tool0"
+    assert ToolNames(lambda _: True).label("x" * (MOST_TEXT + 1)) == "_other"

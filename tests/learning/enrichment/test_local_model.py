@@ -13,9 +13,9 @@ import pytest
 from chat_fakes import wishes
 from command_fakes import remember, write_config
 
+from foretool.learning.enrichment.answer import MOST_ANSWER
 from foretool.learning.enrichment.endpoint import EndpointError, RefusedError
 from foretool.learning.enrichment.local_model import INSTALL, LocalModel
-from foretool.learning.enrichment.question import MOST_ANSWER
 from foretool.learning.enrichment.run import GUESSED_S
 from foretool.retrieval.tokens import estimate
 from foretool.server.commands.group import run

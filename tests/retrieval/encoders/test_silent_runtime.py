@@ -12,7 +12,7 @@ import pytest
 from requirements import requirement
 
 ROOT = Path(__file__).parents[3]
-OURS = ROOT / "retrieval/encoders/silent_runtime.py"
+OURS = ROOT / "retrieval/encoders/onnx.py"
 
 
 def imports_runtime(path: Path) -> bool:

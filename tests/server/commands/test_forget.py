@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from requirements import requirement
 from stored_records import CALL, DISCOVERY, SESSION
 
-from foretool.fleet.people.claims import principal_of
 from foretool.fleet.people.grants import Grant, Grants
+from foretool.fleet.people.issuer import principal_of
 from foretool.server.commands.forget import _NOUNS
 from foretool.server.commands.group import run
 from foretool.server.config.loader import load

@@ -3,7 +3,7 @@
 import pytest
 
 from foretool.storage.opening import open_store
-from foretool.storage.sql.values import Said
+from foretool.storage.sql.database import Said, encode_json, is_writable, replace_surrogates
 from foretool.storage.stores import StorageError, Store
 
 
@@ -36,3 +36,10 @@ def test_ids_come_in_the_order_of_the_rows() -> None:
         assert database.insert(sql, (b"a", "[]")) == 1
         assert database.insert_all(sql, [(b"b", "[]"), (b"c", "[]")]) == [2, 3]
         assert database.insert_all(sql, []) == []
+
+
+def test_an_unpaired_surrogate_becomes_a_question_mark() -> None:
+    assert encode_json(["a\ud800b"]) == '["a?b"]'
+    assert replace_surrogates(("a\ud800", 1, b"\xff")) == ["a?", 1, b"\xff"]
+    assert replace_surrogates({"text": "\udfff"}) == {"text": "?"}
+    assert is_writable("\U0001f600") and is_writable(7) and not is_writable("\ud800")

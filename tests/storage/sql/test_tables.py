@@ -4,8 +4,8 @@ from msgspec import Struct
 from msgspec.json import Decoder
 
 from foretool.storage.opening import open_store
+from foretool.storage.sql.database import Said
 from foretool.storage.sql.tables import Table, row_key
-from foretool.storage.sql.values import Said
 
 
 class Note(Struct):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from issuer_fakes import access_entry, key_set, token
 
-from foretool.fleet.people.claims import principal_of
-from foretool.fleet.people.issuer import Issuer
+from foretool.fleet.people.issuer import Issuer, principal_of
 from foretool.server.config.settings import TokenEntry
 from foretool.server.config.tokens import digest
 from foretool.server.transports.client.access import Access
