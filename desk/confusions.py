@@ -21,10 +21,19 @@ from foretool.server.app import App
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config
-from foretool.server.ledger.better_words import FOR, cut_words, describe_for, name_for
-from foretool.server.ledger.fixes import SHOWN_WORDS, Fix, MeasuredFix, alias, open_own
-from foretool.server.setup.config_changes import ConfigChange, change_config
+from foretool.server.ledger.fixes import (
+    FOR,
+    SHOWN_WORDS,
+    Fix,
+    MeasuredFix,
+    alias,
+    cut_words,
+    describe_for,
+    name_for,
+    open_own,
+)
 from foretool.server.setup.documents import DocumentError
+from foretool.server.setup.own_servers import ConfigChange, change_config
 from foretool.storage.records import Event, Tool, ToolId
 from foretool.storage.stores import Store
 

@@ -12,8 +12,8 @@ from foretool.server.app import App
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config
 from foretool.server.ledger.fixes import Diagnosis, Fix, Kind, MeasuredFix, open_own
-from foretool.server.setup.config_changes import change_config
 from foretool.server.setup.documents import DocumentError
+from foretool.server.setup.own_servers import change_config
 
 PLAYED: Final = 100
 """How many of the latest tasks each change is tried on."""

@@ -44,7 +44,7 @@ from foretool.server.diagnosis import Finding, Summary, UpstreamCheck
 from foretool.server.ledger.conditions import ListedServer
 from foretool.server.ledger.review import Batch, Change
 from foretool.server.recording.costs import Costs
-from foretool.server.recording.failing_jobs import ProxyJob
+from foretool.server.recording.notes import ProxyJob
 from foretool.server.setup.installation import Installation
 from foretool.server.setup.mcp_registry import Listing
 from foretool.server.setup.registrations import Registration

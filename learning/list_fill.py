@@ -1,9 +1,8 @@
 """Learns whether filling a list pays: do tools that nobody has used yet spare more turns than their tokens cost?
 
-Learns for each client up to how many tokens a list of all tools costs it less than discoveries do.
-
-A list that hides tools costs its own tokens and a price for each discovery; a list of all tools costs its tokens alone.
-So what a client's conversations took, in the mean, is the size at which both cost the same.
+It also learns for each client up to how many tokens a list of all tools costs it less than discoveries do. A list that
+hides tools costs its own tokens and a price for each discovery; a list of all tools costs its tokens alone. So what a
+client's conversations took, in the mean, is the size at which both cost the same.
 """
 
 from __future__ import annotations

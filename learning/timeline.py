@@ -2,9 +2,8 @@
 
 It decides which episodes train a method, and which later ones judge it.
 
-Reads demonstrations, episodes that a user has written down, from files with one JSON object per line.
-
-Reads misses as what training learns from: the words of a search, the tool that it was for, and what stood above it.
+Demonstrations, episodes that a user has written down, come from files with one JSON object per line. Misses are read
+too: the words of a search, the tool that it was for, and what stood above it.
 
 An episode joins all words of a task with all of its calls. A miss says which words were for which tool. Only misses of
 searches are read, of those that showed the tool and of those that did not: others have no words that belong to them.

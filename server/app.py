@@ -27,7 +27,7 @@ from foretool.server.parties import Parties
 from foretool.server.protocol.headers import annotated_schema
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.lists import LISTS, PROMPTS, RESOURCES, TEMPLATES
-from foretool.server.recording.failing_jobs import JobsWatch
+from foretool.server.recording.notes import JobsWatch
 from foretool.server.recording.recorder import Recorder
 from foretool.server.recording.store_watch import StoreWatch
 from foretool.server.reload import Reloader

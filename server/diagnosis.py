@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from foretool.server.config.codes import Code
-from foretool.server.recording.failing_jobs import ProxyJob
+from foretool.server.recording.notes import ProxyJob
 from foretool.storage.records import Era
 
 Area = Literal["config", "client", "environment", "storage", "upstream", "names", "text"]

@@ -14,9 +14,8 @@ from typing import Final
 from foretool.server.app import App
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.checks.clients import Registered, check_clients
-from foretool.server.checks.names import check_names, check_pages, check_patterns
 from foretool.server.checks.programs import check_programs
-from foretool.server.checks.settings import check_config
+from foretool.server.checks.settings import check_config, check_names, check_pages, check_patterns
 from foretool.server.checks.storage import CHECK_S, check_jobs, check_storage
 from foretool.server.checks.upstreams import check_held, check_upstreams
 from foretool.server.config.codes import Code
@@ -24,7 +23,7 @@ from foretool.server.config.loader import Config
 from foretool.server.diagnosis import Diagnosis, Finding, Summary, UpstreamCheck
 from foretool.server.inspection import inspect, report
 from foretool.server.probing import OnProgress, Probe, ignore, is_foretool, probe_servers
-from foretool.server.recording.failing_jobs import find_failing_jobs
+from foretool.server.recording.notes import find_failing_jobs
 from foretool.storage.opening import examine_store, open_existing_store, open_store, store_exists
 from foretool.storage.records import ToolId
 from foretool.storage.stores import StorageError

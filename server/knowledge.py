@@ -19,7 +19,7 @@ from foretool.server.config.loader import LiveConfig
 from foretool.server.discovery.query_vectors import QueryVectors
 from foretool.server.learning_schedule import Schedule
 from foretool.server.recording.calibration import Recalibrator
-from foretool.server.recording.cost_sums import CostKeeper
+from foretool.server.recording.costs import CostKeeper
 from foretool.server.recording.data_flow import FlowWatch
 from foretool.server.recording.recorder import Recorder
 from foretool.server.recording.retention import Retention

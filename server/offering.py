@@ -10,8 +10,7 @@ from foretool.server.config.loader import LiveConfig
 from foretool.server.knowledge import Knowledge
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.greeting import Greeting
-from foretool.server.methods.held_notices import HeldNotices
-from foretool.server.methods.list_tools import ListTools
+from foretool.server.methods.list_tools import HeldNotices, ListTools
 from foretool.server.methods.lists import MergedLists
 from foretool.server.methods.long_results import LongResults, cuts_results
 from foretool.server.methods.prompts import Prompts

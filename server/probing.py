@@ -1,6 +1,9 @@
 """Starts servers once for a command, asks them for their tools, and keeps what they list.
 
 What is kept passes the approvals of the store as it does in a proxy. No client is told of anything.
+
+`prepare_meaning` prepares the search by meaning once tools were listed, for commands that have a progress bar. A proxy
+does the same in the background, so whatever goes wrong here is tried again there.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from foretool.server.app import App
+from foretool.server.catalog import models
+from foretool.server.catalog.embedding import OnEmbedded
 from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config, Profile
 from foretool.server.config.servers import Server
@@ -32,6 +37,19 @@ from foretool.storage.stores import StorageError
 
 if TYPE_CHECKING:
     from foretool.server.upstreams.causes import Cause
+
+
+def prepare_meaning(config: Config, on_embedded: OnEmbedded) -> str:
+    """Embed the tools that the store knows and has no vector of. Returns what went wrong, in words; "" for nothing."""
+    try:
+        with open_store(config.storage) as store:
+            app = App(config, store)
+            models.install_wordings(app.search, store)
+            asyncio.run(app.known.embedding.embed_all(on_embedded))
+            return app.known.embedding.problem
+    except StorageError as error:
+        return str(error)
+
 
 STOP_S: Final = 15.0
 """How long a child that ignores closed input and SIGTERM may take to end, with time to spare."""

@@ -27,7 +27,7 @@ from foretool.server.local.joined import Windows
 from foretool.server.local.places import Identity
 from foretool.server.local.server import LocalServer
 from foretool.server.local.sharing import Sharing
-from foretool.server.setup.install_hints import fit_hint
+from foretool.server.setup.installation import fit_hint
 from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.upstreams.launcher import message_limit
 from foretool.storage.opening import exposure, open_serving_store

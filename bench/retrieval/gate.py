@@ -48,7 +48,7 @@ from foretool.retrieval.ranking import Query, Ranking
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.signatures import signature
 from foretool.server.discovery.answer_shape import shape
-from foretool.server.discovery.tool_lines import CLAUSE, summarize
+from foretool.server.discovery.schemas import CLAUSE, summarize
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Level, Tool, ToolId
 

@@ -42,7 +42,7 @@ from foretool.desk.page.viewer import Viewer
 from foretool.server.commands import group
 from foretool.server.config.loader import Config, load
 from foretool.server.ledger.conditions import CONDITIONS
-from foretool.server.ledger.miss_words import CAUSES, NOTICED
+from foretool.server.ledger.story import CAUSES, NOTICED
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import MissFilter
 

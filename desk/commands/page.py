@@ -11,7 +11,7 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option
 from foretool.server.config.loader import load
 from foretool.server.ledger.conditions import CONDITIONS
-from foretool.server.ledger.miss_words import CAUSES, NOTICED
+from foretool.server.ledger.story import CAUSES, NOTICED
 
 
 @click.command("page")

@@ -19,7 +19,7 @@ from foretool.server.commands.one_miss import say_difference, say_doubts
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
 from foretool.server.ledger.effects import Effect, Verdict
-from foretool.server.setup.config_changes import change_config
+from foretool.server.setup.own_servers import change_config
 
 VERDICTS: Final[dict[Verdict, str]] = {
     "better": "The change is better: something falls outside the error, and nothing rises.",

@@ -18,7 +18,7 @@ from foretool.server.app import App
 from foretool.server.config.loader import Config
 from foretool.server.ledger.conditions import ListedServer, list_servers
 from foretool.server.recording.costs import FEWEST, Costs, add_costs, by_client, read_costs
-from foretool.server.upstreams.running import find_running
+from foretool.server.upstreams.memory import find_running
 from foretool.storage.records import MissCount, MissFilter, ProfileCount
 
 DAYS: Final = 14

@@ -12,7 +12,7 @@ from msgspec import Struct
 from starlette.requests import Request
 
 from foretool.server.config.loader import Config
-from foretool.server.system.people import own_person
+from foretool.server.system.processes import own_person
 from foretool.server.trust.policy import Reach
 from foretool.storage.records import Person
 

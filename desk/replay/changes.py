@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from foretool.server.config.loader import Config
-from foretool.server.setup.config_changes import ConfigChange
 from foretool.server.setup.documents import Keys
+from foretool.server.setup.own_servers import ConfigChange
 
 SETTINGS: Final = ("policy", "list_tokens", "pin", "encoder", "answer_tokens", "bridges")
 """The settings of our own block that decide what a client sees."""

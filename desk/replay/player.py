@@ -29,7 +29,7 @@ from foretool.server.config.loader import Config
 from foretool.server.discovery import arguments as discovery_arguments
 from foretool.server.discovery.arguments import Arguments
 from foretool.server.discovery.discover_tools import RANKED
-from foretool.server.discovery.tool_lines import summarize
+from foretool.server.discovery.schemas import summarize
 from foretool.server.hints.prompt_hook import searched_lines
 from foretool.server.lists.growth import SessionList, ToolList
 from foretool.server.lists.order import DEPTH

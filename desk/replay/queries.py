@@ -3,7 +3,7 @@
 A recorded task is asked in the words of its first search, else of its prompt, and needs the tools that it called. What
 came after a task began may not rank it: with each query stands what was known by then.
 
-The recorded tasks that can be played again: what was called, by whom, and in which words, if they are known.
+A `RecordedTask` can be played again: it says what was called, by whom, and in which words, if they are known.
 """
 
 from __future__ import annotations

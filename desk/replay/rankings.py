@@ -1,6 +1,7 @@
 """How well tools are found: what the proxy answers with, beside textbook BM25 and one encoder, with intervals.
 
-Textbook BM25 over name and description as one field: rankings are measured against it, and it serves nothing.
+Textbook BM25 (`bm25_scores`) reads name and description as one field. Rankings are measured against it; it serves
+nothing.
 """
 
 from __future__ import annotations

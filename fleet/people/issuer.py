@@ -3,7 +3,7 @@
 A token is believed only if it is signed by a key that the issuer lists, by an algorithm that the config allows and the
 key is made for, names our issuer and our audience, and has not expired. What it says is never passed on to an upstream.
 
-What the claims of a token say: who it stands for, and which profiles the config opens to that person.
+Its claims say who it stands for, and which profiles the config opens to that person.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from foretool.server.config.errors import one_line
 from foretool.server.config.servers import matches
 from foretool.server.config.settings import AccessEntry, GrantEntry
 from foretool.server.config.tokens import opens_profile
-from foretool.server.transports.client.access import Identity
+from foretool.server.transports.client.access import Identity, challenge, is_plain
 from foretool.server.transports.client.security import Refused
-from foretool.server.transports.client.well_known import challenge, is_plain
 from foretool.server.trust.text import clean
 
 NAMES: Final = ("preferred_username", "email", "sub")

@@ -15,7 +15,7 @@ from foretool.fleet.people.credentials import CredentialError, Credentials
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message
 from foretool.server.protocol.lists import ListKind
-from foretool.server.signin.challenge import read_challenge
+from foretool.server.signin.record import read_challenge
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream.base import Verdict
 from foretool.server.transports.upstream.http_client import Refused

@@ -2,7 +2,7 @@
 
 A connection that hangs must not stop a proxy: every wait for the server ends after a while, and the connection with it.
 
-Turns errors of PostgreSQL into `StorageError`, which says what was found and what to do about it.
+Errors of PostgreSQL become `StorageError`, which says what was found and what to do about it.
 """
 
 from __future__ import annotations

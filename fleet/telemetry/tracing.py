@@ -4,7 +4,7 @@ one for each request of our own to a server, such as a handshake or a list of it
 A request is answered in steps between which others run, so there is no ambient span. `Tracing.now` is the span whose
 step runs at the moment, and what the recorder hears meanwhile belongs to it.
 
-Texts of strangers as values in traces and metrics: short, visible, and few where each makes a series of its own.
+Texts of strangers are values in traces and metrics: short, visible, and few where each makes a series of its own.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from foretool.fleet.telemetry.observing import ObservedRecorder, Observer
 from foretool.server.app import App, Parts
 from foretool.server.config.loader import Config, LiveConfig
-from foretool.server.setup.install_hints import install_command
+from foretool.server.setup.installation import install_command
 from foretool.server.transports.client.http_request import HttpRequest
 from foretool.storage.records import ToolId
 from foretool.storage.redaction import hide_shapes

@@ -1,9 +1,7 @@
-"""Reads what a language model has answered about a tool: strictly, and bounded in every way.
+"""What a language model is asked about a tool, and its answer, which is read strictly and is bounded in every way.
 
 The text of a hostile server may have steered the model. So an answer may add no more than a few short wordings, none
 with the name of another tool or server, unless the tool's own text has these words already, which count for more.
-
-What a language model is asked about one tool.
 
 Each tool is asked about alone, so that the text of one server cannot change what is written about another one. The text
 is sent as a JSON string, which it cannot end, below instructions that call it data.

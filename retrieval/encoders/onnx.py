@@ -6,9 +6,8 @@ matrices stand in that file in the order in which this processor multiplies them
 into it, which takes as long as the products. Another kind of processor orders them in its own memory when it opens the
 model.
 
-Imports onnxruntime, whose newer builds tell its maker about the machine unless they are told not to.
-
-They send the operating system, the processor, the path of the program and a lasting identifier, and keep them in
+Newer builds of onnxruntime tell its maker about the machine unless they are told not to (`import_runtime`). They send
+the operating system, the processor, the path of the program and a lasting identifier, and keep them in
 `~/.cache/Microsoft` until they are sent. That is decided while onnxruntime is imported.
 """
 

@@ -6,8 +6,8 @@ from foretool.server.calls.confirmation import Confirmation
 from foretool.server.calls.tool_call import Refusal, ToolCall, describe_refused
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.recording.recorder import Recorder
+from foretool.server.trust.approvals import why_held
 from foretool.server.trust.gatekeeper import HELD
-from foretool.server.trust.held_words import why_held
 from foretool.server.trust.policy import Confirm, Decision, Refuse, TrustPolicy
 from foretool.storage.records import Tool
 

@@ -16,11 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.config.codes import Code
-from foretool.server.config.environment import BASIC_NAMES, is_pattern
 from foretool.server.config.loader import Config
 from foretool.server.config.places import own_file
 from foretool.server.config.servers import Server
-from foretool.server.config.variables import names_in
+from foretool.server.config.variables import BASIC_NAMES, is_pattern, names_in
 from foretool.server.diagnosis import Finding, Repair, note, warning
 from foretool.server.setup import launches
 from foretool.server.setup.clients import ClientFile, Machine, client_files, this_machine

@@ -13,12 +13,11 @@ from typing import Final
 from foretool._version import __version__
 from foretool.retrieval import encoders, tokens
 from foretool.server.config.codes import Code
-from foretool.server.config.environment import safe_path
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
+from foretool.server.config.variables import safe_path
 from foretool.server.diagnosis import Finding, ok, problem, warning
-from foretool.server.setup.install_hints import INSTALLED_BY, fit_hint, install_command, program_hint
-from foretool.server.setup.installation import this_installation
+from foretool.server.setup.installation import INSTALLED_BY, fit_hint, install_command, program_hint, this_installation
 from foretool.storage.places import models_folder
 
 CHECK_S: Final = 5.0

@@ -11,9 +11,9 @@ from typing import Final
 
 from foretool.server.config.codes import Code
 from foretool.server.diagnosis import Finding, Repair, note, ok, problem, warning
-from foretool.server.recording.failing_jobs import ProxyJob
+from foretool.server.recording.notes import ProxyJob
 from foretool.server.recording.store_watch import find_trouble
-from foretool.server.setup.install_hints import fit_hint
+from foretool.server.setup.installation import fit_hint
 from foretool.storage.opening import examine_store, exposure, open_files
 from foretool.storage.places import ServerAddress, StorePlace
 from foretool.storage.stores import StorageError

@@ -11,7 +11,7 @@ from foretool.server.checks.programs import is_missing
 from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config
 from foretool.server.diagnosis import Finding, Repair, UpstreamCheck, note, problem, warning
-from foretool.server.trust.held_words import say_waiting
+from foretool.server.trust.approvals import say_waiting
 from foretool.server.upstreams.causes import Cause, last_lines
 from foretool.server.upstreams.failures import explain_failure
 from foretool.storage.opening import open_existing_store

@@ -21,7 +21,7 @@ from foretool.server.lists.growth import SessionList, ToolList
 from foretool.server.protocol import jsonrpc, translate, versions
 from foretool.server.protocol.apps import shows_pages
 from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw, RpcError
-from foretool.server.system.people import own_person
+from foretool.server.system.processes import own_person
 from foretool.server.transports.client.base import Channel
 from foretool.server.upstreams.question_clock import QUESTION_S
 from foretool.storage.records import Era

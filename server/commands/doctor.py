@@ -14,7 +14,7 @@ from click import UsageError
 from msgspec import Struct
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from foretool.server import doctor, preparing
+from foretool.server import doctor, probing
 from foretool.server.checks.clients import Registered, find_registered
 from foretool.server.commands import edits, output, repairs
 from foretool.server.commands.options import config_option, json_option
@@ -168,7 +168,7 @@ def prepare_meaning(config: Config) -> None:
         Progress(*columns, console=output.console(error=True), transient=True, disable=is_hidden) as progress,
     ):
         task = progress.add_task("preparing the search by meaning", total=None)
-        problem = preparing.prepare_meaning(
+        problem = probing.prepare_meaning(
             config, lambda done, total: progress.update(task, completed=done, total=total)
         )
     if problem:

@@ -22,8 +22,8 @@ from foretool.server.commands.exit import USAGE, complain
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option
 from foretool.server.config.loader import load
-from foretool.server.setup.install_hints import install_command
-from foretool.server.system.printable import printable, printable_json
+from foretool.server.setup.installation import install_command
+from foretool.server.system.logs import printable, printable_json
 from foretool.storage.episodes import each_episode
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import AuditEntry, Call, Episode, Exposure, Miss

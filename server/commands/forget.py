@@ -20,8 +20,8 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.misses import read_duration
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
-from foretool.server.system.people import own_person
-from foretool.server.upstreams.running import find_running
+from foretool.server.system.processes import own_person
+from foretool.server.upstreams.memory import find_running
 from foretool.storage.opening import open_store, store_exists
 from foretool.storage.places import ServerAddress, StorePlace
 from foretool.storage.records import AuditEntry, AuditFilter, Forgotten, SealedGrant, Selection

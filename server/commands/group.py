@@ -190,7 +190,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return complain(error.format_message(), error.exit_code)
     except StorageError as error:
-        from foretool.server.setup.install_hints import fit_hint
+        from foretool.server.setup.installation import fit_hint
 
         return complain(fit_hint(str(error)), WRONG)
     except click.Abort:

@@ -21,7 +21,7 @@ from foretool.server.config.loader import Config, load
 from foretool.server.config.places import find_place
 from foretool.server.ledger.conditions import Condition, ListedServer, list_servers
 from foretool.server.system.counts import name_some
-from foretool.server.upstreams.running import find_running
+from foretool.server.upstreams.memory import find_running
 from foretool.storage.records import MissFilter
 from foretool.storage.stores import StorageError
 

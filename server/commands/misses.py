@@ -17,8 +17,7 @@ from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
-from foretool.server.ledger.miss_words import CAUSES, say_cost, say_rank
-from foretool.server.ledger.story import UNKNOWN_TOOL
+from foretool.server.ledger.story import CAUSES, UNKNOWN_TOOL, say_cost, say_rank
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Cause, Miss, MissCount, MissFilter
 from foretool.storage.stores import Store

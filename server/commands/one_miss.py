@@ -20,8 +20,7 @@ from foretool.server.commands.exit import WRONG, complain
 from foretool.server.config.loader import load
 from foretool.server.ledger.effects import Difference, Effect
 from foretool.server.ledger.fixes import Diagnosis, MeasuredFix, diagnose
-from foretool.server.ledger.miss_words import CAUSES
-from foretool.server.ledger.story import UNKNOWN_TOOL, MissStory, read_miss_story
+from foretool.server.ledger.story import CAUSES, UNKNOWN_TOOL, MissStory, read_miss_story
 from foretool.storage.records import Discovery, Exposure, Match
 
 PATIENCE_S: Final = 0.25

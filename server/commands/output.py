@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from foretool.server.system.counts import plural as plural
-from foretool.server.system.printable import printable, printable_json
+from foretool.server.system.logs import printable, printable_json
 from foretool.server.trust import text as trust_text
 
 T = TypeVar("T")

@@ -29,7 +29,7 @@ from foretool.server.ledger.review import (
     name_change,
     read_batch,
 )
-from foretool.server.system.people import own_person
+from foretool.server.system.processes import own_person
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Approval
 from foretool.storage.stores import Store

@@ -24,7 +24,7 @@ from foretool.server.config.loader import Config, Profile, load
 from foretool.server.discovery import arguments as discovery_arguments
 from foretool.server.discovery.arguments import Arguments
 from foretool.server.discovery.discover_tools import RANKED
-from foretool.server.ledger.miss_words import CAUSES
+from foretool.server.ledger.story import CAUSES
 from foretool.server.lists.hidden import HiddenTools
 from foretool.server.lists.maker import View
 from foretool.server.lists.own_tools import MOST

@@ -36,12 +36,12 @@ from foretool.server.recording.calibration import (
     rate_confidence,
 )
 from foretool.server.recording.costs import FEWEST
-from foretool.server.recording.failing_jobs import ProxyJob, find_failing_jobs
+from foretool.server.recording.notes import ProxyJob, find_failing_jobs
 from foretool.server.recording.store_watch import TroubleNote, find_trouble
 from foretool.server.signin.vault import Known, Vault
-from foretool.server.trust.held_words import say_waiting
+from foretool.server.trust.approvals import say_waiting
 from foretool.server.trust.phrases import Severity
-from foretool.server.upstreams.running import FAILING, find_proxies
+from foretool.server.upstreams.memory import FAILING, find_proxies
 from foretool.server.upstreams.upstream import State
 from foretool.storage.opening import exposure, open_existing_store, open_store
 from foretool.storage.places import MEMORY, models_folder

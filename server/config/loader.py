@@ -31,11 +31,10 @@ from foretool.server.config.errors import (
     one_line,
     refuse_unknown,
 )
-from foretool.server.config.files import read_regular
+from foretool.server.config.files import find_other_writers, read_regular
 from foretool.server.config.limits import FROM_FILE, Limits
 from foretool.server.config.old_keys import describe, take_from_settings
 from foretool.server.config.per_user import find_unsealed, is_key
-from foretool.server.config.permissions import find_other_writers
 from foretool.server.config.places import (
     NamedBy,
     Place,

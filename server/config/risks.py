@@ -13,13 +13,13 @@ from foretool.server.config import jsonc
 from foretool.server.config.addresses import is_loopback, parse_address
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import one_line
-from foretool.server.config.files import read_regular
-from foretool.server.config.loader import Config
-from foretool.server.config.permissions import (
+from foretool.server.config.files import (
     find_other_writers,
     is_own_and_writable_by_others,
     is_readable_by_others,
+    read_regular,
 )
+from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
 from foretool.server.config.settings import Settings
 from foretool.server.config.tokens import WAY_OUT, all_tokens, find_problems

@@ -16,7 +16,6 @@ from msgspec import Struct
 from foretool.server.config import jsonc
 from foretool.server.config.addresses import can_be_split
 from foretool.server.config.codes import Code
-from foretool.server.config.environment import inherited_variables, own_variables, wrong_name
 from foretool.server.config.errors import (
     Coded,
     Invalid,
@@ -46,7 +45,10 @@ from foretool.server.config.variables import (
     Secrets,
     collect,
     expand_tilde,
+    inherited_variables,
+    own_variables,
     secrets_in_url,
+    wrong_name,
 )
 
 Transport = Literal["stdio", "http", "sse"]

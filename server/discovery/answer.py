@@ -34,9 +34,8 @@ from foretool.server.discovery.match_groups import (
     thin,
     twin_servers,
 )
-from foretool.server.discovery.schemas import Schemas
+from foretool.server.discovery.schemas import CLAUSE, Schemas, summarize
 from foretool.server.discovery.server_map import Away, blame, describe_absent, map_servers, matter
-from foretool.server.discovery.tool_lines import CLAUSE, summarize
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust.policy import Reach

@@ -10,7 +10,7 @@ from msgspec import DecodeError, Raw, Struct
 from msgspec.json import decode
 
 from foretool.retrieval.ranking import ALIKE, CLEARLY, IN_USE, USED, Ranked
-from foretool.server.discovery.tool_lines import summarize
+from foretool.server.discovery.schemas import summarize
 from foretool.storage.records import Tool, ToolId
 
 ALIKE_OF_ONE: Final = 4

@@ -10,8 +10,8 @@ from msgspec import Struct
 from foretool.server.app import App
 from foretool.server.config.loader import Config
 from foretool.server.setup.masking import describe_entry
-from foretool.server.trust.held_words import count_held
-from foretool.server.upstreams.running import find_running, states_by_upstream
+from foretool.server.trust.approvals import count_held
+from foretool.server.upstreams.memory import find_running, states_by_upstream
 from foretool.server.upstreams.upstream import State
 from foretool.storage.records import Failure, UpstreamState
 

@@ -14,7 +14,7 @@ import msgspec
 from rich.text import Text
 
 from foretool.server.protocol import jsonrpc
-from foretool.server.system.printable import printable
+from foretool.server.system.logs import printable
 from foretool.server.trust.text import visible
 
 CONTEXT: Final = 12

@@ -16,8 +16,8 @@ from foretool.server.config.loader import Config
 from foretool.server.config.servers import fingerprint
 from foretool.server.ledger.diffs import diff_definitions, diff_texts
 from foretool.server.protocol import jsonrpc
+from foretool.server.trust.approvals import count_held
 from foretool.server.trust.findings import Finding, find, find_in_text
-from foretool.server.trust.held_words import count_held
 from foretool.server.trust.lookalikes import Names
 from foretool.storage.records import Approval, AuditEntry, Definition, DefinitionKind, Effect, Person
 from foretool.storage.stores import Store

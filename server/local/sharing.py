@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from foretool._version import __version__
-from foretool.server.config.environment import is_pattern, safe_path
 from foretool.server.config.loader import LiveConfig
-from foretool.server.config.variables import WORKING_FOLDER
+from foretool.server.config.variables import WORKING_FOLDER, is_pattern, safe_path
 from foretool.server.local.hello import digest_variable, installation
 
 ALWAYS: Final = frozenset({

@@ -17,8 +17,8 @@ from foretool.server.methods.resources import Resources
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw, RpcError
 from foretool.server.protocol.lists import PROMPTS
+from foretool.server.trust.approvals import why_held
 from foretool.server.trust.gatekeeper import Gatekeeper
-from foretool.server.trust.held_words import why_held
 from foretool.server.upstreams.connection import Reply
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream

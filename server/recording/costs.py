@@ -4,22 +4,32 @@ A turn is one request of the model: a call, or a discovery. At each turn it read
 hint that came earlier in the same task. The full list would have been read at each call, and no discovery would have
 been needed. The log is added up part by part, by quarters of an hour, so that nobody has to read all of it; see
 `storage.stores.CostStore`. The same words mean the same in `bench/learning/costs.py`.
+
+`CostKeeper` adds up the log for `foretool status --stats` and the page in the background, a little at a time, in a
+thread. The log of an earlier version is added up in the same way, from its start; until then those who ask read what is
+left.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import time
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from math import inf, nextafter
 from typing import Final
 
 from msgspec import Struct
 
+from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.episodes import GAP_S, PROMPT_S, cut_log
+from foretool.storage.opening import open_store
+from foretool.storage.places import StorePlace
 from foretool.storage.records import PERIOD_S, CostSum, LogPart, Turn
-from foretool.storage.stores import Store
+from foretool.storage.stores import StorageError, Store
 
 EVERYTHING: Final = 1 << 60
 LONGEST_S: Final = 21_600.0
@@ -282,3 +292,56 @@ def by_client(rows: Sequence[Costs]) -> Mapping[str, Costs]:
     names = dict.fromkeys(row.client for row in rows)
     sums = {name: add_costs((row for row in rows if row.client == name), name) for name in names}
     return dict(sorted(sums.items(), key=lambda each: -each[1].calls))
+
+
+SETTLED_S: Final = 60.0
+"""A proxy that has just started has other things to do."""
+EVERY_S: Final = 600.0
+"""Pause between two runs; of several proxies that share a store, one runs."""
+PART: Final = 500
+"""Calls that are added up at once, which takes some 20 ms of Python."""
+PAUSE_S: Final = 0.2
+"""Between two parts, so that calls get their turn."""
+
+
+class CostKeeper(BackgroundWork):
+    """Starts to add up what is new when it is time; housekeeping calls `tick` about once a second."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = lambda: time.time()) -> None:
+        self._store = store
+        self._clock = clock
+        self._due = clock() + SETTLED_S
+        self._has_turn = False
+        """A run has failed, and it is still for this proxy to do it."""
+
+    def tick(self) -> None:
+        """Start a run if one is due and no other proxy does it; a store in memory is read as it is."""
+        path, now = self._store.path, self._clock()
+        is_due = now >= self._due or self.has_failed
+        if not is_due or self.is_working or self._store.trouble or isinstance(path, str):
+            return
+        self._due = now + EVERY_S
+        self.begin(self._add_up(path, now))
+
+    async def _add_up(self, path: StorePlace, now: float) -> None:
+        if not (self._has_turn or self._store.costs.take_turn(now, int(now + EVERY_S))):
+            return
+        self._has_turn = True
+        while await asyncio.to_thread(_add, path, now):
+            await asyncio.sleep(PAUSE_S)
+        self._has_turn = False
+
+
+def add_everything(path: StorePlace, pause_s: float) -> None:
+    """Add up all that waits, part by part, unless another process does it; for a thread of a process that serves no
+    clients."""
+    with contextlib.suppress(StorageError), open_store(path) as store:
+        now = time.time()
+        if store.costs.take_turn(now, int(now + EVERY_S)):
+            while add_next(store, time.time(), PART):
+                time.sleep(pause_s)
+
+
+def _add(path: StorePlace, now: float) -> bool:
+    with open_store(path) as store:
+        return add_next(store, now, PART)

@@ -2,6 +2,8 @@
 
 A note stands beside the storage file, or else in the user's runtime folder, and is removed when what it says is over.
 `foretool status` and `doctor` read the notes of proxies that run, and remove those of proxies that were killed.
+
+One of them says which background jobs of the proxy fail (`JobsWatch`).
 """
 
 from __future__ import annotations
@@ -9,13 +11,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
+from foretool.server.config.codes import Code
 from foretool.server.system.processes import is_running
+from foretool.server.transports.guard import FailingJob, Guard
 from foretool.storage.places import ServerAddress, StorePlace, local_file
 
 Kind = Literal["trouble", "jobs"]
@@ -90,3 +96,57 @@ def _paths(storage: Path, end: str) -> Iterator[Path]:
     yield storage.parent / f"{storage.name}.{end}"
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         yield Path(runtime) / f"foretool-{hashlib.sha256(bytes(storage)).hexdigest()[:16]}.{end}"
+
+
+class ProxyJob(Struct, frozen=True):
+    """A background job of a running proxy that fails; it is tried again."""
+
+    pid: int
+    job: str
+    since: float
+    error: str
+    code: Code
+
+
+class JobsNote(Note, frozen=True):
+    """What a running proxy says about its jobs."""
+
+    jobs: tuple[FailingJob, ...]
+
+
+class JobsWatch:
+    """Keeps the note of a proxy up to date; housekeeping calls `tick` about once a second."""
+
+    def __init__(self, guard: Guard, place: StorePlace | str, started_at: float, redact: Callable[[str], str]) -> None:
+        """`redact`: returns a text without secrets."""
+        self._guard = guard
+        self._place = place
+        self._started_at = started_at
+        self._redact = redact
+        self._noted: tuple[FailingJob, ...] = ()
+        self._paths: list[Path] = []
+
+    def tick(self) -> None:
+        """Write what has changed."""
+        jobs = tuple(replace(each, error=self._redact(each.error)) for each in self._guard.failing())
+        if jobs == self._noted or isinstance(self._place, str):
+            return
+        self.close()
+        if jobs:
+            self._paths = write_note(self._place, "jobs", JobsNote(os.getpid(), self._started_at, jobs))
+        self._noted = jobs if self._paths or not jobs else ()
+
+    def close(self) -> None:
+        """Remove the note: nothing fails, or the proxy ends."""
+        remove_notes(self._paths)
+        self._noted, self._paths = (), []
+
+
+def find_failing_jobs(place: StorePlace) -> tuple[ProxyJob, ...]:
+    """Return the background jobs that fail in running proxies of this machine, by the time since when they do."""
+    found = [
+        ProxyJob(note.pid, each.job, each.since, each.error, each.code)
+        for note in read_notes(place, "jobs", JobsNote)
+        for each in note.jobs
+    ]
+    return tuple(sorted(found, key=lambda each: each.since))

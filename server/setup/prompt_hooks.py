@@ -2,7 +2,11 @@
 
 Only clients are here whose hook can put words before the model. Cursor (`beforeSubmitPrompt`) and Windsurf
 (`pre_user_prompt`) can only block a prompt, and Cline's command line drops what such a hook says. opencode runs no
-commands but modules (`hook_modules`).
+commands but modules.
+
+Clients that run plugins in place of commands get a JavaScript module, a file of ours in their folder of plugins. It
+runs `foretool hint` with the prompt as other clients' hooks do, waits for at most two seconds, and adds what the hook
+prints to what the model reads.
 """
 
 from __future__ import annotations
@@ -16,9 +20,66 @@ from typing import Any, Final
 from msgspec import Struct
 
 from foretool.server.config.files import read_regular
-from foretool.server.setup import hook_modules
 from foretool.server.setup.changes import Change
 from foretool.server.setup.documents import Document, DocumentError, open_document
+
+MARK: Final = "// foretool wrote this file;"
+"""How a module of ours begins. A file that begins otherwise is the user's."""
+
+_HEAD: Final = (
+    MARK
+    + """ it names likely tools to the model at each prompt.
+// To remove it: foretool hint --remove --client {client}
+import {{ spawn }} from "node:child_process"
+
+const COMMAND = {command}
+
+function ask(prompt, session, folder) {{
+  return new Promise((resolve) => {{
+    const hook = spawn(COMMAND[0], COMMAND.slice(1), {{ stdio: ["pipe", "pipe", "ignore"] }})
+    const late = setTimeout(() => hook.kill("SIGKILL"), 2000)
+    let said = ""
+    const end = () => {{ clearTimeout(late); resolve(said.trim()) }}
+    hook.stdout.on("data", (bytes) => {{ said += bytes }})
+    hook.stdin.on("error", () => {{}})
+    hook.on("error", end)
+    hook.on("close", end)
+    hook.stdin.end(JSON.stringify({{ prompt, session_id: session, cwd: folder }}))
+  }})
+}}
+"""
+)
+
+OPENCODE: Final = """
+export const foretool = async ({ directory }) => ({
+  "chat.message": async (input, output) => {
+    const texts = output.parts.filter((part) => part.type === "text" && !part.synthetic)
+    if (!texts.length) return
+    const said = await ask(texts.map((part) => part.text).join("\\n"), input.sessionID, directory)
+    const last = texts[texts.length - 1]
+    if (said) output.parts.push({ ...last, id: last.id + "z", text: said, synthetic: true })
+  },
+})
+"""
+"""`chat.message` may add parts to the user's message; a synthetic one is shown to the model and not to the user."""
+
+
+def write_module(client: str, body: str, typed: str, text: str) -> str:
+    """Return the text of a module that runs a command. Raises `DocumentError` if `text`, the file as it is, is not
+    ours."""
+    _check(text)
+    return _HEAD.format(client=client, command=json.dumps(shlex.split(typed))) + body
+
+
+def empty_module(text: str) -> str:
+    """Return what is left of a file of ours: nothing. A file of the user stays as it is."""
+    return "" if text.startswith(MARK) else text
+
+
+def _check(text: str) -> None:
+    if text.strip() and not text.startswith(MARK):
+        raise DocumentError("expected a file of foretool, found another plugin; give that one another name")
+
 
 Settings = dict[str, Any]
 
@@ -65,7 +126,7 @@ HOOKS: Final = {
         PromptHook(
             "opencode", "opencode", "~/.config/opencode/plugins/foretool.js", "chat.message",
             lambda typed: {"command": shlex.split(typed)}, "opencode reads its plugins when it starts: restart it.",
-            module=hook_modules.OPENCODE,
+            module=OPENCODE,
         ),
     )
 }  # fmt: skip
@@ -81,7 +142,7 @@ def hook_entry(hook: PromptHook, typed: str) -> Settings:
 def with_hook(hook: PromptHook, text: str, typed: str) -> str:
     """Return the text of a file with our hook in it, or with its command brought up to date. Raises `DocumentError`."""
     if hook.module:
-        return hook_modules.write_module(hook.client, hook.module, typed, text)
+        return write_module(hook.client, hook.module, typed, text)
     document = open_document(text, "json")
     after = _without(hook, _settings(document))
     for key, value in hook.top:
@@ -93,7 +154,7 @@ def with_hook(hook: PromptHook, text: str, typed: str) -> str:
 def without_hook(hook: PromptHook, text: str) -> str:
     """Return the text of a file without our hook and without what this leaves empty. Raises `DocumentError`."""
     if hook.module:
-        return hook_modules.empty_module(text)
+        return empty_module(text)
     document = open_document(text, "json")
     return _written(hook, document, _without(hook, _settings(document)))
 

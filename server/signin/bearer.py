@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from foretool.server.config.servers import Server
 from foretool.server.config.variables import Secrets, collect
-from foretool.server.signin.challenge import read_challenge
-from foretool.server.signin.record import Challenge, SignIn, fits
+from foretool.server.signin.record import Challenge, SignIn, fits, read_challenge
 from foretool.server.signin.tokens import TokenError, renew
 from foretool.server.signin.vault import Stamp, Vault, VaultError
 from foretool.server.transports.upstream.base import Verdict

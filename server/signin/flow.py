@@ -17,9 +17,8 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 from foretool._version import __version__
 from foretool.server.config.servers import Server
 from foretool.server.protocol.versions import LATEST_LEGACY
-from foretool.server.signin.challenge import join_scopes, read_challenge, write_challenge
 from foretool.server.signin.fetch import FetchError, check_address, fetch
-from foretool.server.signin.record import Challenge, SignIn, fits
+from foretool.server.signin.record import Challenge, SignIn, fits, join_scopes, read_challenge, write_challenge
 from foretool.server.signin.redirect import Receiver, RedirectError, receiving
 from foretool.server.signin.signing import SigningKeyError, read_signing_key
 from foretool.server.signin.tokens import expiry

@@ -1,6 +1,8 @@
 """Processes of ours: which recorded proxies still run, and how our own workers are started.
 
 A pid alone does not say whether a proxy runs, because the system reuses it.
+
+`own_person` is who runs this process: the name that decisions and calls without a token are recorded under.
 """
 
 from __future__ import annotations
@@ -9,8 +11,30 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Final
+
+from foretool.storage.records import Person
+
+
+@cache
+def own_person() -> Person:
+    """Return the user of the system who runs this process."""
+    number = str(os.geteuid()) if hasattr(os, "geteuid") else ""
+    return Person(f"user:{number}", _name() or number)
+
+
+def _name() -> str:
+    try:
+        import pwd
+    except ImportError:
+        return os.environ.get("USERNAME", "")
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a container may run under a number without a name
+        return ""
+
 
 LATE_S: Final = 2.0
 """A proxy records its start a moment after the system does, whose clock ticks in hundredths of a second."""

@@ -3,12 +3,17 @@
 Pure: values go in, values come out; `gatekeeper` reads and writes the store. A definition counts as approved if one of
 its approved versions is the same to a reader and to a model. Otherwise it is held, and its last approved version keeps
 serving where calls that fit the approved schema still fit the listed one.
+
+How a server is reached is a definition too, which a person can compare (`launch_of`). `describe_held` and
+`say_waiting` put what is held into words.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -16,11 +21,104 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foretool.server.config.servers import Server, fingerprint
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
-from foretool.storage.records import Definition, DefinitionKind, Effect, Tool
+from foretool.storage.records import Definition, DefinitionKind, Effect, HeldHead, Tool
 from foretool.storage.redaction import hide_shapes
 from foretool.storage.steps import Steps
+
+Held = Sequence[Definition] | Sequence[HeldHead]
+
+
+def why_held(server: str) -> str:
+    """Say why a tool or a prompt is not served, and the way out."""
+    return f"server {server!r} changed or added it, and only the user can approve that: foretool review {server}"
+
+
+def count_held(held: Held) -> str:
+    """Say what is held of a server, for example "30 tools changed, 2 tools new"."""
+    nouns: dict[DefinitionKind, str] = {
+        "tool": "tool", "prompt": "prompt", "prompt_text": "prompt text", "resource": "resource",
+        "template": "resource template",
+    }  # fmt: skip
+    counts = Counter((each.kind, "new" if each.effect == "new" else "changed") for each in held)
+    parts = [
+        f"{count} {noun}{'s' if count > 1 else ''} {change}"
+        for kind, noun in nouns.items()
+        for change in ("changed", "new")
+        if (count := counts[kind, change])
+    ]
+    for each in held:
+        if each.kind == "instructions":
+            parts.append(f"its instructions {'are new' if each.effect == 'new' else 'changed'}")
+        elif each.kind == "launch":
+            parts.append(f"its command {'is new' if each.effect == 'new' else 'changed'}")
+    return ", ".join(parts)
+
+
+def say_waiting(held: Iterable[HeldHead], servers: Collection[str]) -> dict[str, tuple[frozenset[str], str]]:
+    """Return what waits of these servers: the hashes, and one line that says what it is and the way out."""
+    by_server: dict[str, list[HeldHead]] = {}
+    for each in held:
+        if each.server in servers:
+            by_server.setdefault(each.server, []).append(each)
+    return {
+        server: (
+            frozenset(each.hash for each in found),
+            f"{server}: {describe_held(found)}; see foretool review {server}",
+        )
+        for server, found in by_server.items()
+    }
+
+
+def describe_held(held: Held) -> str:
+    """Say in one line what is held of a server, and what that means."""
+    return f"{count_held(held)}; nobody has approved this, so it is not served"
+
+
+_WORDS: Final = "(?:key|token|secret|passw|credential)"
+_SECRET: Final = re.compile(rf"(?i)((?<!\S)--?[\w-]*{_WORDS}[\w-]*[=:\s]|\b\w*{_WORDS}\w*[=:])\S+")
+"""The value of an option or a variable whose name says that it is secret."""
+
+
+def launch_of(server: Server) -> Definition:
+    """Return how a server is reached as a definition. Its text has no secrets that we know of."""
+    entry = server.entry
+    parts = {
+        "command": _SECRET.sub(r"\1[...]", " ".join((entry.command or "", *entry.args))),
+        "cwd": entry.cwd,
+        "url": re.sub(r"//[^/?#]*@|[?#].*", lambda match: "//" if match[0][:2] == "//" else "", entry.url or ""),
+        "env": sorted(entry.env),
+        "headers": sorted(entry.headers),
+    }
+    text = hide_shapes(
+        server.secrets.redact(msgspec.json.encode({key: part for key, part in parts.items() if part}).decode())
+    )
+    return Definition(server.name, "launch", "", fingerprint(server), text.encode(), fingerprint=fingerprint(server))
+
+
+def starts_same(one: Definition, other: Definition) -> bool:
+    """Tell whether two command lines start the same program, or two entries reach the same address; other options and
+    variables make no difference."""
+    return _program_of(one) == _program_of(other)
+
+
+def _program_of(launch: Definition) -> tuple[str, ...]:
+    """Return the address, or the program and its first argument that is no option: the package, module or script."""
+    try:
+        parts = msgspec.json.decode(launch.value)
+    except ValueError:  # what was hidden in it was part of its syntax
+        return (launch.value.decode(),)
+    words = str(parts.get("command", "")).split()
+    first = next((word for word in words[1:] if not word.startswith("-")), "")
+    return (str(parts.get("url", "")), *words[:1], first)
+
+
+def of_launch(definition: Definition, launch: Definition) -> Definition:
+    """Return a definition with what was known of its server when it listed it."""
+    return replace(definition, fingerprint=launch.fingerprint, version=launch.version)
+
 
 MOST_LEVELS: Final = 64
 """A schema that is nested deeper than this never counts as the same, nor as one that still fits."""

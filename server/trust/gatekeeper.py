@@ -17,8 +17,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foretool.server.config.files import is_users_word
 from foretool.server.config.loader import LiveConfig
-from foretool.server.config.permissions import is_users_word
 from foretool.server.config.servers import Server
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.lists import RESOURCES, ListKind
@@ -26,11 +26,13 @@ from foretool.server.trust.approvals import (
     definition_of,
     hash_value,
     judge,
+    launch_of,
+    of_launch,
     serve_definition,
     stand_in_tool,
+    starts_same,
     text_of,
 )
-from foretool.server.trust.launch import launch_of, of_launch, starts_same
 from foretool.server.trust.ledger import Ledger
 from foretool.server.trust.members import MEMBERS, read_words, serve_bare, serve_member, stand_in
 from foretool.storage.records import Approval, Definition, DefinitionKind, Tool, ToolId

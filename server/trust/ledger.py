@@ -14,8 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from foretool.server.trust.held_words import describe_held, say_waiting
-from foretool.server.trust.launch import of_launch
+from foretool.server.trust.approvals import describe_held, of_launch, say_waiting
 from foretool.storage.records import Definition, DefinitionHead, DefinitionKind
 from foretool.storage.steps import Steps, finish
 from foretool.storage.stores import ApprovalStore, StorageError

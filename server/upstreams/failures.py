@@ -13,7 +13,7 @@ from typing import Final
 
 from foretool.server.config.codes import Code
 from foretool.server.config.servers import Server
-from foretool.server.setup.install_hints import program_hint
+from foretool.server.setup.installation import program_hint
 from foretool.server.upstreams.causes import Cause, find_cause, telling_line
 from foretool.server.upstreams.connection import IN_PLACE, NO_REQUEST, NOT_MCP
 from foretool.server.upstreams.cures import find_cure

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foretool.server.config.environment import server_environment
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
+from foretool.server.config.variables import server_environment
 from foretool.server.transports.pipes import Turn
 from foretool.server.transports.upstream.allowance import Allowance
 from foretool.server.transports.upstream.base import Authorizer, Link, Receiver

@@ -1,4 +1,8 @@
-"""Remembers in the store what is known of upstreams: their tools from run to run, their state for `foretool status`."""
+"""Remembers in the store what is known of upstreams: their tools from run to run, their state for `foretool status`.
+
+`find_running` says which proxies run, by what each has on record of its upstreams; a killed one does not take
+that back.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +13,20 @@ import logging
 import os
 import time
 from collections.abc import Collection, Iterable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.unread import LEAST, Source, digest_inputs, read_summary
 from foretool.server.config.loader import LiveConfig
 from foretool.server.config.servers import Server, fingerprint
-from foretool.server.system.processes import machine_name
+from foretool.server.system.processes import is_running, machine_name
 from foretool.server.upstreams.failure_memory import FailureMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
-from foretool.server.upstreams.running import BEAT_S, find_proxies
 from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.places import ServerAddress
 from foretool.storage.records import Tool, UpstreamRecord, UpstreamState
@@ -31,6 +36,58 @@ from foretool.storage.stores import StorageError, Store
 
 if TYPE_CHECKING:
     from foretool.server.upstreams.causes import Cause
+
+
+FAILING: Final = frozenset((State.RETRYING.value, State.UNLISTED.value))
+"""States in which an upstream needs somebody's help."""
+BEAT_S: Final = 30.0
+"""How often a proxy says that it runs, where other machines use the same database."""
+GONE_S: Final = 180.0
+"""A proxy of another machine that was silent for so long does not run any more, also if the clocks differ a little."""
+
+
+class RecordedProxy(Struct, frozen=True):
+    """A process that serves, or that was killed while serving."""
+
+    pid: int
+    started_at: float
+    is_running: bool
+    upstreams: tuple[UpstreamState, ...]
+    machine: str = ""
+    """The other machine on which it runs; "" for this one."""
+
+
+def find_proxies(states: Iterable[UpstreamState]) -> list[RecordedProxy]:
+    """Return the proxies that these states belong to, the one that started first at the head."""
+
+    here, now = machine_name(), time.time()
+
+    def by_proxy(state: UpstreamState) -> tuple[float, str, int]:
+        return state.started_at, "" if state.machine == here else state.machine, state.pid
+
+    found = []
+    for (started_at, machine, pid), group in groupby(sorted(states, key=by_proxy), by_proxy):
+        own = tuple(group)
+        runs = now - max(each.seen_at for each in own) < GONE_S if machine else is_running(pid, started_at)
+        found.append(RecordedProxy(pid, started_at, runs, own, machine))
+    return found
+
+
+def find_running(states: Iterable[UpstreamState]) -> list[RecordedProxy]:
+    """Return the proxies that run, the one that started first at the head."""
+    return [proxy for proxy in find_proxies(states) if proxy.is_running]
+
+
+def states_by_upstream(proxies: Iterable[RecordedProxy]) -> dict[str, UpstreamState]:
+    """Return one state of each upstream: one that fails if there is one, else that of the last proxy."""
+    found: dict[str, UpstreamState] = {}
+    for proxy in proxies:
+        for state in proxy.upstreams:
+            known = found.get(state.upstream)
+            if known is None or known.state not in FAILING or state.state in FAILING:
+                found[state.upstream] = state
+    return found
+
 
 SAVE_S: Final = 0.5
 """States are written at most this often."""

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from foretool.server.config.environment import server_environment
 from foretool.server.config.servers import Server
+from foretool.server.config.variables import server_environment
 
 _NAME: Final = r"[A-Z][A-Z0-9_]{2,63}"
 _WORD: Final = re.compile(rf"(?<![A-Za-z0-9_]){_NAME}(?![A-Za-z0-9_])")

@@ -3,7 +3,8 @@
 The log has no index on `session` or `tool`, because each would cost every call. So each question reads a bounded part
 of it: ids rise with time, and a session knows the id of its first call.
 
-Reads whole tables of the log page by page, so that memory stays small and no reader holds up the write-ahead log.
+An export reads whole tables of the log page by page, so that memory stays small and no reader holds up the write-ahead
+log.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a database engine does for the subjects of the store: statements, transactions, and the few words of SQL in
 which engines differ.
 
-Values of rows, as they may be written: JSON, text without unpaired surrogates, and text that others said.
+Values of rows are written as JSON, text without unpaired surrogates, and text that others said.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The log (`-wal`) and its index (`-shm`) stand beside the file and hold the same records, so they get the same
 permissions. SQLite gives new ones the permissions of the file.
 
-Copies a storage file as it is at one moment, also while proxies write to it.
+A copy is the file as it is at one moment, also while proxies write to it.
 """
 
 from __future__ import annotations

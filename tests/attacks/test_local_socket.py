@@ -17,8 +17,8 @@ from requirements import requirement
 from served import Served
 from squatter import NOBODY, ROOT, end, let_others_through, squat
 
+from foretool.server.local import server, unix
 from foretool.server.local import server as serving
-from foretool.server.local import unix, unix_listener
 from foretool.server.local.caller import NoAnswer
 from foretool.server.local.places import Identity
 from foretool.server.local.unix import Place
@@ -73,12 +73,12 @@ def test_the_squatter_would_be_believed_if_it_were_ours(tmp_path: Path) -> None:
 @pytest.mark.anyio
 @requirement("local:own-user")
 async def test_another_user_is_not_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unix_listener, "is_own_peer", lambda connection: False)
+    monkeypatch.setattr(server, "is_own_peer", lambda connection: False)
     async with listening(tmp_path / "run"):
         with pytest.raises(NoAnswer):
             await ask_in_thread(tmp_path / "run", {"n": 1})
     monkeypatch.setattr(unix, "find_peer_user", lambda connection: NOBODY)
-    monkeypatch.setattr(unix_listener, "is_own_peer", lambda connection: True)
+    monkeypatch.setattr(server, "is_own_peer", lambda connection: True)
     async with listening(tmp_path / "run"):
         with pytest.raises(NoAnswer, match="no proxy runs"):
             await ask_in_thread(tmp_path / "run", {"n": 1})

@@ -19,7 +19,7 @@ from foretool.desk.replay.effect import Replays
 from foretool.server import offline
 from foretool.server.config import loader
 from foretool.server.ledger.fixes import open_own
-from foretool.server.setup.config_changes import ConfigChange, change_config
+from foretool.server.setup.own_servers import ConfigChange, change_config
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Event, Match, Outcome, ToolId
 from foretool.storage.stores import Store

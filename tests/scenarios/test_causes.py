@@ -19,7 +19,7 @@ from requirements import requirement
 from foretool.server.commands.group import run
 from foretool.server.commands.search import _say_unknown, explain_tool, search
 from foretool.server.ledger.fixes import diagnose
-from foretool.server.ledger.miss_words import CAUSES
+from foretool.server.ledger.story import CAUSES
 from foretool.server.protocol import versions
 from foretool.storage.records import Cause, Policy
 

@@ -13,7 +13,7 @@ from fakes import FakeUpstream, changed, proxy_over, said
 from requirements import requirement
 
 from foretool.server.commands.group import run
-from foretool.server.recording.failing_jobs import find_failing_jobs
+from foretool.server.recording.notes import find_failing_jobs
 from foretool.storage.opening import open_serving_store
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from foretool.desk.page.rendering import Words
 from foretool.desk.page.site import Site
 from foretool.server.config.loader import load
 from foretool.server.ledger.conditions import CONDITIONS
-from foretool.server.ledger.miss_words import CAUSES, NOTICED
+from foretool.server.ledger.story import CAUSES, NOTICED
 
 HOME = "http://127.0.0.1:4000"
 

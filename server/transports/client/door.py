@@ -14,8 +14,7 @@ from typing import Final
 from foretool.server.transports.client.access import Identity
 from foretool.server.transports.client.http_request import HttpRequest
 from foretool.server.transports.client.http_rules import HttpRules
-from foretool.server.transports.client.rates import Rates
-from foretool.server.transports.client.security import Refused
+from foretool.server.transports.client.security import Rates, Refused
 
 WRONG_TOKENS: Final = 30
 """Different wrong tokens of one address in a minute, before further unknown tokens are refused unread. A client that

@@ -21,7 +21,7 @@ from foretool.server.config.addresses import Address
 from foretool.server.protocol import headers as http_headers
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import BadMessage
-from foretool.server.transports.client import well_known
+from foretool.server.transports.client import access
 from foretool.server.transports.client.access import Identity
 from foretool.server.transports.client.base import Fronts
 from foretool.server.transports.client.carrier import SessionCarrier
@@ -243,10 +243,10 @@ class HttpServer:
             ready = self._is_ready() and not (self._is_stopping or self._is_draining)
             await request.reply(200 if ready else 503, b'{"status":"ok"}' if ready else b'{"status":"not ready"}')
             return
-        if (request.path + "/").startswith(well_known.ROOT + "/") and self.rules.access.issuer is not None:
+        if (request.path + "/").startswith(access.ROOT + "/") and self.rules.access.issuer is not None:
             # Also below profiles, and the same for each: who has no token learns of none.
             entry = self.rules.access.issuer.entry
-            await request.reply(200, well_known.metadata(entry), {"cache-control": "max-age=300"})
+            await request.reply(200, access.metadata(entry), {"cache-control": "max-age=300"})
             return
         if request.path == CALLBACK and request.method == "GET" and self._come_back is not None:
             answer = await self._come_back(request.query)

@@ -30,8 +30,17 @@ from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
 from foretool.server.transports.upstream.allowance import REPLY_S, Allowance, Answers, metered
 from foretool.server.transports.upstream.base import Authorizer, Link, LinkError, Receiver
-from foretool.server.transports.upstream.http_client import Certificate, Client, Refused, RequestFailed, SessionLost
-from foretool.server.transports.upstream.lost_session import LOST, error_in, judge, names_lost_session
+from foretool.server.transports.upstream.http_client import (
+    LOST,
+    Certificate,
+    Client,
+    Refused,
+    RequestFailed,
+    SessionLost,
+    error_in,
+    judge,
+    names_lost_session,
+)
 from foretool.server.transports.upstream.sse import EventParser, SseLink, TooLarge, open_sse
 from foretool.storage.records import Era
 

@@ -22,8 +22,13 @@ from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
 from foretool.server.transports.upstream.allowance import REPLY_S, Allowance, Answers, metered
 from foretool.server.transports.upstream.base import Authorizer, Link, LinkError, Receiver
-from foretool.server.transports.upstream.http_client import Certificate, Client, Refused, RequestFailed
-from foretool.server.transports.upstream.lost_session import names_lost_session
+from foretool.server.transports.upstream.http_client import (
+    Certificate,
+    Client,
+    Refused,
+    RequestFailed,
+    names_lost_session,
+)
 
 ENDPOINT_S: Final = 20.0
 """Longest wait for the `endpoint` event."""

@@ -18,7 +18,7 @@ from stored_records import CALL, MISS
 from foretool.desk.page import overview
 from foretool.desk.page.viewer import Viewer
 from foretool.server.config.loader import load
-from foretool.server.recording.cost_sums import add_everything
+from foretool.server.recording.costs import add_everything
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,7 @@ from recorded_tasks import write_recorded
 from foretool.desk.replay.changes import ChangeProblem, read_changes
 from foretool.server.config import loader
 from foretool.server.config.errors import ConfigError
-from foretool.server.setup.config_changes import change_config
-from foretool.server.setup.own_servers import read_own_servers
+from foretool.server.setup.own_servers import change_config, read_own_servers
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.document import Document
 from foretool.server.config import loader
 from foretool.server.ledger.effects import Difference, Effect
-from foretool.server.setup.config_changes import change_config
-from foretool.server.setup.own_servers import read_own_servers
+from foretool.server.setup.own_servers import change_config, read_own_servers
 from foretool.storage.opening import open_existing_store, open_store
 from foretool.storage.records import Tool
 

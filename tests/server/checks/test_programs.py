@@ -44,7 +44,7 @@ def test_an_encoder_that_is_not_installed_comes_with_a_command_that_works_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = Installation("uv tool", tmp_path, "", (), ())
-    monkeypatch.setattr("foretool.server.setup.install_hints.this_installation", lambda: copy)
+    monkeypatch.setattr("foretool.server.setup.installation.this_installation", lambda: copy)
     monkeypatch.setattr("foretool.retrieval.encoders.weights.locate", lambda weights: None)
     ((code, _, do),) = wrong(tmp_path, {}, encoder="bge-small")
     assert (code, do) == (Code.ENCODER_WRONG, "uv tool install 'foretool[models]'")

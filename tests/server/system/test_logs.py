@@ -1,5 +1,7 @@
 """Log lines: to stderr, on the config's level, without its secrets."""
 
+from __future__ import annotations
+
 import io
 import json
 import logging
@@ -7,9 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from foretool.server.config.loader import Config, parse
 from foretool.server.system import logs
+from foretool.server.system.logs import printable, printable_json
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +85,16 @@ def test_lines_for_programs_are_json_without_secrets_or_control_characters() -> 
     logs.reload_logging(config("other-secret"))
     logging.getLogger("foretool.app").info("now plain")
     assert said.getvalue().splitlines()[-1] == "foretool: INFO: now plain"
+
+
+def test_a_character_that_is_not_printable_becomes_a_space() -> None:
+    assert printable("a\x1b\x9b\u202e\x7fb\nc") == "a    b c"
+    assert printable("a\x1bb\nc", keep="\n") == "a b\nc"
+
+
+@pytest.mark.slow
+@given(st.recursive(st.text() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_json_keeps_its_value_and_has_printable_lines(value: object) -> None:
+    written = printable_json(json.dumps(value, ensure_ascii=False, indent=2).encode("utf-8", "surrogatepass"))
+    assert json.loads(written) == value
+    assert all(line.isprintable() for line in written.decode().split("\n"))

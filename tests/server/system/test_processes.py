@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import sys
 import time
 
 import pytest
 
+from foretool.server.system import processes
 from foretool.server.system.processes import is_running, worker_command, worker_environment
 
 
@@ -33,3 +35,13 @@ def test_a_worker_reads_nothing_of_the_working_folder_and_gets_what_it_reads(mon
     assert {"HOME", "PATH", "HF_HOME", "https_proxy", "FORETOOL_LLM_KEY"} <= found.keys()
     assert (found["FORETOOL_STORAGE"], "GITHUB_TOKEN" in found) == ("/s", False)
     assert "FORETOOL_LLM_KEY" not in worker_environment()
+
+
+def test_it_is_the_user_of_the_system() -> None:
+    found = processes.own_person()
+    assert found.principal == f"user:{os.geteuid()}" and found.name == pwd.getpwuid(os.geteuid()).pw_name
+
+
+def test_a_number_without_a_name_is_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 424_242)
+    assert processes.own_person.__wrapped__().name == "424242"

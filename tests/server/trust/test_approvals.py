@@ -6,18 +6,23 @@ import json
 from typing import Any
 
 import pytest
-from fakes import tool
+from fakes import FakeUpstream, config_of, tool
 
 from foretool.server.trust.approvals import (
     definition_of,
+    describe_held,
     hash_value,
     is_same,
     judge,
+    launch_of,
+    of_launch,
+    say_waiting,
     serve_definition,
     stand_in_tool,
     text_of,
+    why_held,
 )
-from foretool.storage.records import Definition, Tool, ToolId
+from foretool.storage.records import Definition, HeldHead, Tool, ToolId
 from foretool.storage.steps import finish
 
 CITY = {"city": {"type": "string", "description": "a city"}}
@@ -140,3 +145,42 @@ def test_a_tool_is_served_as_it_is_or_with_the_definition_that_stands_in_for_it(
     assert serve_definition(tool, definition_of(tool)) is tool
     served = serve_definition(tool, Definition("w", "tool", "forecast", "before", b'{"a":1}'))
     assert (served.id, served.definition, served.schema_hash, served.tokens) == (tool.id, b'{"a":1}', "before", None)
+
+
+def test_a_command_line_is_kept_without_its_secrets() -> None:
+    entry = {"command": "npx", "args": ["-y", "w@1", "--token=abcdef", "--api-key", "abcdef"], "env": {"KEY": "abcdef"}}
+    (server,) = config_of(FakeUpstream("w", entry=entry)).servers.values()
+    assert json.loads(launch_of(server).value) == {
+        "command": "npx -y w@1 --token=[...] --api-key [...]", "env": ["KEY"],
+    }  # fmt: skip
+    remote = {"command": None, "url": "https://me:abcdef@x.example/mcp?key=abcdef"}
+    (server,) = config_of(FakeUpstream("w", entry=remote)).servers.values()
+    assert json.loads(launch_of(server).value) == {"url": "https://x.example/mcp"}
+
+
+def test_a_definition_carries_how_its_server_was_reached() -> None:
+    (server,) = config_of(FakeUpstream("w")).servers.values()
+    launch = launch_of(server)
+    assert of_launch(Definition("w", "tool", "a", "h", b""), launch).fingerprint == launch.hash
+
+
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        ([("tool", "kept")] * 30 + [("tool", "new")] * 2, "30 tools changed, 2 tools new"),
+        ([("prompt", "withheld"), ("instructions", "kept")], "1 prompt changed, its instructions changed"),
+        ([("launch", "withheld"), ("prompt_text", "new")], "1 prompt text new, its command changed"),
+        ([("resource", "kept"), ("template", "new")], "1 resource changed, 1 resource template new"),
+    ],
+)
+def test_a_version_bump_is_one_line(kinds: list[tuple[Any, Any]], words: str) -> None:
+    held = [Definition("w", kind, str(place), "", b"", effect=effect) for place, (kind, effect) in enumerate(kinds)]
+    assert describe_held(held).startswith(words)
+
+
+def test_what_waits_is_said_by_server_with_the_way_out() -> None:
+    held = [HeldHead("w", "tool", "a", "h", "new"), HeldHead("gone", "tool", "a", "h", "new")]
+    ((server, (hashes, text)),) = say_waiting(held, {"w"}).items()
+    assert (server, hashes) == ("w", {"h"})
+    assert text == "w: 1 tool new; nobody has approved this, so it is not served; see foretool review w"
+    assert "foretool review w" in why_held("w")

@@ -11,8 +11,10 @@ import time
 
 import pytest
 from fakes import BOTH, FakeUpstream, failing_store, proxy_over
+from msgspec.structs import replace
 from stored_records import saved_upstreams
 
+from foretool.server.upstreams.memory import find_proxies, find_running, states_by_upstream
 from foretool.storage.records import UpstreamState
 
 pytestmark = pytest.mark.anyio
@@ -44,3 +46,44 @@ async def test_a_proxy_that_starts_forgets_those_that_were_killed_and_no_other()
     async with proxy_over(FakeUpstream("calc", ["add"]), store=store):
         await asyncio.sleep(5)
         assert {state.upstream for state in store.serving.states()} == {"other", "calc"}
+
+
+GONE = 2**40
+
+
+def a_state(upstream: str, state: str = "ready", *, pid: int = 0, started_at: float = 0.0) -> UpstreamState:
+    return UpstreamState(
+        pid=pid or os.getpid(), started_at=started_at or time.time(), upstream=upstream, state=state, since=0.0,
+        era=None, tools=1, restarts=0, skipped_lines=0, last_error="", stderr=(),
+    )  # fmt: skip
+
+
+def test_a_killed_proxy_is_on_record_and_does_not_run() -> None:
+    at = time.time()
+    states = [a_state("a", started_at=at), a_state("b", started_at=at), a_state("a", pid=GONE, started_at=at - 9)]
+    assert [(each.pid, each.is_running, [s.upstream for s in each.upstreams]) for each in find_proxies(states)] == [
+        (GONE, False, ["a"]), (os.getpid(), True, ["a", "b"]),
+    ]  # fmt: skip
+    assert [each.pid for each in find_running(states)] == [os.getpid()]
+
+
+def test_one_pid_that_two_proxies_had_is_two_proxies() -> None:
+    states = [a_state("a", started_at=time.time() - 1e7), a_state("a")]
+    assert [each.is_running for each in find_proxies(states)] == [False, True]
+
+
+def test_of_several_states_the_one_that_fails_counts_and_else_the_last_one() -> None:
+    at = time.time()
+    early = [a_state("a", "retrying", started_at=at), a_state("b", "ready", started_at=at)]
+    late = [a_state("a", "ready", started_at=at + 1), a_state("b", "starting", started_at=at + 1)]
+    found = states_by_upstream(find_proxies([*late, *early]))
+    assert {name: state.state for name, state in found.items()} == {"a": "retrying", "b": "starting"}
+
+
+def test_a_proxy_of_another_machine_runs_as_long_as_it_says_so_also_where_clocks_differ() -> None:
+    now = time.time()
+    other = replace(a_state("git"), machine="far", seen_at=now - 100)
+    silent = replace(other, machine="farther", seen_at=now - 1000)
+    ahead = replace(other, machine="ahead", seen_at=now + 60)
+    found = {each.machine: each.is_running for each in find_proxies([other, silent, ahead])}
+    assert found == {"far": True, "farther": False, "ahead": True}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foretool.server.config.permissions import find_other_writers, is_readable_by_others, is_users_word
+from foretool.server.config.files import find_other_writers, is_readable_by_others, is_users_word
 
 
 @pytest.fixture
