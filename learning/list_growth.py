@@ -21,8 +21,7 @@ from foretool.learning.training.list_growth import Gain, ListCost, Segment
 from foretool.retrieval.chances import Growth
 from foretool.retrieval.rankers.learned import Factors, LearnedModels
 from foretool.server.catalog import models
-from foretool.server.lists import order
-from foretool.server.lists.order import FixedRule, GrowthRule, LearnedRule
+from foretool.server.lists.order import FixedRule, GrowthRule, LearnedRule, ListBudget
 
 if TYPE_CHECKING:
     from foretool.retrieval.rankers.learned import LearnedModel
@@ -149,7 +148,8 @@ class ListGrowth:
         """Return the tokens that a list begins with, our own tools left out."""
         if isinstance(rule, LearnedRule):
             return rule.growth.base
-        return max(int(order.BASE_SHARE * self.size.whole) - self.size.own, 0)
+        share = models.read_named_share(self.results.artifacts)
+        return ListBudget(self.size.tokens, None, self.size.budget, share, is_growing=True).begins_with
 
 
 def _describe(report: Mapping[str, Any]) -> str:

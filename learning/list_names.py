@@ -1,4 +1,4 @@
-"""Learns how much of a frozen list goes to names: which split of its tokens would have saved most discovery turns?
+"""Learns how much of a list goes to names: which split of its tokens would have saved most discovery turns?
 
 A definition takes five to ten times the tokens of a name with its required arguments, so a list can name far more tools
 than it can define. A named tool is called through a bridge without a discovery (`server.catalog.signatures`).
@@ -20,7 +20,7 @@ from foretool.learning.timeline import LEAST_REPLAYED, MOST_REPLAYED, Timeline
 from foretool.retrieval.evaluation import paired_difference
 from foretool.server.catalog import models
 from foretool.server.catalog.models import NamedShare
-from foretool.server.lists.order import NameCost, split_list
+from foretool.server.lists.order import ListBudget, NameCost
 from foretool.storage.records import Artifact, ToolId
 
 LEAST_EARLIER: Final = 20
@@ -28,7 +28,7 @@ LEAST_EARLIER: Final = 20
 BLOCK: Final = 10
 """Tasks that are judged with one list."""
 NAME_SHARES: Final = (0.0, 0.25, 0.5, 0.75)
-"""Shares of a frozen list's tokens that are tried for names."""
+"""Shares of a list's tokens that are tried for names."""
 NAMED_CALL: Final = 0.05
 """What a call of a named tool costs, in discovery turns: without its definition a model now and then calls it wrong."""
 
@@ -65,7 +65,7 @@ class ListNames:
             "new": {"share": fitted, "turns": means[1]}, "difference": list(saved),
         }  # fmt: skip
         figures = (
-            f"{means[0]:.2f} -> {means[1]:.2f} discovery turns a task with {fitted:.0%} of a frozen list for names,"
+            f"{means[0]:.2f} -> {means[1]:.2f} discovery turns a task with {fitted:.0%} of a list for names,"
             f" over {len(before)} later tasks"
         )
         if saved[0] <= 0.0:
@@ -87,9 +87,8 @@ class ListNames:
         return [(place, min(place + BLOCK, end)) for place in range(first, end, BLOCK)]
 
     def _costs(self, share: float, earlier: Calls, later: Sequence[tuple[ToolId, ...]]) -> list[float]:
-        order = self.prior.order(earlier)
-        listed = split_list(order, self.size.budget, share, self.size.tokens, self.name_cost)
-        return turn_costs(*listed, later)
+        budget = ListBudget(self.size.tokens, self.name_cost, self.size.budget, share)
+        return turn_costs(*budget.split(self.prior.order(earlier)), later)
 
 
 def turn_costs(

@@ -42,10 +42,15 @@ Candidates = Sequence[tuple[Artifact, bytes]]
 log = logging.getLogger("foretool.models")
 
 
-class NamedShare(Struct, frozen=True):
-    """How much of a frozen list goes to tools that are named in one short call each, instead of defined."""
+FIRST_NAMED: Final = 0.5
+"""The share of a list's tokens that goes to names until a replay of enough tasks has shown that another one is better
+(`docs/decisions/0023-names-in-the-list.md`)."""
 
-    share: float = 0.0
+
+class NamedShare(Struct, frozen=True):
+    """How much of a list goes to tools that are named in one short call each, instead of defined."""
+
+    share: float = FIRST_NAMED
     """Of the tokens that are left for tools."""
 
 
@@ -189,14 +194,11 @@ def choose_growth(
 
 
 def read_named_share(artifacts: ArtifactStore) -> float:
-    """Return the share of a frozen list that goes to names, 0 if none was learned. Raises `StorageError`."""
-    whole = artifacts.load_intact(NAMES)
-    if not whole:
-        return 0.0
-    for _, data in whole:
+    """Return the share of a list that goes to names, `FIRST_NAMED` if none was learned. Raises `StorageError`."""
+    for _, data in artifacts.load_intact(NAMES):
         with contextlib.suppress(msgspec.MsgspecError):
             return min(max(msgspec.json.decode(data, type=NamedShare).share, 0.0), 1.0)
-    return 0.0
+    return FIRST_NAMED
 
 
 class LearnedLists:
@@ -216,12 +218,12 @@ class LearnedLists:
         return version, whole[0][1] if whole else b""
 
     def named_share(self) -> float:
-        """Return the share of a frozen list's tokens that goes to names of tools (`NamedShare`); 0 if
-        that was not learned, or the store does not answer."""
+        """Return the share of a list's tokens that goes to names of tools (`NamedShare`); half if nothing
+        else was learned, or the store does not answer."""
         try:
             return read_named_share(self._artifacts)
         except StorageError:
-            return 0.0
+            return FIRST_NAMED
 
     def base(self) -> int | None:
         """Return the tokens that a growing list begins with, besides our own tools and pins; None if that was not

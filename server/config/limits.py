@@ -32,6 +32,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Whether every tool is listed where all of them fit `list_tokens`: nothing has to be discovered then."""
     list_fill: bool = True
     """Whether what is left of `list_tokens` is filled with tools that are probably needed."""
+    list_names: bool = True
+    """Whether a list names tools that it does not define: without that, a search must find them."""
     hint_threshold: float = 0.1
     """How probable a next call has to be for an answer to name its hidden tool."""
     shipped_wordings: bool = True

@@ -113,7 +113,7 @@ class _ExplainedList:
         frozen = self._maker.draft(self._profile, "frozen")
         if not self._frozen.lists(tool) and tool not in frozen.choose(self.ranked).defined:
             return 0
-        return frozen.left - self._maker.draft(self._profile, "growing").left
+        return self._maker.draft(self._profile, "growing").budget.kept_free
 
 
 class _NextList:

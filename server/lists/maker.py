@@ -26,7 +26,7 @@ from foretool.server.catalog.search import Search
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.servers import is_exact
 from foretool.server.lists import own_tools, pages
-from foretool.server.lists.order import BASE_SHARE, FirstTools, NameCost, Prior, order_tools, split_list
+from foretool.server.lists.order import FirstTools, ListBudget, NameCost, Prior, order_tools
 from foretool.server.protocol import apps, jsonrpc, versions
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.output_schemas import is_wide
@@ -38,11 +38,6 @@ from foretool.storage.steps import Steps
 
 TASKS: Final = 5
 """The latest tasks whose words order what was never used."""
-
-
-GUESSED_NAMED: Final = 0.7
-"""The share of a list's tokens that goes to names, of those that are left for tools of which nothing says that they are
-needed."""
 
 
 class View(Struct, frozen=True):
@@ -215,25 +210,16 @@ class ListDraft:
         defined, named = self.split(self.ranked, self._names) if ranked is None else self.split(ranked)
         return ListContents([*self.pinned, *defined], named)
 
-    def split(self, ranked: tuple[ToolId, ...], names: Sequence[ToolId] | None = None) -> ListContents:
-        """Return which of the tools that compete are defined, and which are only named: by the share that was learned,
-        or else most of those of which nothing says that they are needed. A name takes a tenth of the tokens of a
-        definition, so a model sees ten times as many. `names`: the order in which they are named, if that is another
-        one than `ranked`."""
-        tokens, left = self._catalog.tokens, self.left
-        share = self._maker.inputs.learned.named_share() if self.policy == "frozen" else 0.0
-        if share or not self.fills:
-            return ListContents(*split_list(ranked, left, share, tokens, self._name_cost))
+    def split(self, ranked: tuple[ToolId, ...], names: Sequence[ToolId] = ()) -> ListContents:
+        """Return which of the tools that compete are defined, and which are only named: first those that were used,
+        then `names` in their order; without those, the others as in `ranked`."""
         needed = set(self._needed)
-        defined = fill_budget((tool for tool in ranked if tool in needed), tokens, left)
-        left -= sum(map(tokens, defined))
+        used = [tool for tool in ranked if tool in needed]
         others = [tool for tool in ranked if tool not in needed]
-        if names is not None:  # what a new list does not name it does not define either, unless its words are asked for
+        if names:  # what a new list does not name it does not define either, unless its words are asked for
             wanted = {*names, *self._relevant}
             others = [tool for tool in others if tool in wanted]
-        names = [tool for tool in (ranked if names is None else names) if tool not in defined]
-        guessed, named = split_list(others, left, GUESSED_NAMED, tokens, self._name_cost, names)
-        return ListContents([*defined, *guessed], named)
+        return ListContents(*self.budget.split(used, others, names or others))
 
     @property
     def may_be_whole(self) -> bool:
@@ -268,13 +254,14 @@ class ListDraft:
         return self._maker.find_pins(self.reach)
 
     @cached_property
-    def left(self) -> int:
-        """The tokens for tools beside our own and pinned ones; a list that may grow begins with a part of them."""
+    def budget(self) -> ListBudget:
+        """The tokens for tools beside our own and pinned ones, and what goes to names of them."""
+        learned, is_growing = self._maker.inputs.learned, self.policy == "growing"
         left = self.profile.list_tokens - _count(self.own) - sum(map(self._catalog.tokens, self.pinned))
-        if self.policy != "growing":
-            return left
-        base = self._maker.inputs.learned.base()
-        return left - int((1.0 - BASE_SHARE) * self.profile.list_tokens) if base is None else min(base, left)
+        base = learned.base() if is_growing else None
+        if not self._settings.list_names:
+            return ListBudget(self._catalog.tokens, None, left, 0.0, is_growing, base)
+        return ListBudget(self._catalog.tokens, self._name_cost, left, learned.named_share(), is_growing, base)
 
     @cached_property
     def ranked(self) -> tuple[ToolId, ...]:
@@ -469,7 +456,7 @@ class ListDraft:
         profile, settings = self.profile, self._settings
         parts = (
             profile.key, self.policy, profile.list_tokens, profile.about, profile.pin, settings.pin, profile.servers,
-            settings.list_whole, settings.list_fill,
+            settings.list_whole, settings.list_fill, settings.list_names,
         )  # fmt: skip
         yield "".join(map(repr, parts)).encode()
         if (run := self._maker.inputs.learned.prior()[0]) and self.policy != "full":

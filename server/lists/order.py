@@ -35,8 +35,10 @@ LEARNED_NEED: Final = 0.7
 """What the learned need counts beside plain usage, which knows what happened since the last learning run."""
 BETWEEN: Final = 2
 """Tokens between two names."""
+GUESSED_NAMED: Final = 0.7
+"""The share of a list's tokens that goes to names where nothing says of a tool that it is needed."""
 BASE_SHARE: Final = 0.5
-"""The share of the budget that a growing list begins with until growing was learned (`docs/benchmarks.md`)."""
+"""The share of the tokens for definitions that a growing list begins with until growing was learned."""
 DEPTH: Final = 20
 """How many tools of a ranking may be listed."""
 LEAST_NEXT: Final = 0.15
@@ -95,8 +97,9 @@ class NameCost(NamedTuple):
     """Tokens of the rest; 0 for a tool that cannot be named."""
 
 
-def fill_names(order: Iterable[ToolId], cost: Callable[[ToolId], NameCost], left: int) -> list[ToolId]:
-    """Name tools in their order while `left` tokens last, as `fill_budget` does."""
+def fill_names(order: Iterable[ToolId], cost: Callable[[ToolId], NameCost], left: int) -> tuple[list[ToolId], int]:
+    """Name tools in their order while `left` tokens last, as `fill_budget` does; return them and the tokens that are
+    left."""
     named: list[ToolId] = []
     begun: set[str] = set()
     for tool in order:
@@ -106,29 +109,66 @@ def fill_names(order: Iterable[ToolId], cost: Callable[[ToolId], NameCost], left
             named.append(tool)
             begun.add(group)
             left -= whole
-    return named
+    return named, left
 
 
-def split_list(
-    order: Sequence[ToolId],
-    left: int,
-    share: float,
-    tokens: Tokens,
-    name_cost: Callable[[ToolId], NameCost],
-    names: Sequence[ToolId] | None = None,
-) -> tuple[list[ToolId], list[ToolId]]:
-    """Fill a list: return the tools that it defines, and those that it names with the tokens that are left.
+class ListBudget(NamedTuple):
+    """The tokens of a list for tools beside our own and pinned ones, and which of them are for names."""
 
-    `order`: the most needed tool first. `names`: the order in which tools are named, if that is another one.
-    """
-    defined = fill_budget(order, tokens, left - int(share * left))
-    if not share:
-        return defined, []
-    left -= sum(map(tokens, defined))
-    shown = set(defined)
-    return defined, fill_names(
-        (tool for tool in (order if names is None else names) if tool not in shown), name_cost, left
-    )
+    tokens: Tokens
+    name_cost: Callable[[ToolId], NameCost] | None
+    """None where the list names nothing."""
+    left: int
+    share: float
+    """For names, of `left`; the rest may go to definitions."""
+    is_growing: bool = False
+    base: int | None = None
+    """The tokens of definitions that a growing list begins with, if that was learned."""
+
+    @property
+    def for_definitions(self) -> int:
+        return self.left - int(self.share * self.left)
+
+    @property
+    def begins_with(self) -> int:
+        """The tokens of definitions that the list begins with; those that are left are for what it gains."""
+        if not self.is_growing:
+            return self.for_definitions
+        if self.base is None:
+            return int(BASE_SHARE * self.for_definitions)
+        return min(self.base, self.for_definitions)
+
+    @property
+    def kept_free(self) -> int:
+        return self.for_definitions - self.begins_with
+
+    def split(
+        self, used: Sequence[ToolId], others: Sequence[ToolId] = (), names: Sequence[ToolId] = ()
+    ) -> tuple[list[ToolId], list[ToolId]]:
+        """Return the tools that the list defines, and those that it only names.
+
+        `used`: the tools of which something says that they are needed, most first. `others`: those of which nothing
+        does, in the order in which they are defined; `names`: in the order in which they are named. A name takes a
+        tenth of the tokens of a definition, so most of what others get goes to names. What names leave is for what the
+        list gains, or if it gains nothing for definitions of used tools.
+        """
+        most, left = self.begins_with, self.left - self.kept_free
+        defined = fill_budget(used, self.tokens, most)
+        if self.name_cost is not None:
+            most = min(most, self.left - int(GUESSED_NAMED * self.left))
+        most -= sum(map(self.tokens, defined))
+        defined += fill_budget(others, self.tokens, most)
+        if self.name_cost is None:
+            return defined, []
+        left -= sum(map(self.tokens, defined))
+        shown = set(defined)
+        named, left = fill_names(
+            (tool for tool in dict.fromkeys((*used, *names)) if tool not in shown), self.name_cost, left
+        )
+        if self.is_growing:
+            return defined, named
+        more = fill_budget((tool for tool in used if tool not in shown), self.tokens, left)
+        return [*defined, *more], [tool for tool in named if tool not in more]
 
 
 # What a list gains

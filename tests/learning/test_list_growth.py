@@ -58,4 +58,4 @@ def test_what_fills_a_first_list_counts_among_the_tokens_that_lists_took_at_firs
     setting.result("growth")
     ((order, base),) = begun
     assert ({SUM, RAIN} <= set(order)) == fills == bool(order)
-    assert base == max(780 // 2 - (780 - setting.budget()), 0)
+    assert base == -(-setting.budget() // 2) // 2, "half of what is not for names"

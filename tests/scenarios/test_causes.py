@@ -121,13 +121,13 @@ async def pushed_out_by_pins(policy: str) -> Making:
 
 @asynccontextmanager
 async def kept_free_to_grow(policy: str) -> Making:
-    async with used_before((sky(), others(2)), ["sky__forecast"], policy, list_tokens=450) as missed:
+    async with used_before((sky(), others(2)), ["sky__forecast"], policy, list_tokens=373) as missed:
         yield missed
 
 
 @asynccontextmanager
 async def not_filled_so_that_it_can_grow(policy: str) -> Making:
-    async with listing(sky(), policy=policy, list_fill=True, list_tokens=450) as missed:
+    async with listing(sky(), policy=policy, list_fill=True, list_names=False, list_tokens=373) as missed:
         yield missed
 
 
@@ -288,8 +288,8 @@ SEEDS = [
     Seed("lost to better ones", "budget", lost_to_better_ones, LISTS, fix="budget"),
     Seed("larger than the list", "budget", larger_than_the_list, LISTS, fix="budget"),
     Seed("pushed out by pins", "budget", pushed_out_by_pins, LISTS, fix="budget"),
-    Seed("kept free to grow", "policy", kept_free_to_grow, ("growing",), fix="policy"),
     Seed("not filled so that it can grow", "policy", not_filled_so_that_it_can_grow, ("growing",), fix="policy"),
+    Seed("kept free to grow", "policy", kept_free_to_grow, ("growing",), fix="policy"),
     Seed("used since", "stale", used_since, ("frozen",)),
     Seed("came since", "stale", came_since, ALL),
     Seed("not fetched", "stale", not_fetched, ("growing",), CALLS, explained="the client's list"),

@@ -157,14 +157,16 @@ def test_a_list_that_a_running_client_has_counts_until_the_client_is_gone(
 
 
 def test_a_tool_that_the_list_names_needs_no_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write_config(tmp_path, policy="frozen", list_tokens=600, list_fill=False, list_whole=False)
-    with fill(path) as store:
-        store.calls.record([Call("s1", 10.0, WEATHER, "sky", "bridge", True, "ok", 1.0, True, "")])
-        for session in store.sessions.recent(9):
-            store.sessions.end(session.key, 20.0)
-        before = explain(path, capsys, TASK, "--tool", "sky__forecast")
-        store.artifacts.add("names", b'{"share": 1.0}', {}, promote=True)
-    told = explain(path, capsys, TASK, "--tool", "sky__forecast")
+    asked = {}
+    for names in (False, True):
+        path = write_config(tmp_path, policy="frozen", list_tokens=365, list_fill=False, list_names=names)
+        if not names:
+            with fill(path) as store:
+                store.calls.record([Call("s1", 10.0, WEATHER, "sky", "bridge", True, "ok", 1.0, True, "")])
+                for session in store.sessions.recent(9):
+                    store.sessions.end(session.key, 20.0)
+        asked[names] = explain(path, capsys, TASK, "--tool", "sky__forecast")
+    before, told = asked[False], asked[True]
     assert "the client's list names it, so no search is needed" not in reasons(before)
     assert "the client's list names it, so no search is needed" in reasons(told)
     assert (told["asked"]["cause"], told["asked"]["listed"]) == (None, True)

@@ -91,7 +91,7 @@ def test_what_is_listed_by_now_needs_no_change(tmp_path: Path) -> None:
 
 
 def test_a_list_that_keeps_room_to_grow_may_be_frozen(tmp_path: Path) -> None:
-    path = write_recorded(tmp_path, TASKS, policy="growing", list_tokens=420)
+    path = write_recorded(tmp_path, TASKS, policy="growing", list_tokens=430)
     fixes = found(path, replace(HIDDEN, noticed="call", cause="policy")).fixes
     (policy,) = (each for each in fixes if each.kind == "policy")
     assert [each.text for each in policy.changes] == ["policy=frozen"]
@@ -192,7 +192,7 @@ def test_an_edit_keeps_comments_and_order(tmp_path: Path) -> None:
 
 
 def test_the_policy_of_the_list_that_the_client_had_counts(tmp_path: Path) -> None:
-    path = write_recorded(tmp_path, TASKS)
+    path = write_recorded(tmp_path, TASKS, list_tokens=430)
     config = loader.load(path)
     with open_store(config.storage) as store:
         remember(config, store, "sky", {"moon": "Phase of the moon.", "big": "word " * 900})

@@ -19,12 +19,12 @@ from foretool.server.lists.order import (
     FirstTools,
     FixedRule,
     LearnedRule,
+    ListBudget,
     NameCost,
     Prediction,
     Prior,
     fill_names,
     order_tools,
-    split_list,
 )
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.records import ToolId, Usage
@@ -168,23 +168,56 @@ def test_usage_since_brings_in_tools_that_learning_has_not_seen() -> None:
     ]  # 3 / 10^.5 > 9 / 100^.5
 
 
-def test_a_list_is_split_between_definitions_and_names() -> None:
-    tools = [ToolId(each) for each in "abcd"]
-    sizes = {"a": 50, "b": 40, "c": 60, "d": 10}
+def budget(
+    sizes: dict[str, int], left: int, share: float, base: int | None = None, *, grows: bool = False
+) -> ListBudget:
+    """A list in which a name takes 8 + 2 tokens; `c` has none."""
 
     def names(tool: ToolId) -> NameCost:
         return NameCost() if tool == "c" else NameCost("", 0, 8)
 
-    assert split_list(tools, 100, 0.0, sizes.__getitem__, names) == (["a", "b", "d"], [])
-    # Half is for definitions; what they leave goes to names of 8 + 2 tokens, and `c` has none.
-    assert split_list(tools, 100, 0.5, sizes.__getitem__, names) == (["a"], ["b", "d"])
-    assert split_list(tools, 15, 1.0, sizes.__getitem__, names) == ([], ["a"])
+    return ListBudget(sizes.__getitem__, names, left, share, grows, base)
+
+
+@requirement("learn:names")
+def test_a_list_is_split_between_definitions_and_names() -> None:
+    tools = [ToolId(each) for each in "abcd"]
+    sizes = {"a": 50, "b": 40, "c": 60, "d": 10}
+    assert budget(sizes, 100, 0.0).split(tools) == (["a", "b", "d"], [])
+    # Half is for definitions: `a`. Of the other 50, 20 name `b` and `d`; 30 are left, in which `d` fits after all.
+    assert budget(sizes, 100, 0.5).split(tools) == (["a", "d"], ["b"])
+    assert budget(sizes, 15, 1.0).split(tools) == ([], ["a"])
+    # With nothing for names, what definitions leave still names a tool: 85 - 50 - 10 for `a` and `d`.
+    assert budget(sizes, 85, 0.0).split(tools) == (["a", "d"], ["b"])
+
+
+@requirement("learn:names")
+def test_of_tools_that_nobody_used_most_are_named_and_those_that_were_used_come_before_them() -> None:
+    used, others = [ToolId("a"), ToolId("b")], [ToolId(each) for each in "defg"]
+    sizes = dict.fromkeys("abdefg", 30)
+    # Unused, 30 of 100 go to one definition and 70 to names. Used, 50 go to `a`; `b` is named before the others.
+    assert budget(sizes, 100, 0.5).split([], others, others) == (["d"], ["e", "f", "g"])
+    assert budget(sizes, 100, 0.5).split(used, others, others[:2]) == (["a", "b"], ["d", "e"])
+    assert budget(sizes, 100, 0.5).split(used, others, others) == (["a"], ["b", "d", "e", "f", "g"])
+
+
+@requirement("learn:names")
+def test_a_growing_list_names_as_many_tools_and_leaves_room_of_definitions() -> None:
+    tools = [ToolId(each) for each in "abdefg"]
+    sizes = dict.fromkeys("abdefg", 30)
+    frozen, growing = budget(sizes, 120, 0.5), budget(sizes, 120, 0.5, grows=True)
+    assert (growing.begins_with, growing.kept_free) == (30, 30)
+    assert frozen.split(tools) == (["a", "b"], ["d", "e", "f", "g"])
+    assert growing.split(tools) == (["a"], ["b", "d", "e", "f", "g"])
+    learned = budget(sizes, 120, 0.5, 0, grows=True)
+    assert (learned.kept_free, learned.split(tools)) == (60, ([], tools))
+    assert budget(sizes, 120, 0.5, 1000, grows=True).kept_free == 0
 
 
 def test_names_of_one_group_pay_for_what_they_share_once() -> None:
     costs = {"a": NameCost("x", 5, 3), "b": NameCost("y", 5, 3), "c": NameCost("x", 5, 3), "d": NameCost("x", 5, 9)}
     tools = [ToolId(each) for each in costs]
     # 10 tokens for the first, 5 for another one of its group; 2 of each stand between names.
-    assert fill_names(tools, costs.__getitem__, 15) == ["a", "c"]
-    assert fill_names(tools, costs.__getitem__, 25) == ["a", "b", "c"]
-    assert fill_names(tools, costs.__getitem__, 36) == ["a", "b", "c", "d"]
+    assert fill_names(tools, costs.__getitem__, 15) == (["a", "c"], 0)
+    assert fill_names(tools, costs.__getitem__, 25) == (["a", "b", "c"], 0)
+    assert fill_names(tools, costs.__getitem__, 36) == (["a", "b", "c", "d"], 0)
