@@ -175,7 +175,7 @@ class SqliteDatabase(Database):
         except BaseException:
             # SQLite itself has already rolled back after some errors (full disk, I/O). A savepoint is gone where its
             # release was interrupted; then the block around it rolls back.
-            if self._held is not None and self._held.in_transaction:
+            if self._is_in_transaction():
                 with suppress(StorageError) if self._depth > 1 else nullcontext():
                     for statement in undo:
                         self.run(statement)
@@ -185,8 +185,14 @@ class SqliteDatabase(Database):
 
     def _settle(self) -> None:
         """Roll back a transaction whose rollback failed: whatever is written in it would be undone with it."""
-        if not self._depth and self._held is not None and self._held.in_transaction:
+        if not self._depth and self._is_in_transaction():
             self._execute("ROLLBACK", ())
+
+    def _is_in_transaction(self) -> bool:
+        try:
+            return self._held is not None and self._held.in_transaction
+        except _FAILURES as error:  # it was closed
+            raise self._explain(error) from error
 
     # Statements
 

@@ -126,7 +126,9 @@ def _repository() -> str:
 @pytest.mark.skipif(shutil.which("npx") is None, reason="npx is not installed")
 def test_npx_finishes_its_first_download_although_a_start_may_take_a_second(tmp_path: Path) -> None:
     package = "@modelcontextprotocol/server-memory"
-    config = write_config(tmp_path, {"memory": {"command": "npx", "args": ["-y", package]}})
+    # What a machine may need to reach the registry at all.
+    network = ["NODE_EXTRA_CA_CERTS", "SSL_CERT_*", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "npm_config_*"]
+    config = write_config(tmp_path, {"memory": {"command": "npx", "args": ["-y", package], "inherit": network}})
     environ = {**os.environ, "HOME": str(tmp_path)}
     examined = [sys.executable, "-m", "foretool", "doctor", "--timeout", "1", "--config", str(config), "--json"]
     found = subprocess.run(examined, env=environ, stdout=subprocess.PIPE, check=False)
