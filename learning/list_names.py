@@ -65,8 +65,8 @@ class ListNames:
             "new": {"share": fitted, "turns": means[1]}, "difference": list(saved),
         }  # fmt: skip
         figures = (
-            f"{means[0]:.2f} -> {means[1]:.2f} discovery turns a task with {fitted:.0%} of a list for names,"
-            f" over {len(before)} later tasks"
+            f"{means[0]:.2f} -> {means[1]:.2f} discovery turns a task ({0.0 - saved[2]:+.2f} to {0.0 - saved[0]:+.2f})"
+            f" with {served:.0%} -> {fitted:.0%} of a list for names, over {len(before)} later tasks"
         )
         if saved[0] <= 0.0:
             return trial.keep(f"not better outside the error: {figures}", report)

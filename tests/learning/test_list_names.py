@@ -39,6 +39,7 @@ def test_the_share_of_names_stays_where_another_one_is_not_better_outside_the_er
     setting.demonstrate(ADD, times=60)
     result = setting.result("names")
     assert result.outcome == "kept" and result.report["difference"] == [0.0, 0.0, 0.0]
+    assert "0.00 -> 0.00 discovery turns a task (+0.00 to +0.00) with 50% -> 0% of a list" in result.reason
     assert LearnedLists(setting.store).named_share() == 0.5
 
 
