@@ -10,9 +10,9 @@ from foretool.server import housekeeping
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedder
 from foretool.server.catalog.imported import ImportedPriors
+from foretool.server.catalog.large_catalog import CatalogReader
 from foretool.server.catalog.models import ModelLoader
 from foretool.server.catalog.names import NameKeeper
-from foretool.server.catalog.reading import CatalogReader
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.token_counter import TokenCounter
 from foretool.server.config.loader import LiveConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from foretool.server.catalog.kept_words import KeptWords
+from foretool.server.catalog.large_catalog import KeptWords
 from foretool.server.catalog.models import LearnedLists
 from foretool.server.clients.exchange import Exchange, Outbox
 from foretool.server.clients.kept_results import KeptResults

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from foretool.storage.places import MEMORY, ServerAddress, StorePlace, is_address, read_place
 from foretool.storage.sql.store import SqlStore
+from foretool.storage.sqlite.connecting import examine
 from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.sqlite.files import copy_file, find_exposure, find_open_files
-from foretool.storage.sqlite.health import examine
 from foretool.storage.stores import StorageError
 
 if TYPE_CHECKING:

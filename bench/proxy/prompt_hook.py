@@ -32,7 +32,7 @@ from bench.datasets import read_catalogs
 from bench.options import add_json, make_parser
 from bench.proxy import claude_code
 from bench.reports import Row, print_row, times_row
-from foretool.server.catalog import kept_words
+from foretool.server.catalog import large_catalog
 from foretool.server.catalog.unread import digest_inputs, read_words
 from foretool.server.commands import hint as installing
 from foretool.server.config import loader as configs
@@ -133,7 +133,7 @@ def wait_until_words_are_kept(path: Path) -> None:
     reached = {name: fingerprint(server) for name, server in config.servers.items()}
     inputs = digest_inputs(list(config.servers.values()), config.prefixes, reached)
     with open_store(config.storage) as store:
-        if not kept_words.LEAST < store.statistics().tools <= kept_words.MOST:
+        if not large_catalog.LEAST < store.statistics().tools <= large_catalog.MOST:
             return
         while read_words(store.catalog, inputs) is None:
             time.sleep(IDLE_S / 10)

@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
+from foretool.desk.page.access import viewer_of
 from foretool.desk.page.page_rules import is_from_here
-from foretool.desk.page.viewer import viewer_of
 from foretool.server.protocol.headers import Headers, media_type
 
 LARGEST: Final = 256 * 1024

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from foretool.desk.page.viewer import Viewer, admits
+from foretool.desk.page.access import Viewer, admits
 from foretool.server.config.loader import Config
 from foretool.server.ledger.story import MissStory, read_miss_story, tell_session
 from foretool.storage.opening import open_existing_store

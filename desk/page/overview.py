@@ -11,8 +11,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foretool.desk.page.access import Viewer, admits
 from foretool.desk.page.todo import Todo, read_todo
-from foretool.desk.page.viewer import Viewer, admits
 from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.config.loader import Config

@@ -15,11 +15,10 @@ import msgspec
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from foretool.desk.page.access import Door
+from foretool.desk.page.access import VIEWER, Door, Viewer
 from foretool.desk.page.process import VIEWER as PASSED_VIEWER
 from foretool.desk.page.rendering import Words
 from foretool.desk.page.site import Site
-from foretool.desk.page.viewer import VIEWER, Viewer
 from foretool.server.config.loader import Config
 
 LOOPBACK: Final = "127.0.0.1"

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from foretool.desk.page.viewer import Viewer
+from foretool.desk.page.access import Viewer
 from foretool.server.config.loader import Config
 from foretool.server.ledger.story import (
     Step,

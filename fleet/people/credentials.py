@@ -3,6 +3,8 @@
 A token that a client shows to foretool is for foretool alone: no server ever gets it (the MCP specification forbids
 passing it on). It is traded at the authorization server for one that is for that server and nobody else (RFC 8693).
 Many calls of one person wait for one trade; what it brings is kept in memory until shortly before it expires.
+
+`Subjects` has the access tokens of those who call, where they are traded for tokens of servers.
 """
 
 from __future__ import annotations
@@ -19,13 +21,43 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct
 
-from foretool.fleet.people.subjects import Subjects
 from foretool.server.config.settings import PerUserEntry
 from foretool.server.config.variables import Secrets, collect
 from foretool.server.signin.fetch import FetchError, fetch
 from foretool.server.signin.record import EARLY_S
 from foretool.server.signin.signing import SigningKeyError, read_signing_key
 from foretool.server.signin.tokens import basic, error_code, expiry, is_sendable, read_object
+
+MOST_SUBJECTS: Final = 4096
+"""People whose tokens are kept."""
+
+
+class Subjects:
+    """The latest access token of each person who has called, in memory alone: it is what is traded.
+
+    `wanted` is set where a server needs it; otherwise nothing is kept.
+    """
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self._latest: OrderedDict[str, tuple[str, float]] = OrderedDict()
+
+    def note(self, person: str, token: str, expires_at: float) -> None:
+        """Take in a token that was believed."""
+        if self.wanted:
+            self._latest.pop(person, None)
+            self._latest[person] = (token, expires_at)
+            while len(self._latest) > MOST_SUBJECTS:
+                self._latest.popitem(last=False)
+
+    def find(self, person: str) -> str:
+        """Return the latest token of a person, "" if there is none that is valid."""
+        token, expires_at = self._latest.get(person, ("", 0.0))
+        return token if time.time() < expires_at else ""
+
+    def __repr__(self) -> str:
+        return f"Subjects({len(self._latest)})"
+
 
 EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105  # a kind of token

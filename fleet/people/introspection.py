@@ -19,10 +19,9 @@ from urllib.parse import urlencode
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.fleet.people.credentials import CredentialError, Post, post_form
+from foretool.fleet.people.credentials import CredentialError, Post, Subjects, post_form
 from foretool.fleet.people.issuer import MOST_SUBJECT, MOST_TOKEN, Issuer
 from foretool.fleet.people.key_sets import KeySet
-from foretool.fleet.people.subjects import Subjects
 from foretool.server.config.settings import AccessEntry
 from foretool.server.signin.tokens import basic
 from foretool.server.transports.client.access import Identity

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import jwt
 
+from foretool.fleet.people.credentials import Subjects
 from foretool.fleet.people.key_sets import KeySet, KeysMissing
-from foretool.fleet.people.subjects import Subjects
 from foretool.server.config.errors import one_line
 from foretool.server.config.servers import matches
 from foretool.server.config.settings import AccessEntry, GrantEntry

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from foretool.fleet.people.connecting import Connecting, UnconfirmedGrants, come_back
-from foretool.fleet.people.credentials import Credentials, Exchange, Source
+from foretool.fleet.people.credentials import Credentials, Exchange, Source, Subjects
 from foretool.fleet.people.grants import Grants, GrantSource
 from foretool.fleet.people.introspection import new_issuer
 from foretool.fleet.people.issuer import Issuer
 from foretool.fleet.people.lanes import Lane, PersonalHost, PersonalUpstream, PersonAuthorizer
 from foretool.fleet.people.listed_tools import ListedTools
-from foretool.fleet.people.subjects import Subjects
 from foretool.server.clients import exchange as exchanges
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server

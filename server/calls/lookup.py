@@ -6,8 +6,8 @@ from functools import partial
 
 from foretool.server.calls.tool_call import Refusal, ToolCall, Wait, describe_refused
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.large_catalog import CatalogReader
 from foretool.server.catalog.namespaces import Gone
-from foretool.server.catalog.reading import CatalogReader
 from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import Profile
 from foretool.server.discovery.answer import close_names, say_shared, tools_named

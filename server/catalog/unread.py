@@ -136,7 +136,7 @@ def read_summary(store: CatalogStore, inputs: str) -> Summary | None:
 
 
 def words_key(inputs: str) -> str:
-    """Return what the words of a catalog are kept under (`kept_words`); `inputs` as for its summary."""
+    """Return what the words of a catalog are kept under (`large_catalog`); `inputs` as for its summary."""
     return f"words {inputs}"
 
 

@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.config import jsonc
-from foretool.server.config.access import read_access, unmatched_grants
 from foretool.server.config.addresses import parse_address
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import (
@@ -56,7 +55,7 @@ from foretool.server.config.settings import (
     Settings,
     TokenEntry,
 )
-from foretool.server.config.tokens import read_tokens, unmatched_patterns
+from foretool.server.config.tokens import read_access, read_tokens, unmatched_grants, unmatched_patterns
 from foretool.server.config.variables import Expansion, Secrets, client_names_in, collect, expand_tilde, names_in
 from foretool.storage.places import StorePlace, find_passwords, find_problem, is_address, read_place
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.reading import CatalogReader
+from foretool.server.catalog.large_catalog import CatalogReader
 from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import Exchange, ListOwner
 from foretool.server.clients.session import Conversation, Session

@@ -1,15 +1,74 @@
-"""Opens connections to the SQLite file, which is created and migrated where needed."""
+"""Opens connections to the SQLite file, which is created and migrated where needed.
+
+SQLite's errors become `StorageError`, which says what was found and what to do about it. `examine` looks at a storage
+file without changing it.
+"""
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
+from shutil import disk_usage
 
-from foretool.storage.sqlite.errors import Location, explain_error, result_code
-from foretool.storage.sqlite.files import create_private
+from foretool.storage.records import Health
+from foretool.storage.sqlite.files import create_private, require_regular
 from foretool.storage.sqlite.migrations import MIGRATIONS, is_foreign, migrate, schema_version
 from foretool.storage.stores import StorageError
+
+Location = Path | str
+
+_LEAST_FREE = 1 << 16
+"""Bytes; a new `-shm` takes 32 KiB."""
+_OF_THE_MOMENT = (
+    sqlite3.SQLITE_IOERR, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_ABORT,
+    sqlite3.SQLITE_INTERNAL, sqlite3.SQLITE_NOMEM,
+)  # fmt: skip
+"""Not the fault of what is written: the same statement may succeed later."""
+_OTHER_SCHEMA = ("no such table", "no such column", "has no column", "schema has changed")
+
+
+def result_code(error: Exception) -> int:
+    """Return SQLite's primary result code, or 0."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF
+
+
+def is_full(path: Location) -> bool:
+    """Tell whether the disk of a file takes nothing more. SQLite calls it an I/O error where it cannot make `-shm`."""
+    try:
+        return disk_usage(Path(path).parent).free < _LEAST_FREE
+    except OSError:
+        return False
+
+
+def explain_error(error: Exception, path: Location, busy_ms: int) -> StorageError:
+    """Return the `StorageError` that says what SQLite found and what to do about it."""
+    match result_code(error):
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            message = f"locked by another process for more than {busy_ms} ms; nothing was written, try again"
+            return StorageError(f"{path}: {message}", temporary=True)
+        case code if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and is_full(path)):
+            return StorageError(f"{path}: disk full; nothing was written, free some space", temporary=True)
+        case code if code in _OF_THE_MOMENT or isinstance(error, MemoryError):
+            return StorageError(f"{path}: {error}; nothing was written, try again", temporary=True)
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            message = (
+                f"not a readable SQLite file ({error}); the file was not changed:"
+                " move it away to start with an empty one, or restore a copy"
+            )
+            return StorageError(f"{path}: {message}", lost=True)
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            message = f"{path}: {error}; check that this user may read and write the file and its directory"
+            return StorageError(message, lost=True)
+        case sqlite3.SQLITE_ERROR | sqlite3.SQLITE_SCHEMA if any(sign in str(error) for sign in _OTHER_SCHEMA):
+            message = f"changed by another version of foretool ({error}); restart this proxy with the newer version"
+            return StorageError(f"{path}: {message}", lost=True)
+        case _:
+            return StorageError(f"{path}: {error}; nothing was written")
+
 
 _BACKSTOP_PAGES = 4096
 """Pages of 4 KiB in the log at which SQLite checkpoints by itself, inside a commit: 16 MiB."""
@@ -79,3 +138,44 @@ def _use_write_ahead_log(connection: sqlite3.Connection, patience_s: float) -> N
             time.sleep(0.01)
         else:
             return
+
+
+_MOST_PROBLEMS = 5
+_CHECK_STEPS = 10_000
+"""SQLite instructions of a check between two looks at the clock: under a millisecond."""
+
+
+def examine(path: Path, patience_s: float) -> Health:
+    """Check a file for at most `patience_s`, without changing it; raises `StorageError` if it cannot be read at all."""
+    require_regular(path)
+    end = time.monotonic() + patience_s
+    try:
+        with closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        ) as database:
+            version, foreign = schema_version(database), is_foreign(database)
+            database.set_progress_handler(lambda: time.monotonic() > end, _CHECK_STEPS)
+            problems, is_complete = _quick_check(database)
+    except sqlite3.Error as error:
+        # In the words of `explain_error`, so that a proxy which meets both says it once.
+        if (explained := explain_error(error, path, 0)).lost or is_full(path):
+            raise explained from error
+        raise StorageError(
+            f"{path}: cannot be read ({error}); check its permissions, or move it away to start with an empty one"
+        ) from error
+    writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    return Health(version, len(MIGRATIONS), foreign, writable, problems, is_complete)
+
+
+def _quick_check(database: sqlite3.Connection) -> tuple[tuple[str, ...], bool]:
+    try:
+        found = database.execute(f"PRAGMA quick_check({_MOST_PROBLEMS})").fetchall()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise
+        return (), False
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_CORRUPT:
+            raise
+        return (str(error),), True
+    return tuple(line for (text,) in found for line in text.splitlines() if text != "ok"), True

@@ -21,10 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from foretool.storage.sql.database import Database, Values, is_writable, replace_surrogates
-from foretool.storage.sqlite.connecting import connect, connect_existing
-from foretool.storage.sqlite.errors import Location, explain_error
+from foretool.storage.sqlite.connecting import Location, connect, connect_existing, examine, explain_error
 from foretool.storage.sqlite.files import identify, is_empty
-from foretool.storage.sqlite.health import examine
 from foretool.storage.sqlite.leads import FileLead
 from foretool.storage.sqlite.migrations import MIGRATIONS
 from foretool.storage.stores import StorageError

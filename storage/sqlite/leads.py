@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from foretool.storage.records import Holder
-from foretool.storage.sqlite.errors import Location
+from foretool.storage.sqlite.connecting import Location
 from foretool.storage.stores import BEAT_S, Lead, StorageError
 
 _AGAIN_S: Final = (0.01, 0.02, 0.0)

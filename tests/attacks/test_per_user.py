@@ -22,9 +22,9 @@ from issuer_fakes import ISSUER, RESOURCE, key_set, token
 from per_user_fakes import SECRET, Mail, Trader, tool
 from requirements import requirement
 
+from foretool.fleet.people.credentials import Subjects
 from foretool.fleet.people.issuer import Issuer
 from foretool.fleet.people.people import People
-from foretool.fleet.people.subjects import Subjects
 from foretool.server.app import App
 from foretool.server.config import loader
 from foretool.server.config.addresses import Address

@@ -12,8 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from foretool.fleet.people import credentials
-from foretool.fleet.people.credentials import CredentialError, Credentials, Exchange, Issued, read_token
-from foretool.fleet.people.subjects import Subjects
+from foretool.fleet.people.credentials import CredentialError, Credentials, Exchange, Issued, Subjects, read_token
 from foretool.server.config.settings import PerUserEntry
 
 pytestmark = pytest.mark.anyio
@@ -221,3 +220,29 @@ async def test_tokens_are_taken_out_of_texts_and_of_memory(monkeypatch: pytest.M
     found.forget("ben")
     assert list(found._kept) == ["cem"] and "cem-1-token" not in repr(found)
     await found.close()
+
+
+def test_tokens_are_kept_only_where_a_server_needs_them() -> None:
+    found = Subjects()
+    found.note("ann", "secret", time.time() + 60)
+    assert found.find("ann") == ""
+    found.wanted = True
+    found.note("ann", "secret", time.time() + 60)
+    assert found.find("ann") == "secret" and found.find("ben") == ""
+    assert "secret" not in repr(found)
+
+
+def test_a_token_that_has_expired_is_not_found() -> None:
+    found = Subjects()
+    found.wanted = True
+    found.note("ann", "old", time.time() - 1)
+    assert found.find("ann") == ""
+
+
+def test_the_people_who_called_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials, "MOST_SUBJECTS", 2)
+    found = Subjects()
+    found.wanted = True
+    for name in ("ann", "ben", "ann", "cem"):
+        found.note(name, name, time.time() + 60)
+    assert [found.find(name) for name in ("ann", "ben", "cem")] == ["ann", "", "cem"]

@@ -12,9 +12,8 @@ from issuer_fakes import ISSUER, RESOURCE, access_entry
 from requirements import requirement
 
 from foretool.fleet.people import introspection
-from foretool.fleet.people.credentials import CredentialError
+from foretool.fleet.people.credentials import CredentialError, Subjects
 from foretool.fleet.people.introspection import OpaqueTokens, new_issuer
-from foretool.fleet.people.subjects import Subjects
 from foretool.server.transports.client.security import Refused
 
 pytestmark = pytest.mark.anyio

@@ -1,25 +1,59 @@
-"""Keeps the words of a large catalog in the store, for a prompt hook that runs while no proxy does.
+"""Works on a large catalog in the background: reads its rest in slices, and keeps its words in the store.
 
-The proxy has them in memory once it has indexed its tools; the hook would read every definition for them. They hold as
-long as nothing of the catalog changes in the store, and for this config alone.
+The words are for a prompt hook that runs while no proxy does. The proxy has them in memory once it has indexed its
+tools; the hook would read every definition for them. They hold as long as nothing of the catalog changes in the store,
+and for this config alone.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.unread import words_key
+from foretool.server.transports.tasks import BackgroundWork, in_slices
 from foretool.storage.stores import CatalogStore
 
 if TYPE_CHECKING:
     from foretool.retrieval.corpus import Corpus
-    from foretool.server.catalog.catalog import Catalog
     from foretool.server.catalog.search import Search
     from foretool.storage.steps import Steps
+
+
+log = logging.getLogger("foretool.catalog")
+
+
+class CatalogReader(BackgroundWork):
+    """Reads the rest of a large catalog before requests that need all of it."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._waiting: list[Callable[[], None]] = []
+
+    def when_read(self, go: Callable[[], None]) -> None:
+        """Call `go` once every tool is read: now, or in a later turn of the loop."""
+        if not self._catalog.is_unread:
+            go()
+            return
+        self._waiting.append(go)
+        if not self.is_working:
+            self.begin(self._read())
+
+    async def _read(self) -> None:
+        try:
+            await in_slices(self._catalog.read_rest())
+        except Exception:  # whoever asks reads it in one go, and says itself what is wrong
+            log.exception("The catalog could not be read in slices")
+        waiting, self._waiting = self._waiting, []
+        for go in waiting:
+            asyncio.get_running_loop().call_soon(go)  # one that fails keeps no other waiting
+
 
 LEAST: Final = 100
 """A hook reads so many tools anyway."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import cast
+
 import pytest
 from fakes import tool
 
 from foretool.retrieval.rankers.bm25 import weigh_terms
-from foretool.server.catalog import kept_words
+from foretool.server.catalog import large_catalog
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.kept_words import KeptWords
+from foretool.server.catalog.large_catalog import CatalogReader, KeptWords
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.unread import read_words, words_key
 from foretool.server.protocol.jsonrpc import raw
@@ -16,12 +19,12 @@ from foretool.storage.steps import finish
 from foretool.storage.stores import Store
 from tests.server.catalog.test_search import catalog as catalog_of_git
 
-MANY = [tool(f"open_{at}", "Open an issue") for at in range(kept_words.LEAST + 1)]
+MANY = [tool(f"open_{at}", "Open an issue") for at in range(large_catalog.LEAST + 1)]
 
 
 @pytest.fixture
 def catalog(monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    monkeypatch.setattr(kept_words, "SETTLED_S", 0.0)
+    monkeypatch.setattr(large_catalog, "SETTLED_S", 0.0)
     found = catalog_of_git()
     found.replace("git", [raw(each) for each in MANY])
     return found
@@ -88,3 +91,41 @@ def test_a_small_catalog_keeps_none(store: Store, catalog: Catalog) -> None:
     search.update_corpus()
     finish(KeptWords(store.catalog, catalog, search, lambda: "these").save())
     assert read_words(store.catalog, "these") is None
+
+
+pytestmark = pytest.mark.anyio
+
+
+class SlowCatalog:
+    """Is read in three steps, the last of which may fail."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.is_unread = True
+        self.fails = fails
+        self.readings = 0
+
+    def read_rest(self) -> Iterator[None]:
+        self.readings += 1
+        yield from (None, None, None)
+        if self.fails:
+            raise ValueError("damaged")
+        self.is_unread = False
+
+
+async def test_it_calls_back_at_once_where_everything_is_read() -> None:
+    catalog, heard = SlowCatalog(), list[str]()
+    catalog.is_unread = False
+    CatalogReader(cast("Catalog", catalog)).when_read(lambda: heard.append("now"))
+    assert heard == ["now"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_it_reads_once_for_all_who_wait_and_calls_them_also_where_that_fails(*, fails: bool) -> None:
+    catalog, heard = SlowCatalog(fails=fails), list[str]()
+    reader = CatalogReader(cast("Catalog", catalog))
+    reader.when_read(lambda: heard.append("first"))
+    reader.when_read(lambda: heard.append("second"))
+    assert heard == []
+    await reader.finish()
+    assert heard == ["first", "second"]
+    assert catalog.readings == 1
