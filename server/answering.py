@@ -25,8 +25,7 @@ from foretool.server.methods.long_results import LongResults
 from foretool.server.methods.router import Router
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.sign_in_links import SignInLinks
-from foretool.server.offering import Offering
-from foretool.server.parties import Parties
+from foretool.server.parties import Offering, Parties
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.upstream import Upstream

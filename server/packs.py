@@ -30,7 +30,7 @@ SHARE_SESSIONS: Final = "foretool.fleet.replicas.shared_sessions:share_sessions"
 """Takes the store and what hears of changed tables; returns the `SessionCarrier`, None for a store of one machine."""
 WATCH: Final = "foretool.fleet.telemetry.watching:Watch"
 """Takes the config and whether clients come over HTTP; returns the watcher that sends traces and metrics."""
-MEASURE_FIXES: Final = "foretool.desk.fix_effects:measure_diagnosis"
+MEASURE_FIXES: Final = "foretool.desk.replay.effect:measure_diagnosis"
 """Takes the app, why a tool was missed and seconds of the processor; returns the changes with what each does."""
 
 

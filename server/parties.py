@@ -1,8 +1,11 @@
-"""The servers behind the proxy, the clients in front of it, and the lists that these get. Makes these parts, once."""
+"""The servers behind the proxy, the clients in front of it, and the lists that these get. Makes these parts, once.
+
+`Offering` makes what clients are offered besides answers to calls: greetings, lists, prompts, resources, subscriptions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from foretool.server.catalog.large_catalog import KeptWords
 from foretool.server.catalog.models import LearnedLists
@@ -13,11 +16,21 @@ from foretool.server.config.loader import LiveConfig
 from foretool.server.knowledge import Knowledge
 from foretool.server.lists.epochs import ListKeeper
 from foretool.server.lists.maker import ListInputs
+from foretool.server.methods.forwarder import Forwarder
+from foretool.server.methods.greeting import Greeting
+from foretool.server.methods.list_tools import HeldNotices, ListTools
+from foretool.server.methods.lists import MergedLists
+from foretool.server.methods.long_results import LongResults, cuts_results
+from foretool.server.methods.prompts import Prompts
+from foretool.server.methods.resources import Resources
+from foretool.server.methods.subscriptions import Subscriptions
+from foretool.server.protocol.lists import ListKind
 from foretool.server.transports.guard import Job
 from foretool.server.transports.tasks import Precedence, in_slices
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.stores import Store
 
 
@@ -69,3 +82,31 @@ class Parties:
         """Make new lists for a person."""
         self.lists.forget_person(person)
         self.announcements.soon()
+
+
+class Offering:
+    """Greetings, lists, prompts, resources and subscriptions."""
+
+    def __init__(
+        self, live: LiveConfig, known: Knowledge, parties: Parties, forwarder: Forwarder, results: LongResults,
+        answer_step: Callable[[Exchange], None],
+    ) -> None:  # fmt: skip
+        """`answer_step` answers the prompt that asks for one step of an agent."""
+        self._known = known
+        self._parties = parties
+        upstreams, clients = parties.upstreams, parties.clients
+        self.notices = HeldNotices(clients, known.gatekeeper)
+        self.greeting = Greeting(upstreams, known.catalog, clients, lambda: cuts_results(live.now))
+        self.merged = MergedLists(
+            upstreams, clients, live, known.gatekeeper, parties.precedence, self._note_list_problems
+        )
+        self.resources = Resources(upstreams, self.merged, forwarder, known.catalog, results)
+        self.prompts = Prompts(
+            upstreams, self.merged, forwarder, known.catalog, self.resources, known.gatekeeper, answer_step
+        )
+        self.subscriptions = Subscriptions(upstreams, clients, self.resources, forwarder)
+        self.tools = ListTools(upstreams, known.catalog, known.recorder.now, self.notices, parties.precedence)
+
+    def _note_list_problems(self, upstream: Upstream, kind: ListKind, problems: Sequence[str]) -> None:
+        self._known.catalog.note_problems(upstream.name, kind.noun, problems)
+        self._parties.memory.save_state(upstream)
