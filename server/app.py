@@ -136,7 +136,7 @@ class App:
             options = {
                 "capabilities": self.clients.capabilities, "list_limit": self._list_limit, "connect": self._connect,
             }  # fmt: skip
-            self._people = packs.require(packs.PEOPLE)(
+            self._people = packs.require(packs.PEOPLE, "access, per_user")(
                 Surroundings(
                     self.live, lambda: self.store, self.catalog, self.upstreams, self._events, self._link_opener,
                     options, self.parties.relist,

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final
 
+from foretool.server.config.codes import Code
+from foretool.server.config.errors import ConfigError
+
 COMMANDS_OF_PACKS: Final[Mapping[str, str]] = {
     **{name: f"foretool.learning.commands.{name}" for name in ("learn", "enrich")},
     **{name: f"foretool.desk.commands.{name}" for name in ("page", "replay", "bench")},
@@ -34,16 +37,34 @@ MEASURE_FIXES: Final = "foretool.desk.replay.effect:measure_diagnosis"
 """Takes the app, why a tool was missed and seconds of the processor; returns the changes with what each does."""
 
 
-def require(name: str) -> Any:
-    """Return a part of a pack. Raises ModuleNotFoundError if that pack is not installed."""
+class MissingPack(ConfigError):
+    """What the config or the command line asks for is in a pack that is not installed."""
+
+    def __init__(self, wanted: str, pack: str) -> None:
+        """`wanted`: the command or the settings that need it."""
+        problem = f"{wanted}: this needs the pack {pack}, which is not installed; install foretool again"
+        super().__init__(problem, Code.SETTING_VALUE)
+
+
+def import_from(module: str, wanted: str) -> Any:
+    """Return a module of a pack for what is wanted. Raises `MissingPack`."""
+    pack = ".".join(module.split(".")[:2])
+    try:
+        import_module(pack)
+    except ModuleNotFoundError:
+        raise MissingPack(wanted, pack) from None
+    return import_module(module)
+
+
+def require(name: str, wanted: str) -> Any:
+    """Return a part of a pack for what is wanted. Raises `MissingPack`."""
     module, _, part = name.partition(":")
-    return getattr(import_module(module), part)
+    return getattr(import_from(module, wanted), part)
 
 
 def load(name: str) -> Any | None:
     """Return a part of a pack by the name of its module and its own, None if that pack is not installed."""
     try:
-        import_module(".".join(name.split(".")[:2]))
-    except ModuleNotFoundError:
+        return require(name, "")
+    except MissingPack:
         return None
-    return require(name)

@@ -51,7 +51,7 @@ log = logging.getLogger("foretool.app")
 
 async def serve_stdio(config: Config, profile: str = "") -> None:
     """Serve the client that started this process, until it closes our input or we are asked to end."""
-    with _watching(config) as watch, _open(config) as store:
+    with watching(config) as watch, _open(config) as store:
         app = watch.make(config, store)
         transport = StdioServer(app.router, profile, message_limit(config), app.turn)
         app.yield_to(transport.has_unread_output)
@@ -68,7 +68,7 @@ async def serve_stdio(config: Config, profile: str = "") -> None:
 async def serve_windows(config: Config, profile: str, first: socket.socket, when_ready: Callable[[], None]) -> None:
     """Serve the window that started this process and all that join it, until `linger_s` after the last one has gone, or
     until we are asked to end. `when_ready` is called as soon as windows find us."""
-    with _watching(config) as watch, _open(config) as store:
+    with watching(config) as watch, _open(config) as store:
         app = watch.make(config, store)
         app.clients.are_windows = True
         identity = Identity.own(config.path, profile, is_project=config.named_by == "project_config")
@@ -111,7 +111,7 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
     address = parse_address(written or config.settings.bind)
     for problem in list_problems(config.settings, address):
         raise BindError(problem)
-    with _watching(config, http=True) as watch, _open(config) as store:
+    with watching(config, http=True) as watch, _open(config) as store:
         app = watch.make(config, store)
         transport = HttpServer(
             app.router,
@@ -194,12 +194,15 @@ class Unwatched:
 
 
 @contextlib.contextmanager
-def _watching(config: Config, *, http: bool = False) -> Iterator[Watcher]:
+def watching(config: Config, *, http: bool = False) -> Iterator[Watcher]:
     """Watch a proxy as its config asks. Where it does not, nothing of that is imported."""
     watch: Watcher = Unwatched()
     is_wanted = config.settings.telemetry != "off" or (config.settings.metrics and http)
-    if is_wanted and (make_watch := packs.load(packs.WATCH)) is not None:
-        watch = make_watch(config, http=http)
+    if is_wanted:
+        try:
+            watch = packs.require(packs.WATCH, "telemetry, metrics")(config, http=http)
+        except packs.MissingPack as error:
+            log.warning("%s", error)
     try:
         yield watch
     finally:

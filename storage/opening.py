@@ -80,7 +80,12 @@ def _server_health(place: ServerAddress) -> Any:
 
 
 def _need_driver(place: ServerAddress) -> None:
-    """Raise `StorageError` where psycopg is not installed."""
+    """Raise `StorageError` where psycopg, or the pack that uses it, is not installed."""
+    try:
+        import_module("foretool.fleet")
+    except ImportError:
+        problem = "this needs the pack foretool.fleet, which is not installed; install foretool again"
+        raise StorageError(f"{place}: {problem}") from None
     try:
         import psycopg  # noqa: F401
     except ImportError as error:

@@ -208,7 +208,7 @@ def _principal(config: Config, person: str) -> str:
     access = config.settings.access
     if access is None or not person or person.startswith(_PRINCIPALS):
         return person
-    return str(packs.require(packs.PRINCIPAL_OF)(access.issuer, person))
+    return str(packs.require(packs.PRINCIPAL_OF, "forget")(access.issuer, person))
 
 
 def _entries_of(store: Store, person: str) -> list[AuditEntry]:
@@ -238,7 +238,9 @@ def _end_grants(config: Config, store: Store, found: Sequence[SealedGrant]) -> l
             for each in found
         ]
     )  # fmt: skip
-    grants = packs.require(packs.GRANTS)(lambda: store, lambda: config.settings.seal_keys, "", lambda: config.servers)
+    grants = packs.require(packs.GRANTS, "forget")(
+        lambda: store, lambda: config.settings.seal_keys, "", lambda: config.servers
+    )
     return _describe_problems(asyncio.run(grants.end_all(found)))
 
 
@@ -247,7 +249,9 @@ def _end_unconfirmed(config: Config, store: Store) -> list[str]:
     does."""
     if not any(each.per_user is not None and each.per_user.kind == "grant" for each in config.servers.values()):
         return []
-    grants = packs.require(packs.GRANTS)(lambda: store, lambda: config.settings.seal_keys, "", lambda: config.servers)
+    grants = packs.require(packs.GRANTS, "forget")(
+        lambda: store, lambda: config.settings.seal_keys, "", lambda: config.servers
+    )
     return _describe_problems(asyncio.run(grants.end_unconfirmed()))
 
 

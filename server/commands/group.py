@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from itertools import takewhile
 from typing import Final
 
@@ -14,7 +13,7 @@ from click.shell_completion import CompletionItem
 from foretool._version import __version__
 from foretool.server.commands.exit import INTERRUPTED, WRONG, complain
 from foretool.server.config.errors import ConfigError
-from foretool.server.packs import COMMANDS_OF_PACKS
+from foretool.server.packs import COMMANDS_OF_PACKS, import_from
 from foretool.storage.stores import StorageError
 
 FIRST: Final = ("init", "doctor", "list", "add", "status", "misses", "page", "uninstall")
@@ -94,7 +93,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(_PLACES.get(cmd_name, f"foretool.server.commands.{cmd_name}"))
+        module = import_from(_PLACES.get(cmd_name, f"foretool.server.commands.{cmd_name}"), cmd_name)
         found = getattr(module, cmd_name, None)
         command = found if isinstance(found, click.Command) else module.command
         assert isinstance(command, click.Command)

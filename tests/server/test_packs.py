@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from command_fakes import write_config
 from msgspec.structs import replace
 from recorded_tasks import START, write_recorded
 from stored_records import MISS
@@ -13,6 +15,7 @@ from stored_records import MISS
 from foretool.server import packs
 from foretool.server.commands.group import COMMANDS, run
 from foretool.server.config import loader
+from foretool.server.serve import Unwatched, watching
 from foretool.storage.opening import open_store
 
 
@@ -30,6 +33,41 @@ def test_every_part_that_the_core_names_is_there() -> None:
         )
     )
     assert packs.COMMANDS_OF_PACKS.keys() <= COMMANDS.keys()
+
+
+ACCESS = {"issuer": "https://login.example.com", "resource": "https://tools.example.com/mcp",
+          "grants": [{"claim": "sub", "values": ["*"], "profiles": ["*"]}]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "status", "said"),
+    [
+        ({}, ["learn"], 2, "learn: this needs the pack foretool.learning"),
+        ({}, ["page"], 2, "page: this needs the pack foretool.desk"),
+        ({"access": ACCESS}, ["serve", "--http"], 2, "access, per_user: this needs the pack foretool.fleet"),
+        ({"storage": "postgresql://x@127.0.0.1:1/y"}, ["status"], 1, "this needs the pack foretool.fleet"),
+    ],
+)  # fmt: skip
+def test_what_a_missing_pack_would_do_is_said_in_one_line(
+    settings: dict[str, Any], words: list[str], status: int, said: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    for pack in ("desk", "fleet", "learning"):
+        monkeypatch.setitem(sys.modules, f"foretool.{pack}", None)
+    config = write_config(tmp_path, {"calc": {"command": "calc"}}, **{"insecure_loopback": True, **settings})
+    ended = run([*words, "--config", str(config)])
+    shown = "".join(capfd.readouterr())
+    assert (ended, said in shown) == (status, True), shown
+
+
+def test_a_proxy_that_nothing_can_watch_says_so_and_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "foretool.fleet", None)
+    config = loader.load(write_config(tmp_path, {"calc": {"command": "calc"}}, metrics=True))
+    with watching(config, http=True) as watch:
+        assert isinstance(watch, Unwatched)
+    assert "telemetry, metrics: this needs the pack foretool.fleet" in caplog.text
 
 
 def test_without_the_desk_a_miss_has_its_changes_and_no_effect_of_them(
