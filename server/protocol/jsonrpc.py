@@ -188,7 +188,7 @@ def _cut(data: bytes, kind: type[dict[str, Any]] | type[list[Any]]) -> Iterator[
         value, _ = _slow.raw_decode(source, _after(source, 0))  # checks all of it, so that the loop meets no surprise
         if not isinstance(value, kind):
             expected = "an object" if kind is dict else "an array"
-            raise ValueError(f"expected {expected}, found {type(value).__name__}")
+            raise ValueError(f"expected {expected}, found {kind_of(Raw(data.lstrip()))}")
         key, at = "", _after(source, _after(source, 0) + 1)
         while source[at] not in "}]":
             if kind is dict:

@@ -263,3 +263,14 @@ async def test_it_carries_progress_and_cancellation() -> None:
         client.notify("notifications/cancelled", {"requestId": call, "reason": "no longer"})
         cancelled = await upstream.asked("notifications/cancelled")
     assert cancelled.params == {"requestId": asked.message.id, "reason": "no longer"}
+
+
+@pytest.mark.parametrize(
+    ("written", "kind"),
+    [([1], "array"), ("files", "string"), (5, "number"), (True, "boolean")],
+)
+async def test_a_bridge_that_gets_no_object_says_what_it_got_in_words_of_json(written: Any, kind: str) -> None:
+    async with proxy_over(disk()) as stage:
+        await stage.client.initialize()
+        with pytest.raises(Failed, match=rf"expected an object, found {kind}$"):
+            await stage.client.ask("tools/call", through("call_tool", written))
