@@ -9,7 +9,7 @@
 
 Where the paper names no number (weights, M, B, tau, the factor of an expansion) `Parameters` has that of its authors'
 implementation (github.com/uriafranko/ITR), which also brings BM25 into the range of a cosine by its best score.
-`server/methods/agent_step.py` serves another form: it ranks with `pipeline.py` and fills the budget down the ranking,
+`server/discovery/agent_step.py` serves another form: it ranks with `pipeline.py` and fills the budget down the ranking,
 not by score per token, which favours short tools (`python -m bench.papers.itr` prints both).
 """
 
