@@ -34,14 +34,18 @@ TASK = "what time is it in Tokyo"
 CLOCK = "time__get_current_time"
 CLOCK_ARGUMENTS = {"timezone": "Asia/Tokyo"}
 """The arguments that a model would fill in; the demo has no model, so it searches with the task alone."""
-HIDDEN: dict[str, tuple[str, dict[str, Any]]] = {
-    "time": (
+REPOSITORY = {"repo_path": str(servers.REPOSITORY)}
+HIDDEN: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    (
+        "time",
         "time__convert_time",
         {"source_timezone": "Europe/Paris", "time": "12:00", "target_timezone": "Asia/Tokyo"},
     ),
-    "git": ("call_tool", {"name": "git__git_log", "arguments": {"repo_path": str(servers.REPOSITORY), "max_count": 1}}),
-}
-"""By server: the tool that is called without a search, and its arguments."""
+    ("git", "call_tool", {"name": "git__git_log", "arguments": {**REPOSITORY, "max_count": 1}}),
+    ("git", "call_tool_write", {"name": "git__git_reset", "arguments": REPOSITORY}),
+)
+"""Servers, the tool that is called without a search, and its arguments. The list names the first two without defining
+them, which is no miss. It names no tool beforehand that takes something back, so the third is one."""
 
 CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode")
 """The clients whose registration is shown."""
@@ -226,9 +230,9 @@ async def converse(terminal: Terminal, upstreams: Sequence[servers.Installed], l
         await discover(terminal, client, TASK, CLOCK)
         await call(terminal, client, CLOCK, CLOCK_ARGUMENTS)
         terminal.line()
-        terminal.line("4  Tools that were not listed, called by name and through the bridge")
+        terminal.line("4  Tools that the list does not define, called by name and through the bridge")
         names = {each.server.name for each in upstreams}
-        for tool, arguments in (called for name, called in HIDDEN.items() if name in names):
+        for tool, arguments in ((tool, arguments) for server, tool, arguments in HIDDEN if server in names):
             if (arguments.get("name") or tool) in {each.name for each in listed}:
                 raise StepFailed(f"{tool} {arguments}: expected a tool that is not listed; choose another one here")
             await call(terminal, client, tool, arguments)
