@@ -24,7 +24,7 @@ from foretool.server.config.loader import load
 from foretool.storage.opening import open_existing_store
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 CHROMIUM: Final = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PICTURES: Final = Path(__file__).parents[3] / "docs" / "pictures"
@@ -98,6 +98,12 @@ def open_page(browser: Browser, link: str, **options: Any) -> Visit:
     return visit
 
 
+def press(locator: Locator) -> None:
+    """Click what leads to another page, and wait until that is there: a click alone does not."""
+    with locator.page.expect_navigation():
+        locator.click()
+
+
 def test_a_person_finds_out_why_and_fixes_it_reviews_a_change_and_tries_a_setting(
     config: Path, chromium: Browser, link: str
 ) -> None:
@@ -118,16 +124,16 @@ def test_a_person_finds_out_why_and_fixes_it_reviews_a_change_and_tries_a_settin
 
     # Why was a tool missed, and the fix: from the overview, with a click for each step.
     visit.go("/")
-    page.get_by_role("link", name=re.compile(r"^Show my-")).click()
+    press(page.get_by_role("link", name=re.compile(r"^Show my-")))
     assert "How to fix it" in page.inner_text("#fixes h2")
     page.get_by_role("button", name="Try each change on the tasks on record").click()
     page.wait_for_selector("#fixes >> text=/Over \\d+ tasks/", timeout=100_000)
     take(visit, "miss")
     before = config.read_text()
-    page.get_by_role("button", name=re.compile("^Make this change: pin ")).click()
+    press(page.get_by_role("button", name=re.compile("^Make this change: pin ")))
     assert page.inner_text("p.done").startswith("Done: pin ")
     assert len(load(config).settings.pin) == 1 and "A list that is made now has" in page.inner_text("#fixes")
-    page.get_by_role("button", name="Take the latest change back").click()
+    press(page.get_by_role("button", name="Take the latest change back"))
     assert page.inner_text("p.done").startswith("Taken back:") and config.read_text() == before
 
     # What a setting would have done.
@@ -140,11 +146,11 @@ def test_a_person_finds_out_why_and_fixes_it_reviews_a_change_and_tries_a_settin
 
     # A changed tool: what looks wrong is not ticked, and only what is ticked is decided.
     visit.go("/tools")
-    page.get_by_role("link", name="Review my-mail").click()
+    press(page.get_by_role("link", name="Review my-mail"))
     assert CHANGED.split(". ")[1][:20] in page.inner_text("main")
     take(visit, "review")
     assert page.locator("input[type=checkbox]:checked").count() == 1
-    page.get_by_role("button", name="Approve what is ticked").click()
+    press(page.get_by_role("button", name="Approve what is ticked"))
     assert page.inner_text("p.done").startswith("1 approved.")
     with open_existing_store(load(config).storage) as store:
         assert [(each.name, each.state) for each in store.approvals.undecided()] == [("read_message", "held")]
@@ -228,10 +234,10 @@ def test_without_scripts_everything_is_there(config: Path, chromium: Browser, li
     page = visit.go("/misses")
     server = page.locator("#found .rows strong").last.inner_text().partition("__")[0]
     page.select_option("select[name=server]", server)
-    page.get_by_role("button", name="Filter").click()
+    press(page.get_by_role("button", name="Filter"))
     rows = page.locator("#found .rows li").all_inner_texts()
     assert f"server={server}" in page.url and rows and all(f"{server}__" in row for row in rows)
-    page.locator("#found .rows a").first.click()
+    press(page.locator("#found .rows a").first)
     assert "What happened" in page.inner_text("main")
 
 
