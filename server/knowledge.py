@@ -60,7 +60,7 @@ class Knowledge:
         self._store = store
 
     def jobs(self) -> tuple[Job, ...]:
-        """Return what is to be done about once a second, except `follow_models`, which needs to know of the lists."""
+        """Return what is to be done about once a second, except for `models`, which need to know of the lists."""
         return (
             Job("records of killed proxies", self.recorder.take_over),
             Job("names", self.names.save),

@@ -56,10 +56,9 @@ class Admission:
 
     def _refuse(self, call: ToolCall, tool: Tool, refused: Refuse) -> Refusal:
         exchange, at = call.exchange, self._recorder.now()
-        arguments = self._recorder.describe_arguments(exchange.params.get("arguments"))
         denied = exchange.own_session.denied
         misses = denied(tool, call.via, refused.change, at, exchange.chat) if refused.change else []
         return Refusal(
             f"{tool.id} was not run: {refused.reason}", tuple(misses),
-            describe_refused(call, tool.id, tool.upstream, at, arguments), is_unknown=refused.hides,
+            describe_refused(call, tool.id, tool.upstream, at, self._recorder), is_unknown=refused.hides,
         )  # fmt: skip

@@ -84,19 +84,19 @@ class FittedArguments(Struct, frozen=True):
 def fit_arguments(call: BridgedCall, tool: Tool) -> FittedArguments:
     """Return the arguments of a call as the schema of the tool has them, or why no server would accept them."""
     schema = jsonrpc.plain_object(jsonrpc.fields(tool.definition).get("inputSchema")) or {}
+
+    def explain(problem: str) -> str:
+        return f"the arguments of {tool.id} do not fit its schema: {problem}. {_quote_schema(tool, schema)}"
+
     arguments = call.arguments(schema)
     if jsonrpc.kind_of(arguments) != "object":
         text = "a text" if jsonrpc.kind_of(arguments) == "string" else bytes(memoryview(arguments)[:60]).decode()
         problem = f'"arguments": expected an object, found {text}; write them as an object'
-        return FittedArguments(refusal=f"{_say_misfit(tool, problem)}. {_quote_schema(tool, schema)}")
+        return FittedArguments(refusal=explain(problem))
     fitted = fit(schema, arguments)
     if fitted.refusal:
-        problem = f"{fitted.refusal}; correct that and call again"
-        return FittedArguments(refusal=f"{_say_misfit(tool, problem)}. {_quote_schema(tool, schema)}")
-    if fitted.doubts:
-        doubt = f"{_say_misfit(tool, '; '.join(fitted.doubts))}. {_quote_schema(tool, schema)}"
-        return FittedArguments(fitted.arguments, doubt=doubt)
-    return FittedArguments(fitted.arguments)
+        return FittedArguments(refusal=explain(f"{fitted.refusal}; correct that and call again"))
+    return FittedArguments(fitted.arguments, doubt=explain("; ".join(fitted.doubts)) if fitted.doubts else "")
 
 
 def read_call(raw: Raw) -> BridgedCall:
@@ -138,10 +138,6 @@ def _holds_arguments(value: Raw | None, word: str, known: Mapping[str, Any]) -> 
         return False
     members = jsonrpc.fields(opened)
     return word not in known or (bool(members) and members.keys() <= known.keys())
-
-
-def _say_misfit(tool: Tool, problem: str) -> str:
-    return f"the arguments of {tool.id} do not fit its schema: {problem}"
 
 
 def _quote_schema(tool: Tool, schema: dict[str, Any]) -> str:

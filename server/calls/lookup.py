@@ -18,7 +18,7 @@ from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.connection import Lost
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
-from foretool.storage.records import Call, Tool, ToolId
+from foretool.storage.records import Tool, ToolId
 
 
 class ToolLookup:
@@ -83,10 +83,8 @@ class ToolLookup:
         at = self._recorder.now()
         change = f"add {tool.upstream!r} to the servers of profile {exchange.client.profile.name!r}"
         misses = exchange.own_session.denied(tool, call.via, change, at, exchange.chat)
-        return Refusal(
-            self._unknown_text(exchange, call.name)[0], tuple(misses), self._refused(call, tool.id, tool.upstream, at),
-            is_unknown=True,
-        )  # fmt: skip
+        record = describe_refused(call, tool.id, tool.upstream, at, self._recorder)
+        return Refusal(self._unknown_text(exchange, call.name)[0], tuple(misses), record, is_unknown=True)
 
     def _unlisted_owner(self, exchange: Exchange, name: str) -> Upstream | None:
         """Return the upstream of the profile whose prefix a name has, if its tools are unknown."""
@@ -136,7 +134,9 @@ class ToolLookup:
             return self._refuse_unknown(call)
         miss = exchange.own_session.gone(name, f"{gone.reason}: {gone.way_out}", call.via, at, exchange.chat)
         text = f"tool {name!r} cannot be called: {gone.reason}; discover_tools finds other tools"
-        return Refusal(text, (miss,), self._refused(call, ToolId(name), gone.upstream, at), is_unknown=True)
+        return Refusal(
+            text, (miss,), describe_refused(call, ToolId(name), gone.upstream, at, self._recorder), is_unknown=True
+        )
 
     def _refuse_unknown(self, call: ToolCall) -> Refusal:
         exchange, name = call.exchange, call.name
@@ -153,10 +153,6 @@ class ToolLookup:
         lost = Lost(owner.error or "its tools are not known yet", sent=False)
         text = self._forwarder.lost_text(owner, lost, repr(name))
         return Refusal(text, (miss,), unreachable=(owner, lost))
-
-    def _refused(self, call: ToolCall, tool: ToolId, upstream: str, at: float) -> Call:
-        arguments = self._recorder.describe_arguments(call.exchange.params.get("arguments"))
-        return describe_refused(call, tool, upstream, at, arguments)
 
     def _unknown_text(self, exchange: Exchange, name: str) -> tuple[str, list[ToolId]]:
         """Return what is said of a name that means no tool of the profile, and which of its tools may be meant."""

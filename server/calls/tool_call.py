@@ -9,6 +9,7 @@ from msgspec import Struct
 from foretool.server.calls.bridged_calls import BridgedCall
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Via
+from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import Asked
 from foretool.server.upstreams.connection import Lost
 from foretool.server.upstreams.upstream import Upstream
@@ -54,8 +55,8 @@ class Wait(Struct, frozen=True):
     """Calls a callback once it is known, at once if it is known by now."""
 
 
-def describe_refused(call: ToolCall, tool: ToolId, upstream: str, at: float, arguments: str) -> Call:
-    """Return the record of a call that does not run. `arguments`: what may be kept of them."""
+def describe_refused(call: ToolCall, tool: ToolId, upstream: str, at: float, recorder: Recorder) -> Call:
+    """Return the record of a call that does not run. `recorder` decides what is kept of its arguments."""
     session, chat = call.exchange.own_session, call.exchange.chat
     return Call(
         session=session.record.key,
@@ -67,6 +68,6 @@ def describe_refused(call: ToolCall, tool: ToolId, upstream: str, at: float, arg
         outcome="refused",
         took_ms=0.0,
         sent=False,
-        arguments=arguments,
+        arguments=recorder.describe_arguments(call.exchange.params.get("arguments")),
         handle=chat.handle if chat else "",
     )

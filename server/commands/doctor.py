@@ -216,19 +216,12 @@ def show_diagnosis(diagnosis: Diagnosis, *, briefly: bool = False) -> None:
         found = [each for each in diagnosis.findings if each.severity == severity]
         if found:
             output.say(f"\n{output.plural(len(found), noun)}:", _STYLES[severity])
-            if briefly:
-                _show_together(found)
-                continue
-            for each in found:
-                _show_finding(each)
-    well = [each for each in diagnosis.upstreams if each.is_well]
-    if briefly:
-        _show_well_briefly(well)
-    else:
-        _show_well(well)
-        for each in diagnosis.findings:
-            if each.severity == "ok":
-                output.say_paragraph(each.what, "  ", "    ")
+            for alike in _group(found) if briefly else ([each] for each in found):
+                _show_findings(alike, briefly=briefly)
+    _show_well([each for each in diagnosis.upstreams if each.is_well], briefly=briefly)
+    for each in diagnosis.findings:
+        if each.severity == "ok" and not briefly:
+            output.say_paragraph(each.what, "  ", "    ")
     errors, warnings = (sum(each.severity == kind for each in diagnosis.findings) for kind in ("error", "warning"))
     counted = f"{output.plural(errors, 'problem') if errors else 'No problems'}, {output.plural(warnings, 'warning')}."
     codes = " To have one explained: foretool doctor --explain CODE" if errors + warnings else ""
@@ -256,40 +249,33 @@ def _say_summary(summary: Summary) -> str:
     )
 
 
-def _show_finding(finding: Finding) -> None:
-    code = f" [{finding.code}]" if finding.code else ""
-    output.say_paragraph(f"{finding.what}{code}", "  ", "    ")
-    for line in finding.lines:
-        output.say_paragraph(line, "    | ", "    | ", "dim")
-    if finding.do:
-        output.say_paragraph(finding.do, "    -> ", "       ")
-
-
-def _show_together(findings: Sequence[Finding]) -> None:
-    """Print findings a line each, and what to do once below those for which it is the same."""
-    by_advice: dict[tuple[str, str], list[Finding]] = {}
+def _group(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Put together what has the same cure."""
+    by_cure: dict[tuple[str, str], list[Finding]] = {}
     for each in findings:
-        by_advice.setdefault((each.code or "", each.do), []).append(each)
-    for (code, do), alike in by_advice.items():
-        for each in alike:
-            output.say_paragraph(f"{each.what}{f' [{code}]' if code else ''}", "  ", "    ")
-        if do:
-            output.say_paragraph(do, "    -> ", "       ")
+        by_cure.setdefault((each.code or "", each.do), []).append(each)
+    return list(by_cure.values())
 
 
-def _show_well_briefly(upstreams: Sequence[UpstreamCheck]) -> None:
-    if upstreams:
-        output.say(
-            f"\n{output.plural(len(upstreams), 'server')} that work{'s' if len(upstreams) == 1 else ''}:", "green"
-        )
-        told = (f"{each.upstream} ({output.plural(each.tools, 'tool')})" for each in upstreams)
-        output.say_paragraph(", ".join(told), "  ", "  ")
+def _show_findings(alike: Sequence[Finding], *, briefly: bool) -> None:
+    """Print findings with the same cure, and that once below them."""
+    for finding in alike:
+        code = f" [{finding.code}]" if finding.code else ""
+        output.say_paragraph(f"{finding.what}{code}", "  ", "    ")
+        for line in () if briefly else finding.lines:
+            output.say_paragraph(line, "    | ", "    | ", "dim")
+    if do := alike[0].do:
+        output.say_paragraph(do, "    -> ", "       ")
 
 
-def _show_well(upstreams: Sequence[UpstreamCheck]) -> None:
+def _show_well(upstreams: Sequence[UpstreamCheck], *, briefly: bool) -> None:
     if not upstreams:
         return
     output.say(f"\n{output.plural(len(upstreams), 'server')} that work{'s' if len(upstreams) == 1 else ''}:", "green")
+    if briefly:
+        told = (f"{each.upstream} ({output.plural(each.tools, 'tool')})" for each in upstreams)
+        output.say_paragraph(", ".join(told), "  ", "  ")
+        return
     rows = [(each.upstream, each.tools, f"{each.tokens:,}", f"{each.listed_ms / 1000:.1f}", each.server)
             for each in upstreams]  # fmt: skip
     output.table(("server", "tools#", "tokens#", "seconds#", "says it is…"), rows)

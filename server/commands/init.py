@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -38,7 +37,6 @@ SHOWN: Final = 6
 """How many names of servers one client shows."""
 MOST_FILES: Final = 3
 """So many files of clients are named once more with what changes in them; more are counted."""
-_REPLACES: Final = re.compile(r"gets foretool in place of (\d+)")
 
 
 @click.command("init")
@@ -325,14 +323,13 @@ def _show_planned(files: Sequence[FoundFile], planned: Sequence[Change], problem
         output.say(f"  Not changed: {problem}", "yellow")
     if planned:
         output.say("\nWhat changes:", "bold")
-        counts = {change.path: int(found[1]) for change in planned if (found := _REPLACES.fullmatch(change.why))}
-        if len(counts) <= MOST_FILES:
-            counts = {}
-        for change in (change for change in planned if change.path not in counts):
+        replaced = [change.replaced for change in planned if change.replaced]
+        counts_files = len(replaced) > MOST_FILES
+        for change in (change for change in planned if not (counts_files and change.replaced)):
             output.say(f"  {edits.short(change.path)} {'is made and ' if change.before is None else ''}{change.why}")
-        if counts:
-            servers = output.plural(sum(counts.values()), "server")
-            output.say(f"  {len(counts)} of the files above get foretool in place of {servers}")
+        if counts_files:
+            servers = output.plural(sum(replaced), "server")
+            output.say(f"  {len(replaced)} of the files above get foretool in place of {servers}")
     elif files:
         output.say("\nNothing has to change: your clients have foretool, and its file has their servers.")
 

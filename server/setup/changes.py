@@ -40,6 +40,8 @@ class Change(Struct, frozen=True):
     after: bytes
     why: str
     """What the change does, in words."""
+    replaced: int = 0
+    """Servers of a client that foretool takes the place of, where nothing else changes in its file."""
 
 
 class Protection(Struct, frozen=True):

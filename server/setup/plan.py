@@ -115,15 +115,18 @@ def _client_change(file: FoundFile, merged: Merged, launch: Sequence[str], profi
                 keys = (*file.file.per_project[:1], folder, *file.file.per_project[1:2])
                 register(document, replace(file.file, keys=keys), _with_profile(launch, profile))
     what = "gets foretool" if file.file.registers else "loses what foretool has now"
-    return _change(file.file.path, file.data, document.text(), f"{what} in place of {len(taken)}" if taken else what)
+    replaced = len(taken) if file.file.registers else 0
+    why = f"{what} in place of {len(taken)}" if taken else what
+    return _change(file.file.path, file.data, document.text(), why, replaced)
 
 
 def _with_profile(launch: Sequence[str], profile: str) -> list[str]:
     return [*launch, "--profile", profile] if profile else [*launch]
 
 
-def _change(path: Path, before: bytes | None, after: str, why: str) -> list[Change]:
-    return [Change(path, before, after.encode(), why)] if (before or b"") != after.encode() or before is None else []
+def _change(path: Path, before: bytes | None, after: str, why: str, replaced: int = 0) -> list[Change]:
+    change = Change(path, before, after.encode(), why, replaced)
+    return [change] if before is None or before != change.after else []
 
 
 def secrets_of(entries: Iterable[Mapping[str, Any]]) -> Secrets:

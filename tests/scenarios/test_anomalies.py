@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from fakes import FakeLink, FakeUpstream, Stage, proxy_over, tool
+from fakes import FakeLink, FakeUpstream, Stage, proxy_over
+from morning import MORNING, calc
 from requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -15,29 +16,11 @@ ANSWERS = 12
 """More than the upstream gives in the conversation without trouble; a test below says so."""
 
 
-def calc() -> FakeUpstream:
-    return FakeUpstream("calc", [tool("add", "Adds"), tool("sub", "Subtracts")], entry={"pin": ["add"]})
-
-
 async def conversation(stage: Stage) -> dict[Any, dict[str, Any]]:
     """A client's morning: every request gets its own id; returns the reply to each."""
     client = stage.client
-    posts: list[tuple[str, dict[str, Any]]] = [
-        (
-            "initialize",
-            {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
-        ),
-        ("tools/list", {}),
-        ("tools/call", {"name": "calc__add", "arguments": {"n": 1}}),
-        ("tools/call", {"name": "discover_tools", "arguments": {"task": "subtract"}}),
-        ("tools/call", {"name": "calc__sub", "arguments": {"n": 2}}),
-        ("tools/call", {"name": "call_tool_write", "arguments": {"name": "calc__sub", "arguments": {"n": 3}}}),
-        ("tools/call", {"name": "no__such", "arguments": {}}),
-        ("tools/list", {}),
-        ("tools/call", {"name": "calc__add", "arguments": {"n": 4}}),
-    ]
     replies = {}
-    for number, (method, params) in enumerate(posts):
+    for number, (method, params) in enumerate(MORNING):
         ident = f"r{number}"
         client.post(method, params, id=ident)
         replies[ident] = await client.reply(ident, 200)  # of the loop's own time: greetings may take a minute

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import pytest
 from failing_storage import FULL, LOCKED, LOST, LOST_AFTER, Faults, Place, fail_postgres, fail_sqlite
-from fakes import FakeUpstream, Stage, proxy_over, tool
+from fakes import Stage, proxy_over
+from morning import MORNING, calc
 from postgres import SKIPPED, new_schema
 from requirements import requirement
 from stored_records import calls_of
@@ -46,17 +46,6 @@ RECORDS: dict[str, object] = {
 SAMPLE, SAMPLE_OF_SERVER, MOST_OF_SERVER = 80, 4, 80
 """How many calls fail one after the other: kinds of statements of a file, and statements of a database server, whose
 tables take a second to make, in a quick run and in a slow one."""
-ASKED: list[tuple[str, Any]] = [
-    ("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}),
-    ("tools/list", {}),
-    ("tools/call", {"name": "calc__add", "arguments": {"n": 1}}),
-    ("tools/call", {"name": "discover_tools", "arguments": {"task": "subtract"}}),
-    ("tools/call", {"name": "calc__sub", "arguments": {"n": 2}}),
-    ("tools/call", {"name": "call_tool_write", "arguments": {"name": "calc__sub", "arguments": {"n": 3}}}),
-    ("tools/call", {"name": "no__such", "arguments": {}}),
-    ("tools/list", {}),
-    ("tools/call", {"name": "calc__add", "arguments": {"n": 4}}),
-]
 
 
 class Clocks:
@@ -82,7 +71,7 @@ class Clocks:
 async def converse(stage: Stage) -> list[str]:
     """Ask everything; return what was not answered as it should be."""
     wrong = []
-    for number, (method, params) in enumerate(ASKED):
+    for number, (method, params) in enumerate(MORNING):
         ident = f"r{number}"
         stage.client.post(method, params, id=ident)
         reply = await stage.client.reply(ident, 200)
@@ -158,7 +147,7 @@ class Sweep(ABC):
         return wrong + find_lost(at)
 
     async def _serve(self, at: StorePlace, clocks: Clocks) -> list[str]:
-        upstream = FakeUpstream("calc", [tool("add", "Adds"), tool("sub", "Subtracts")], entry={"pin": ["add"]})
+        upstream = calc()
         with open_serving_store(at, busy_ms=0) as store:
             async with proxy_over(upstream, store=store, retention_days=3, audit=True) as stage:
                 wrong = await converse(stage)
