@@ -10,7 +10,7 @@ from foretool.storage.places import MEMORY, ServerAddress, StorePlace, is_addres
 from foretool.storage.sql.store import SqlStore
 from foretool.storage.sqlite.connecting import examine
 from foretool.storage.sqlite.database import SqliteDatabase
-from foretool.storage.sqlite.files import copy_file, find_exposure, find_open_files
+from foretool.storage.sqlite.files import find_exposure, find_open_files
 from foretool.storage.stores import StorageError
 
 if TYPE_CHECKING:
@@ -118,8 +118,3 @@ def find_change_mark(place: StorePlace) -> object:
         return _server_health(place).find_change_mark(place)
     except StorageError as error:
         return str(error)
-
-
-def copy_store(path: Path, target: Path) -> None:
-    """Write a copy of the store as it is now into a new file that only its owner can read. Raises `StorageError`."""
-    copy_file(path, target)

@@ -91,11 +91,6 @@ def required_arguments(tool: Tool) -> set[str]:
     return {each for each in _required(schema) if isinstance(each, str) and not _has_default(properties.get(each))}
 
 
-def argument_schemas(tool: Tool) -> Mapping[str, Any]:
-    """Return the schema of each argument that a tool declares."""
-    return _properties(_schema(tool.definition))
-
-
 def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments whose names are plain, at most `MOST_ARGUMENTS` of them."""
     names = [name for name in arguments if _plain.fullmatch(name)]

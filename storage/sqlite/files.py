@@ -2,17 +2,14 @@
 
 The log (`-wal`) and its index (`-shm`) stand beside the file and hold the same records, so they get the same
 permissions. SQLite gives new ones the permissions of the file.
-
-A copy is the file as it is at one moment, also while proxies write to it.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -106,17 +103,3 @@ def _private_modes(path: Path) -> Iterator[tuple[Path, int]]:
     yield from ((path.with_name(path.name + suffix), 0o600) for suffix in ("", "-wal", "-shm"))
     if path.parent.name == OWN_FOLDER:
         yield path.parent, 0o700
-
-
-def copy_file(path: Path, target: Path) -> None:
-    """Write a copy that only its owner can read, with the log in it; `target` must not exist. Raises `StorageError`."""
-    require_regular(path)
-    try:
-        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        source = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-        with closing(source), closing(sqlite3.connect(target)) as copy:
-            source.backup(copy)
-            # A reader of the copy makes no files beside it.
-            copy.execute("PRAGMA journal_mode = DELETE")
-    except (OSError, sqlite3.Error) as error:
-        raise StorageError(f"{path}: cannot be copied to {target} ({error}); make room there") from error

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import sqlite3
-import stat
 from pathlib import Path
 
 import pytest
 from requirements import requirement
-from stored_records import CALL
 
 from foretool.storage.opening import examine_store, exposure, open_store
-from foretool.storage.sqlite.files import copy_file, create_private
+from foretool.storage.sqlite.files import create_private
 from foretool.storage.stores import StorageError
 
 
@@ -81,13 +78,3 @@ def test_a_pipe_in_place_of_the_file_is_refused_at_once(tmp_path: Path) -> None:
     for use in (open_store, lambda each: examine_store(each, 1.0)):
         with pytest.raises(StorageError, match="not a regular file"):
             use(path)
-
-
-def test_a_copy_has_what_is_still_in_the_log(path: Path, tmp_path: Path) -> None:
-    with open_store(path) as store:
-        store.calls.record([CALL])
-        copy_file(path, tmp_path / "copy")
-        store.calls.record([CALL])
-    assert sqlite3.connect(tmp_path / "copy").execute("SELECT count(*) FROM calls").fetchall() == [(1,)]
-    assert stat.S_IMODE((tmp_path / "copy").stat().st_mode) == 0o600
-    assert [each.name for each in tmp_path.glob("copy*")] == ["copy"]
