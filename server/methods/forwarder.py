@@ -61,6 +61,7 @@ class Forwarder:
         request.build_meta = partial(_build_meta, exchange)
         request.reply = lambda reply: self._on_reply(request, upstream, reply, on_reply)
         request.notice = lambda message: _on_notice(request, upstream, message)
+        request.wants = lambda method: _wants(request, method)
         request.poll = lambda: self._on_poll(request)
         request.headers = headers
         request.timeout = upstream.timeout_s
@@ -203,6 +204,16 @@ def _asks_for_input(exchange: Exchange, upstream: Upstream, reply: Reply) -> boo
     )
 
 
+def _wants(request: Request, method: str) -> bool:
+    """Tell whether a client wants notifications of a method in the course of its request: every call is asked for
+    progress, and most clients ask for none."""
+    exchange = request.exchange
+    assert isinstance(exchange, Exchange)
+    if method == "notifications/progress":
+        return exchange.progress_token is not None
+    return exchange.era == "legacy" or versions.META_LOG_LEVEL in exchange.meta
+
+
 def _on_notice(request: Request, upstream: Upstream, message: Message) -> None:
     """Pass on progress and log entries that come in the course of a request."""
     exchange = request.exchange
@@ -221,8 +232,6 @@ def _on_notice(request: Request, upstream: Upstream, message: Message) -> None:
 
 def _wants_log_of(exchange: Exchange, message: Message) -> bool:
     """Tell whether the sender of a request wants a log entry that came in its course."""
-    if exchange.era == "modern" and versions.META_LOG_LEVEL not in exchange.meta:
-        return False
     least = jsonrpc.text(exchange.meta.get(versions.META_LOG_LEVEL)) or exchange.client.log_level
     try:
         level = jsonrpc.text(jsonrpc.fields(message.params).get("level")) or ""

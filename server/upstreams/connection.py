@@ -80,6 +80,8 @@ class Request(Struct, eq=False):
     reply: Callable[[Reply], None]
     notice: Callable[[Message], None] | None = None
     """Takes notifications that belong to the request: logs, and progress with our token."""
+    wants: Callable[[str], bool] | None = None
+    """Tells whether a notification of a method is wanted, which else counts towards no limit; None: each is."""
     poll: Callable[[], None] | None = None
     """Called when the upstream ends the stream of the request to be polled for the rest."""
     owner: object = None
@@ -119,7 +121,7 @@ class Request(Struct, eq=False):
 
     def drop_callbacks(self) -> None:
         """Break the reference cycles through the callbacks, which would be garbage to collect."""
-        self.reply, self.notice, self.poll, self.build_meta = _ignore, None, None, None
+        self.reply, self.notice, self.wants, self.poll, self.build_meta = _ignore, None, None, None, None
 
 
 class ConnectionEvents(Protocol):
@@ -459,6 +461,8 @@ class Connection:
         if is_of_request and waiting is not None and waiting.notice is not None:
             if waiting.timeout and not waiting.questions:
                 waiting.deadline = min(time.monotonic() + waiting.timeout, waiting.sent_at + LIVING_S)
+            if waiting.wants is not None and not waiting.wants(str(message.method)):
+                return
             go = waiting.notice
         elif message.method == "notifications/progress":
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fakes import BOTH, LEGACY, MODERN, FakeUpstream, proxy_over, said
+from fakes import BOTH, LEGACY, MODERN, Asked, FakeUpstream, proxy_over, said
 from requirements import requirement
 
 from foretool.storage.records import Era
@@ -52,6 +52,31 @@ async def test_two_clients_with_the_same_token_each_get_their_own_progress() -> 
         assert (await one.heard("notifications/progress"))["progress"] == 1
         assert (await other.heard("notifications/progress"))["progress"] == 2
     assert (len(one.notices), len(other.notices)) == (1, 1)
+
+
+@requirement("call:progress")
+@pytest.mark.parametrize("method", ["notifications/progress", "notifications/message"])
+async def test_what_nobody_wants_to_hear_takes_no_room_from_what_somebody_does(method: str) -> None:
+    upstream = slow(MODERN)
+
+    def tell(asked: Asked, number: int) -> None:
+        log = {"level": "info", "data": number}
+        token = asked.meta["progressToken"]
+        asked.link.say(method, log if "message" in method else {"progressToken": token, "progress": number})
+
+    async with proxy_over(upstream) as stage:
+        client = stage.client.modern()
+        call = client.post("tools/call", {"name": "calc__slow"})
+        asked = await upstream.called("slow")
+        for number in range(3000):  # several times what a connection may say at once
+            tell(asked, number)
+        asked.reply({"content": []})
+        await client.result(call)
+        wish = {"progressToken": "mine", "io.modelcontextprotocol/logLevel": "info"}
+        client.post("tools/call", {"name": "calc__slow"}, meta=wish)
+        tell(await upstream.called("slow", 2), 7)
+        heard = await client.heard(method)
+    assert 7 in heard.values() and client.count(method) == 1
 
 
 @requirement("call:progress")
