@@ -35,7 +35,7 @@ from foretool.server.ledger.fixes import (
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.own_servers import ConfigChange, change_config
 from foretool.storage.records import Event, Tool, ToolId
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 Pair = tuple[ToolId, ToolId]
 """The tool that was taken for the other one, and the other one."""

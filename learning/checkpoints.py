@@ -18,7 +18,7 @@ from foretool.learning.results import MethodResult
 from foretool.learning.timeline import Timeline
 from foretool.storage.places import StorePlace, local_file
 from foretool.storage.records import Artifact
-from foretool.storage.stores import ArtifactStore
+from foretool.storage.sql.artifacts import ArtifactStore
 
 RESUME_S: Final = 86_400.0
 """A run that was ended longer ago than this is not continued: the log has moved on."""

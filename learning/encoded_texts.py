@@ -15,7 +15,7 @@ from foretool.server.catalog import embedding
 from foretool.server.config.settings import Settings
 from foretool.storage.places import models_folder
 from foretool.storage.records import Episode, ToolId
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.corpus import Corpus

@@ -18,7 +18,7 @@ from foretool.learning.results import MethodResult, Say
 from foretool.retrieval.evaluation import interval
 from foretool.retrieval.tokens import fill_budget
 from foretool.storage.records import Conversation, Episode, ToolId
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 HIDDEN_CALL: Final = 4_000.0
 """What a hidden call costs at most, in tokens: an answer of about 1,000, and a turn in which the model reads everything

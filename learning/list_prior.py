@@ -18,7 +18,7 @@ from foretool.retrieval.tokens import fill_budget
 from foretool.server.catalog import models
 from foretool.server.lists.order import Prior, order_tools
 from foretool.storage.records import ToolId
-from foretool.storage.stores import ArtifactStore
+from foretool.storage.sql.artifacts import ArtifactStore
 
 HALF_LIFE: Final = 200.0
 """Tasks after which one counts half for what lists are filled with."""

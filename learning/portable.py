@@ -32,7 +32,7 @@ from foretool.server.catalog.models import PRIOR
 from foretool.server.lists.order import Prior
 from foretool.storage.episodes import drop_calls
 from foretool.storage.records import Episode, Tool, ToolId
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.server.catalog.catalog import Catalog

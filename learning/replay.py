@@ -27,7 +27,7 @@ from foretool.retrieval.rankers.learned import Factors, LearnedModels
 from foretool.server.catalog import models
 from foretool.server.catalog.search import Index
 from foretool.storage.records import Artifact, ToolId
-from foretool.storage.stores import ArtifactStore
+from foretool.storage.sql.artifacts import ArtifactStore
 
 if TYPE_CHECKING:
     from foretool.retrieval.rankers.learned import LearnedModel

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from foretool.server.catalog import models
 from foretool.storage.records import Artifact
-from foretool.storage.stores import ArtifactStore
+from foretool.storage.sql.artifacts import ArtifactStore
 
 WEIGHED: Final = "weighed"
 """The key of a report that says on how many tasks a model weighed its parts."""

@@ -35,10 +35,11 @@ from foretool.server.config.loader import Config
 from foretool.server.learning_schedule import LEARNING
 from foretool.server.lists import own_tools
 from foretool.server.lists.order import FirstTools, NameCost
+from foretool.storage.engine import Lead, StorageError
 from foretool.storage.episodes import PROMPT_S, drop_calls
 from foretool.storage.places import ServerAddress, StorePlace
 from foretool.storage.records import Artifact, Episode, Holder, ToolId
-from foretool.storage.stores import Lead, StorageError, Store
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.learning.list_growth import ListGrowth

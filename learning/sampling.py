@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from foretool.storage.episodes import read_episodes, read_episodes_between
 from foretool.storage.records import Episode, ToolId
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 AROUND: Final = 60
 """Calls before and after one of a rare tool that are read for its task."""

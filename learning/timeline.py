@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from foretool.storage.episodes import drop_calls
 from foretool.storage.records import Artifact, Episode, MissedNeed, MissFilter, Tool, ToolId, Usage
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.rankers.learned import LearnedModel

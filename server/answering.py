@@ -30,7 +30,7 @@ from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.steps import Steps
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.server.discovery.agent_step import AgentSteps

@@ -43,7 +43,8 @@ from foretool.server.upstreams.launcher import Launcher, link_opener, make_beare
 from foretool.server.upstreams.refresh import Refresher
 from foretool.server.upstreams.server_list import ListLimit
 from foretool.server.upstreams.upstream import Connect, OpenLink, Upstream
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.engine import StorageError
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.server.transports.client.access import Issuer

@@ -24,9 +24,9 @@ from foretool.server.diagnosis import Diagnosis, Finding, Summary, UpstreamCheck
 from foretool.server.inspection import inspect, report
 from foretool.server.probing import OnProgress, Probe, ignore, is_foretool, probe_servers
 from foretool.server.recording.notes import find_failing_jobs
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import examine_store, open_existing_store, open_store, store_exists
 from foretool.storage.records import ToolId
-from foretool.storage.stores import StorageError
 
 TIMEOUT_S: Final = 30.0
 """How long one upstream may take to start and list its tools."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # typing and pathlib take half as long to import as everythin
     from foretool.server.hints.texts import Hint
     from foretool.server.trust.policy import Reach
     from foretool.storage.records import Tool, ToolId
-    from foretool.storage.stores import Store
+    from foretool.storage.store import Store
 
 Head = tuple[str, "ToolId", str, bytes]
 """Upstream, exposed name, own name, and the first bytes of the definition of a tool."""
@@ -205,9 +205,9 @@ def answer_by_words(asked: Asked, options: HintOptions) -> str:
     from pathlib import Path
 
     from foretool.server.config.loader import load
+    from foretool.storage.engine import StorageError
     from foretool.storage.opening import open_store
     from foretool.storage.records import Exposure, Prompt
-    from foretool.storage.stores import StorageError
 
     config = load(Path(options.config) if options.config is not None else None)
     config.require_profile(options.profile)

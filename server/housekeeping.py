@@ -13,7 +13,7 @@ from foretool.server.recording.recorder import Recorder
 from foretool.server.transports.guard import Guard, Job
 from foretool.server.transports.tasks import SLICE_S, wait_for_tick
 from foretool.server.upstreams.registry import UpstreamRegistry
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 TRIM_S: Final = 10.0
 """Pause between two returns of unused memory to the system; one takes a few milliseconds."""

@@ -21,7 +21,7 @@ from foretool.server.trust.findings import Finding, find, find_in_text
 from foretool.server.trust.lookalikes import Names
 from foretool.server.trust.phrases import Severity
 from foretool.storage.records import Tool, ToolId
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 LIMIT_S: Final = 5.0
 """A server with thousands of long definitions must not make a command wait."""

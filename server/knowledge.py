@@ -27,7 +27,7 @@ from foretool.server.transports.guard import Job
 from foretool.server.transports.tasks import TICK_S
 from foretool.server.trust.gatekeeper import Gatekeeper
 from foretool.storage.places import models_folder
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 
 class Knowledge:

@@ -19,7 +19,7 @@ from foretool.server.config.variables import names_in
 from foretool.server.system.processes import WORKER_FOLDER, worker_command, worker_environment
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.places import MEMORY, ServerAddress
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 LOOK_S: Final = 60.0
 """Seconds between two checks whether a run is due."""

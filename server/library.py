@@ -34,7 +34,7 @@ from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
 from foretool.storage.opening import open_serving_store
 from foretool.storage.records import Level
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 GRACE_S: Final = 2.0
 """How long calls under way may still be answered when the block ends."""

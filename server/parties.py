@@ -31,7 +31,7 @@ from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 
 class Parties:

@@ -31,9 +31,9 @@ from foretool.server.transports.upstream.stdio import ChildWatcher
 from foretool.server.upstreams.connection import Request, answer_error
 from foretool.server.upstreams.launcher import link_opener, make_bearer, message_limit
 from foretool.server.upstreams.upstream import State, Upstream
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_existing_store, open_store
 from foretool.storage.records import Era, Failure
-from foretool.storage.stores import StorageError
 
 if TYPE_CHECKING:
     from foretool.server.upstreams.causes import Cause

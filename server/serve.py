@@ -30,8 +30,9 @@ from foretool.server.local.sharing import Sharing
 from foretool.server.setup.installation import fit_hint
 from foretool.server.transports.client.stdio import StdioServer
 from foretool.server.upstreams.launcher import message_limit
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import exposure, open_serving_store
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.server.transports.client.carrier import SessionCarrier

@@ -19,7 +19,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from foretool.storage.records import Episode, Event, Prompt, ToolId
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 GAP_S: Final = 1800.0
 """After this long without an event, the next event belongs to another task."""

@@ -6,16 +6,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foretool.storage.engine import StorageError
 from foretool.storage.places import MEMORY, ServerAddress, StorePlace, is_address, read_place
-from foretool.storage.sql.store import SqlStore
 from foretool.storage.sqlite.connecting import examine
 from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.sqlite.files import find_exposure, find_open_files
-from foretool.storage.stores import StorageError
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.storage.records import Health
-    from foretool.storage.stores import Store
+    from foretool.storage.sql.database import Database
 
 INSTALL = "pip install 'foretool[postgres]'"
 
@@ -31,8 +31,13 @@ def open_store(place: StorePlace | str, *, busy_ms: int = 250) -> Store:
     """
     place = _read(place)
     if not isinstance(place, ServerAddress):
-        return SqlStore(SqliteDatabase.open(place, busy_ms))
-    return SqlStore(_server_engine(place).open(place, busy_ms))
+        return Store(SqliteDatabase.open(place, busy_ms))
+    return Store(_server_engine(place).open(place, busy_ms))
+
+
+def open_past_database() -> Database:
+    """Open an empty database in memory, for a store of a moment of the past."""
+    return SqliteDatabase.open(MEMORY, 0)
 
 
 def open_serving_store(place: StorePlace | str, *, busy_ms: int = 250) -> Store:
@@ -43,8 +48,8 @@ def open_serving_store(place: StorePlace | str, *, busy_ms: int = 250) -> Store:
     """
     place = _read(place)
     if not isinstance(place, ServerAddress):
-        return SqlStore(SqliteDatabase.open_to_serve(place, busy_ms))
-    return SqlStore(_server_engine(place).open_to_serve(place, busy_ms))
+        return Store(SqliteDatabase.open_to_serve(place, busy_ms))
+    return Store(_server_engine(place).open_to_serve(place, busy_ms))
 
 
 def open_existing_store(place: StorePlace) -> Store:
@@ -52,7 +57,7 @@ def open_existing_store(place: StorePlace) -> Store:
     if not isinstance(place, ServerAddress):
         return open_store(place if place.exists() else MEMORY)
     database = _server_engine(place).open(place, 250, creates=False)
-    return open_store(MEMORY) if database is None else SqlStore(database)
+    return open_store(MEMORY) if database is None else Store(database)
 
 
 def store_exists(place: StorePlace) -> bool:

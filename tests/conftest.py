@@ -14,7 +14,7 @@ from served import Served
 
 from foretool.server.calls import runner
 from foretool.storage.opening import open_store
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 OF_A_PROCESS = {
     "PYTEST_CURRENT_TEST", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ORT_DISABLE_TELEMETRY",

@@ -28,7 +28,7 @@ from foretool.learning.training import Material
 from foretool.learning.training.masstool import METHOD
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Tool
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 KIND = "masstool"
 TASK = "look at the zebra"

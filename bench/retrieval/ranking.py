@@ -50,7 +50,7 @@ from foretool.retrieval.tokens import fill_budget
 from foretool.server.catalog.encoders import open_encoder
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 RECALLS = (1, 2, 5, 10, 20)
 POSSIBLE = (1, 5, 10)

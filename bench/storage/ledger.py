@@ -44,7 +44,7 @@ from foretool.storage.records import (
     ToolId,
     UpstreamRecord,
 )
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 SEED: Final = 14
 SERVERS: Final = 20

@@ -41,9 +41,9 @@ from foretool.desk.page.rendering import HERE, Renderer, Words
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, LiveConfig, load_again, stamp
 from foretool.server.recording.costs import add_everything
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import find_change_mark, open_existing_store
 from foretool.storage.records import AuditEntry
-from foretool.storage.stores import StorageError
 
 NOTES: Final = 100
 """How many notes of buttons are kept."""

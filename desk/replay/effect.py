@@ -33,7 +33,7 @@ from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.own_servers import change_config
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Miss
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 WEEK_S: Final = 7 * 86_400.0
 """How far a replay looks back unless it is told otherwise."""

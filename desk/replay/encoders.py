@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 from foretool.server.app import App
 from foretool.server.catalog import embedding
 from foretool.server.config.settings import Settings
+from foretool.storage.engine import StorageError
 from foretool.storage.places import models_folder
-from foretool.storage.stores import StorageError, Store, VectorStore
+from foretool.storage.sql.vectors import VectorStore
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.encoders import Encoder, Weights

@@ -13,16 +13,19 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from math import inf, nextafter
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from foretool.storage.opening import open_store
+from foretool.storage.opening import open_past_database
 from foretool.storage.records import Artifact, Call, ClientRecord, Event, Miss, Prompt, Statistics, ToolId, Usage
-from foretool.storage.stores import Store
+from foretool.storage.sql.artifacts import ArtifactStore
+from foretool.storage.sql.calls import CallStore
+from foretool.storage.sql.sessions import SessionStore
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
-    from foretool.storage.redaction import Known
+    from foretool.storage.sql.database import Database
 
 MOST_EVENTS: Final = 200_000
 """How many calls are read, the latest ones."""
@@ -61,47 +64,22 @@ class PastStore(Store):
     """A store for `App`. `time` is the moment that it is the store of; the player moves it on."""
 
     def __init__(self, kept: Store, before: Before) -> None:
+        super().__init__(open_past_database())
         self.time = before.since
         self._kept = kept
-        self._log = log = open_store(":memory:")
         self.path = kept.path
         self.approvals, self.catalog, self.vectors, self.flows = kept.approvals, kept.catalog, kept.vectors, kept.flows
         self.forgetting, self.retention, self.browsing = kept.forgetting, kept.retention, kept.browsing
         self.grants, self.wordings = kept.grants, kept.wordings
         self.costs, self.exporting, self.audit = kept.costs, kept.exporting, kept.audit
-        self.artifacts = cast(Any, _PastArtifacts(kept, self.now))
-        self.sessions = cast(Any, _PastSessions(log, kept.sessions.first_at()))
-        self.calls = cast(Any, _PastCalls(log, before.usage))
-        self.clients, self.discoveries, self.serving, self.tasks = log.clients, log.discoveries, log.serving, log.tasks
-        self.replicas = None
-        self.atomic, self.snapshot = log.atomic, log.snapshot
-        self.checkpoint, self.check, self.reopen, self.lead = log.checkpoint, log.check, log.reopen, log.lead
+        self.artifacts = _PastArtifacts(self._database, kept, self.now)
+        self.sessions = _PastSessions(self._database, kept.sessions.first_at())
+        self.calls = _PastCalls(self._database, before.usage)
         self._seed(before)
 
     def now(self) -> float:
         """Return the moment that this is the store of, in seconds since 1970."""
         return self.time
-
-    def hide(self, known: Callable[[], Known]) -> None:
-        self._log.hide(known)
-
-    def close(self) -> None:
-        self._log.close()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def trouble(self) -> str:
-        return ""
-
-    @property
-    def notice(self) -> str:
-        return ""
-
-    @property
-    def is_checkpoint_due(self) -> bool:
-        return False
 
     def statistics(self) -> Statistics:
         return self._kept.statistics()
@@ -110,11 +88,11 @@ class PastStore(Store):
         """Put into the log what an application reads of the time before."""
         self.calls.record([_to_call(each) for each in before.calls])
         for each in before.texts:
-            self._log.tasks.add_prompt(Prompt(each.at, each.text))
+            self.tasks.add_prompt(Prompt(each.at, each.text))
         for record in self._kept.clients.all():
             followed = record.recent.count("1") if record.recent else record.relisted
             told = len(record.recent) if record.recent else record.announced
-            self._log.clients.add_relist(
+            self.clients.add_relist(
                 ClientRecord(
                     record.client, record.version, record.era, told, followed, record.relist_ms, record.last_seen,
                     tries=record.tries,
@@ -145,28 +123,17 @@ def _read_usage(kept: Store, since: float, seeded: Sequence[Event]) -> dict[Tool
     return found
 
 
-class _Others:
-    """Answers everything else as the store behind it."""
-
-    def __init__(self, behind: object) -> None:
-        self._behind = behind
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._behind, name)
-
-
-class _PastCalls(_Others):
+class _PastCalls(CallStore):
     """The calls of the log, and the usage of the time before it."""
 
-    def __init__(self, log: Store, before: dict[ToolId, Usage]) -> None:
-        super().__init__(log.calls)
-        self._log = log
+    def __init__(self, log: Database, before: dict[ToolId, Usage]) -> None:
+        super().__init__(log)
         self._before = before
         self._outcomes: list[tuple[ToolId, str]] = []
         """The latest calls, the oldest first."""
 
     def record(self, calls: Sequence[Call], misses: Sequence[Miss] = ()) -> None:
-        self._log.calls.record(calls, misses)
+        super().record(calls, misses)
         self._outcomes += [(each.tool, each.outcome) for each in calls]
 
     def failing(self, limit: int) -> set[ToolId]:
@@ -177,11 +144,8 @@ class _PastCalls(_Others):
         judged = [(tool, outcome) for tool, outcome in latest if outcome not in ("refused", "cancelled")]
         return {tool for tool, _ in judged} - {tool for tool, outcome in judged if outcome == "ok"}
 
-    def usage(self) -> list[Usage]:
-        return self._add_before(self._log.calls.usage())
-
     def counted_usage(self) -> list[Usage]:
-        return self._add_before(self._log.calls.counted_usage())
+        return self._add_before(super().counted_usage())
 
     def counted_usage_of(self, profile: str) -> list[Usage]:
         # Not known of the time before: played tasks go by the use of all profiles.
@@ -198,22 +162,23 @@ class _PastCalls(_Others):
         return sorted(found.values(), key=lambda each: (-each.calls, -each.last_at, each.tool))
 
 
-class _PastSessions(_Others):
+class _PastSessions(SessionStore):
     """The sessions of the log; the first one is that of the store that is kept."""
 
-    def __init__(self, log: Store, first: float | None) -> None:
-        super().__init__(log.sessions)
+    def __init__(self, log: Database, first: float | None) -> None:
+        super().__init__(log)
         self._first = first
 
     def first_at(self) -> float | None:
         return self._first
 
 
-class _PastArtifacts(_Others):
+class _PastArtifacts(ArtifactStore):
     """What had been learned by a moment."""
 
-    def __init__(self, kept: Store, now: Callable[[], float]) -> None:
-        super().__init__(kept.artifacts)
+    def __init__(self, log: Database, kept: Store, now: Callable[[], float]) -> None:
+        super().__init__(log)
+        self._kept = kept.artifacts
         self._now = now
         history = sorted(kept.artifacts.history(), key=lambda each: each.created_at)
         self._times = [each.created_at for each in history]
@@ -233,10 +198,6 @@ class _PastArtifacts(_Others):
     def active(self, kind: str) -> Artifact | None:
         return self.served().get(kind)
 
-    def history(self, kind: str | None = None, limit: int = -1) -> Sequence[Artifact]:
-        found: list[Artifact] = [each for each in self._behind_history(kind) if each.created_at <= self._now()]
+    def history(self, kind: str | None = None, limit: int = -1) -> list[Artifact]:
+        found = [each for each in self._kept.history(kind) if each.created_at <= self._now()]
         return found if limit < 0 else found[:limit]
-
-    def _behind_history(self, kind: str | None) -> Sequence[Artifact]:
-        found: Sequence[Artifact] = self._behind.history(kind)  # type: ignore[attr-defined]
-        return found

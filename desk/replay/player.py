@@ -35,7 +35,7 @@ from foretool.server.lists.growth import SessionList, ToolList
 from foretool.server.lists.order import DEPTH
 from foretool.server.lists.policy import RELIST_SHARE, RELISTERS, relist_share
 from foretool.storage.records import Call, ListReason, Prompt, Tool, ToolId
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 STEP_S: Final = 0.001
 """The time between two calls of a task: when exactly they came is not known."""

@@ -20,7 +20,7 @@ from foretool.server.catalog.names import names_for_demonstrations
 from foretool.server.discovery.query_vectors import texts_of_prompt, texts_of_search
 from foretool.storage.episodes import GAP_S, MOST_CALLS, read_latest_episodes
 from foretool.storage.records import Episode, SessionRecord, Tool, ToolId, Usage
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 MOST: Final = 1000
 """How many tasks are played, the latest ones."""

@@ -30,8 +30,9 @@ from foretool.server.config.servers import Server
 from foretool.server.config.settings import PerUserEntry
 from foretool.server.signin.record import EARLY_S
 from foretool.server.signin.tokens import error_code
+from foretool.storage.engine import StorageError
 from foretool.storage.records import AuditEntry, SealedGrant
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 CALLBACK: Final = "/connect/callback"
 CONSENT_S: Final = 600.0

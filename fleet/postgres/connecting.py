@@ -15,8 +15,8 @@ from psycopg.adapt import Loader
 
 from foretool.fleet.postgres import schema
 from foretool.fleet.postgres.translation import read_text
+from foretool.storage.engine import StorageError
 from foretool.storage.places import ServerAddress, find_passwords
-from foretool.storage.stores import StorageError
 
 _AWAY = (
     errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow, errors.IdleSessionTimeout,

@@ -18,11 +18,11 @@ from foretool.fleet.postgres import schema
 from foretool.fleet.postgres.connecting import END_PROCESS, LOCK_SQL, Connection, connect, explain_error, prepare
 from foretool.fleet.postgres.days import BY_DAY, Days, prune
 from foretool.fleet.postgres.leads import ServerLead
-from foretool.fleet.postgres.replicas import Replicas
+from foretool.fleet.postgres.replicas import ReplicaStore
 from foretool.fleet.postgres.translation import regular_expression, translate, write_values
+from foretool.storage.engine import StorageError
 from foretool.storage.places import ServerAddress
 from foretool.storage.sql.database import Database, Values
-from foretool.storage.stores import StorageError
 
 OPENING_S: Final = 10
 SERVING_S: Final = 2
@@ -60,7 +60,7 @@ class PostgresDatabase(Database):
         self._busy_ms = busy_ms
         self._held: Connection | None = None
         self._depth = 0
-        self.replicas = Replicas(self, address)
+        self.replicas = ReplicaStore(self, address)
         self._days = Days(self)
         self._doubtful: tuple[int, Any] = (0, None)
         """The process of the server that may still make a commit whose answer was lost; see `Connection.served_by`."""

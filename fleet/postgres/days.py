@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from foretool.storage.engine import StorageError
 from foretool.storage.sql.database import Database
-from foretool.storage.stores import StorageError
 
 BY_DAY: Final = frozenset({"calls", "exposures", "discoveries"})
 """The tables whose records are kept by day."""

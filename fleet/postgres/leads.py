@@ -17,8 +17,8 @@ from psycopg.rows import tuple_row
 
 from foretool.fleet.postgres import schema
 from foretool.fleet.postgres.connecting import Connection
+from foretool.storage.engine import BEAT_S, Lead, StorageError
 from foretool.storage.records import Holder
-from foretool.storage.stores import BEAT_S, Lead, StorageError
 
 KEY: Final = f"{schema.LOCK}, hashtext(current_schema() || ':' || %s)"
 _HOLDER: Final = f"""

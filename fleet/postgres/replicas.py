@@ -20,10 +20,10 @@ from psycopg import sql
 from foretool.fleet.postgres import schema
 from foretool.fleet.postgres.connecting import CHOOSE_SCHEMA, SETTINGS
 from foretool.fleet.postgres.leads import KEY
+from foretool.storage.engine import StorageError
 from foretool.storage.places import ServerAddress
 from foretool.storage.records import Letter, LiveEvent, LiveSession
 from foretool.storage.sql.database import Database, Subject
-from foretool.storage.stores import StorageError
 
 LONGEST: Final = 7_000
 """Bytes of a letter that one notification carries; the server allows less than 8,000."""
@@ -60,8 +60,9 @@ _decode = msgspec.json.Decoder(Letter).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class Replicas(Subject):
-    """Implements `ReplicaStore`."""
+class ReplicaStore(Subject):
+    """What the replicas of a proxy over HTTP share while they run. Nothing in it can be read by who has the database
+    alone: texts of clients and servers are sealed by those who write them."""
 
     def __init__(self, database: Database, address: ServerAddress) -> None:
         super().__init__(database)
@@ -72,6 +73,7 @@ class Replicas(Subject):
     # -- sessions
 
     def save(self, session: LiveSession) -> int:
+        """Keep a session, or what has changed of it; return its revision."""
         row = (
             session.ident, session.session, session.principal, session.profile, session.memo, session.reader,
             session.used_at,
@@ -83,21 +85,27 @@ class Replicas(Subject):
         return LiveSession(*row) if row else None
 
     def set_reader(self, ident: bytes, reader: str, sender: str) -> None:
+        """Note that a replica carries what belongs to no request of a session; with "", that `sender` no longer
+        does."""
         sql = "UPDATE live_sessions SET reader = ? WHERE ident = ? AND (? <> '' OR reader = ?)"
         self._database.run(sql, (reader, ident, reader, sender))
 
     def revision(self, ident: bytes) -> int:
+        """Return which revision of a session is kept, 0 if none is."""
         row = self._database.row("SELECT revision FROM live_sessions WHERE ident = ?", (ident,))
         return int(row[0]) if row else 0
 
     def touch(self, idents: Sequence[bytes], at: float) -> None:
+        """Note that sessions were used."""
         self._database.write_all("UPDATE live_sessions SET used_at = ? WHERE ident = ?", [(at, one) for one in idents])
 
     def end(self, ident: bytes) -> bool:
+        """Forget a session and its events; return whether it was kept."""
         self._database.run("DELETE FROM live_events WHERE ident = ?", (ident,))
         return self._database.run("DELETE FROM live_sessions WHERE ident = ?", (ident,)) > 0
 
     def clean_up(self, now: float, idle_s: float) -> None:
+        """Forget old events and letters, and the sessions that nobody has used for so long (0: none)."""
         self._database.run("DELETE FROM live_events WHERE at < ?", (now - EVENTS_S,))
         self._database.run("DELETE FROM letters WHERE at < ?", (now - EVENTS_S,))
         if idle_s:
@@ -115,6 +123,7 @@ class Replicas(Subject):
         )
 
     def events(self, ident: bytes, stream: str, after: int) -> list[LiveEvent]:
+        """Return the events of a stream after a number, the oldest first."""
         rows = self._database.rows(
             "SELECT ident, stream, number, data, last, at FROM live_events"
             " WHERE ident = ? AND stream = ? AND number > ? ORDER BY number",
@@ -125,6 +134,7 @@ class Replicas(Subject):
     # -- letters
 
     def post(self, letter: Letter) -> None:
+        """Say something to other replicas."""
         said = _encode(letter)
         if len(said) > LONGEST:
             id = self._database.insert("INSERT INTO letters (data, at) VALUES (?, ?)", (said, time.time()))
@@ -132,11 +142,14 @@ class Replicas(Subject):
         self._database.rows(f"SELECT pg_notify({_CHANNEL}, ?)", (said.decode(),))
 
     def is_alive(self, replica: str) -> bool:
+        """Tell whether a replica runs, as far as that can be known."""
         if not self._listening_since or time.monotonic() - self._listening_since < SETTLING_S:
             return True
         return self._database.row(_ALIVE, (f"replica {replica}",)) is not None
 
     async def listen(self, replica: str, take: Callable[[Letter], None], changed: Callable[[str], None]) -> None:
+        """Count as a replica that runs, and take letters, until cancelled. `changed` is told the tables that others
+        have written: approvals, artifacts, working_sets; "" where any may have changed."""
         pause = _FIRST_RETRY_S
         while True:
             try:

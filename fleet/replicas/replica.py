@@ -14,13 +14,16 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Letter, LiveEvent
-from foretool.storage.stores import ReplicaStore, StorageError
+
+if TYPE_CHECKING:
+    from foretool.fleet.postgres.replicas import ReplicaStore
 
 MOST_EVENT: Final = 1024 * 1024
 """A larger event can only be resumed at the replica that sent it."""

@@ -25,8 +25,9 @@ from foretool.server.transports.client.base import Channel
 from foretool.server.transports.client.carrier import Session
 from foretool.server.transports.client.event_store import EventStore, Memory, Stream, split_event_id
 from foretool.server.transports.client.security import Refused
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Letter, LiveSession
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 TOUCH_S: Final = 30.0
 """How often it is kept that a session is in use."""

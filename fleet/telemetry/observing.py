@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from foretool.server.config.loader import LiveConfig
 from foretool.server.recording.recorder import Recorder
 from foretool.storage.records import Call, Discovery, Exposure, Miss, Person, SessionRecord
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 
 class Observer:

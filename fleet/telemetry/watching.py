@@ -14,7 +14,7 @@ from foretool.server.setup.installation import install_command
 from foretool.server.transports.client.http_request import HttpRequest
 from foretool.storage.records import ToolId
 from foretool.storage.redaction import hide_shapes
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.fleet.telemetry.prometheus import Metrics

@@ -25,7 +25,7 @@ from foretool.server.config.loader import Config, load
 from foretool.server.config.settings import EnrichEntry
 from foretool.storage.opening import open_store, store_exists
 from foretool.storage.records import Tool
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 BUSY_MS: Final = 5000
 EXAMPLE: Final = '"enrich": {"url": "http://127.0.0.1:11434/v1", "model": "llama3.2"}'

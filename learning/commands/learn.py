@@ -24,7 +24,7 @@ from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_store, store_exists
 from foretool.storage.records import Artifact, Tool
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 _METHODS: Final = (*METHODS, models.WEIGHTS, models.GROWTH)
 

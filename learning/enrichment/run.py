@@ -29,7 +29,7 @@ from foretool.retrieval.tokens import estimate
 from foretool.server.config.settings import EnrichEntry
 from foretool.server.trust.text import clean
 from foretool.storage.records import Tool, Wording
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.learning.enrichment.endpoint import Reply

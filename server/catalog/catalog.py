@@ -33,9 +33,9 @@ from foretool.server.trust.approvals import hash_value
 from foretool.server.trust.links import clean_member
 from foretool.server.trust.policy import Reach
 from foretool.server.trust.text import clean, is_clean
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Era, Tool, ToolId, Usage
 from foretool.storage.steps import Steps, finish
-from foretool.storage.stores import StorageError
 
 if TYPE_CHECKING:
     from foretool.retrieval.rankers.servers import ServerNames

@@ -24,8 +24,9 @@ from foretool.server.config.settings import Settings
 from foretool.server.system.libraries import load_libraries
 from foretool.server.system.processes import WORKER_FOLDER, worker_environment
 from foretool.server.transports.tasks import BackgroundWork
+from foretool.storage.engine import Lead, StorageError
 from foretool.storage.places import models_folder
-from foretool.storage.stores import Lead, StorageError, Store
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.corpus import Corpus

@@ -13,8 +13,9 @@ from msgspec import Struct
 
 from foretool.retrieval import portable_priors
 from foretool.retrieval.portable_priors import NOTHING, Expected, ListFigures, NotPriors, PortablePriors
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Artifact, Tool, ToolId, Usage
-from foretool.storage.stores import ArtifactStore, StorageError
+from foretool.storage.sql.artifacts import ArtifactStore
 
 if TYPE_CHECKING:
     from foretool.server.catalog.catalog import Catalog

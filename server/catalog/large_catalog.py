@@ -18,7 +18,7 @@ import msgspec
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.unread import words_key
 from foretool.server.transports.tasks import BackgroundWork, in_slices
-from foretool.storage.stores import CatalogStore
+from foretool.storage.sql.catalog import CatalogStore
 
 if TYPE_CHECKING:
     from foretool.retrieval.corpus import Corpus

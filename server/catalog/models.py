@@ -18,8 +18,10 @@ from msgspec import Struct
 
 from foretool.retrieval import methods
 from foretool.server.transports.tasks import BackgroundWork
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Artifact
-from foretool.storage.stores import ArtifactStore, StorageError, Store
+from foretool.storage.sql.artifacts import ArtifactStore
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.chances import Growth

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from foretool.server.trust.text import is_clean, one_line, visible
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Tool, ToolId
+from foretool.storage.sql.catalog import CatalogStore
 from foretool.storage.steps import Steps
-from foretool.storage.stores import CatalogStore, StorageError
 
 LIMIT: Final = 49
 MAX_NAME: Final = 512

@@ -17,9 +17,10 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.workers import COMMAND
 from foretool.server.system.processes import WORKER_FOLDER, worker_environment
 from foretool.server.transports.tasks import in_slices
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Tool
+from foretool.storage.sql.catalog import CatalogStore
 from foretool.storage.steps import Steps
-from foretool.storage.stores import CatalogStore, StorageError
 
 COUNTED_AT_ONCE: Final = 2000
 """Tools that are counted in one go: preparing so many for the counter takes some 40 ms on the loop."""

@@ -18,8 +18,9 @@ from msgspec import Struct
 
 from foretool._version import __version__
 from foretool.server.config.servers import Server
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Tool, ToolId
-from foretool.storage.stores import CatalogStore, StorageError
+from foretool.storage.sql.catalog import CatalogStore
 
 if TYPE_CHECKING:  # a prompt hook imports this file, and no event loop
     from foretool.retrieval.word_table import WordTable

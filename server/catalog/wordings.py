@@ -9,7 +9,7 @@ from foretool.retrieval.corpus import digest
 from foretool.retrieval.document import document, embedded_text
 from foretool.server.catalog.catalog import Catalog
 from foretool.storage.records import Tool
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 
 class ReadWordings(Struct, frozen=True):

@@ -14,9 +14,9 @@ from foretool.server.diagnosis import Finding, Repair, note, ok, problem, warnin
 from foretool.server.recording.notes import ProxyJob
 from foretool.server.recording.store_watch import find_trouble
 from foretool.server.setup.installation import fit_hint
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import examine_store, exposure, open_files
 from foretool.storage.places import ServerAddress, StorePlace
-from foretool.storage.stores import StorageError
 
 CHECK_S: Final = 5.0
 """How long the check of the storage file may take."""

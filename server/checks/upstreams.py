@@ -14,8 +14,8 @@ from foretool.server.diagnosis import Finding, Repair, UpstreamCheck, note, prob
 from foretool.server.trust.approvals import say_waiting
 from foretool.server.upstreams.causes import Cause, last_lines
 from foretool.server.upstreams.failures import explain_failure
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_existing_store
-from foretool.storage.stores import StorageError
 
 _HOPELESS: Final = (Code.PACKAGE_MISSING, Code.MODULE_MISSING, Code.FILE_MISSING)
 """What no later start changes, unless somebody corrects the entry or installs something."""

@@ -27,7 +27,7 @@ from foretool.server.system.logs import printable, printable_json
 from foretool.storage.episodes import each_episode
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import AuditEntry, Call, Episode, Exposure, Miss
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 Times = tuple[float, float]
 Rows = Iterable[Mapping[str, Any]]

@@ -22,10 +22,11 @@ from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.loader import Config, load
 from foretool.server.system.processes import own_person
 from foretool.server.upstreams.memory import find_running
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store, store_exists
 from foretool.storage.places import ServerAddress, StorePlace
 from foretool.storage.records import AuditEntry, AuditFilter, Forgotten, SealedGrant, Selection
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 BUSY_MS: Final = 5000
 SHOWN: Final = 1000

@@ -14,7 +14,7 @@ from foretool._version import __version__
 from foretool.server.commands.exit import INTERRUPTED, WRONG, complain
 from foretool.server.config.errors import ConfigError
 from foretool.server.packs import COMMANDS_OF_PACKS, import_from
-from foretool.storage.stores import StorageError
+from foretool.storage.engine import StorageError
 
 FIRST: Final = ("init", "doctor", "list", "add", "status", "misses", "page", "uninstall")
 """What people use first: `foretool --help` shows these, `foretool --help --all` every command."""

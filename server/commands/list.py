@@ -22,8 +22,8 @@ from foretool.server.config.places import find_place
 from foretool.server.ledger.conditions import Condition, ListedServer, list_servers
 from foretool.server.system.counts import name_some
 from foretool.server.upstreams.memory import find_running
+from foretool.storage.engine import StorageError
 from foretool.storage.records import MissFilter
-from foretool.storage.stores import StorageError
 
 _STYLES: Final[dict[Condition, str]] = {
     "running": "green", "starting": "yellow", "failing": "red", "idle": "", "new": "yellow", "disabled": "dim",

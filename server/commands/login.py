@@ -28,8 +28,8 @@ from foretool.server.signin.record import SignIn
 from foretool.server.signin.redirect import Receiver, RedirectError
 from foretool.server.signin.tokens import revoke
 from foretool.server.signin.vault import Known, Vault, VaultError
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_existing_store
-from foretool.storage.stores import StorageError
 
 PATIENCE_S: Final = 300.0
 

@@ -20,7 +20,7 @@ from foretool.server.config.loader import load
 from foretool.server.ledger.story import CAUSES, UNKNOWN_TOOL, say_cost, say_rank
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Cause, Miss, MissCount, MissFilter
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 _UNITS: Final = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 

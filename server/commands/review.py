@@ -32,7 +32,7 @@ from foretool.server.ledger.review import (
 from foretool.server.system.processes import own_person
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Approval
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 MOST_LINES: Final = 60
 """Lines of one difference that are printed; `--json` has all of it."""

@@ -31,9 +31,10 @@ from foretool.server.lists.own_tools import MOST
 from foretool.server.protocol.apps import is_for_model
 from foretool.server.system.logs import mute_logging
 from foretool.server.trust.policy import FOR_ITS_PAGE
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
 from foretool.storage.records import Cause, Exposure, Level, Match, Miss, MissFilter, Tool
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 Schema = Literal["whole", "trimmed", "none"]
 

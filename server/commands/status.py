@@ -43,10 +43,11 @@ from foretool.server.trust.approvals import say_waiting
 from foretool.server.trust.phrases import Severity
 from foretool.server.upstreams.memory import FAILING, find_proxies
 from foretool.server.upstreams.upstream import State
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import exposure, open_existing_store, open_store
 from foretool.storage.places import MEMORY, models_folder
 from foretool.storage.records import ClientRecord, Statistics, UpstreamState
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 STDERR_SHOWN = 3
 """How many stderr lines of a failing upstream are shown without `--verbose`."""

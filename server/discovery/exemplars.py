@@ -18,8 +18,8 @@ from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.signatures import plain_arguments, required_arguments, signature
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.translate import argument_shape
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Event, Tool, ToolId
-from foretool.storage.stores import StorageError
 
 CALLS: Final = 500
 """How many of the latest calls are looked at; reading them takes about 2 ms."""

@@ -18,7 +18,7 @@ from foretool.server.catalog.search import Search
 from foretool.server.discovery.arguments import Arguments
 from foretool.server.hints.prompt_hook import searched_lines
 from foretool.storage.records import Prompt
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.model_format import Reading

@@ -22,8 +22,9 @@ from foretool.server.hints.prediction import Predictor
 from foretool.server.lists.order import DEPTH
 from foretool.server.transports.tasks import wait_for_tick
 from foretool.server.trust.policy import TrustPolicy
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Prompt
-from foretool.storage.stores import StorageError, TaskStore
+from foretool.storage.sql.discoveries import TaskStore
 
 if TYPE_CHECKING:
     from foretool.retrieval.ranking import Ranking

@@ -20,7 +20,7 @@ from foretool.server.trust.approvals import count_held
 from foretool.server.trust.findings import Finding, find, find_in_text
 from foretool.server.trust.lookalikes import Names
 from foretool.storage.records import Approval, AuditEntry, Definition, DefinitionKind, Effect, Person
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 NOUNS: Final[dict[DefinitionKind, str]] = {
     "tool": "tool", "prompt": "prompt", "prompt_text": "text of prompt", "resource": "words of resource",

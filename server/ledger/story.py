@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from foretool.server.system.counts import plural
 from foretool.storage.records import Call, Cause, Discovery, Exposure, Miss, Noticed, SessionRecord
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 CAUSES: Final[dict[Cause, str]] = {
     "rank": "neither its use, nor the profile's description, nor earlier tasks suggested it",

@@ -19,7 +19,7 @@ from foretool.server.transports.upstream.base import Authorizer
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Host, OpenLink, Upstream
 from foretool.storage.records import Tool
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 
 class Events(Host, Protocol):

@@ -25,7 +25,8 @@ from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.opening import open_store
 from foretool.storage.places import StorePlace
 from foretool.storage.records import Discovery, DiscoveryOutcome, Event
-from foretool.storage.stores import DiscoveryStore, Store
+from foretool.storage.sql.discoveries import DiscoveryStore
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.retrieval.calibration import Platt

@@ -3,7 +3,7 @@
 A turn is one request of the model: a call, or a discovery. At each turn it reads the list again, and every answer and
 hint that came earlier in the same task. The full list would have been read at each call, and no discovery would have
 been needed. The log is added up part by part, by quarters of an hour, so that nobody has to read all of it; see
-`storage.stores.CostStore`. The same words mean the same in `bench/learning/costs.py`.
+`storage.sql.costs.CostStore`. The same words mean the same in `bench/learning/costs.py`.
 
 `CostKeeper` adds up the log for `foretool status --stats` and the page in the background, a little at a time, in a
 thread. The log of an earlier version is added up in the same way, from its start; until then those who ask read what is
@@ -25,11 +25,12 @@ from typing import Final
 from msgspec import Struct
 
 from foretool.server.transports.tasks import BackgroundWork
+from foretool.storage.engine import StorageError
 from foretool.storage.episodes import GAP_S, PROMPT_S, cut_log
 from foretool.storage.opening import open_store
 from foretool.storage.places import StorePlace
 from foretool.storage.records import PERIOD_S, CostSum, LogPart, Turn
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 EVERYTHING: Final = 1 << 60
 LONGEST_S: Final = 21_600.0

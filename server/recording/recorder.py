@@ -21,6 +21,7 @@ from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol import translate
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.spool import Spool, Spooled, find_left
+from foretool.storage.engine import StorageError
 from foretool.storage.places import local_file
 from foretool.storage.records import (
     AuditEntry,
@@ -39,7 +40,7 @@ from foretool.storage.records import (
     Usage,
     WorkingSet,
 )
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 KEEP: Final = 20_000
 """Records kept while the store refuses them; the oldest go first beyond that, and are counted."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from foretool.server.config.loader import LiveConfig
 from foretool.server.transports.tasks import BackgroundWork
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 SETTLED_S: Final = 120.0
 """A proxy that has just started has other things to do."""

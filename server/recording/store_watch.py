@@ -19,7 +19,7 @@ from foretool.server.recording.notes import Note, read_notes, remove_notes, writ
 from foretool.server.recording.recorder import Recorder
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.places import StorePlace
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 FIRST_RETRY_S: Final = 0.5
 RETRY_S: Final = 5.0

@@ -19,7 +19,7 @@ from msgspec import Struct
 from foretool.server.config.codes import Code
 from foretool.server.system.logs import one_line
 from foretool.server.transports.tasks import BackgroundWork
-from foretool.storage.stores import StorageError
+from foretool.storage.engine import StorageError
 
 FIRST_PAUSE_S: Final = 1.0
 MOST_PAUSE_S: Final = 60.0

@@ -35,9 +35,10 @@ from foretool.server.trust.approvals import (
 )
 from foretool.server.trust.ledger import Ledger
 from foretool.server.trust.members import MEMBERS, read_words, serve_bare, serve_member, stand_in
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Approval, Definition, DefinitionKind, Tool, ToolId
+from foretool.storage.sql.approvals import ApprovalStore
 from foretool.storage.steps import Steps, T, finish
-from foretool.storage.stores import ApprovalStore, StorageError
 
 LISTED: Final[tuple[DefinitionKind, ...]] = ("launch", "tool", "instructions")
 """What is known of a server once it has listed its tools."""

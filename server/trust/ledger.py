@@ -15,9 +15,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from foretool.server.trust.approvals import describe_held, of_launch, say_waiting
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Definition, DefinitionHead, DefinitionKind
+from foretool.storage.sql.approvals import ApprovalStore
 from foretool.storage.steps import Steps, finish
-from foretool.storage.stores import ApprovalStore, StorageError
 
 RETRY_S: Final = 1.0
 """The shortest pause between two writes of what is held of a server."""

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 from foretool.server.config.codes import FOR_THE_USER
 from foretool.server.config.servers import Server, digest_entry
 from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Failure
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.server.upstreams.causes import Cause

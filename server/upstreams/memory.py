@@ -28,11 +28,12 @@ from foretool.server.system.processes import is_running, machine_name
 from foretool.server.upstreams.failure_memory import FailureMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import State, Upstream
+from foretool.storage.engine import StorageError
 from foretool.storage.places import ServerAddress
 from foretool.storage.records import Tool, UpstreamRecord, UpstreamState
 from foretool.storage.redaction import hide_shapes
 from foretool.storage.steps import Steps
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 if TYPE_CHECKING:
     from foretool.server.upstreams.causes import Cause

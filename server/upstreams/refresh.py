@@ -17,8 +17,9 @@ from foretool.server.config.loader import LiveConfig
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import State, Upstream
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Era
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 REFRESH: Final = "refresh"
 """The work whose lead one proxy of a store has."""

@@ -103,32 +103,48 @@ _SERVE_TEXT = "UPDATE upstreams SET instructions = :text WHERE name = :server AN
 _REMOVE_TEXT = "UPDATE upstreams SET instructions = '' WHERE name = :server AND instructions = :text"
 
 
-class Approvals(Subject):
-    """Implements `ApprovalStore`."""
+class ApprovalStore(Subject):
+    """The definitions of servers that were approved, wait for a decision, or were refused.
+
+    Several versions of one definition may be approved.
+    """
 
     @property
     def version(self) -> int:
+        """Rises with every decision; 0 before the first."""
         row = self._database.row("SELECT value FROM counters WHERE name = 'approvals'")
         return int(row[0]) if row else 0
 
     def decided_since(self, version: int) -> set[str]:
+        """Return the servers about which something was decided after `version`."""
         return {name for (name,) in self._database.rows("SELECT server FROM approvals WHERE decision > ?", (version,))}
 
     def heads(
         self, server: str, kind: DefinitionKind, after: tuple[str, str] | None = None, most: int = -1
     ) -> list[DefinitionHead]:
+        """Return the kept definitions of one kind of a server by name and hash; only those after a name and hash if
+        given, and at most `most`, -1 for all."""
         sql, values = (_HEADS, (server, kind)) if after is None else (_HEADS_AFTER, (server, kind, *after))
         return [DefinitionHead(*row) for row in self._database.rows(f"{sql} {_BY_NAME}", (*values, most))]
 
     def approved(self, server: str, kind: DefinitionKind, name: str = "") -> list[Definition]:
+        """Return the approved versions of one definition, the newest approval first."""
         where = f"WHERE server = ? AND kind = ? AND name = ? AND state = 'approved' {_NEWEST_FIRST}"
         return _DEFINITIONS.find_all(self._database, where, (server, kind, name))
 
     def add_first(self, definitions: Sequence[Definition]) -> bool:
+        """Keep what was seen first of a server; return False and keep nothing if the server already has a definition of
+        the kind of the first one. Two proxies may race; the first one decides what was seen first."""
         with self._database.atomic():
             return finish(self.add_first_in_steps(definitions)) == "kept"
 
     def add_first_in_steps(self, definitions: Sequence[Definition]) -> Generator[None, None, FirstSight]:
+        """Do the same in steps of some milliseconds. Of many definitions the first comes last, which says that all are
+        there.
+
+        All of them are of one list, whatever happens meanwhile: what was written of another list, by a process that was
+        killed or by one that still runs, is removed, except what somebody has decided about.
+        """
         first, *others = definitions
         digest = yield from _digest_in_steps(definitions)
         with self._database.atomic():
@@ -190,11 +206,13 @@ class Approvals(Subject):
         return None
 
     def approve_listed(self, definitions: Sequence[Definition]) -> None:
+        """Approve definitions without a decision of the user; those that were blocked stay blocked."""
         with self._database.atomic():
             self._insert(_APPROVE, definitions, self.version)
             self._trim(definitions)
 
     def hold(self, server: str, kinds: Collection[DefinitionKind], definitions: Sequence[Definition]) -> None:
+        """Replace what is held of these kinds of a server; what was approved or blocked meanwhile stays as it is."""
         with self._database.atomic():
             for _ in self.hold_in_steps(server, kinds, definitions):
                 pass
@@ -202,6 +220,8 @@ class Approvals(Subject):
     def hold_in_steps(
         self, server: str, kinds: Collection[DefinitionKind], definitions: Sequence[Definition], name: str = ""
     ) -> Iterator[None]:
+        """Do the same in steps of some milliseconds; whoever reads between two of them sees a part of it. `name`: the
+        one definition that this is about, "" for all of these kinds."""
         kept = {(each.kind, each.name, each.hash) for each in definitions}
         is_small = all(len(self._held_after(server, kind)) < WRITTEN_AT_ONCE for kind in kinds)
         if is_small and len(definitions) <= WRITTEN_AT_ONCE:
@@ -234,19 +254,27 @@ class Approvals(Subject):
         self._database.run_all(_DROP_HELD, ((server, *key) for key in dropped))
 
     def held(self, server: str | None = None) -> list[HeldHead]:
+        """Return what is held, of one server or of all, by server, kind and name."""
         wanted = ("", ()) if server is None else ("AND server = ?", (server,))
         sql = f"{_HELD} {wanted[0]} {_IN_ORDER}"
         return [HeldHead(*row) for row in self._database.rows(sql, wanted[1])]
 
     def undecided(self, server: str | None = None) -> list[Definition]:
+        """Return what is held or blocked, of one server or of all, by server, kind and name."""
         wanted = ("", ()) if server is None else ("AND server = ?", (server,))
         where = f"WHERE {_UNDECIDED} {wanted[0]} {_IN_ORDER}"
         return _DEFINITIONS.find_all(self._database, where, wanted[1])
 
     def refused(self, kind: DefinitionKind) -> list[tuple[str, str, str]]:
+        """Return server, exposed name and own name of each definition in whose place nothing is served."""
         return [(server, exposed, name) for server, exposed, name in self._database.rows(_REFUSED, (kind,))]
 
     def decide(self, definitions: Sequence[Definition], approval: Approval) -> list[Definition]:
+        """Approve, block or hold exactly these versions, in one transaction; return those that are not kept any more.
+
+        What the catalog keeps of the server follows in the same transaction: an approved definition takes the place of
+        the one that was served, a blocked one is removed.
+        """
         with self._database.atomic():
             self._database.run(
                 "INSERT INTO counters (name, value) VALUES ('approvals', 1)"
@@ -278,16 +306,19 @@ class Approvals(Subject):
         return True
 
     def note_shown(self, server: str, hashes: Collection[str]) -> None:
+        """Keep which undecided definitions of a server somebody has looked at."""
         with self._database.atomic():
             self._database.run("DELETE FROM approvals WHERE server = ? AND kind = 'shown'", (server,))
             value = "\n".join(sorted(hashes)).encode()
             self._insert(_INSERT, [Definition(server, "shown", "", "", value, "approved", time.time())])
 
     def shown(self, server: str) -> frozenset[str] | None:
+        """Return the hashes that were looked at; None if nobody has looked since the last of them was decided."""
         found = self.approved(server, "shown")
         return frozenset(found[0].value.decode().split()) if found else None
 
     def forget(self, server: str) -> None:
+        """Delete everything of a server, so that its next list counts as the first."""
         with self._database.atomic():
             self._database.run("DELETE FROM approvals WHERE server = ?", (server,))
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from foretool.storage.records import Artifact, Episode
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.tables import insert_into
-from foretool.storage.stores import KEPT_MODELS
+
+KEPT_MODELS: Final = 3
+"""Models of a kind whose bytes are kept: the served one, and those that a rollback can bring back."""
 
 _COLUMNS = "id, kind, number, created_at, sha256, length(data), active, previous, promoted_at, report"
 # Earlier versions learned for one profile too, under kinds such as `dtdr@ops`, which nothing reads any more.
@@ -27,14 +29,20 @@ _YOUNGER = ("arguments", "failed")
 _episode = msgspec.json.Decoder(Episode)
 
 
-class Artifacts(Subject):
-    """Implements `ArtifactStore`."""
+class ArtifactStore(Subject):
+    """What was learned, as bytes with a checksum, and what it was learned from.
+
+    Every trained model has one record; one that was not better than the served model keeps only its report. At most one
+    model of a kind is active, which means served. Bytes whose checksum does not match are never returned.
+    """
 
     @property
     def version(self) -> int:
+        """Rises whenever other models are to be served, or a learning run has ended; 0 before the first."""
         return self._counter("learned")
 
     def bump_version(self) -> None:
+        """Make running proxies read the models again, and their lists begin a new epoch."""
         with self._database.atomic():
             self._database.run(
                 "INSERT INTO counters (name, value) VALUES (?, 1)"
@@ -51,6 +59,7 @@ class Artifacts(Subject):
     def add(
         self, kind: str, data: bytes, report: dict[str, Any], *, promote: bool, at: float | None = None
     ) -> Artifact:
+        """Keep a model and serve it from now on if `promote`; otherwise keep only its report."""
         now = time.time() if at is None else at
         with self._database.atomic():
             before = self.active(kind)
@@ -78,9 +87,11 @@ class Artifacts(Subject):
         return {each.kind: each for each in found}
 
     def history(self, kind: str | None = None, limit: int = -1) -> list[Artifact]:
+        """Return the models of one kind, or of all, the newest first."""
         return [_read_artifact(row) for row in self._database.rows(_HISTORY, (kind, kind, limit))]
 
     def load_intact(self, kind: str) -> list[tuple[Artifact, bytes]]:
+        """Return the served model and its predecessors whose bytes match their checksum, in the order to try them."""
         active = self.active(kind)
         if active is None:
             return []
@@ -92,11 +103,17 @@ class Artifacts(Subject):
         return [(each, data) for each, data in found if data and hashlib.sha256(data).hexdigest() == each.sha256]
 
     def retire(self, kind: str) -> None:
+        """Serve no model of a kind any more, until one is promoted."""
         with self._database.atomic():
             self._database.run("UPDATE artifacts SET active = 0 WHERE kind = ?", (kind,))
             self.bump_version()
 
     def roll_back(self, kind: str) -> tuple[Artifact, Artifact | None] | None:
+        """Serve again the model that the served one had replaced.
+
+        Returns the model put away, and the one served now (None if there was none before it). Returns None if no model
+        of this kind is served.
+        """
         with self._database.atomic():
             active = self.active(kind)
             if active is None:
@@ -109,6 +126,7 @@ class Artifacts(Subject):
         return active, previous
 
     def add_demonstrations(self, episodes: Sequence[Episode], at: float | None = None) -> int:
+        """Keep imported episodes, each once; return how many were new."""
         now = time.time() if at is None else at
         before = self.count_demonstrations()
         encoded = [_encode_episode(self._hide_secrets(each)) for each in episodes]
@@ -125,10 +143,12 @@ class Artifacts(Subject):
         )
 
     def demonstrations(self) -> list[Episode]:
+        """Return the imported episodes, in the order of their import."""
         rows = self._database.rows("SELECT episode FROM demonstrations ORDER BY at, rowid")
         return [_episode.decode(encoded) for (encoded,) in rows]
 
     def latest_demonstrations(self) -> Iterator[Episode]:
+        """Yield the imported episodes, the one imported last first."""
         # By rowid, the order of import, since nothing has to be sorted for that.
         for (encoded,) in self._database.each_row("SELECT episode FROM demonstrations ORDER BY rowid DESC"):
             yield _episode.decode(encoded)

@@ -19,8 +19,8 @@ _WITHIN: Final = (
 _SAME: Final = "at = ? AND principal = ? AND session = ? AND profile = ? AND action = ? AND outcome = ?"
 
 
-class Audit(Subject):
-    """Implements `AuditStore`."""
+class AuditStore(Subject):
+    """Who called what and who decided what: entries are added, and never changed or deleted."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -40,6 +40,7 @@ class Audit(Subject):
         )
 
     def each(self, since: float, until: float) -> Iterator[AuditEntry]:
+        """Yield the entries of a time, the oldest first."""
         last = 0
         while True:
             page = AUDIT.find_all(

@@ -49,8 +49,11 @@ _EVENTS: Final = {
 }
 
 
-class Exporting(Subject):
-    """Implements `ExportStore`."""
+class ExportStore(Subject):
+    """Whole kinds of records, from a time on and before another, in the order in which they were written.
+
+    They are read a thousand at a time, so there may be millions.
+    """
 
     def calls(self, since: float, until: float) -> Iterator[Call]:
         for row in self._pages("calls", f"{CALLS.select} {_WITHIN}", CALLS.fields.index("id"), since, until):
@@ -67,12 +70,15 @@ class Exporting(Subject):
             yield Exposure(session, at, policy, epoch, TOOL_IDS.decode(tools), tokens, reason, id)
 
     def call_events(self, since: float, until: float) -> Iterator[Event]:
+        """Yield the calls as events, without those that were refused."""
         return self._events("calls", since, until)
 
     def task_events(self, since: float, until: float) -> Iterator[Event]:
+        """Yield the discoveries that have a task as events."""
         return self._events("discoveries", since, until)
 
     def prompts(self, since: float, until: float) -> list[Prompt]:
+        """Return the prompts that have a text, the oldest first."""
         return PROMPTS.find_all(
             self._database, "WHERE at >= ? AND at <= ? AND text <> '' ORDER BY at, id", (since, until)
         )
@@ -164,10 +170,11 @@ SELECT 3600.0 * hour, client, sum(called), sum(hidden), sum(missed), sum(searche
 _LAST_ID: Final = (1 << 63) - 1
 
 
-class Browsing(Subject):
-    """Implements `BrowseStore`."""
+class BrowseStore(Subject):
+    """What a person looks through. `profile` limits an answer to the sessions of one profile; None means all."""
 
     def sessions(self, before: float, limit: int, profile: str | None = None, client: str = "") -> list[SessionSum]:
+        """Return sessions that began before a time, of one client or of all (""), the newest first."""
         columns = ", ".join(f"sessions.{name}" for name in SessionRecord.__struct_fields__)
         values = (before, profile, profile, client, client, limit)
         (first,) = self._database.rows(_FIRST_CALL, values)[0]
@@ -175,6 +182,7 @@ class Browsing(Subject):
         return [_read_sum(row) for row in self._database.rows(query, values)]
 
     def calls_of(self, session: str, most: int) -> list[Call]:
+        """Return the first calls of a session, the oldest first."""
         if (span := self._database.row(_SPAN, (session,))) is None:
             return []
         first, end = span[0], _LAST_ID if span[1] is None else span[1]
@@ -183,6 +191,7 @@ class Browsing(Subject):
         return CALLS.find_all(self._database, rest, (session, first, end, most))
 
     def misses_of(self, session: str, most: int) -> list[Miss]:
+        """Return the first misses of a session, the oldest first."""
         rest = (
             "WHERE session = :key AND at >= (SELECT started_at FROM sessions WHERE key = :key) - 1"
             " ORDER BY id LIMIT :most"
@@ -190,6 +199,8 @@ class Browsing(Subject):
         return MISSES.find_all(self._database, rest, {"key": session, "most": most})
 
     def neighbours(self, tool: ToolId, latest: int, profile: str | None = None) -> list[Neighbour]:
+        """Return what was called right before and right after a tool within the latest calls, the most frequent
+        first."""
         chains: dict[str, list[str]] = {}
         first, within = latest_calls(self._database, "calls", latest, "outcome <> 'refused'")
         for session, called in self._database.rows(_LATEST.format(within), (first, latest)):
@@ -208,6 +219,7 @@ class Browsing(Subject):
         return [Neighbour(client, ToolId(other), is_before, times) for (client, other, is_before), times in counted]
 
     def counts(self, profile: str, since: float, latest: int) -> list[ProfileCount]:
+        """Return what one profile did since a time, by hour and client, among the latest calls of all profiles."""
         first, within = latest_calls(self._database, "calls", latest, "outcome <> 'refused'")
         rows = self._database.rows(
             _COUNTS.format(within),
@@ -216,6 +228,7 @@ class Browsing(Subject):
         return [ProfileCount(*row) for row in rows]
 
     def usage(self, profile: str, latest: int) -> list[Usage]:
+        """Return the tools that one profile called among the latest calls of all profiles, or ever missed."""
         first, within = latest_calls(self._database, "calls", latest, "outcome <> 'refused'")
         rows = self._database.rows(_USAGE.format(within, called=CALLED), (first, latest, profile))
         return [Usage(ToolId(tool), *rest) for tool, *rest in rows]

@@ -127,8 +127,8 @@ _REVISE: Final = (
 """All but the id of the call, which is the last column."""
 
 
-class Calls(Subject):
-    """Implements `CallStore`."""
+class CallStore(Subject):
+    """Calls, and the misses that they and discoveries revealed."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -136,6 +136,11 @@ class Calls(Subject):
         self._missed_again = Repeats(database, _miss_key, self._find_miss)
 
     def record(self, calls: Sequence[Call], misses: Sequence[Miss] = ()) -> None:
+        """Commit a batch in one transaction; when this returns, `kill -9` loses none of it.
+
+        The `call` of a miss is the place in `calls`, counted from 1, of the call that revealed it; the store keeps
+        that call's id instead. Raises `ValueError` if there is no such place.
+        """
         rest, noticed = self._repeated.leave_out(calls), self._missed_again.leave_out(misses)
         if len(rest) < len(calls):
             # A miss names the place of its call in the batch.
@@ -157,6 +162,8 @@ class Calls(Subject):
         self._database.insert_linked(CALLS.insert, [CALLS.row(call) for call in calls], MISSES.insert, children)
 
     def revise(self, changed: Sequence[tuple[Miss, Miss | None]]) -> None:
+        """Bring misses on record up to date: each is given as it was written and as it is known by now, None if it was
+        none. The call that revealed a miss stays."""
         with self._database.atomic():
             for before, after in changed:
                 same = (before.at, before.session, before.tool, before.discovery, before.noticed)
@@ -185,6 +192,7 @@ class Calls(Subject):
         return CALLS.find_all(self._database, f"WHERE id >= ? AND {within} ORDER BY id DESC LIMIT ?", (first, limit))
 
     def of_session(self, session: str, since: float, until: float) -> list[Call]:
+        """Return the calls of a session in a time, the oldest first."""
         if "calls" in self._database.by_day:
             rest = "WHERE session = ? AND at >= ? AND at <= ? ORDER BY id"
             return CALLS.find_all(self._database, rest, (session, since, until))
@@ -194,9 +202,11 @@ class Calls(Subject):
         return CALLS.find_all(self._database, rest, (first, last, session, since, until))
 
     def events(self, limit: int) -> list[Event]:
+        """Return the latest calls as events, the oldest first."""
         return self._latest_events(_GET_EVENTS, limit)
 
     def shared_events(self, limit: int) -> list[Event]:
+        """Return the same of sessions whose people are learned from: what may be shown to others."""
         return self._latest_events(_SHARED_EVENTS, limit)
 
     def _latest_events(self, query: str, limit: int) -> list[Event]:
@@ -208,6 +218,8 @@ class Calls(Subject):
         ]
 
     def events_before(self, at: float, limit: int, among: int) -> list[Event]:
+        """Return the latest `limit` calls that began before a time as events, the oldest first, as far as their
+        ids are among the latest `among`."""
         first = self._database.newest("calls") - among + 1
         query = _EVENTS_BEFORE.format(self._database.within("calls", first))
         found = self._database.rows(query, (first, at, limit))
@@ -217,16 +229,22 @@ class Calls(Subject):
         ]
 
     def used_since(self, since: float, among: int) -> list[Usage]:
+        """Return how often each tool was missed since a time, and how often called, as far as the ids of those calls
+        are among the latest `among`."""
         first = self._database.newest("calls") - among + 1
         query = _USED_SINCE.format(self._database.within("calls", first))
         return [Usage(ToolId(tool), *rest) for tool, *rest in self._database.rows(query, (first, since, since))]
 
     def last_used(self, before: float, among: int) -> dict[ToolId, float]:
+        """Return when each tool was last called before a time, as far as the calls with the latest `among` ids
+        say."""
         first = self._database.newest("calls") - among + 1
         query = _LAST_USED.format(self._database.within("calls", first))
         return {ToolId(tool): at for tool, at in self._database.rows(query, (first, before))}
 
     def retries(self, limit: int, since: float, within_s: float) -> tuple[list[Retry], float]:
+        """Return the retries among the latest `limit` calls that began `since` a time or later, in the order of their
+        times, as far as the second call came so soon; and the time of the first call that was read."""
         first, within = latest(self._database, "calls", limit, "outcome <> 'refused'")
         calls = [row for row in self._database.rows(_CALLS_OF_CHATS.format(within), (first, limit)) if row[0] >= since]
         # Ids rise with the ends of calls; of two that began at once, the one that ended first comes first.
@@ -244,6 +262,7 @@ class Calls(Subject):
         return found, calls[0][0] if calls else since
 
     def first_of_latest(self, limit: int) -> int:
+        """Return the id of the oldest of the latest `limit` calls; 0 if there is none."""
         first, within = latest(self._database, "calls", limit)
         sql = (
             f"SELECT min(id) FROM (SELECT id FROM calls WHERE id >= ? AND {within} ORDER BY id DESC LIMIT ?) AS latest"  # noqa: S608
@@ -251,6 +270,8 @@ class Calls(Subject):
         return int(self._database.rows(sql, (first, limit))[0][0] or 0)
 
     def latest_of(self, tools: Collection[ToolId], each: int, before: int, most: int) -> list[int]:
+        """Return the ids of the latest calls of these tools, the newest first: `each` of a tool that are older than the
+        call `before`, as far as they are found among the `most` calls before it."""
         left, found, last = dict.fromkeys(tools, each), [], before
         until = max(before - most, 0)
         while left and last > until:
@@ -266,6 +287,7 @@ class Calls(Subject):
         return found
 
     def events_between(self, first: int, last: int) -> list[Event]:
+        """Return the calls from one id to another as events, the oldest first."""
         return [
             Event(at, "call", tool, outcome == "ok", handle, session, arguments)
             for at, tool, outcome, handle, session, arguments in self._database.rows(
@@ -274,6 +296,7 @@ class Calls(Subject):
         ]
 
     def failing(self, limit: int) -> set[ToolId]:
+        """Return the tools that failed at each of their calls, as far as these are among the latest `limit` calls."""
         first, within = latest(self._database, "calls", limit)
         return {ToolId(tool) for (tool,) in self._database.rows(_FAILING.format(within), (first, limit))}
 
@@ -288,17 +311,23 @@ class Calls(Subject):
         return MISSES.find_all(self._database, f"WHERE {where} ORDER BY at DESC, id DESC LIMIT ?", (*values, limit))
 
     def count_misses(self, wanted: MissFilter) -> list[MissCount]:
+        """Return how often each tool was missed for each cause, the most frequent first."""
         where, values = self._conditions(wanted, _ALL_AT_ONCE)
         return [MissCount(*row) for row in self._database.rows(_COUNT_MISSES.format(where), values)]
 
     def usage(self) -> list[Usage]:
+        """Return every tool ever called or missed, the most called first. Misses of unknown names do not count, nor
+        does what people did who opted out of learning."""
         self.fold_usage()
         return self.counted_usage()
 
     def counted_usage(self) -> list[Usage]:
+        """Return the same without the latest records, as far as `fold_some` has not counted them; fast however many
+        there are."""
         return _USAGE.find_all(self._database, "ORDER BY calls DESC, last_at DESC, tool")
 
     def counted_usage_of(self, profile: str) -> list[Usage]:
+        """Return the same of the sessions of one profile, since the store counts profiles."""
         return [Usage(ToolId(tool), *rest) for tool, *rest in self._database.rows(_USAGE_OF_PROFILE, (profile,))]
 
     def fold_usage(self) -> None:
@@ -307,6 +336,8 @@ class Calls(Subject):
             pass
 
     def fold_some(self) -> bool:
+        """Count a few thousand more records for `usage`; return whether some are left. `record` counts none, so that
+        it stays cheap."""
         if self._unfolded() == 0:
             return False
         with self._database.atomic():
@@ -423,10 +454,11 @@ def _miss_row(miss: Miss) -> tuple[Any, ...]:
     return MISSES.row(replace(miss, tool=Said(miss.tool)) if miss.noticed == "unknown_name" else miss)
 
 
-class Flows(Subject):
-    """Implements `FlowStore`."""
+class FlowStore(Subject):
+    """Which tools' results came back as arguments of which other tools: names of fields, never values."""
 
     def add(self, seen: Mapping[FlowKey, int], at: float) -> None:
+        """Add to the counts of flows; other proxies add to the same ones."""
         self._database.write_all(
             f"{_FLOWS.insert} ON CONFLICT (before, after, field, parameter)"
             " DO UPDATE SET times = flows.times + excluded.times, last_at = excluded.last_at",
@@ -437,4 +469,5 @@ class Flows(Subject):
         )
 
     def all(self) -> list[Flow]:
+        """Return all flows, the most frequent first."""
         return _FLOWS.find_all(self._database, "ORDER BY times DESC, before, after, field, parameter")

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Tool, ToolId, ToolVersion, UpstreamRecord
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.tables import Table
 from foretool.storage.steps import finish
-from foretool.storage.stores import StorageError
 
 T = TypeVar("T")
 
@@ -123,10 +123,15 @@ _VERSIONS = (
 )
 
 
-class Catalog(Subject):
-    """Implements `CatalogStore`."""
+class CatalogStore(Subject):
+    """Upstreams, their tools, and the names under which tools are exposed."""
 
     def load(self, upstreams: Sequence[tuple[str, str]]) -> list[tuple[UpstreamRecord, list[Tool]]]:
+        """Return what is known of these upstreams (name, fingerprint), in this order, from one state of the store.
+
+        An upstream that was never saved is left out. Tools come in the order in which the upstream listed them; each
+        `id` is the name under which it was last exposed, which other settings may have changed since.
+        """
         with self._database.snapshot():
             found = (self._database.row(_GET_UPSTREAM, key) for key in upstreams)
             return [(_UPSTREAMS.read(row[1:]), self._tools(row[0], row[1])) for row in found if row]
@@ -135,26 +140,35 @@ class Catalog(Subject):
         return [Tool(exposed, upstream, *rest) for exposed, *rest in self._database.rows(_TOOLS, (id,))]
 
     def records(self, upstreams: Sequence[tuple[str, str]]) -> list[UpstreamRecord]:
+        """Return what `load` returns, without the tools."""
         with self._database.snapshot():
             found = (self._database.row(_GET_UPSTREAM, key) for key in upstreams)
             return [_UPSTREAMS.read(row[1:]) for row in found if row]
 
     def tools_after(self, upstream: str, fingerprint: str, name: str, most: int) -> list[tuple[int, Tool]]:
+        """Return at most `most` tools of an upstream whose own names come after a name ("" for the start), in the order
+        of these names, each behind its place in the list."""
         rows = self._database.rows(_TOOLS_AFTER, (upstream, fingerprint, name, most))
         return [(at, Tool(exposed, upstream, *rest)) for at, exposed, *rest in rows]
 
     def tool_exposed(self, name: ToolId) -> list[tuple[str, Tool]]:
+        """Return the tool that was given this exposed name, once for each fingerprint of its upstream, with that."""
         return [(row[0], Tool(*row[1:])) for row in self._database.rows(_TOOL_EXPOSED, (name,))]
 
     def named_after(self, upstream: str, fingerprint: str, name: str, most: int) -> list[tuple[int, ToolId, str, str]]:
+        """Return place in the list, exposed name, own name and hash of at most `most` tools of an upstream that were
+        given their names for good and whose own names come after a name, in the order of these names."""
         rows = self._database.rows(_NAMED_AFTER, (upstream, fingerprint, name, most))
         return [(place, exposed, name, schema_hash) for place, exposed, name, schema_hash in rows]
 
     def changes(self) -> int | None:
+        """Return a number that rises whenever a tool or an exposed name comes, goes or changes, whoever writes it; None
+        where nobody counts."""
         row = self._database.row("SELECT value FROM counters WHERE name = 'catalog'")
         return int(row[0]) if row is not None else None
 
     def summary(self, inputs: str) -> bytes | None:
+        """Return what was saved under `inputs`; None if anything that `changes` counts has changed since."""
         sql = (
             "SELECT summary FROM catalog_summaries JOIN counters ON counters.value = catalog_summaries.changes"
             " WHERE counters.name = 'catalog' AND inputs = ?"
@@ -163,24 +177,32 @@ class Catalog(Subject):
         return bytes(row[0]) if row is not None else None
 
     def save_summary(self, inputs: str, changes: int, summary: bytes) -> None:
+        """Keep what a start has to know of all tools, made when `changes` was so high, and delete those that are
+        outdated."""
         with self._database.atomic():
             self._database.run("DELETE FROM catalog_summaries WHERE changes <> ?", (changes,))
             self._database.run(_SAVE_SUMMARY, (inputs, changes, summary))
 
     def tool_heads(self, upstreams: Sequence[tuple[str, str]], size: int) -> list[tuple[str, ToolId, str, bytes]]:
+        """Return upstream, exposed name, own name and the first `size` bytes of the definition of every tool of these
+        upstreams (name, fingerprint); for a caller who wants a few of very many tools."""
         wanted = set(upstreams)
         rows = self._database.rows(_HEADS, (size,))
         return [(name, tool, own, head) for name, fingerprint, tool, own, head in rows if (name, fingerprint) in wanted]
 
     def tools_named(self, tools: Iterable[tuple[str, str, str]]) -> list[Tool]:
+        """Return the known ones of these tools (own name, upstream, fingerprint), in this order."""
         return [Tool(*row) for wanted in tools for row in self._database.rows(_NAMED_TOOLS, wanted)]
 
     def save_upstream(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> None:
+        """Replace what is known of an upstream and its tools (names are unique); earlier definitions are kept."""
         with self._database.atomic():
             for _ in self.save_in_steps(upstream, tools):
                 pass
 
     def save_in_steps(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> Iterator[None]:
+        """Do the same in steps of some milliseconds, each with a transaction of its own; one of them puts the whole new
+        list in the place of the old one. Whoever stops before it has changed nothing that anybody reads."""
         before, changes = yield from self._listed(upstream)
         difference = yield from _compare(before, tools)
         for part in _parts(difference.redefined):
@@ -292,13 +314,16 @@ class Catalog(Subject):
                     self._database.run(_DROP_VERSIONS, {"upstream": upstream.name, "name": name, "id": id})
 
     def changed_tools(self) -> set[tuple[str, str]]:
+        """Return upstream and name of each tool that has had more than one definition."""
         sql = "SELECT upstream, name FROM tool_versions GROUP BY upstream, name HAVING count(*) > 1"
         return {(upstream, name) for upstream, name in self._database.rows(sql)}
 
     def versions(self, upstream: str, name: str) -> list[ToolVersion]:
+        """Return every definition that a tool has had, the oldest first."""
         return [ToolVersion(*row) for row in self._database.rows(_VERSIONS, (upstream, name))]
 
     def save_token_counts(self, tokens: Mapping[str, int]) -> None:
+        """Keep token counts by schema hash, for every upstream with that definition; ignore unknown hashes."""
         with self._database.atomic():
             self._save_token_counts(tokens)
 
@@ -309,13 +334,19 @@ class Catalog(Subject):
         )
 
     def exposed_names(self) -> dict[ToolId, tuple[str, str]]:
+        """Return every exposed name ever given, with the upstream and the tool's own name."""
         rows = self._database.rows("SELECT exposed, upstream, name FROM exposed_names ORDER BY rowid")
         return {exposed: (upstream, name) for exposed, upstream, name in rows}
 
     def exposed_names_after(self, place: int, most: int) -> list[tuple[int, ToolId, str, str]]:
+        """Return at most `most` of the exposed names after a place, each behind its own, with upstream and name."""
         return [(at, *rest) for at, *rest in self._database.rows(_NAMES_AFTER, (place, most))]
 
     def save_exposed_names(self, names: Mapping[ToolId, tuple[str, str]]) -> dict[ToolId, tuple[str, str]]:
+        """Keep names for ever; return those that another tool already has, with that tool: these were not saved.
+
+        Two proxies with different settings may race; the first keeps the name, so its meaning never changes.
+        """
         with self._database.atomic():
             rows = ((name, self._database.row(_OWNER, (name,))) for name in names)
             known = {name: (row[0], row[1]) for name, row in rows if row is not None}

@@ -56,10 +56,12 @@ _LAST_LIST: Final = (
 )
 
 
-class CostSums(Subject):
-    """Implements `CostStore`."""
+class CostStore(Subject):
+    """What the log comes to by quarters of an hour, as `recording.costs` adds it up part by part."""
 
     def part(self, most: int, since: float = 0.0) -> LogPart:
+        """Return the next part of the log that is not added up, with about `most` calls, as far as it is later than
+        `since`."""
         if not since:
             with self._database.atomic():
                 self._database.settle_writes(*_TURNS)
@@ -98,6 +100,11 @@ class CostSums(Subject):
         return LogPart(turns, events, self._prompts(turns), until, marks[_FINISHED], ends)
 
     def add(self, part: LogPart, sums: Sequence[CostSum], unfinished: Mapping[str, float], finished: float) -> bool:
+        """Keep what a part comes to. `unfinished`: sessions whose turns from a time on come again with the next part;
+        `finished`: the next `LogPart.finished`.
+
+        Returns False, and keeps nothing, if another process has added up this part.
+        """
         database = self._database
         with database.atomic():
             marks = self._marks()
@@ -118,11 +125,13 @@ class CostSums(Subject):
         return True
 
     def waiting(self) -> int:
+        """Return about how many calls are not added up."""
         done = self._marks()["calls"]
         newest = f"SELECT max(id) FROM calls WHERE id > ? AND {self._database.within('calls', done + 1)}"  # noqa: S608
         return max(int(self._database.rows(newest, (done,))[0][0] or 0) - done, 0)
 
     def sums(self, since: float) -> list[CostSum]:
+        """Return what is added up since a time, one sum for each day in local time and client."""
         first, last = self._database.rows(
             "SELECT min(period), max(period) FROM costs WHERE period >= ?", (int(since // PERIOD_S),)
         )[0]
@@ -134,14 +143,17 @@ class CostSums(Subject):
         return found
 
     def last_list(self, session: str, before: float) -> int:
+        """Return the tokens of the list that a session had at a time; 0 if it had none."""
         row = self._database.row(_LAST_LIST, (session, before))
         return int(row[0]) if row else 0
 
     def clients(self, sessions: Iterable[str]) -> dict[str, str]:
+        """Return the client of each of these sessions that is on record."""
         query = f"SELECT key, client FROM sessions WHERE key IN ({self._database.json_strings})"  # noqa: S608  # a constant
         return dict(self._database.rows(query, (encode_json(list(sessions)),)))
 
     def take_turn(self, now: float, until: int) -> bool:
+        """Reserve adding up for one process until then; return False if another process has reserved it."""
         with self._database.atomic():
             row = self._database.row("SELECT value FROM counters WHERE name = 'adding_up_until'")
             if row is not None and row[0] > now:

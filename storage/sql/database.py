@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
+from foretool.storage.engine import Lead, StorageError
 from foretool.storage.places import StorePlace
 from foretool.storage.redaction import Known, Redaction
-from foretool.storage.stores import Lead, ReplicaStore, StorageError
 
 Values = Sequence[Any] | Mapping[str, Any]
 
@@ -67,8 +67,8 @@ class Database(ABC):
     trouble: str = ""
     """Why the database cannot be used now; see `Store.trouble`."""
     notice: str = ""
-    replicas: ReplicaStore | None = None
-    """See `Store.replicas`."""
+    replicas: Any = None
+    """What replicas share where many machines can have the database: `fleet.postgres.replicas.ReplicaStore`."""
     gives_ids_again: bool = False
     """Whether the ids of deleted records may be given to new ones."""
     by_day: frozenset[str] = frozenset()

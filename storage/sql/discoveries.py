@@ -86,8 +86,8 @@ class _Ranked(Struct):
 _RANKED = Decoder(tuple[_Ranked, ...])
 
 
-class Discoveries(Subject):
-    """Implements `DiscoveryStore`."""
+class DiscoveryStore(Subject):
+    """Discoveries, and what happened after them."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -104,10 +104,12 @@ class Discoveries(Subject):
         return self._database.insert(_DISCOVERIES.insert, _DISCOVERIES.row(discovery))
 
     def set_handle(self, id: int, handle: str) -> None:
+        """Keep which conversation a discovery belongs to: the handle that its answer gave out has come back."""
         within = self._database.within("discoveries", id, id)
         self._database.run(f"UPDATE discoveries SET handle = ? WHERE id = ? AND {within}", (Said(handle), id))  # noqa: S608
 
     def set_tokens(self, id: int, tokens: int) -> None:
+        """Keep how many tokens the answer of a discovery takes, which was recorded with an estimate."""
         within = self._database.within("discoveries", id, id)
         self._database.run(f"UPDATE discoveries SET tokens = ? WHERE id = ? AND {within}", (tokens, id))  # noqa: S608
 
@@ -122,25 +124,31 @@ class Discoveries(Subject):
         return _DISCOVERIES.find_all(self._database, rest, (first, limit))
 
     def count_by_session(self, since: float) -> dict[str, int]:
+        """Return how many discoveries each session has made since a time."""
         return dict(
             self._database.rows("SELECT session, count(*) FROM discoveries WHERE at >= ? GROUP BY session", (since,))
         )
 
     def of_session(self, session: str, since: float, until: float) -> list[Discovery]:
+        """Return the discoveries of a session in a time, the oldest first."""
         rest = "WHERE session = ? AND at >= ? AND at <= ? ORDER BY id"
         return _DISCOVERIES.find_all(self._database, rest, (session, since, until))
 
     def events(self, since: float = 0.0, until: float = inf, limit: int = -1) -> list[Event]:
+        """Return the latest discoveries of a time that have a task as events, the oldest first."""
         rows = self._database.rows(_EVENTS, (since, until, limit))[::-1]
         return [Event(at, "task", task, handle=handle, session=session) for at, task, handle, session in rows]
 
     def answered(self, limit: int) -> list[Discovery]:
+        """Return the latest discoveries that searched by task and found something, the newest first, without those of
+        people who opted out of learning."""
         first, within = latest(self._database, "discoveries", limit, _ANSWERED)
         may_count = MAY_COUNT.format(table="discoveries")
         rest = f"WHERE {_ANSWERED} AND {may_count} AND id >= ? AND {within} ORDER BY id DESC LIMIT ?"
         return _DISCOVERIES.find_all(self._database, rest, (first, limit))
 
     def answers(self, limit: int, since: float) -> list[Answer]:
+        """Return what those of `answered` found that were made `since` a time or later, which is cheaper to read."""
         first, within = latest(self._database, "discoveries", limit, _ANSWERED)
         rows = self._database.rows(_ANSWERS.format(within), (first, limit))
         decode = _RANKED.decode
@@ -151,26 +159,32 @@ class Discoveries(Subject):
         ]
 
     def first_calls(self, id: int, since: float) -> dict[int, ToolId]:
+        """Return the tool called first on behalf of each discovery from `id` on."""
         values = (first_call(self._database, since), id, since, since)
         return {found: tool for found, tool in self._database.rows(_FIRST_CALLS, values)}
 
     def needs(self, since: float) -> Iterator[Event]:
+        """Yield each need of a hidden tool, in no fixed order: searches by task, and calls of what a discovery found or
+        the list lacked."""
         values = (since, first_call(self._database, since), since)
         for at, kind, text, handle, session, discovery in self._database.each_row(_NEEDS, values):
             yield Event(at, kind, text, handle=handle, session=session, discovery=discovery)
 
 
-class Tasks(Subject):
-    """Implements `TaskStore`."""
+class TaskStore(Subject):
+    """Tasks in words: what users asked their clients for, and what was selected for single steps."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._repeated = Repeats(database, _step_key, self._find_step)
 
     def texts(self) -> list[str]:
+        """Return the tasks of all discoveries and prompts, each text once, the latest first."""
         return [task for (task,) in self._database.rows(_TASKS)]
 
     def latest(self, limit: int, profile: str | None = None) -> list[str]:
+        """Return the `limit` latest of them, fewer if the same ones come all the time; fast however long the log is.
+        Without those of people who opted out of learning. With `profile` only searches of its sessions."""
         # The latest by their times are none older than the latest by their ids.
         _, within = latest(self._database, "discoveries", LATEST)
         values = {"rows": LATEST, "limit": limit}

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from foretool.storage.records import Forgotten, SealedGrant, Selection
-from foretool.storage.sql.calls import COUNTED, Calls
+from foretool.storage.sql.calls import COUNTED, CallStore
 from foretool.storage.sql.costs import reset_costs
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.retention import delete_unused, mend_references
@@ -92,12 +92,16 @@ _ADDED_UP: Final = frozenset({"calls", "misses", "discoveries", "exposures", "se
 """Tables whose records are added up in `costs`."""
 
 
-class Forgetting(Subject):
-    """Implements `ForgetStore`."""
+class ForgetStore(Subject):
+    """What a user wants to have forgotten."""
 
     def forget(self, selection: Selection, *, dry: bool = False) -> Forgotten:
+        """Delete the selected records, all or none, and return what they were; with `dry` only return it.
+
+        Names of tools and approvals stay. Vectors of the returned tasks are left to `VectorStore.forget`.
+        """
         database = self._database
-        Calls(database).fold_usage()
+        CallStore(database).fold_usage()
         with database.atomic():
             self._select_tools(selection)
             grants: list[SealedGrant] = []
@@ -124,6 +128,8 @@ class Forgetting(Subject):
         return Forgotten(counts, tuple(sorted(tasks)), tuple(grants))
 
     def compact(self) -> bool:
+        """Remove every trace of what was deleted from the file and its log; return False if another process still uses
+        the log, which then keeps traces until that process has ended."""
         return self._database.compact()
 
     def _select_tools(self, selection: Selection) -> None:

@@ -20,8 +20,8 @@ room."""
 _TRIM: Final = "DELETE FROM consents WHERE ident IN (SELECT ident FROM consents ORDER BY until DESC LIMIT -1 OFFSET ?)"
 
 
-class Grants(Subject):
-    """Implements `GrantStore`."""
+class GrantStore(Subject):
+    """What people have allowed foretool to do at servers for them, sealed. No export has it."""
 
     def load(self, server: str, person: str) -> bytes | None:
         rows = self._database.rows("SELECT sealed FROM grants WHERE server = ? AND person = ?", (server, person))
@@ -31,10 +31,12 @@ class Grants(Subject):
         self._database.run(_SAVE, (server, person, sealed, at))
 
     def replace(self, server: str, person: str, old: bytes, sealed: bytes, at: float) -> bool:
+        """Save in place of `old`; return False, and change nothing, if that is not there any more."""
         sql = "UPDATE grants SET sealed = ?, at = ? WHERE server = ? AND person = ? AND sealed = ?"
         return self._database.run(sql, (sealed, at, server, person, old)) > 0
 
     def remove(self, server: str, person: str, old: bytes | None = None) -> bool:
+        """Delete a grant, with `old` only while it is this one; return whether one went."""
         sql, values = "DELETE FROM grants WHERE server = ? AND person = ?", (server, person)
         if old is None:
             return self._database.run(sql, values) > 0
@@ -45,17 +47,20 @@ class Grants(Subject):
         return [server for (server,) in rows]
 
     def begin(self, ident: bytes, sealed: bytes, until: float) -> None:
+        """Keep a consent that is under way, until a time in seconds since 1970."""
         with self._database.atomic():
             self._database.run(_TRIM, (MOST_CONSENTS - 1,))
             self._database.run("INSERT INTO consents (ident, sealed, until) VALUES (?, ?, ?)", (ident, sealed, until))
 
     def take(self, ident: bytes, now: float) -> bytes | None:
+        """Return a consent under way, once: it is not there afterwards."""
         rows = self._database.rows("SELECT sealed FROM consents WHERE ident = ? AND until >= ?", (ident, now))
         # Of two who take it at the same time, one deletes the row.
         is_first = self._database.run("DELETE FROM consents WHERE ident = ? AND until >= ?", (ident, now)) > 0
         return bytes(rows[0][0]) if rows and is_first else None
 
     def take_late(self, now: float, most: int) -> list[tuple[bytes, bytes]]:
+        """Return at most so many consents whose time is over, each once, with what it was begun under."""
         sql = "SELECT ident, sealed FROM consents WHERE until < ? ORDER BY until LIMIT ?"
         found = [(bytes(ident), bytes(sealed)) for ident, sealed in self._database.rows(sql, (now, most))]
         return [each for each in found if self._database.run("DELETE FROM consents WHERE ident = ?", (each[0],)) > 0]

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Final
 
 from foretool.storage.records import PERIOD_S
-from foretool.storage.sql.calls import Calls, mend_marks
+from foretool.storage.sql.calls import CallStore, mend_marks
 from foretool.storage.sql.costs import uncount_calls
 from foretool.storage.sql.database import Database, Subject
 from foretool.storage.sql.tables import SET_COUNTER, row_key
@@ -104,10 +104,11 @@ UNUSED: Final = (
 """Tables whose rows are shared by others, each with the query that finds rows that nothing refers to."""
 
 
-class Retention(Subject):
-    """Implements `RetentionStore`."""
+class RetentionStore(Subject):
+    """How long records are kept."""
 
     def take_turn(self, now: float, until: int) -> bool:
+        """Reserve pruning for one process until then; return False if another process has reserved it."""
         database = self._database
         with database.atomic():
             row = database.row("SELECT value FROM counters WHERE name = 'retention_until'")
@@ -117,6 +118,7 @@ class Retention(Subject):
         return True
 
     def touch_vectors(self, digests: Collection[bytes], now: float, before: float) -> None:
+        """Note that the vectors of these texts, used last before some time, are still used; from any thread."""
         used = iter(digests)
         with self._database.own() as database:
             # Part by part, so that no other writer waits for all of them.
@@ -127,10 +129,18 @@ class Retention(Subject):
                 )
 
     def scrub(self, most: int = 1_000_000) -> int:
+        """Take secrets out of about `most` texts that an earlier version wrote, from any thread, each text once.
+
+        Returns how many were looked at.
+        """
         with self._database.own() as database:
             return scrub(database, most)
 
     def prune(self, before: float, most: int = 1_000_000) -> int:
+        """Delete about `most` older records, in small batches, from any thread; return how many rows were deleted.
+
+        Counts of calls and misses, names of tools, approvals, models that were served and demonstrations stay.
+        """
         with self._database.own() as database:
             return prune(database, before, most)
 
@@ -161,7 +171,7 @@ def scrub(database: Database, most: int) -> int:
 
 def prune(database: Database, before: float, most: int) -> int:
     """Delete what is older than a time, batch by batch. Returns how many rows were deleted."""
-    fold = Calls(database).fold_usage
+    fold = CallStore(database).fold_usage
     fold()
     deleted = database.prune_days(before, most, fold)
     for table, query in (*_OLD, *UNUSED):

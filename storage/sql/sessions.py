@@ -68,14 +68,15 @@ _GET_CONVERSATIONS = """
 """
 
 
-class Sessions(Subject):
-    """Implements `SessionStore`."""
+class SessionStore(Subject):
+    """Sessions, and the tool lists (exposures) that they received."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._repeated = Repeats(database, _exposure_key, self._find_exposure)
 
     def begin(self, session: SessionRecord) -> None:
+        """Keep a session before its first call, and that its client was seen; a known key stays as it is."""
         with self._database.atomic():
             self._database.run(_ADD_SESSION.format(self._database.newest_sql("calls")), _SESSIONS.row(session))
             self._database.run(
@@ -84,6 +85,7 @@ class Sessions(Subject):
             self._database.run(_DROP_CLIENTS, (MOST_CLIENTS,))
 
     def name_person(self, session: str, person: str, *, learns: bool, at: float) -> None:
+        """Keep whose a session is, and whether it may be learned from."""
         self._database.run(
             "INSERT INTO session_people (session, person, learns, at) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (session) DO NOTHING",
@@ -91,6 +93,7 @@ class Sessions(Subject):
         )
 
     def people(self) -> dict[str, tuple[str, bool]]:
+        """Return whose each session is of which that is kept, and whether it may be learned from."""
         rows = self._database.rows("SELECT session, person, learns FROM session_people")
         return {session: (person, bool(learns)) for session, person, learns in rows}
 
@@ -104,6 +107,7 @@ class Sessions(Subject):
         return _SESSIONS.find_all(self._database, "ORDER BY started_at DESC, rowid DESC LIMIT ?", (limit,))
 
     def ended(self, keys: Collection[str]) -> set[str]:
+        """Return those of these sessions that have ended."""
         strings = self._database.json_strings
         sql = f"SELECT key FROM sessions WHERE key IN ({strings}) AND ended_at IS NOT NULL"  # noqa: S608
         return {key for (key,) in self._database.rows(sql, (encode_json(list(keys)),))}
@@ -135,21 +139,24 @@ class Sessions(Subject):
         return _read_exposure(row) if row else None
 
     def exposures(self, session: str) -> list[Exposure]:
+        """Return the exposures of one session, the oldest first."""
         rows = self._database.rows(f"{_GET_EXPOSURES} WHERE session = ? ORDER BY exposures.id", (session,))
         return [_read_exposure(row) for row in rows]
 
     def conversations(self, limit: int) -> list[Conversation]:
+        """Return the latest sessions that called or searched something, without those whose policy was `full`."""
         return [Conversation(*row) for row in self._database.rows(_GET_CONVERSATIONS, (limit,))]
 
 
-class Clients(Subject):
-    """Implements `ClientLedger`."""
+class ClientLedger(Subject):
+    """What each client, by name and version, does after a list has changed."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._marks = Marks(database, "relists")
 
     def add_relist(self, seen: ClientRecord) -> None:
+        """Add what was seen to a client's counts; `relist_ms` is the delay of one re-list."""
         if self._marks.is_done(seen):
             return
         key = (Said(seen.client), Said(seen.version), seen.era)
@@ -168,6 +175,7 @@ class Clients(Subject):
             )
 
     def set_whole(self, name: str, tokens: int) -> None:
+        """Keep up to how many tokens a list of all tools pays for a client, whatever its version."""
         self._database.run("UPDATE clients SET whole_tokens = ? WHERE client = ?", (tokens, Said(name)))
 
     def get(self, name: str, version: str, era: Era) -> ClientRecord | None:

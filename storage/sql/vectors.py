@@ -17,10 +17,11 @@ _AT_ONCE: Final = 500
 """Vectors that one query reads."""
 
 
-class Vectors(Subject):
-    """Implements `VectorStore`."""
+class VectorStore(Subject):
+    """Embeddings, by the encoder's key and the hash of the text."""
 
     def save(self, encoder: str, vectors: Mapping[bytes, bytes]) -> None:
+        """Keep vectors by the hash of their text."""
         now = time.time()
         self._database.write_all(
             "INSERT INTO vectors (encoder, digest, data, used_at) VALUES (?, ?, ?, ?)"
@@ -29,6 +30,7 @@ class Vectors(Subject):
         )
 
     def load(self, encoder: str, digests: Collection[bytes]) -> dict[bytes, bytes]:
+        """Return those of the wanted vectors that are kept; from any thread."""
         with self._database.own() as database:
             found: dict[bytes, bytes] = {}
             wanted = iter(digests)
@@ -39,11 +41,13 @@ class Vectors(Subject):
             return found
 
     def missing(self, encoder: str, digests: Collection[bytes]) -> set[bytes]:
+        """Return which of these texts this encoder has not embedded; from any thread."""
         with self._database.own() as database:
             rows = database.each_row("SELECT digest FROM vectors WHERE encoder = ?", (encoder,))
             return set(digests).difference(digest for (digest,) in rows)
 
     def forget(self, digests: Collection[bytes]) -> int:
+        """Delete the vectors of these texts, of every encoder; return how many there were."""
         before = self._count()
         self._database.write_all("DELETE FROM vectors WHERE digest = ?", ((digest,) for digest in digests))
         return before - self._count()
@@ -52,5 +56,6 @@ class Vectors(Subject):
         return int(self._database.rows("SELECT count(*) FROM vectors")[0][0])
 
     def known(self, encoder: str) -> set[bytes]:
+        """Return the hashes of all texts that this encoder has embedded."""
         rows = self._database.rows("SELECT digest FROM vectors WHERE encoder = ?", (encoder,))
         return {digest for (digest,) in rows}

@@ -13,10 +13,10 @@ from contextlib import closing
 from pathlib import Path
 from shutil import disk_usage
 
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Health
 from foretool.storage.sqlite.files import create_private, require_regular
 from foretool.storage.sqlite.migrations import MIGRATIONS, is_foreign, migrate, schema_version
-from foretool.storage.stores import StorageError
 
 Location = Path | str
 

@@ -20,12 +20,12 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+from foretool.storage.engine import StorageError
 from foretool.storage.sql.database import Database, Values, is_writable, replace_surrogates
 from foretool.storage.sqlite.connecting import Location, connect, connect_existing, examine, explain_error
 from foretool.storage.sqlite.files import identify, is_empty
 from foretool.storage.sqlite.leads import FileLead
 from foretool.storage.sqlite.migrations import MIGRATIONS
-from foretool.storage.stores import StorageError
 
 _OPENING_S = 5.0
 """How long opening waits for another process that migrates the same file."""

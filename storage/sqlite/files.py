@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from foretool.storage.engine import StorageError
 from foretool.storage.places import make_private_folder
-from foretool.storage.stores import StorageError
 
 OWN_FOLDER: Final = "foretool"
 """Name of the folder that foretool makes for its files; only this one is closed to others. A folder with another name

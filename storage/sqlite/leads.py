@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
+from foretool.storage.engine import BEAT_S, Lead, StorageError
 from foretool.storage.records import Holder
 from foretool.storage.sqlite.connecting import Location
-from foretool.storage.stores import BEAT_S, Lead, StorageError
 
 _AGAIN_S: Final = (0.01, 0.02, 0.0)
 """Pauses between tries to lock: `holder` looks with a lock of its own, for some microseconds."""

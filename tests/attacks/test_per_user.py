@@ -33,7 +33,7 @@ from foretool.server.transports.client.http import HttpServer
 from foretool.server.transports.client.http_rules import read_rules
 from foretool.storage.opening import open_store
 from foretool.storage.records import AuditFilter
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 pytestmark = [pytest.mark.anyio, on_the_real_clock]
 

@@ -32,9 +32,10 @@ from requirements import requirement
 from served import Served, wait_until, write_config
 
 from foretool.server.commands.group import run
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
 from foretool.storage.records import Definition
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 pytestmark = pytest.mark.anyio
 

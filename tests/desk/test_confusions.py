@@ -22,7 +22,7 @@ from foretool.server.ledger.fixes import open_own
 from foretool.server.setup.own_servers import ConfigChange, change_config
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Event, Match, Outcome, ToolId
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 SEND, FIND, MOON = ToolId("mail__send"), ToolId("mail__find"), ToolId("sky__moon")
 

@@ -22,8 +22,8 @@ from foretool.learning.checkpoints import RESUME_S, Checkpoints
 from foretool.learning.run import RUN, Busy
 from foretool.retrieval import methods
 from foretool.server.learning_schedule import LEARNING
+from foretool.storage.engine import StorageError
 from foretool.storage.sqlite.leads import FileLead as Lead
-from foretool.storage.stores import StorageError
 
 CHILD = Path(__file__).parents[1] / "support" / "learning_child.py"
 FIRST, SECOND, LAST = "dtdr: training for the replay", "masstool: training for the replay", "growth: replaying"

@@ -19,7 +19,7 @@ from foretool.server.config import loader
 from foretool.server.lists.order import Prior
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, SessionRecord, ToolId
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 NOW = 1_763_900_000.0
 ADD, SUB, MOON = ToolId("calc__add"), ToolId("calc__sub"), ToolId("sky__moon")

@@ -9,7 +9,7 @@ from requirements import requirement
 
 from foretool.learning.sampling import Limits, choose_tasks, read_sample
 from foretool.storage.records import Call, Discovery, Episode, ToolId
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 OFTEN, RARE, GONE = ToolId("a__often"), ToolId("a__rare"), ToolId("a__gone")
 TOOLS = dict.fromkeys((OFTEN, RARE))

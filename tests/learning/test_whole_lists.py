@@ -8,7 +8,7 @@ from requirements import requirement
 
 from foretool.learning.list_fill import HIDDEN_CALL, LEAST, MOST, MOST_TOKENS, WholeLists, measure
 from foretool.storage.records import Conversation, Discovery, Exposure, SessionRecord, ToolId
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 
 def of(client: str, times: int, tokens: int = 2000, discoveries: int = 0) -> list[Conversation]:

@@ -9,7 +9,7 @@ import pytest
 from fakes import FakeClient, FakeUpstream, Json, proxy_over, said, tool
 from requirements import requirement
 
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 pytestmark = pytest.mark.anyio
 

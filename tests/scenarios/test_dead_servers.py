@@ -16,7 +16,7 @@ from foretool.server.upstreams.connection import HANDSHAKE_S
 from foretool.server.upstreams.failure_memory import LASTING_S, OPEN_S
 from foretool.storage.opening import open_store
 from foretool.storage.records import Failure
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 pytestmark = pytest.mark.anyio
 

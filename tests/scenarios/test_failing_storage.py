@@ -22,10 +22,10 @@ from postgres import SKIPPED, new_schema
 from requirements import requirement
 from stored_records import calls_of
 
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_serving_store, open_store
 from foretool.storage.places import StorePlace, read_place
 from foretool.storage.records import AuditFilter, Prompt
-from foretool.storage.stores import StorageError
 
 pytestmark = pytest.mark.anyio
 

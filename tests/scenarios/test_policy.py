@@ -12,7 +12,7 @@ from requirements import requirement
 from foretool.server.lists import growth
 from foretool.server.lists import policy as list_policy
 from foretool.server.lists.policy import TRIES
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from fakes import FakeUpstream, failing_store, proxy_over, said, tool
 from requirements import requirement
 from stored_records import calls_of, connection_of
 
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 pytestmark = pytest.mark.anyio
 

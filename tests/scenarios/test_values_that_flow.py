@@ -13,7 +13,7 @@ from requirements import requirement
 
 from foretool.server.housekeeping import save_flows
 from foretool.storage.opening import open_store
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 TOKEN = "s3cret-4711"
 

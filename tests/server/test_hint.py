@@ -32,7 +32,7 @@ from foretool.server.hints.texts import HEAD
 from foretool.storage.opening import open_store
 from foretool.storage.records import Prompt, Tool, ToolId
 from foretool.storage.steps import finish
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 EVENT = {
     "session_id": "b7e6f1d4-0c5e-4a53-9d7b-2f0f6a5c1e88",

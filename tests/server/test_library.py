@@ -18,7 +18,7 @@ from foretool.server.app import App
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config
 from foretool.storage.opening import open_store
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 pytestmark = pytest.mark.anyio
 

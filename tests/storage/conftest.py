@@ -9,7 +9,7 @@ import pytest
 from postgres import SKIPPED, new_schema
 
 from foretool.storage.opening import open_store
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from foretool.storage.episodes import (
 )
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Episode, Event, Outcome, Prompt, SessionRecord, ToolId
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from foretool.server.config.loader import Config
 from foretool.server.config.servers import fingerprint
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Exposure, Match, Miss, SessionRecord, Tool, ToolId, UpstreamRecord
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 ECHO = Path(__file__).with_name("echo_upstream.py")
 CALC, WEATHER = ToolId("calc__add"), ToolId("sky__forecast")

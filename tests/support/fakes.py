@@ -30,11 +30,10 @@ from foretool.server.transports.upstream.base import LinkError, Receiver
 from foretool.server.upstreams.upstream import OpenLink
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Era, Miss
-from foretool.storage.sql.store import SqlStore
 from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.sqlite.migrations import migrate
 from foretool.storage.steps import finish
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 PATIENCE_S = 5.0
 """Nothing in memory takes a tenth of it; a test that hangs must end all the same."""
@@ -419,7 +418,7 @@ def failing_store() -> tuple[Store, FailingConnection]:
     """A store in memory, and the connection below it that can be told to fail."""
     connection = sqlite3.connect(":memory:", isolation_level=None, factory=FailingConnection, check_same_thread=False)
     migrate(connection)
-    return SqlStore(SqliteDatabase(connection, ":memory:", 0)), connection
+    return Store(SqliteDatabase(connection, ":memory:", 0)), connection
 
 
 # Clients

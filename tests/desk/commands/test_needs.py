@@ -16,7 +16,7 @@ from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId, UpstreamRecord
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 LOGIN, POST, READ = (ToolId(f"calc__{name}") for name in ("login", "post", "read"))
 

@@ -16,9 +16,9 @@ from foretool.retrieval.encoders import EncoderError
 from foretool.server.catalog import embedding, encoders
 from foretool.server.commands.group import run
 from foretool.server.config import loader
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
-from foretool.storage.sql.vectors import Vectors
-from foretool.storage.stores import StorageError
+from foretool.storage.sql.vectors import VectorStore
 
 TASKS = [("add two numbers", ["calc__add"]), ("the phase of the moon", ["sky__moon"])]
 LONG = (
@@ -97,7 +97,7 @@ def test_a_replay_tells_its_effect_also_where_the_store_cannot_be_written(
     def refuse(self: object, encoder: str, vectors: object) -> None:
         raise StorageError("the disk is full")
 
-    monkeypatch.setattr(Vectors, "save", refuse)
+    monkeypatch.setattr(VectorStore, "save", refuse)
     with open_store(config.storage) as store:
         assert len(Replays(config, store, START, START + 9 * HOUR).now) == 2
 

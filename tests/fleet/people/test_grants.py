@@ -17,8 +17,9 @@ from foretool.fleet.people import grants as module
 from foretool.fleet.people.credentials import CredentialError
 from foretool.fleet.people.grants import Grants, GrantSource
 from foretool.server.config.settings import PerUserEntry
+from foretool.storage.engine import StorageError
 from foretool.storage.records import AuditEntry, AuditFilter, SealedGrant
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 pytestmark = pytest.mark.anyio
 KEY, OTHER = (base64.b64encode(os.urandom(32)).decode() for _ in range(2))

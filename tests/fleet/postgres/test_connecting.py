@@ -11,9 +11,9 @@ import pytest
 from postgres import SKIPPED, new_database, new_schema
 
 from foretool.fleet.postgres.connecting import connect
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
 from foretool.storage.places import ServerAddress
-from foretool.storage.stores import StorageError
 
 psycopg = pytest.importorskip("psycopg")
 

@@ -17,9 +17,10 @@ from postgres import cut_off
 from stored_records import CALL, DISCOVERY, EXPOSURE, MISS
 
 from bench.storage.slow_network import SlowNetwork
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_serving_store, open_store
 from foretool.storage.records import AuditEntry, AuditFilter, Call, ClientRecord, StepRecord
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 pytest.importorskip("psycopg")
 from foretool.fleet.postgres import database

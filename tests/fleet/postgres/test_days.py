@@ -17,9 +17,10 @@ from msgspec.structs import replace
 from requirements import requirement
 from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION
 
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
 from foretool.storage.records import Selection, ToolId
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 psycopg = pytest.importorskip("psycopg")
 days = pytest.importorskip("foretool.fleet.postgres.days")

@@ -24,9 +24,10 @@ from msgspec.structs import replace
 from postgres import SKIPPED, new_schema
 from stored_records import CALL, DISCOVERY, EXPOSURE, MISS
 
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_serving_store, open_store
 from foretool.storage.records import Letter, ToolId
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 psycopg = pytest.importorskip("psycopg")
 days = pytest.importorskip("foretool.fleet.postgres.days")

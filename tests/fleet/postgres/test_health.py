@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from postgres import SKIPPED, new_database, new_schema
 
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import examine_store, find_change_mark, open_existing_store, open_store, store_exists
 from foretool.storage.places import ServerAddress
-from foretool.storage.stores import StorageError
 
 psycopg = pytest.importorskip("psycopg")
 

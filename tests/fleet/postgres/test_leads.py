@@ -7,8 +7,8 @@ import os
 import pytest
 from postgres import cut_off, new_schema
 
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_serving_store, open_store
-from foretool.storage.stores import StorageError
 
 pytest.importorskip("psycopg")
 

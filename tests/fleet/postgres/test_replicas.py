@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from foretool.fleet.postgres import replicas as module
+from foretool.fleet.postgres.replicas import ReplicaStore
 from foretool.storage.opening import open_serving_store, open_store
 from foretool.storage.records import Letter, LiveEvent, LiveSession, SessionRecord, WorkingSet
-from foretool.storage.stores import ReplicaStore, Store
+from foretool.storage.store import Store
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,10 @@ from postgres import SKIPPED, new_schema
 from requirements import requirement
 from stored_records import CALL, fill_store
 
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import examine_store, open_store
 from foretool.storage.places import ServerAddress
 from foretool.storage.records import AuditEntry, AuditFilter
-from foretool.storage.stores import StorageError
 
 FLEET = Path(__file__).parents[3] / "docs" / "fleet.md"
 ENTRY = AuditEntry(1.0, "oauth:1", "ann", "c", "", "call", "t", "ok")

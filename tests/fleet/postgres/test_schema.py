@@ -6,8 +6,8 @@ import pytest
 from postgres import SKIPPED, new_schema
 
 from foretool.fleet.postgres.schema import LIVE, STEPS, create_table
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
-from foretool.storage.stores import StorageError
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ import pytest
 
 from foretool.fleet.replicas import replica as module
 from foretool.fleet.replicas.replica import Replica, Shared
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Letter, LiveEvent
-from foretool.storage.stores import StorageError
 
 pytestmark = pytest.mark.anyio
 

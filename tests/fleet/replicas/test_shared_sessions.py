@@ -21,7 +21,7 @@ from foretool.fleet.replicas.shared_sessions import GONE, SharedSessions
 from foretool.server.protocol import jsonrpc
 from foretool.storage.opening import open_serving_store
 from foretool.storage.records import Letter
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 pytestmark = pytest.mark.anyio
 

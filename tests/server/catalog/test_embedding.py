@@ -35,7 +35,7 @@ from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.opening import open_store
 from foretool.storage.places import models_folder
 from foretool.storage.sqlite.leads import FileLead as Lead
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 from tests.server.catalog.test_encoders import provider  # isort: skip
 from tiny_model import DIMENSION, write_model  # isort: skip

@@ -16,7 +16,7 @@ from foretool.server.catalog.search import Search
 from foretool.server.catalog.unread import read_words, words_key
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.steps import finish
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 from tests.server.catalog.test_search import catalog as catalog_of_git
 
 MANY = [tool(f"open_{at}", "Open an issue") for at in range(large_catalog.LEAST + 1)]

@@ -18,7 +18,7 @@ from foretool.server.catalog.unread import (
 )
 from foretool.storage.records import ToolId
 from foretool.storage.steps import finish
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 LISTED = [tool(f"log_{place}", f"h{place}") for place in range(PAGE + 5)]
 

@@ -10,8 +10,8 @@ from requirements import requirement
 
 from foretool.retrieval.tokens import estimate
 from foretool.server.discovery.exemplars import CALLS, FRESH_S, HEAD, LONGEST, TOKENS, Exemplars
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Event, Tool, ToolId
-from foretool.storage.stores import StorageError
 
 
 def tool(name: str, *required: str) -> Tool:

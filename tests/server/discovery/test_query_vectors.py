@@ -24,9 +24,10 @@ from foretool.server.catalog.search import Search
 from foretool.server.commands.forget import _digests_of
 from foretool.server.config.settings import Settings
 from foretool.server.discovery.query_vectors import LOOKS, QueryVectors
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
 from foretool.storage.records import Discovery, Prompt
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 from tests.server.catalog.test_embedding import catalog, find_in, settled  # isort: skip
 from tiny_model import write_model  # isort: skip

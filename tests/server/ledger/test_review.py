@@ -12,7 +12,7 @@ from foretool.server.config.loader import Config, load
 from foretool.server.ledger import review
 from foretool.storage.opening import open_store
 from foretool.storage.records import Definition, Person
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 ANN = Person("oauth:1", "ann")
 

@@ -20,7 +20,7 @@ from foretool.server.ledger.story import (
     say_why,
 )
 from foretool.storage.records import Call, Cause, Discovery, Exposure, Miss, Noticed, Prompt, SessionRecord
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 
 def call(session: str, at: float, tool: str = CALC, *, hidden: bool = False) -> Call:

@@ -22,7 +22,7 @@ from foretool.server.protocol.jsonrpc import raw
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import Call, SessionRecord, ToolId
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 
 class Setting:

@@ -24,7 +24,8 @@ from foretool.server.recording.calibration import (
 )
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, DiscoveryOutcome, Match, ToolId
-from foretool.storage.stores import DiscoveryStore, Store
+from foretool.storage.sql.discoveries import DiscoveryStore
+from foretool.storage.store import Store
 
 A, B, C = ToolId("a"), ToolId("b"), ToolId("c")
 

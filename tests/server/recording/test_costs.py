@@ -21,7 +21,7 @@ from foretool.server.recording.costs import (
 from foretool.storage.episodes import GAP_S
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Exposure, Match, Miss, SessionRecord, ToolId
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 A, B = ToolId("s__a"), ToolId("s__b")
 DAY = datetime(2026, 3, 4, 12).timestamp()

@@ -10,7 +10,7 @@ from requirements import requirement
 from foretool.server.config.codes import Code
 from foretool.server.transports.guard import MOST_PAUSE_S, Guard, Job
 from foretool.server.transports.tasks import BackgroundWork
-from foretool.storage.stores import StorageError
+from foretool.storage.engine import StorageError
 
 pytestmark = pytest.mark.anyio
 

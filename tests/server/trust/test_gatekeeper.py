@@ -21,7 +21,7 @@ from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId
 from foretool.storage.sql.approvals import WRITTEN_AT_ONCE
 from foretool.storage.steps import finish
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 EMPTY = Listing(())
 

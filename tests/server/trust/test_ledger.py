@@ -9,9 +9,9 @@ from fakes import failing_store
 from msgspec.structs import replace
 
 from foretool.server.trust.ledger import AGAIN_S, RETRY_S, Ledger
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Definition
 from foretool.storage.steps import finish
-from foretool.storage.stores import StorageError
 
 LAUNCH = Definition("w", "launch", "", "f", b"{}", "approved", fingerprint="f")
 OLD = Definition("w", "tool", "a", "old", b"{}", "approved")

@@ -10,10 +10,10 @@ from stored_records import UPSTREAM
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import Approval, Definition, FirstSight, HeldHead, Tool, ToolId
-from foretool.storage.sql.approvals import KEPT_APPROVALS, WRITTEN_AT_ONCE, Approvals
+from foretool.storage.sql.approvals import KEPT_APPROVALS, WRITTEN_AT_ONCE, ApprovalStore
 from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.steps import Steps, finish
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 LAUNCH = Definition("git", "launch", "", "f1", b"{}", "approved", 1.0, fingerprint="f1", version="1")
 LOG = Definition("git", "tool", "log", "h1", b'{"name":"log"}', "approved", 1.0, "git__log", "f1", "1")
@@ -194,7 +194,7 @@ def test_what_nobody_has_decided_is_found_without_walking_over_what_was_approved
             tools = [replace(LOG, server=name, name=f"t{at}", value=b"x" * 500) for at in range(40)]
             store.approvals.approve_listed(tools)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        approvals, steps = Approvals(SqliteDatabase(connection, path, 0)), [0]
+        approvals, steps = ApprovalStore(SqliteDatabase(connection, path, 0)), [0]
         approvals.heads("s0", "launch")  # reads the schema, which takes hundreds of steps
 
         def step() -> None:

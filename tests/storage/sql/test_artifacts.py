@@ -9,7 +9,8 @@ from stored_records import connection_of
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, ToolId
-from foretool.storage.stores import KEPT_MODELS, ArtifactStore, Store
+from foretool.storage.sql.artifacts import KEPT_MODELS, ArtifactStore
+from foretool.storage.store import Store
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 from requirements import requirement
 
+from foretool.storage.engine import StorageError
 from foretool.storage.records import AuditEntry, AuditFilter, Selection
 from foretool.storage.sql import audit
-from foretool.storage.sql.store import SqlStore
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 CALL = AuditEntry(10.0, "oauth:1", "ann", "cursor", "work", "call", "git__push", "ok", session="s1")
 DECISION = AuditEntry(20.0, "user:1000", "bob", "", "", "decide", "git", "approved", "tool push 0a1b2c")
@@ -53,7 +53,7 @@ def test_all_of_them_come_out_page_by_page(page: int, store: Store, monkeypatch:
 def test_no_statement_changes_or_deletes_an_entry(statement: str, store: Store) -> None:
     store.audit.add([CALL])
     with pytest.raises(StorageError, match="the audit log only grows"):
-        cast("SqlStore", store)._database.run(statement)
+        cast("Store", store)._database.run(statement)
     assert store.audit.find(AuditFilter()) == [replace(CALL, id=1)]
 
 

@@ -8,7 +8,7 @@ from stored_records import CALL, MISS, SESSION
 
 from foretool.storage.records import Exposure, Neighbour, ProfileCount, Prompt, SessionSum, ToolId, Usage
 from foretool.storage.sql import browsing
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 A, B, C = ToolId("u__a"), ToolId("u__b"), ToolId("u__c")
 FIRST = replace(SESSION, key="s1", client="cursor", profile="", started_at=10.0)

@@ -9,7 +9,7 @@ from stored_records import CALL, DISCOVERY, MISS, SESSION
 
 from foretool.storage.records import Flow, MissCount, MissFilter, Retry, Selection, ToolId, Usage
 from foretool.storage.sql.calls import FOLDED
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 LOGIN, POST, LIST = ToolId("u__login"), ToolId("u__post"), ToolId("u__list")
 

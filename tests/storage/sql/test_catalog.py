@@ -6,10 +6,11 @@ import pytest
 from msgspec.structs import replace
 from stored_records import UPSTREAM, tool
 
+from foretool.storage.engine import StorageError
 from foretool.storage.records import Definition, ToolId, ToolVersion
 from foretool.storage.sql import catalog
 from foretool.storage.sql.catalog import KEPT_VERSIONS, SAVED_AT_ONCE
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 
 def test_the_catalog_comes_back_in_the_requested_order_of_upstreams_and_the_listed_order_of_tools(store: Store) -> None:

@@ -12,7 +12,7 @@ from stored_records import rows
 from foretool.server.recording.costs import GAP_S, add_costs, add_next, read_costs
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Exposure, Miss, Prompt, Selection, SessionRecord, ToolId
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 START = 1_790_000_000.0
 CALLED = Call("", 0.0, ToolId("s__a"), "s", "name", False, "ok", 1.0, True, "")

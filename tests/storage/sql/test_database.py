@@ -2,9 +2,10 @@
 
 import pytest
 
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
 from foretool.storage.sql.database import Said, encode_json, is_writable, replace_surrogates
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 
 class Word:

@@ -8,9 +8,8 @@ from stored_records import CALL, DISCOVERY, SESSION
 from foretool.storage.records import Answer, Match, Prompt, StepRecord, ToolId
 from foretool.storage.sql.calls import first_call
 from foretool.storage.sql.discoveries import LATEST
-from foretool.storage.sql.store import SqlStore
 from foretool.storage.sqlite.database import SqliteDatabase
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 
 def test_a_discovery_comes_back_as_it_was(store: Store) -> None:
@@ -42,7 +41,7 @@ def test_the_latest_tasks_are_looked_for_among_the_latest_records_alone(store: S
 
 def test_what_followed_a_discovery_is_found_without_reading_the_calls_before_it(tmp_path: Path) -> None:
     database = SqliteDatabase.open(tmp_path / "log.db", 100)
-    store = SqlStore(database)
+    store = Store(database)
     hours = 3600.0
     # The last call but one began before the discovery that it is written after, the first is of another day.
     times = {1: 0.0, 2: 30 * hours, 3: 49 * hours, 4: 48 * hours, 5: 49 * hours}

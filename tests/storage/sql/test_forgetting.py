@@ -12,8 +12,8 @@ from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, connection_
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Selection, ToolId
-from foretool.storage.sql.calls import Calls
-from foretool.storage.stores import Store
+from foretool.storage.sql.calls import CallStore
+from foretool.storage.store import Store
 from tests.storage.sql.test_retention import TABLES, counts, fill
 
 SECRET = "ghp_" + "Zx81Qw62Er" * 4
@@ -215,13 +215,13 @@ def test_a_person_and_other_conditions_narrow_each_other(store: Store) -> None:
 def test_calls_that_were_not_counted_yet_are_not_counted_down(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.calls.record([replace(CALL, session="s0"), replace(CALL, session="s1")])
     store.calls.usage()
-    fold, late = Calls.fold_usage, replace(CALL, session="s0", at=99.0)
+    fold, late = CallStore.fold_usage, replace(CALL, session="s0", at=99.0)
 
-    def fold_then_record(calls: Calls) -> None:
+    def fold_then_record(calls: CallStore) -> None:
         fold(calls)
-        monkeypatch.setattr(Calls, "fold_usage", fold)
+        monkeypatch.setattr(CallStore, "fold_usage", fold)
         store.calls.record([late])
 
-    monkeypatch.setattr(Calls, "fold_usage", fold_then_record)
+    monkeypatch.setattr(CallStore, "fold_usage", fold_then_record)
     assert store.forgetting.forget(Selection(session="s0")).counts == {"calls": 2}
     assert [each.calls for each in store.calls.usage()] == [1]

@@ -6,7 +6,7 @@ import pytest
 
 from foretool.storage.records import SealedGrant, Selection
 from foretool.storage.sql import grants
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 
 def test_each_person_has_one_grant_for_each_server(store: Store) -> None:

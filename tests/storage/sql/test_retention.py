@@ -14,7 +14,7 @@ from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, UPSTREAM, c
 from foretool.storage.opening import open_store
 from foretool.storage.records import ClientRecord, Prompt, StepRecord, Tool, ToolId, UpstreamRecord, WorkingSet
 from foretool.storage.sql.retention import MOST_QUERIES
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 DAY = 86_400.0
 TABLES = (

@@ -8,7 +8,7 @@ from stored_records import FAILURE, STATE
 from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId, WorkingSet
 from foretool.storage.sql.serving import KEPT_S
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 
 def test_only_a_later_epoch_replaces_a_working_set(store: Store) -> None:

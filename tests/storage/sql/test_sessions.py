@@ -9,7 +9,7 @@ from stored_records import EXPOSURE, SESSION, rows
 from foretool.storage.opening import open_store
 from foretool.storage.records import ClientRecord
 from foretool.storage.sql.sessions import MOST_CLIENTS
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 
 def test_a_session_begins_and_ends(store: Store) -> None:

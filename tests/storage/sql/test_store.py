@@ -12,7 +12,7 @@ from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, fill_store,
 from foretool.storage.opening import open_store
 from foretool.storage.records import Statistics
 from foretool.storage.sql import calls, catalog, discoveries, serving, sessions
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 
 def test_a_failed_block_writes_nothing(store: Store) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from foretool.storage.records import Selection, Wording
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 
 ONE = Wording(b"1", "tiny", 1, "calc", "calc__add", ("sum up", "ö ☃"), 100, 0.5, 1.0)
 TWO = replace(ONE, digest=b"2", server="sky", tool="sky__moon", texts=())

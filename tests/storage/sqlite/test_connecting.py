@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
 from foretool.storage.records import Health
 from foretool.storage.sqlite import connecting
 from foretool.storage.sqlite.connecting import connect, connect_existing, examine, explain_error
 from foretool.storage.sqlite.migrations import MIGRATIONS
-from foretool.storage.stores import StorageError
 
 
 def test_a_new_file_is_private_gives_room_back_and_overwrites_what_is_deleted(path: Path) -> None:

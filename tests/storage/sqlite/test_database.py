@@ -14,12 +14,12 @@ import pytest
 from msgspec.structs import replace
 from stored_records import CALL, DISCOVERY, EXPOSURE, FAILURE, MISS, SESSION, STATE, UPSTREAM, fill_store, rows, tool
 
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
 from foretool.storage.records import ClientRecord, ToolId, WorkingSet
-from foretool.storage.sql.store import SqlStore
 from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.sqlite.migrations import MIGRATIONS, migrate
-from foretool.storage.stores import StorageError, Store
+from foretool.storage.store import Store
 
 
 def test_a_file_of_a_newer_foretool_is_refused(path: Path) -> None:
@@ -154,14 +154,14 @@ class Failing(sqlite3.Connection):
 def connect() -> Failing:
     connection = sqlite3.connect(":memory:", isolation_level=None, factory=Failing)
     migrate(connection)
-    fill_store(SqlStore(SqliteDatabase(connection, ":memory:")))
+    fill_store(Store(SqliteDatabase(connection, ":memory:")))
     return connection
 
 
 def written(write: str) -> list[str]:
     """The whole file after a write that nothing troubled."""
     connection = connect()
-    WRITES[write](SqlStore(SqliteDatabase(connection, ":memory:")))
+    WRITES[write](Store(SqliteDatabase(connection, ":memory:")))
     found = content(connection)
     connection.close()
     return found
@@ -170,7 +170,7 @@ def written(write: str) -> list[str]:
 @pytest.mark.parametrize("write", WRITES)
 def test_a_write_with_any_failed_statement_leaves_nothing_and_can_be_repeated(write: str) -> None:
     connection = connect()
-    store = SqlStore(SqliteDatabase(connection, ":memory:"))
+    store = Store(SqliteDatabase(connection, ":memory:"))
     before = content(connection)
     for step in count(1):
         connection.fails_in = step
@@ -198,7 +198,7 @@ def test_a_write_interrupted_at_any_instruction_is_whole_or_absent(write: str) -
         # SQLite asks before every instruction of its machine whether to go on, and once more after the commit.
         connection.set_progress_handler(lambda: int(next(steps) == step), 1)  # noqa: B023  # used within this turn
         try:
-            WRITES[write](SqlStore(SqliteDatabase(connection, ":memory:")))
+            WRITES[write](Store(SqliteDatabase(connection, ":memory:")))
         except StorageError as error:
             assert error.temporary
             assert not connection.in_transaction
@@ -215,7 +215,7 @@ def test_a_write_interrupted_at_any_instruction_is_whole_or_absent(write: str) -
 def test_a_full_disk_is_a_temporary_error_and_no_write_is_partial(path: Path) -> None:
     open_store(path).close()
     connection = sqlite3.connect(path, isolation_level=None)
-    store = SqlStore(SqliteDatabase(connection, path))
+    store = Store(SqliteDatabase(connection, path))
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     batch = [CALL] * 400
     for room in count():
@@ -238,7 +238,7 @@ def test_a_failed_rollback_is_repeated_before_the_next_write(path: Path) -> None
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("BEGIN")
     connection.execute("DELETE FROM migrations")
-    with SqlStore(SqliteDatabase(connection, path)) as store:
+    with Store(SqliteDatabase(connection, path)) as store:
         store.calls.record([CALL])
     counts = rows(path, "SELECT count(*) FROM calls UNION ALL SELECT count(*) FROM migrations")
     assert counts == [(1,), (len(MIGRATIONS),)]
@@ -257,7 +257,7 @@ RECORDER = """
 import sys, pathlib
 from foretool.storage.records import Call, Miss, ToolId
 from foretool.storage.opening import open_store
-from foretool.storage.stores import Store
+from foretool.storage.store import Store
 call = Call("s1", 11.0, ToolId("git__log"), "git", "name", False, "ok", 1.5, True, "x" * 300, 0)
 miss = Miss("s1", 1.0, "a", "call", "budget", 3, 9, "", (), 0, 0, "", "called", 1, 10, call=2)
 store = open_store(pathlib.Path(sys.argv[1]), busy_ms=5000)

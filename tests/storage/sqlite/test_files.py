@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from requirements import requirement
 
+from foretool.storage.engine import StorageError
 from foretool.storage.opening import examine_store, exposure, open_store
 from foretool.storage.sqlite.files import create_private
-from foretool.storage.stores import StorageError
 
 
 def mode(path: Path) -> int:

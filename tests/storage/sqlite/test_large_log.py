@@ -21,7 +21,6 @@ from stored_records import CALL, DISCOVERY, EXPOSURE, FAILURE, MISS, SESSION, ST
 
 from bench.storage.ledger import add_sums, copy_sessions, write_ledger
 from foretool.server.config.loader import load
-from foretool.storage import stores
 from foretool.storage.opening import open_store
 from foretool.storage.records import (
     AuditEntry,
@@ -33,7 +32,8 @@ from foretool.storage.records import (
     WorkingSet,
 )
 from foretool.storage.sql import calls
-from foretool.storage.stores import Store
+from foretool.storage.sql.database import Subject
+from foretool.storage.store import Store
 
 ROOT: Final = Path(__file__).parents[3]
 CALLS: Final = 3000
@@ -152,8 +152,8 @@ OFF_LOOP: Final = {
     " count_demonstrations",
     "audit": "find each",
     "browsing": "sessions calls_of misses_of neighbours counts usage",
-    "calls": "get events events_before used_since last_used retries first_of_latest latest_of events_between miss"
-    " misses find_misses count_misses usage",
+    "calls": "fold_usage get events events_before used_since last_used retries first_of_latest latest_of events_between"
+    " miss misses find_misses count_misses usage",
     "catalog": "changed_tools versions",
     "clients": "set_whole all",
     "costs": "part add waiting sums last_list clients",
@@ -222,8 +222,8 @@ def fill_rest(file: sqlite3.Connection, count: int) -> None:
 
 
 def test_every_method_of_the_store_is_among_those_of_the_loop_or_among_the_others() -> None:
-    kinds = {name: getattr(stores, said, None) for name, said in Store.__annotations__.items()}
-    subjects = {name: kind for name, kind in kinds.items() if getattr(kind, "_is_protocol", False)}
+    with open_store(":memory:") as store:
+        subjects = {name: type(subject) for name, subject in vars(store).items() if isinstance(subject, Subject)}
     methods = {
         f"{name}.{method}" for name, kind in subjects.items() for method in vars(kind) if not method.startswith("_")
     }

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from requirements import requirement
 
+from foretool.storage.engine import StorageError
 from foretool.storage.sqlite.leads import FileLead as Lead
-from foretool.storage.stores import StorageError
 
 HOLD = """
 import sys
