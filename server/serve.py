@@ -24,6 +24,7 @@ from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config
 from foretool.server.local.hello import SERVICE, STATUS
 from foretool.server.local.joined import Windows
+from foretool.server.local.opening import Opening
 from foretool.server.local.places import Identity
 from foretool.server.local.server import LocalServer
 from foretool.server.local.sharing import Sharing
@@ -50,11 +51,12 @@ REPORT_S: Final = 0.5
 log = logging.getLogger("foretool.app")
 
 
-async def serve_stdio(config: Config, profile: str = "") -> None:
-    """Serve the client that started this process, until it closes our input or we are asked to end."""
+async def serve_stdio(config: Config, profile: str = "", opening: Opening | None = None) -> None:
+    """Serve the client that started this process, until it closes our input or we are asked to end. `opening`: what was
+    read of it before."""
     with watching(config) as watch, _open(config) as store:
         app = watch.make(config, store)
-        transport = StdioServer(app.router, profile, message_limit(config), app.turn)
+        transport = StdioServer(app.router, profile, message_limit(config), app.turn, opening)
         app.yield_to(transport.has_unread_output)
         ended = _stop_on_signals()
         async with app.running(), _reporting_risks(config), _answering_locally(app, profile):

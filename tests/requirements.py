@@ -302,6 +302,10 @@ MANIFEST: Final[dict[str, Promise]] = {
     "windows:failover": Promise(
         "docs/decisions/0033", "when the proxy is killed, open calls get an error and the windows go on"
     ),
+    "windows:opening": Promise(
+        "docs/decisions/0033",
+        "a window answers initialize before it has a proxy, as that answered the same line before",
+    ),
     "windows:off": Promise("docs/configuration.md", "`share: false` and `--alone` share nothing"),
     "windows:errors": Promise("docs/decisions/0033", "a window says what is wrong with the config, and ends with 2"),
     "windows:isolation": Promise("docs/decisions/0033", "no window sees or cancels the requests of another"),

@@ -20,6 +20,7 @@ from foretool.server.config.addresses import parse_address
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, load
+from foretool.server.local.opening import Opening
 
 ON_TERMINAL = (
     "foretool serve talks to the MCP client that starts it. It now waits for that client's messages on this terminal;"
@@ -68,8 +69,9 @@ def _limit_threads() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def serve(options: ServeOptions) -> int:
-    """Serve until the client leaves or a signal arrives. Returns the exit status."""
+def serve(options: ServeOptions, opening: Opening | None = None) -> int:
+    """Serve until the client leaves or a signal arrives. Returns the exit status. `opening`: what a client on stdio has
+    said before."""
     _limit_threads()
     try:
         config = load(options.config)
@@ -90,7 +92,7 @@ def serve(options: ServeOptions) -> int:
             make_page = packs.load(packs.MAKE_PAGE)
             asyncio.run(serving.serve_http(config, options.http, make_page(config) if make_page else None))
         else:
-            asyncio.run(serving.serve_stdio(config, options.profile))
+            asyncio.run(serving.serve_stdio(config, options.profile, opening))
     except ConfigError as error:
         return complain(f"{error} [{error.code}]")
     return 0

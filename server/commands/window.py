@@ -15,13 +15,20 @@ from foretool.server.commands.serve_options import read_options
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Final
+
+    from foretool.server.local.opening import Opening
+
+LOOK_S: Final = 0.05
+"""How long a window that shares no proxy waits for its client's first line before it loads anything."""
 
 
 def serve_window(arguments: Sequence[str]) -> int | None:
-    """Serve a client through a proxy that windows share. Returns the exit status, None for what is to be served alone
-    or is not a correct command line."""
+    """Serve a client on stdio, through a proxy that windows share unless the options say `--alone`. Returns the exit
+    status; None for what `serving` has to look into: wrong options, a config that shares nothing, a person's terminal.
+    """
     options = read_options(arguments)
-    if options is None or "--http" in options or "--alone" in options or os.name != "posix":
+    if options is None or "--http" in options or os.name != "posix":
         return None
     if sys.stdin is None or sys.stdin.isatty():
         return None  # no client, but a person, to whom `serving` speaks
@@ -31,16 +38,23 @@ def serve_window(arguments: Sequence[str]) -> int | None:
     config = find_config(options.get("--config"), os.environ)
     if folder is None or config is None or not may_share(config, options):
         return None
+    from foretool.server.local.opening import KeptAnswers, Opening
     from foretool.server.local.places import Identity
+
+    wanted = Identity.own(config, options.get("--profile", ""), is_project=False)
+    opening = Opening(KeptAnswers(folder, wanted))
+    if "--alone" in options:
+        opening.wait(LOOK_S)
+        return _serve_alone(options, opening)
     from foretool.server.local.relay import Ended, Finder, Relay, Started, Unshared
 
-    finder = Finder(folder, Identity.own(config, options.get("--profile", ""), is_project=False))
+    finder = Finder(folder, wanted, opening)
     try:
-        return Relay(finder).run(finder.find())
+        return Relay(finder, opening).run(finder.find())
     except Unshared as reason:
         if text := str(reason):
             sys.stderr.write(f"foretool: WARNING: this window has a proxy of its own: {text}\n")
-        return None
+        return _serve_alone(options, opening)
     except Ended as end:
         return end.status
     except Started as start:
@@ -48,6 +62,13 @@ def serve_window(arguments: Sequence[str]) -> int | None:
         from foretool.server.commands import serving
 
         return serving.serve_windows(serving.options_of(options), folder, start.first, start.lock)
+
+
+def _serve_alone(options: Mapping[str, str], opening: Opening) -> int:
+    gc.disable()
+    from foretool.server.commands import serving
+
+    return serving.serve(serving.options_of(options), opening)
 
 
 def find_config(given: str | None, environ: Mapping[str, str]) -> str | None:

@@ -15,6 +15,7 @@ from rich.text import Text
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import fingerprint
 from foretool.server.ledger.diffs import diff_definitions, diff_texts
+from foretool.server.local.opening import forget_answers
 from foretool.server.protocol import jsonrpc
 from foretool.server.trust.approvals import count_held
 from foretool.server.trust.findings import Finding, find, find_in_text
@@ -128,6 +129,7 @@ def decide(
         gone = {each.hash for each in store.approvals.decide(wanted, decision)} if wanted else set()
         done = [each for each in chosen if each.hash not in gone]
         store.audit.add([_entry(batch.server, each, decision, by) for each in done])
+    forget_answers()
     return done, gone
 
 

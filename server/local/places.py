@@ -24,6 +24,7 @@ FORM: Final = 1
 FOLDER_VARIABLE: Final = "FORETOOL_SOCKETS"
 """Names another folder, as a full path, or `off` for no sockets."""
 SUFFIX: Final = ".sock"
+ANSWER_SUFFIX: Final = ".answer"
 ANY: Final = "any"
 """Stands for the profile of a proxy that serves every profile."""
 MOST_NAMES: Final = 1000
@@ -86,6 +87,11 @@ def name_socket(identity: Identity, random: str) -> str:
 def name_lock(wanted: Identity) -> str:
     """Return the name of the file that a window locks while it starts a proxy for this config and profile."""
     return f"{_machine()}-{_config(wanted)}-{_digest(wanted.profile or '')}.lock"
+
+
+def name_answer(wanted: Identity, place: str) -> str:
+    """Return the name of the file that keeps an answer to `initialize` for this config and profile (`opening`)."""
+    return f"{name_lock(wanted).removesuffix('.lock')}-{place}{ANSWER_SUFFIX}"
 
 
 def is_of_this_machine(name: str) -> bool:

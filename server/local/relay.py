@@ -18,6 +18,7 @@ import sys
 import time
 
 from foretool.server.local.hello import EXIT, REFUSAL, WELCOME, write_hello
+from foretool.server.local.opening import Opening
 from foretool.server.local.places import choose, name_lock
 from foretool.server.local.unix import Place
 from foretool.server.local.wire import Lines, Pending
@@ -84,9 +85,13 @@ class Started(Exception):
 class Finder:
     """Finds a proxy for this window."""
 
-    def __init__(self, folder: str, wanted: Identity, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self, folder: str, wanted: Identity, opening: Opening, environ: Mapping[str, str] = os.environ
+    ) -> None:
+        """`opening`: answers the client while a proxy starts."""
         self._folder = folder
         self._wanted = wanted
+        self._opening = opening
         self._environ = environ
         self.refusals: dict[str, str] = {}
         """By name of a socket, why its proxy did not take this window in."""
@@ -111,10 +116,11 @@ class Finder:
                         try:
                             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                         except BlockingIOError:
+                            self._opening.wait(0)
                             time.sleep(LOOK_S)
                             continue
                         # Between our look and the lock another window may have started one.
-                        return self._join(place, hello) or _start(hello, lock)
+                        return self._join(place, hello) or _start(hello, lock, self._opening)
                     return connection
                 finally:
                     os.close(lock)
@@ -151,7 +157,7 @@ def _greet(connection: socket.socket, hello: bytes, patience_s: float) -> bytes:
     return line
 
 
-def _start(hello: bytes, lock: int) -> socket.socket:
+def _start(hello: bytes, lock: int, opening: Opening) -> socket.socket:
     """Start a proxy and return the connection to it. In the new process, raises `Started`."""
     ours, theirs = socket.socketpair()
     first = os.fork()
@@ -165,6 +171,7 @@ def _start(hello: bytes, lock: int) -> socket.socket:
         raise Started(theirs, os.dup(lock))
     os.waitpid(first, 0)
     theirs.close()
+    opening.wait(START_S, ours.fileno())
     greeting = _greet(ours, hello, START_S)
     if greeting.startswith(WELCOME):
         return ours
@@ -185,8 +192,10 @@ def _let_go_of_pipes() -> None:
 class Relay:
     """Passes bytes between a client and a proxy until the client has gone."""
 
-    def __init__(self, finder: Finder, source: int = 0, output: int = 1) -> None:
+    def __init__(self, finder: Finder, opening: Opening, source: int = 0, output: int = 1) -> None:
+        """`opening`: what was read of the client before there was a proxy."""
         self._finder = finder
+        self._opening = opening
         self._source = source
         self._output = output
         self._proxy: socket.socket | None = None
@@ -194,7 +203,7 @@ class Relay:
         self._pending = Pending()
         self._to_proxy = self._to_client = b""
         self._told: set[bytes] = set()
-        """Ids of requests that were sent once more, to a new proxy: the client has their answers."""
+        """Ids of requests whose answers the client has: they were answered here, or sent once more to a new proxy."""
         self._is_skipping = False
         """The rest of the client's open line belongs to a proxy that has ended."""
         self._has_left = False
@@ -206,6 +215,9 @@ class Relay:
         _prepare(self._source, self._output)
         self._take(proxy)
         try:
+            self._take_in(self._opening.data)
+            if self._opening.is_answered and self._pending.hello is not None:
+                self._told.add(self._pending.hello[1])
             while self._proxy is not None:
                 self._wait()
         except Ended as end:
@@ -259,6 +271,10 @@ class Relay:
             if not found:
                 return
             self._is_skipping = False
+        self._take_in(data)
+
+    def _take_in(self, data: bytes) -> None:
+        """Take in what the client says."""
         for line, is_cut in self._from_client.feed(data):
             self._pending.asked(line, is_cut)
         self._to_proxy += data
@@ -294,9 +310,16 @@ class Relay:
             data = self._leave_out_told(data)
         else:
             for line, is_cut in self._from_proxy.feed(data):
-                self._pending.answered(line, is_cut)
+                self._answered(line, is_cut)
         self._to_client += data
         self._write()
+
+    def _answered(self, line: bytes, is_cut: bool) -> bytes | None:
+        """Take in a line of the proxy. Returns the id if it answers a request."""
+        ident, hello = self._pending.answered(line, is_cut), self._pending.hello
+        if hello is not None and ident == hello[1] and not is_cut:
+            self._opening.keep(hello[0], line)
+        return ident
 
     def _leave_out_told(self, data: bytes) -> bytes:
         """Return what the client does not know yet, in whole lines while answers are left out."""
@@ -304,7 +327,7 @@ class Relay:
         self._from_proxy = Lines()
         kept = b""
         for line in lines:
-            ident = self._pending.answered(line, is_cut=False)
+            ident = self._answered(line, is_cut=False)
             if ident is not None and ident in self._told:
                 self._told.discard(ident)
             else:
@@ -332,7 +355,7 @@ class Relay:
         self._proxy.close()
         self._proxy = None
         first = self._pending.hello
-        is_greeted = first is not None and first[1] not in self._pending.ids
+        is_greeted = first is not None and (first[1] not in self._pending.ids or first[1] in self._told)
         if self._from_proxy.open and not self._told:
             self._to_client += b"\n"  # the client has the beginning of this line
         told, self._told, self._from_proxy = self._told, set(), Lines()

@@ -121,6 +121,25 @@ class Place:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(name, flags, 0o600, dir_fd=self._handle)
 
+    def read(self, name: str, most: int) -> bytes:
+        """Return the beginning of a file, at most `most` bytes. Raises `OSError`."""
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._handle)
+        try:
+            return os.read(file, most)
+        finally:
+            os.close(file)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put a file in the place of another of this name. Raises `OSError`."""
+        first = f"{name}.{os.getpid()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(first, flags, 0o600, dir_fd=self._handle)
+        try:
+            os.write(file, data)
+        finally:
+            os.close(file)
+        os.rename(first, name, src_dir_fd=self._handle, dst_dir_fd=self._handle)
+
     def remove(self, name: str) -> None:
         """Remove a file of the folder. Raises `OSError`."""
         os.unlink(name, dir_fd=self._handle)

@@ -26,6 +26,11 @@ _QUESTION: Final = b'"foretool-'
 """How the ids of a proxy's questions to a client begin: the client's answers have them too."""
 
 
+def is_greeting(line: bytes) -> bool:
+    """Tell whether a line of a client is `initialize`, as clients write it."""
+    return b'"method":"initialize"' in line or b'"method": "initialize"' in line
+
+
 class Lines:
     """Cuts a stream into lines."""
 
@@ -81,7 +86,7 @@ class Pending:
         self.ids[ident] = None
         if len(line) <= END and b'/list"' in line and b'"tools/call"' not in line:
             self.repeatable[ident] = line
-        if self.hello is None and (b'"method":"initialize"' in line or b'"method": "initialize"' in line):
+        if self.hello is None and is_greeting(line):
             self.hello = (line, ident)
         elif b'"logging/setLevel"' in line or b'"resources/subscribe"' in line or b'"resources/unsubscribe"' in line:
             self._note(line, ident)

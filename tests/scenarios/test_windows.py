@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -188,6 +189,35 @@ def test_a_window_that_opens_after_an_edit_gets_what_the_file_says(desk: Desk) -
         assert window.leave() == 0
     assert len(desk.status()) == 1
     assert first.call("s1__echo", {"n": 2}) == '{"n": 2}'
+
+
+@requirement("windows:opening")
+def test_a_window_greets_as_the_last_one_did_while_no_proxy_answers(desk: Desk) -> None:
+    first = desk.open()
+    greeting = first.initialize()
+    assert first.leave() == 0
+    assert wait_until(lambda: not list(desk.sockets.glob("*.sock")))
+    (lock,) = desk.sockets.glob("*.lock")
+    with lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # as another window does that is starting a proxy
+        second = desk.open()
+        assert second.initialize() == greeting
+        assert desk.status() == []
+    assert "s0__echo" in second.list_tools()
+    assert sum("serverInfo" in each.get("result", {}) for each in second.seen) == 1
+
+
+@requirement("windows:opening", "windows:off")
+def test_a_window_of_its_own_greets_as_the_last_one_did_and_says_it_once(desk: Desk) -> None:
+    greetings = []
+    for _ in range(2):
+        window = desk.open("--alone")
+        greetings.append(window.initialize())
+        assert window.call("s0__echo", {"n": 1}) == '{"n": 1}'
+        assert sum("serverInfo" in each.get("result", {}) for each in window.seen) == 1
+        assert window.leave() == 0
+    assert greetings[0] == greetings[1]
+    assert len(list(desk.sockets.glob("*.answer"))) == 1
 
 
 @requirement("windows:errors")

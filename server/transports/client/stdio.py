@@ -13,7 +13,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Protocol
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import BadMessage
@@ -30,11 +30,23 @@ DROPPED: Final = tuple(b'{"jsonrpc":"2.0","method":"notifications/%b"' % kind fo
 """How the messages begin that a client which does not read never gets; upstreams over HTTP go on sending them."""
 
 
+class Opening(Protocol):
+    """What was read of the client before the server was there (`local/opening`)."""
+
+    data: bytes
+    is_answered: bool
+
+    def keep(self, line: bytes, answer: bytes) -> None: ...
+
+
 class StdioServer(asyncio.BaseProtocol):
     """Serves one client for the life of the process. It is the channel of all requests: they share one output."""
 
-    def __init__(self, fronts: Fronts, profile: str, limit: int, turn: Turn | None = None) -> None:
+    def __init__(
+        self, fronts: Fronts, profile: str, limit: int, turn: Turn | None = None, opening: Opening | None = None
+    ) -> None:
         self._fronts = fronts
+        self._opening = opening
         self._turn = turn or Turn()
         self._profile = profile
         self._lines = LineSplitter(limit)
@@ -51,6 +63,8 @@ class StdioServer(asyncio.BaseProtocol):
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         await self._open_output(output)
         self._front = self._fronts.open("legacy", "stdio", self, self._profile)
+        if self._opening is not None and self._opening.data:
+            self.feed(self._opening.data)
         source = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
         mode = os.fstat(source.fileno()).st_mode
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or source.isatty():
@@ -102,8 +116,13 @@ class StdioServer(asyncio.BaseProtocol):
         assert self._front is not None
         with self._turn:
             for line in self._lines.feed(data):
-                take_line(line, self._front, self)
+                take_line(line, self._front, self._channel_for(line))
             refuse_oversized(self._lines, self)
+
+    def _channel_for(self, line: bytes | bytearray) -> Channel:
+        """Return where the answer to a line goes; the first one may have its answer."""
+        opening, self._opening = self._opening, None
+        return self if opening is None else FirstAnswer(self, opening, bytes(line))
 
     # -- asyncio.BaseProtocol: what the client takes
 
@@ -133,6 +152,22 @@ class StdioServer(asyncio.BaseProtocol):
             self._reader.close()
         if self._pipe is not None:
             self._pipe.close()
+
+
+class FirstAnswer:
+    """Takes the answer to the first line: it is kept, and goes to the client unless that has one already."""
+
+    def __init__(self, channel: Channel, opening: Opening, line: bytes) -> None:
+        self._opening = opening
+        self._line = line
+        self.send = channel.send
+        self.poll = channel.poll
+        self.end = channel.end
+
+    def finish(self, data: bytes, code: int | None) -> None:
+        self._opening.keep(self._line, jsonrpc.one_line(data))
+        if not self._opening.is_answered:
+            self.send(data)
 
 
 def take_line(line: bytes | bytearray, front: Front, channel: Channel) -> None:

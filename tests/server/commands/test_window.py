@@ -24,8 +24,8 @@ def test_what_serve_would_complain_of_is_left_to_it() -> None:
     assert find_config(None, {}) is None
 
 
-def test_http_and_alone_share_nothing() -> None:
-    for words in (["--alone"], ["--http"], ["--http=127.0.0.1:1"], ["--nonsense"]):
+def test_http_shares_nothing() -> None:
+    for words in (["--http"], ["--http=127.0.0.1:1"], ["--nonsense"]):
         assert serve_window(["serve", *words]) is None
 
 

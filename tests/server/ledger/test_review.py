@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 from command_fakes import write_config
 from held_fakes import EVIL, LAUNCH, MOVED, NEW, OLD, definition
+from requirements import requirement
 
 from foretool.server.config.loader import Config, load
 from foretool.server.ledger import review
+from foretool.server.local.opening import KeptAnswers
+from foretool.server.local.places import Identity
 from foretool.storage.opening import open_store
 from foretool.storage.records import Definition, Person
 from foretool.storage.store import Store
@@ -63,3 +66,17 @@ def test_whoever_approves_a_tool_approves_the_command_that_has_it(config: Config
         chosen = review.add_launches(batch, review.choose(batch, {NEW.hash}))
         assert {each.kind for each in chosen} == {"tool", "launch"}
         assert len(review.add_launches(batch, batch.held)) == len(batch.held)
+
+
+@requirement("windows:opening")
+def test_a_decision_drops_the_greetings_that_may_quote_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    monkeypatch.setenv("FORETOOL_SOCKETS", str(tmp_path / "run"))
+    (tmp_path / "mcp.json").write_text("{}")
+    answers = KeptAnswers(str(tmp_path / "run"), Identity(str(tmp_path / "mcp.json"), "", "/"), {})
+    line = b'{"method":"initialize"}'
+    answers.keep(line, b'"protocolVersion"')
+    assert answers.find(line)
+    review.decide(store, review.Batch("s", "", "", "", "", "", ()), (), "blocked", ANN)
+    assert answers.find(line) is None

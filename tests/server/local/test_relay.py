@@ -7,12 +7,13 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from requirements import requirement
 
 from foretool.server.local import relay as relaying
+from foretool.server.local.opening import KeptAnswers, Opening
 from foretool.server.local.relay import Finder, Relay, Unshared
 
 
@@ -28,10 +29,19 @@ class Proxies:
         return self._ends.pop(0)
 
 
+class Kept:
+    """Stands in for `KeptAnswers`."""
+
+    def __init__(self, answers: dict[bytes, bytes]) -> None:
+        self.find = answers.get
+        self.keep = answers.__setitem__
+
+
 class Window:
     """A relay in a thread, its client's pipes, and the proxies that it gets one after the other."""
 
-    def __init__(self, proxies: int = 1) -> None:
+    def __init__(self, proxies: int = 1, kept: dict[bytes, bytes] | None = None, early: bytes = b"") -> None:
+        """`kept`: answers of earlier windows, by line. `early`: what the client says before there is a proxy."""
         pairs = [socket.socketpair() for _ in range(proxies)]
         self.proxies = [proxy for _, proxy in pairs]
         for proxy in self.proxies:
@@ -42,7 +52,11 @@ class Window:
         self.output = os.fdopen(from_relay, "rb")
         self.status: list[int] = []
         finder: Any = Proxies(*(ours for ours, _ in pairs[1:]))
-        relay = Relay(finder, source, output)
+        self.kept: dict[bytes, bytes] = kept or {}
+        opening = Opening(cast("KeptAnswers", Kept(self.kept)), source, output)
+        self.input.write(early)
+        opening.wait(0)
+        relay = Relay(finder, opening, source, output)
 
         def run() -> None:
             self.status.append(relay.run(pairs[0][0]))
@@ -80,8 +94,8 @@ def windows() -> Iterator[list[Window]]:
         window.close()
 
 
-def opened(windows: list[Window], proxies: int = 1) -> Window:
-    windows.append(Window(proxies))
+def opened(windows: list[Window], proxies: int = 1, **early: Any) -> Window:
+    windows.append(Window(proxies, **early))
     return windows[-1]
 
 
@@ -103,6 +117,43 @@ def test_bytes_pass_both_ways_as_they_are(windows: list[Window]) -> None:
     assert window.proxies[0].recv(10) == b""
     window.proxies[0].close()
     assert window.end() == 0
+
+
+HELLO = b'{"jsonrpc":"2.0","id":0,"method":"initialize"}'
+WELCOME = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}'
+
+
+@requirement("windows:opening")
+def test_a_client_that_was_answered_before_there_was_a_proxy_gets_no_second_answer(windows: list[Window]) -> None:
+    window = opened(windows, kept={HELLO: WELCOME}, early=HELLO + b"\n")
+    assert window.hear()["result"]["protocolVersion"] == "2025-11-25"
+    line = window.say(id=1, method="tools/list")
+    assert receive(window.proxies[0], len(HELLO) + 1 + len(line)) == HELLO + b"\n" + line
+    newer = WELCOME.replace(b"}}", b',"instructions":"new"}}')
+    window.proxies[0].sendall(newer + b'\n{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}\n')
+    assert window.hear() == {"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}
+    assert window.kept == {HELLO: newer}
+
+
+@requirement("windows:opening", "windows:failover")
+def test_a_proxy_that_ends_before_its_own_greeting_leaves_a_client_that_has_one(windows: list[Window]) -> None:
+    window = opened(windows, 2, kept={HELLO: WELCOME}, early=HELLO + b"\n")
+    assert window.hear()["id"] == 0
+    first, second = window.proxies
+    assert receive(first, len(HELLO) + 1) == HELLO + b"\n"
+    first.close()
+    assert window.hear() == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+    assert receive(second, len(HELLO) + 1) == HELLO + b"\n"
+    second.sendall(WELCOME + b'\n{"jsonrpc":"2.0","method":"notifications/x"}\n')
+    assert window.hear() == {"jsonrpc": "2.0", "method": "notifications/x"}
+
+
+@requirement("windows:opening")
+def test_the_answer_of_a_proxy_is_kept_for_the_next_window(windows: list[Window]) -> None:
+    window = opened(windows, early=HELLO + b"\n")
+    assert receive(window.proxies[0], len(HELLO) + 1) == HELLO + b"\n"
+    window.proxies[0].sendall(WELCOME + b"\n")
+    assert window.hear()["id"] == 0 and window.kept == {HELLO: WELCOME}
 
 
 @requirement("windows:failover")
@@ -200,5 +251,6 @@ def test_a_folder_that_cannot_be_made_leaves_the_window_alone(tmp_path: Any) -> 
     from foretool.server.local.places import Identity
 
     (tmp_path / "file").write_text("")
+    folder, wanted = str(tmp_path / "file" / "run"), Identity("/mcp.json", "", "/")
     with pytest.raises(Unshared):
-        Finder(str(tmp_path / "file" / "run"), Identity("/mcp.json", "", "/"), {}).find()
+        Finder(folder, wanted, Opening(KeptAnswers(folder, wanted, {})), {}).find()

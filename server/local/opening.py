@@ -1,0 +1,138 @@
+"""What a client says while its window has no proxy yet: `initialize` is answered at once, if the answer is known.
+
+A proxy needs some tenths of a second of a processor until it can answer, and on a busy machine that is more than some
+clients wait. So each answer to `initialize` is kept, together with the very line that asked for it. The next window
+whose client begins with the same line gets the same answer, as long as the config, the storage and the installation are
+the same and nothing was decided about a server's texts. The proxy still takes in the line; its own answer goes into the
+place of the kept one, and not to the client.
+
+Every window imports this file, so it imports nothing that takes memory.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+import zlib
+
+from foretool._version import __version__
+from foretool.server.local.hello import installation
+from foretool.server.local.places import ANSWER_SUFFIX, find_folder, name_answer
+from foretool.server.local.unix import Place
+from foretool.server.local.wire import is_greeting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Final
+
+    from foretool.server.local.places import Identity
+
+MOST_BYTES: Final = 64 * 1024
+"""The longest first line, and the longest answer, that are kept."""
+PLACES: Final = 16
+"""How many answers are kept for one config and profile: a client whose first line never comes again fills no disk."""
+
+
+class KeptAnswers:
+    """The answers that clients of one config and profile got to their first lines."""
+
+    def __init__(self, folder: str, wanted: Identity, environ: Mapping[str, str] = os.environ) -> None:
+        self._folder = folder
+        self._wanted = wanted
+        self._environ = environ
+
+    def find(self, line: bytes) -> bytes | None:
+        """Return the answer to this line; None where none is kept, or something has changed since."""
+        try:
+            with Place(self._folder) as place:
+                head, asked, answer = place.read(self._name(line), 3 * MOST_BYTES).split(b"\n", 2)
+            return answer if asked == line and head == self._head() else None
+        except (OSError, ValueError):
+            return None
+
+    def keep(self, line: bytes, answer: bytes) -> None:
+        """Keep the answer to a line in the place of an earlier one."""
+        is_wanted = is_greeting(line) and b'"protocolVersion"' in answer and max(len(line), len(answer)) < MOST_BYTES
+        if not is_wanted or self.find(line) == answer:
+            return
+        try:
+            with Place(self._folder, make=True) as place:
+                place.write(self._name(line), b"\n".join((self._head(), line, answer)))
+        except OSError:
+            pass  # the next window's client waits for its proxy
+
+    def _name(self, line: bytes) -> str:
+        return name_answer(self._wanted, str(zlib.crc32(line) % PLACES))
+
+    def _head(self) -> bytes:
+        """Return what has to be the same. Raises `OSError` where the config is gone."""
+        file = os.stat(self._wanted.config)  # noqa: PTH116 -- pathlib takes memory
+        storage = [self._environ.get(name, "") for name in ("FORETOOL_STORAGE", "XDG_STATE_HOME")]
+        state = (__version__, installation(), file.st_mtime_ns, file.st_size, file.st_ino, *storage)
+        return ascii(state).encode()
+
+
+def forget_answers(environ: Mapping[str, str] = os.environ) -> None:
+    """Drop all kept answers: some may quote a text that the user no longer wants to be passed on."""
+    if (folder := find_folder(environ)) is None:
+        return
+    try:
+        with Place(folder) as place:
+            for name in place.names():
+                if name.endswith(ANSWER_SUFFIX):
+                    place.remove(name)
+    except OSError:
+        pass  # there are none
+
+
+class Opening:
+    """The first words of one client."""
+
+    def __init__(self, answers: KeptAnswers, source: int = 0, output: int = 1) -> None:
+        self._answers = answers
+        self._source = source
+        self._output = output
+        self._line: bytes | None = None
+        self.data = b""
+        """What was read of the client, which a proxy has to be told."""
+        self.is_answered = False
+        """Whether the client has an answer to its first line."""
+
+    def wait(self, patience_s: float, proxy: int | None = None) -> None:
+        """Answer the first line as soon as it comes; stop when `proxy`, a socket, can be read."""
+        poll, until = select.poll(), time.monotonic() + patience_s
+        for file in (self._source, proxy):
+            if file is not None:
+                poll.register(file, select.POLLIN)
+        while self._line is None and len(self.data) < MOST_BYTES:
+            ready = [file for file, _ in poll.poll(max(0, until - time.monotonic()) * 1000)]
+            if not ready or proxy in ready or not self._read():
+                return
+
+    def _read(self) -> bool:
+        """Read on, and answer the line if it is complete. Returns False where the client says no more."""
+        try:
+            data = os.read(self._source, MOST_BYTES)
+        except OSError:
+            return False
+        self.data += data
+        self._line, end, _ = self.data.partition(b"\n")
+        if not end:
+            self._line = None
+        elif (answer := self._answers.find(self._line)) is not None:
+            self._write(answer + b"\n")
+        return bool(data)
+
+    def _write(self, data: bytes) -> None:
+        self.is_answered = True
+        try:
+            while data:
+                data = data[os.write(self._output, data) :]
+        except OSError:
+            pass  # nobody reads our answers any more; the window notices it itself
+
+    def keep(self, line: bytes, answer: bytes) -> None:
+        """Keep what a proxy answers to this line for the next window."""
+        self._answers.keep(line, answer)
