@@ -44,6 +44,7 @@ from foretool.server.upstreams.refresh import Refresher
 from foretool.server.upstreams.server_list import ListLimit
 from foretool.server.upstreams.upstream import Connect, OpenLink, Upstream
 from foretool.storage.engine import StorageError
+from foretool.storage.steps import finish
 from foretool.storage.store import Store
 
 if TYPE_CHECKING:
@@ -334,7 +335,7 @@ class App:
         for upstream in self.upstreams:
             tools, text = self.catalog.listed(upstream.name), self.catalog.instructions(upstream.name)
             if tools or text:
-                admitted = self.known.gatekeeper.admit(upstream.name, Listing(tools, text), Listing(()))
+                admitted = finish(self.known.gatekeeper.admit(upstream.name, Listing(tools, text), Listing(())))
                 self.catalog.load(upstream.name, admitted.tools, admitted.text)
             upstream.relist_all()
         self.catalog.settle()

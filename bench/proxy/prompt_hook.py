@@ -41,6 +41,7 @@ from foretool.server.hints.texts import HEAD
 from foretool.server.setup import changes, prompt_hooks
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId, UpstreamRecord
+from foretool.storage.steps import finish
 
 IDLE_S, IDLE_CPU_S = 3.0, 0.3
 """A proxy is idle that used less processor time than that in so many seconds."""
@@ -72,7 +73,7 @@ def prepare(folder: Path, tools: dict[str, list[dict[str, Any]]], encoder: str =
     with open_store(config.storage) as store:
         for name, server in config.servers.items():
             record = UpstreamRecord(name, fingerprint(server), "legacy", "", "", "{}", 1.0)
-            store.catalog.save_upstream(record, [_tool(name, each) for each in tools[name]])
+            finish(store.catalog.save_upstream(record, [_tool(name, each) for each in tools[name]]))
     return path
 
 

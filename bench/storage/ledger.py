@@ -44,6 +44,7 @@ from foretool.storage.records import (
     ToolId,
     UpstreamRecord,
 )
+from foretool.storage.steps import finish
 from foretool.storage.store import Store
 
 SEED: Final = 14
@@ -148,7 +149,7 @@ def save_server(store: Store, name: str, key: str, at: float) -> Iterator[Known]
         definition = _definition(name, own)
         digest = hashlib.sha256(definition).hexdigest()
         tools.append(Tool(ToolId(f"{name}__{own}"), name, own, definition, digest, len(definition) // 4))
-    store.catalog.save_upstream(record, tools)
+    finish(store.catalog.save_upstream(record, tools))
     store.catalog.save_exposed_names({each.id: (name, each.name) for each in tools})
     return (Known(each.id, name) for each in tools)
 

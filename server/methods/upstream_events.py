@@ -193,7 +193,7 @@ class UpstreamEvents:
         version = str(info.implementation.get("version") or "")
         listing = Listing(tools, text, version, lacking(info.capabilities or ()))
         before = Listing(self._catalog.listed(name), self._catalog.instructions(name))
-        admitted = yield from self._gatekeeper.admit_in_steps(name, listing, before)
+        admitted = yield from self._gatekeeper.admit(name, listing, before)
         return admitted.tools, admitted.text
 
     def on_state(self, upstream: Upstream) -> None:

@@ -94,12 +94,9 @@ class Gatekeeper:
 
     # -- tools and instructions
 
-    def admit(self, name: str, listing: Listing, before: Listing) -> Listing:
-        """Return what may be served of a server's listing. `before`: what is served of it now."""
-        return finish(self.admit_in_steps(name, listing, before))
-
-    def admit_in_steps(self, name: str, listing: Listing, before: Listing) -> Steps[Listing]:
-        """Do the same in steps. It begins again where somebody has decided about a definition meanwhile."""
+    def admit(self, name: str, listing: Listing, before: Listing) -> Steps[Listing]:
+        """Return what may be served of a server's listing. `before`: what is served of it now. It begins again where
+        somebody has decided about a definition meanwhile."""
         server = self._config.now.servers.get(name)
         if server is None:
             return listing
@@ -138,7 +135,7 @@ class Gatekeeper:
         is_strict = yield from self._follow_launch(server, launch, listing, said, held)
         if server.entry.trust == "auto":
             return (yield from self._admit_all(server.name, listing, said, launch))
-        approved, blocked = yield from self._ledger.known_in_steps(server.name, "tool")
+        approved, blocked = yield from self._ledger.known(server.name, "tool")
         judging = judge(
             map(definition_of, listing.tools), {} if is_strict else approved, blocked,
             lambda name: self._ledger.approved(server.name, "tool", name), stand_in_tool,
@@ -161,7 +158,7 @@ class Gatekeeper:
             yield
             waiting.append(of_launch(each, launch))
         yield
-        yield from self._ledger.hold_in_steps(launch.server, kinds, waiting)
+        yield from self._ledger.hold(launch.server, kinds, waiting)
 
     def _rest(self, server: str, kind: DefinitionKind, took_s: float) -> None:
         """Have the next list of a server wait after a comparison that took long and found changes."""
@@ -175,10 +172,10 @@ class Gatekeeper:
             yield
             definitions.append(definition_of(tool))
         yield from self._ledger.approve_all(server, [*definitions, said, launch], launch)
-        yield from self._ledger.hold_in_steps(server, LISTED, ())
-        blocked = (yield from self._ledger.known_in_steps(server, "tool"))[1]
+        yield from self._ledger.hold(server, LISTED, ())
+        blocked = (yield from self._ledger.known(server, "tool"))[1]
         tools = [tool for tool in listing.tools if tool.schema_hash not in blocked.get(tool.name, ())]
-        is_blocked = said.hash in self._ledger.known(server, "instructions")[1].get("", ())
+        is_blocked = said.hash in finish(self._ledger.known(server, "instructions"))[1].get("", ())
         return Listing(tools, "" if is_blocked else listing.text, listing.version)
 
     def _see_first(self, server: Server, launch: Definition, listing: Listing, before: Listing) -> Steps[bool]:
@@ -197,14 +194,14 @@ class Gatekeeper:
         first.append(replace(of_launch(text_of(server.name, "instructions", "", seen.text), launch), **kept))
         lacks = {**kept, "state": "approved"}  # nothing to decide about
         first += (replace(of_launch(text_of(server.name, kind, "", ""), launch), **lacks) for kind in listing.lacks)
-        return (yield from self._ledger.add_first_in_steps(first))
+        return (yield from self._ledger.add_first(first))
 
     def _follow_launch(
         self, server: Server, launch: Definition, listing: Listing, said: Definition, held: list[Definition]
     ) -> Steps[bool]:
         """Take in how the server is reached, and approve what it lists if the user has edited that. Returns whether
         nothing of the server counts as approved until its command is, under `trust: review`."""
-        approved, blocked = self._ledger.known(server.name, "launch")
+        approved, blocked = finish(self._ledger.known(server.name, "launch"))
         if launch.hash in approved.get("", ()):
             return False
         if server.entry.approve_new:
@@ -236,7 +233,7 @@ class Gatekeeper:
 
     def _judge_text(self, said: Definition, text: str, held: list[Definition], *, is_strict: bool = False) -> str:
         """Return the text that may be served, and hold what nobody has decided about."""
-        approved, blocked = self._ledger.known(said.server, said.kind)
+        approved, blocked = finish(self._ledger.known(said.server, said.kind))
         hashes = approved.get(said.name, ()) if not is_strict else ()
         if not said.value or said.hash in hashes:
             return text
@@ -286,14 +283,14 @@ class Gatekeeper:
             for each in listed.values() if is_first else ():
                 yield
                 first.append(replace(of_launch(each, launch), **seen))
-            if not (yield from self._ledger.add_first_in_steps(first)):
+            if not (yield from self._ledger.add_first(first)):
                 return dict(before), False
         if server.entry.trust == "auto" or (server.name, kind) in self._edited:
             waiting = self._ledger.held(server.name, (member.definition,)) if server.entry.trust != "auto" else ()
             new = [each for each in listed.values() if (each.kind, each.name, each.hash) not in waiting]
             yield from self._ledger.approve_all(server.name, new, launch)
             self._edited.discard((server.name, kind))
-        approved, blocked = yield from self._ledger.known_in_steps(server.name, member.definition)
+        approved, blocked = yield from self._ledger.known(server.name, member.definition)
         judged = yield from judge(
             listed.values(), approved, blocked,
             lambda name: self._ledger.approved(server.name, member.definition, name), stand_in,
@@ -343,13 +340,13 @@ class Gatekeeper:
         said, launch = text_of(name, "prompt_text", prompt, self._config.redact(text)), launch_of(server)
         held: list[Definition] = []
         try:
-            approved, blocked = self._ledger.known(name, "prompt_text")
+            approved, blocked = finish(self._ledger.known(name, "prompt_text"))
             known = {*approved.get(prompt, ()), *blocked.get(prompt, ())}
             is_first = not (known or server.entry.approve_new or self._is_late(name, "prompt", prompt))
             if server.entry.trust == "auto" or is_first:
                 finish(self._ledger.approve_all(name, [said], launch))
             found = self._judge_text(said, text, held)
-            self._ledger.hold(name, ("prompt_text",), [of_launch(each, launch) for each in held], prompt)
+            finish(self._ledger.hold(name, ("prompt_text",), [of_launch(each, launch) for each in held], prompt))
         except StorageError:
             return ""
         return found

@@ -80,10 +80,7 @@ class Ledger:
         except StorageError:
             return None
 
-    def read(self, server: str, kind: DefinitionKind) -> list[DefinitionHead]:
-        return finish(self.read_in_steps(server, kind))
-
-    def read_in_steps(self, server: str, kind: DefinitionKind) -> Steps[list[DefinitionHead]]:
+    def read(self, server: str, kind: DefinitionKind) -> Steps[list[DefinitionHead]]:
         found: list[DefinitionHead] = []
         try:
             while page := self.store.heads(server, kind, (found[-1].name, found[-1].hash) if found else None, AT_ONCE):
@@ -105,16 +102,13 @@ class Ledger:
 
     def is_seen(self, server: str, kind: DefinitionKind) -> bool:
         """Tell whether the store has what was seen first. Raises `StorageError`."""
-        return bool(self.read(server, kind)) and (server, kind) not in self._unsaved
+        return bool(finish(self.read(server, kind))) and (server, kind) not in self._unsaved
 
-    def known(self, server: str, kind: DefinitionKind) -> tuple[Hashes, Hashes]:
+    def known(self, server: str, kind: DefinitionKind) -> Steps[tuple[Hashes, Hashes]]:
         """Return the approved and the blocked hashes of a kind."""
-        return finish(self.known_in_steps(server, kind))
-
-    def known_in_steps(self, server: str, kind: DefinitionKind) -> Steps[tuple[Hashes, Hashes]]:
         approved: Hashes = {}
         blocked: Hashes = {}
-        heads = yield from self.read_in_steps(server, kind)
+        heads = yield from self.read(server, kind)
         for place, head in enumerate(heads, 1):
             if head.state != "held":
                 (approved if head.state == "approved" else blocked).setdefault(head.name, []).append(head.hash)
@@ -124,24 +118,20 @@ class Ledger:
 
     def held(self, server: str, kinds: Sequence[DefinitionKind]) -> set[tuple[DefinitionKind, str, str]]:
         """Return kind, name and hash of each definition of these kinds that waits for a decision."""
-        heads = ((kind, head) for kind in kinds for head in self.read(server, kind))
+        heads = ((kind, head) for kind in kinds for head in finish(self.read(server, kind)))
         return {(kind, head.name, head.hash) for kind, head in heads if head.state == "held"}
 
     def approved(self, server: str, kind: DefinitionKind, name: str) -> Sequence[Definition]:
         kept = (each for each in self.kept(server, kind) if each.name == name and each.state == "approved")
         return self.store.approved(server, kind, name) or list(kept)
 
-    def add_first(self, first: Sequence[Definition]) -> bool:
-        """Do what `add_first_in_steps` does, in one go."""
-        return finish(self.add_first_in_steps(first))
-
-    def add_first_in_steps(self, first: Sequence[Definition]) -> Steps[bool]:
+    def add_first(self, first: Sequence[Definition]) -> Steps[bool]:
         """Keep what was seen first; in memory, where the store cannot be written. Return whether it is known now: while
         another proxy is writing another list, it is not, and the server has to list again."""
         key = (first[0].server, first[0].kind)
         first = self._unsaved.pop(key, first)
         try:
-            if (yield from self.store.add_first_in_steps(first)) != "lost":
+            if (yield from self.store.add_first(first)) != "lost":
                 return True
             log.warning("server %r lists otherwise to another proxy, which saw it first; it is asked again", key[0])
         except StorageError as error:
@@ -159,7 +149,7 @@ class Ledger:
         new: list[Definition] = []
         for place, each in enumerate(definitions, 1):
             if each.kind not in decided:
-                decided[each.kind] = yield from self.known_in_steps(server, each.kind)
+                decided[each.kind] = yield from self.known(server, each.kind)
             if not any(each.hash in of.get(each.name, ()) for of in decided[each.kind]):
                 new.append(each)
             if not place % AT_ONCE:
@@ -182,18 +172,14 @@ class Ledger:
         if any(each.version != launch.version for each in approved):
             self.store.approve_listed([replace(launch, state="approved", seen_at=time.time())])
 
-    def hold(self, server: str, kinds: Sequence[DefinitionKind], held: Sequence[Definition], name: str = "") -> None:
-        """Do what `hold_in_steps` does, in one go."""
-        finish(self.hold_in_steps(server, kinds, held, name))
-
-    def hold_in_steps(
+    def hold(
         self, server: str, kinds: Sequence[DefinitionKind], held: Sequence[Definition], name: str = ""
     ) -> Steps[None]:
         """Keep what is held. Without a change nothing is written; a server that changes all the time has to wait.
         `name`: the one definition that this is about, "" for all of the kinds."""
         kept = set()
         for kind in kinds:
-            heads = yield from self.read_in_steps(server, kind)
+            heads = yield from self.read(server, kind)
             held_now = (head for head in heads if head.state == "held" and name in ("", head.name))
             kept |= {(kind, head.name, head.hash) for head in held_now}
         if held:
@@ -212,7 +198,7 @@ class Ledger:
                 waiting.append(replace(each, state="held", seen_at=at))
                 if not place % AT_ONCE:
                     yield
-            yield from self.store.hold_in_steps(server, kinds, waiting, name)
+            yield from self.store.hold(server, kinds, waiting, name)
             self._changed.add(server)  # what was read meanwhile was a part of it
         except StorageError as error:
             log.warning("%s; `foretool review` does not show what is held of server %r until that works", error, server)

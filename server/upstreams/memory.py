@@ -32,7 +32,7 @@ from foretool.storage.engine import StorageError
 from foretool.storage.places import ServerAddress
 from foretool.storage.records import Tool, UpstreamRecord, UpstreamState
 from foretool.storage.redaction import hide_shapes
-from foretool.storage.steps import Steps
+from foretool.storage.steps import Steps, finish
 from foretool.storage.store import Store
 
 if TYPE_CHECKING:
@@ -292,16 +292,13 @@ class UpstreamMemory:
             self._write_states()
 
     def _save_listed(self, record: UpstreamRecord) -> Steps[None]:
-        yield from self._store.catalog.save_in_steps(record, self._catalog.listed(record.name))
-
-    def _save_record(self, record: UpstreamRecord) -> None:
-        self._store.catalog.save_upstream(record, self._catalog.listed(record.name))
+        yield from self._store.catalog.save_upstream(record, self._catalog.listed(record.name))
 
     def save_all(self) -> None:
         """Bring a store that was away, or is another one now, up to date. May raise `StorageError`."""
         for upstream in self._upstreams:
             if (record := self._records.get(upstream.name)) is not None:
-                self._save_record(replace(record, instructions=self._catalog.instructions(upstream.name)))
+                finish(self._save_listed(replace(record, instructions=self._catalog.instructions(upstream.name))))
             self.save_state(upstream)
 
     def save_state(self, upstream: Upstream) -> None:

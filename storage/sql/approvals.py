@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from msgspec.structs import astuple
@@ -12,7 +12,7 @@ from msgspec.structs import astuple
 from foretool.storage.records import Approval, Definition, DefinitionHead, DefinitionKind, FirstSight, HeldHead
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.tables import Table
-from foretool.storage.steps import finish
+from foretool.storage.steps import Steps
 
 KEPT_APPROVALS: Final = 8
 """How many approved versions of one definition are kept, the newest ones."""
@@ -132,21 +132,17 @@ class ApprovalStore(Subject):
         where = f"WHERE server = ? AND kind = ? AND name = ? AND state = 'approved' {_NEWEST_FIRST}"
         return _DEFINITIONS.find_all(self._database, where, (server, kind, name))
 
-    def add_first(self, definitions: Sequence[Definition]) -> bool:
-        """Keep what was seen first of a server; return False and keep nothing if the server already has a definition of
-        the kind of the first one. Two proxies may race; the first one decides what was seen first."""
-        with self._database.atomic():
-            return finish(self.add_first_in_steps(definitions)) == "kept"
+    def add_first(self, definitions: Sequence[Definition]) -> Steps[FirstSight]:
+        """Keep what was seen first of a server, in steps of some milliseconds; keep nothing if the server already has a
+        definition of the kind of the first one. Two proxies may race; the first one decides what was seen first.
 
-    def add_first_in_steps(self, definitions: Sequence[Definition]) -> Generator[None, None, FirstSight]:
-        """Do the same in steps of some milliseconds. Of many definitions the first comes last, which says that all are
-        there.
+        Of many definitions the first comes last, which says that all are there.
 
         All of them are of one list, whatever happens meanwhile: what was written of another list, by a process that was
         killed or by one that still runs, is removed, except what somebody has decided about.
         """
         first, *others = definitions
-        digest = yield from _digest_in_steps(definitions)
+        digest = yield from _digest(definitions)
         with self._database.atomic():
             if self._is_seen(first.server, first.kind):
                 return "known"
@@ -186,7 +182,7 @@ class ApprovalStore(Subject):
 
     def _remove_others(
         self, first: Definition, digest: bytes, definitions: Sequence[Definition]
-    ) -> Generator[None, None, FirstSight | None]:
+    ) -> Steps[FirstSight | None]:
         """Remove what was written of other lists, except what somebody has decided about; return why not, if so."""
         ours: set[tuple[str, ...]] = set()
         for place, each in enumerate(definitions, 1):
@@ -211,17 +207,14 @@ class ApprovalStore(Subject):
             self._insert(_APPROVE, definitions, self.version)
             self._trim(definitions)
 
-    def hold(self, server: str, kinds: Collection[DefinitionKind], definitions: Sequence[Definition]) -> None:
-        """Replace what is held of these kinds of a server; what was approved or blocked meanwhile stays as it is."""
-        with self._database.atomic():
-            for _ in self.hold_in_steps(server, kinds, definitions):
-                pass
-
-    def hold_in_steps(
+    def hold(
         self, server: str, kinds: Collection[DefinitionKind], definitions: Sequence[Definition], name: str = ""
-    ) -> Iterator[None]:
-        """Do the same in steps of some milliseconds; whoever reads between two of them sees a part of it. `name`: the
-        one definition that this is about, "" for all of these kinds."""
+    ) -> Steps[None]:
+        """Replace what is held of these kinds of a server; what was approved or blocked meanwhile stays as it is.
+
+        Whoever reads between two steps, of some milliseconds each, sees a part of it. `name`: the one definition that
+        this is about, "" for all of these kinds.
+        """
         kept = {(each.kind, each.name, each.hash) for each in definitions}
         is_small = all(len(self._held_after(server, kind)) < WRITTEN_AT_ONCE for kind in kinds)
         if is_small and len(definitions) <= WRITTEN_AT_ONCE:
@@ -335,7 +328,7 @@ def _row(definition: Definition) -> dict[str, object]:
     return {field: getattr(definition, field) for field in definition.__struct_fields__}
 
 
-def _digest_in_steps(definitions: Iterable[Definition]) -> Generator[None, None, bytes]:
+def _digest(definitions: Iterable[Definition]) -> Steps[bytes]:
     """Return a digest of a first list: its definitions in their order, and what becomes of them."""
     digest = hashlib.sha256()
     for place, each in enumerate(definitions, 1):

@@ -3,7 +3,7 @@ exist."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from secrets import token_hex
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from foretool.storage.engine import StorageError
 from foretool.storage.records import Tool, ToolId, ToolVersion, UpstreamRecord
 from foretool.storage.sql.database import Subject
 from foretool.storage.sql.tables import Table
-from foretool.storage.steps import finish
+from foretool.storage.steps import Steps, finish
 
 T = TypeVar("T")
 
@@ -194,15 +194,12 @@ class CatalogStore(Subject):
         """Return the known ones of these tools (own name, upstream, fingerprint), in this order."""
         return [Tool(*row) for wanted in tools for row in self._database.rows(_NAMED_TOOLS, wanted)]
 
-    def save_upstream(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> None:
-        """Replace what is known of an upstream and its tools (names are unique); earlier definitions are kept."""
-        with self._database.atomic():
-            for _ in self.save_in_steps(upstream, tools):
-                pass
+    def save_upstream(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> Steps[None]:
+        """Replace what is known of an upstream and its tools (names are unique); earlier definitions are kept.
 
-    def save_in_steps(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> Iterator[None]:
-        """Do the same in steps of some milliseconds, each with a transaction of its own; one of them puts the whole new
-        list in the place of the old one. Whoever stops before it has changed nothing that anybody reads."""
+        Each step of some milliseconds has a transaction of its own; one of them puts the whole new list in the place of
+        the old one. Whoever stops before it has changed nothing that anybody reads.
+        """
         before, changes = yield from self._listed(upstream)
         difference = yield from _compare(before, tools)
         for part in _parts(difference.redefined):
@@ -228,7 +225,7 @@ class CatalogStore(Subject):
         row = self._database.row(_GET_ID, (upstream.name, upstream.fingerprint))
         return int(row[0]) if row else None
 
-    def _listed(self, upstream: UpstreamRecord) -> Generator[None, None, tuple[Listed, int | None]]:
+    def _listed(self, upstream: UpstreamRecord) -> Steps[tuple[Listed, int | None]]:
         """Return in steps how an upstream's list is kept, and what `changes` was before."""
         changes, id = self.changes(), self._id(upstream)
         found: Listed = {}
@@ -273,7 +270,7 @@ class CatalogStore(Subject):
     def _count(self, id: int | None) -> int:
         return int(self._database.rows("SELECT count(*) FROM tools WHERE upstream = ?", (id,))[0][0])
 
-    def _replace_list(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> Iterator[None]:
+    def _replace_list(self, upstream: UpstreamRecord, tools: Sequence[Tool]) -> Steps[None]:
         """Write a list beside the one that is read, under a fingerprint that nobody asks for, and then put it in its
         place: one transaction of tens of thousands of rows would stop the caller for a second."""
         beside = replace(upstream, fingerprint=f"{upstream.fingerprint}{_BESIDE}{token_hex(8)}")
@@ -304,7 +301,7 @@ class CatalogStore(Subject):
                 yield
             self._database.run("DELETE FROM upstreams WHERE id = ?", (left,))
 
-    def _drop_versions(self, upstream: UpstreamRecord, names: Sequence[str]) -> Iterator[None]:
+    def _drop_versions(self, upstream: UpstreamRecord, names: Sequence[str]) -> Steps[None]:
         """Delete the oldest definitions of tools that have had many."""
         id = self._id(upstream)
         for part in _parts(names):
@@ -376,7 +373,7 @@ class Difference(Struct, frozen=True):
         return max(len(self.put), len(self.gone)) > CHANGED_AT_ONCE
 
 
-def _compare(before: Listed, tools: Sequence[Tool]) -> Generator[None, None, Difference]:
+def _compare(before: Listed, tools: Sequence[Tool]) -> Steps[Difference]:
     """Compare lists in steps."""
     found = Difference([], [], [])
     stay = set()

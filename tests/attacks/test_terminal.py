@@ -19,6 +19,7 @@ from foretool.server.config.servers import fingerprint
 from foretool.server.system import logs
 from foretool.storage.opening import open_store
 from foretool.storage.records import Discovery, Flow, Match, Tool, ToolId, UpstreamRecord
+from foretool.storage.steps import finish
 
 EVIL = (
     "x\nfiles__delete  called  never\r\x1b[2J\x1b]8;;https://evil.example\x07click\x1b]8;;\x07"
@@ -50,7 +51,7 @@ def config(tmp_path: Path) -> Path:
             "one", fingerprint(loaded.servers["one"]), "legacy", json.dumps({"name": EVIL}), EVIL, "{}", 5.0
         )
         good = Tool(ToolId("one__sum"), "one", "sum", definition("sum", f"Sums up {EVIL}"), "hash of sum")
-        store.catalog.save_upstream(known, [evil, good])
+        finish(store.catalog.save_upstream(known, [evil, good]))
         store.calls.record([replace(CALL, tool=ToolId(EVIL), arguments=json.dumps({EVIL: "string"}))])
         store.calls.record([], [replace(MISS, tool=EVIL, query=EVIL, change=EVIL, history=(ToolId(EVIL),), call=0)])
         store.serving.save_state(replace(STATE, upstream=EVIL, last_error=EVIL, stderr=(EVIL, EVIL)))

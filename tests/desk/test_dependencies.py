@@ -13,6 +13,7 @@ from foretool.server.config.loader import load
 from foretool.server.config.servers import fingerprint
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId, UpstreamRecord
+from foretool.storage.steps import finish
 
 
 def test_edges_come_from_values_that_were_seen_to_flow(tmp_path: Path) -> None:
@@ -28,7 +29,7 @@ def test_edges_come_from_values_that_were_seen_to_flow(tmp_path: Path) -> None:
         tools = [
             Tool(name, "calc", str(text["name"]), json.dumps(text).encode(), name, 20) for name, text in texts.items()
         ]
-        store.catalog.save_upstream(record, tools)
+        finish(store.catalog.save_upstream(record, tools))
         store.flows.add({(first, second, "id", "file_id"): 3}, 5.0)
     with offline.read(config) as app:
         (edge,) = draw_graph(app).producers(second)

@@ -18,6 +18,7 @@ from foretool.server.config.codes import Code
 from foretool.server.diagnosis import Diagnosis, Finding
 from foretool.storage.opening import open_store
 from foretool.storage.records import Definition, ToolId
+from foretool.storage.steps import finish
 
 
 def diagnosis(folder: Path, servers: dict[str, Any], timeout_s: float = 20.0, **settings: Any) -> Diagnosis:
@@ -215,7 +216,7 @@ def test_a_stubborn_upstream_is_ended_once_and_not_started_again(tmp_path: Path)
 def test_what_waits_for_the_user_is_told_with_what_to_do(tmp_path: Path) -> None:
     config = configs.load(write_config(tmp_path))
     with open_store(config.storage) as store:
-        store.approvals.hold("calc", ["tool"], [Definition("calc", "tool", "add", "h", b"{}")])
+        finish(store.approvals.hold("calc", ["tool"], [Definition("calc", "tool", "add", "h", b"{}")]))
     (found,) = upstream_checks.check_held(config)
     assert (found.severity, found.what[:17]) == ("warning", "calc: 1 tool new;")
     assert found.do.endswith("foretool review calc")

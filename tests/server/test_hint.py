@@ -179,13 +179,13 @@ def test_what_is_said_has_at_most_300_tokens(tmp_path: Path) -> None:
             Tool(ToolId(f"calc__{n}"), "calc", f"f{n}", definition(f"f{n}", f"Function {n}"), f"h{n}")
             for n in range(60)
         ]
-        store.catalog.save_upstream(calc, others)
+        finish(store.catalog.save_upstream(calc, others))
         long = "Weather forecast of a city for the days to come, hour by hour, with wind, rain, sun and their maps"
         names = [f"forecast_of_the_weather_in_city_{number}" for number in range(5)]
         tools = [
             Tool(ToolId(f"sky__{name}"), "sky", name, definition(name, long), f"hash-{name}", 40) for name in names
         ]
-        store.catalog.save_upstream(record, tools)
+        finish(store.catalog.save_upstream(record, tools))
     said = hint.answer_prompt(
         told(prompt="which weather forecast of a city in the days to come has wind, rain, sun?"), HintOptions(path)
     )

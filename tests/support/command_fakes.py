@@ -12,6 +12,7 @@ from foretool.server.config.loader import Config
 from foretool.server.config.servers import fingerprint
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Exposure, Match, Miss, SessionRecord, Tool, ToolId, UpstreamRecord
+from foretool.storage.steps import finish
 from foretool.storage.store import Store
 
 ECHO = Path(__file__).with_name("echo_upstream.py")
@@ -50,7 +51,7 @@ def remember(config: Config, store: Store, upstream: str, tools: dict[str, str])
         Tool(ToolId(f"{upstream}__{name}"), upstream, name, definition(name, text), f"{upstream}-{name}", 40)
         for name, text in tools.items()
     ]
-    store.catalog.save_upstream(record, kept)
+    finish(store.catalog.save_upstream(record, kept))
 
 
 def fill(path: Path) -> Store:

@@ -9,6 +9,7 @@ from foretool.server.config.loader import Config
 from foretool.server.trust.approvals import hash_value
 from foretool.storage.opening import open_store
 from foretool.storage.records import Definition
+from foretool.storage.steps import finish
 
 
 def definition(name: str, text: str, **more: Any) -> Definition:
@@ -26,8 +27,8 @@ NEW = definition("sub", "Subtracts.", seen_at=5.0)
 def hold_changes(config: Config, *definitions: Definition) -> None:
     """Hold these definitions, or `EVIL` and `NEW`."""
     with open_store(config.storage) as store:
-        store.approvals.add_first([LAUNCH, OLD])
-        store.approvals.hold("calc", ["tool", "launch"], definitions or (EVIL, NEW))
+        finish(store.approvals.add_first([LAUNCH, OLD]))
+        finish(store.approvals.hold("calc", ["tool", "launch"], definitions or (EVIL, NEW)))
 
 
 def undecided(config: Config) -> dict[str, str]:

@@ -20,6 +20,7 @@ from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
 from foretool.storage.opening import open_store
 from foretool.storage.records import Episode, Tool, ToolId
+from foretool.storage.steps import finish
 
 ADD, SUB, SUM = (ToolId(f"calc__{name}") for name in ("add", "sub", "sum"))
 MOON, RAIN = (ToolId(f"sky__{name}") for name in ("moon", "rain"))
@@ -87,5 +88,5 @@ def change_rain(setting: Setting) -> tuple[list[Tool], Sequence[Tool]]:
     now = [
         Tool(tool.id, "sky", tool.name, evil, "sky-rain-2", 40) if tool.name == "rain" else tool for tool in tools
     ]  # fmt: skip
-    setting.store.catalog.save_upstream(record, now)
+    finish(setting.store.catalog.save_upstream(record, now))
     return now, tools

@@ -21,6 +21,7 @@ from foretool.storage.records import (
     UpstreamRecord,
     UpstreamState,
 )
+from foretool.storage.steps import finish
 from foretool.storage.store import Store
 
 SESSION = SessionRecord("s1", "claude-code", "2.1", "modern", "stdio", "default", 10.0)
@@ -94,5 +95,5 @@ def fill_store(store: Store) -> None:
     """Put a session, a call, an upstream with two tools and a state into a store."""
     store.sessions.begin(SESSION)
     store.calls.record([CALL])
-    store.catalog.save_upstream(UPSTREAM, [tool("a"), tool("b")])
+    finish(store.catalog.save_upstream(UPSTREAM, [tool("a"), tool("b")]))
     store.serving.save_state(replace(STATE, pid=78))

@@ -16,6 +16,7 @@ from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId, UpstreamRecord
+from foretool.storage.steps import finish
 from foretool.storage.store import Store
 
 LOGIN, POST, READ = (ToolId(f"calc__{name}") for name in ("login", "post", "read"))
@@ -35,7 +36,7 @@ def filled(path: Path) -> Store:
         raw = json.dumps({"name": name, "description": name, **schemas}).encode()
         tools.append(Tool(ToolId(f"calc__{name}"), "calc", name, raw, f"calc-{name}", 40))
     record = UpstreamRecord("calc", fingerprint(config.servers["calc"]), "legacy", "", "", '{"tools": {}}', 1.0)
-    store.catalog.save_upstream(record, tools)
+    finish(store.catalog.save_upstream(record, tools))
     store.flows.add({(POST, READ, "post_id", "page"): 2}, 10.0)
     return store
 

@@ -15,6 +15,7 @@ from foretool.server.config.loader import load
 from foretool.server.config.servers import fingerprint
 from foretool.storage.opening import open_store
 from foretool.storage.records import Neighbour, ToolId, Wording
+from foretool.storage.steps import finish
 
 ALL = Viewer("key")
 
@@ -60,7 +61,7 @@ def test_versions_differ_from_the_one_before(path: Path) -> None:
     with open_store(config.storage) as store:
         record, kept = store.catalog.load([("calc", fingerprint(config.servers["calc"]))])[0]
         changed = [replace(kept[0], definition=definition("add", "Adds many numbers."), schema_hash="later")]
-        store.catalog.save_upstream(record, changed)
+        finish(store.catalog.save_upstream(record, changed))
     page = read_tool(config, ALL, CALC, Graphs())
     assert page is not None
     new, old = page.versions

@@ -13,6 +13,7 @@ from foretool.desk.page.forms import FormError
 from foretool.server.config.loader import Config, load
 from foretool.storage.opening import open_store
 from foretool.storage.records import Person
+from foretool.storage.steps import finish
 
 ANN = Person("oauth:1", "ann")
 
@@ -49,7 +50,7 @@ def test_only_what_is_ticked_is_decided(config: Config) -> None:
 def test_what_changed_after_it_was_shown_stays_held(config: Config) -> None:
     later = definition("add", "Adds, and more.", effect="kept", seen_at=7.0)
     with open_store(config.storage) as store:
-        store.approvals.hold("calc", ["tool"], [later, NEW])
+        finish(store.approvals.hold("calc", ["tool"], [later, NEW]))
     said = reviews.decide(config, "calc", {"decision": ["approve"], "change": [EVIL.hash, NEW.hash]}, ANN)
     assert said == "done=approved&count=1&left=1"
     assert undecided(config) == {"add": "held"}
@@ -57,7 +58,7 @@ def test_what_changed_after_it_was_shown_stays_held(config: Config) -> None:
 
 def test_no_command_is_approved_that_was_not_shown(config: Config) -> None:
     with open_store(config.storage) as store:
-        store.approvals.hold("calc", ["tool", "launch"], [EVIL, NEW, MOVED])
+        finish(store.approvals.hold("calc", ["tool", "launch"], [EVIL, NEW, MOVED]))
     form = {"decision": ["approve"], "change": [NEW.hash]}
     with pytest.raises(FormError, match="command of calc has changed"):
         reviews.decide(config, "calc", form, ANN)

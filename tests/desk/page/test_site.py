@@ -29,6 +29,7 @@ from foretool.storage.records import (
     SessionRecord,
     ToolId,
 )
+from foretool.storage.steps import finish
 
 pytestmark = pytest.mark.anyio
 
@@ -82,8 +83,12 @@ def hostile(tmp_path: Path) -> Path:
         store.calls.record([call], [miss])
         store.flows.add({(ToolId("calc__add"), ToolId(XSS), XSS, XSS): 3}, 104.0)
         held = json.dumps({"name": XSS, "description": XSS, "inputSchema": {"type": "object", XSS: XSS}}).encode()
-        store.approvals.add_first([Definition("calc", "launch", "", "f", b"{}", "approved")])
-        store.approvals.hold("calc", ["tool"], [Definition("calc", "tool", XSS, hash_value(held), held, version=XSS)])
+        finish(store.approvals.add_first([Definition("calc", "launch", "", "f", b"{}", "approved")]))
+        finish(
+            store.approvals.hold(
+                "calc", ["tool"], [Definition("calc", "tool", XSS, hash_value(held), held, version=XSS)]
+            )
+        )
         store.artifacts.add(XSS, b"x", {"old": {"mrr": 0.1}, "new": {"mrr": 0.2}}, promote=True)
     return path
 

@@ -17,6 +17,7 @@ from foretool.server.config.loader import load
 from foretool.server.upstreams.failure_memory import digest_entry
 from foretool.storage.opening import open_store
 from foretool.storage.records import Definition, Failure
+from foretool.storage.steps import finish
 
 ALL = Viewer("key")
 
@@ -52,8 +53,8 @@ def test_many_of_a_kind_are_one_thing_to_do(tmp_path: Path) -> None:
     with open_store(config.storage) as store:
         for name in names:
             remember(config, store, name, {"add": "Adds."})
-            store.approvals.add_first([Definition(name, "launch", "", "f", b"{}", "approved")])
-            store.approvals.hold(name, ["tool"], [replace(EVIL, server=name)])
+            finish(store.approvals.add_first([Definition(name, "launch", "", "f", b"{}", "approved")]))
+            finish(store.approvals.hold(name, ["tool"], [replace(EVIL, server=name)]))
             store.serving.save_failure(Failure(name, digest_entry(config.servers[name]), "FT201", "away", 1, 2, 1, 3))
     repair, review = read_overview(config, ALL).todo
     assert (repair.what, repair.why) == ("Repair 5 servers", "s0, s1, s2 and 2 more")

@@ -20,6 +20,7 @@ from foretool.server.commands.group import run
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_store
 from foretool.storage.records import Definition
+from foretool.storage.steps import finish
 
 
 def configure(folder: Path, server: ChatServer, **more: object) -> Path:
@@ -76,7 +77,7 @@ def test_definitions_held_for_review_and_denied_tools_are_not_sent(tmp_path: Pat
     config = load(path)
     held = Definition("calc", "tool", "wipe", "calc__wipe", "h", definition("wipe", "Wipes it all."), "held", 1.0)
     with open_store(config.storage) as store:
-        store.approvals.hold("calc", ["tool"], [held])
+        finish(store.approvals.hold("calc", ["tool"], [held]))
     assert run(["enrich", "--yes", "--config", str(path)]) == 0
     assert server.sent and not any("wipe" in text.lower() or "moon" in text for text in server.sent)
 

@@ -24,7 +24,7 @@ LISTED = [tool(f"log_{place}", f"h{place}") for place in range(PAGE + 5)]
 
 
 def unread_over(store: Store) -> Unread:
-    store.catalog.save_upstream(UPSTREAM, LISTED)
+    finish(store.catalog.save_upstream(UPSTREAM, LISTED))
     store.catalog.save_exposed_names({each.id: ("git", each.name) for each in LISTED})
     said = ServerSummary(len(LISTED), b"", digest_stored(LISTED), has_pages=False)
     return Unread(Summary({"git": said}, (), {}, {}), Source(store.catalog, {"git": UPSTREAM.fingerprint}))
@@ -46,7 +46,7 @@ def test_names_that_do_not_exist_take_no_memory(store: Store) -> None:
     assert unread._known == {}
     # A tool is read once, and one that came since is found.
     assert unread.get(LISTED[3].id) is unread.get(LISTED[3].id)
-    store.catalog.save_upstream(UPSTREAM, [*LISTED, late := tool("none_7", "h")])
+    finish(store.catalog.save_upstream(UPSTREAM, [*LISTED, late := tool("none_7", "h")]))
     store.catalog.save_exposed_names({late.id: ("git", late.name)})
     assert unread.get(late.id) == late
 
@@ -54,7 +54,7 @@ def test_names_that_do_not_exist_take_no_memory(store: Store) -> None:
 def test_a_tool_of_another_fingerprint_is_another_tool(store: Store) -> None:
     unread = unread_over(store)
     other = replace(tool("log_1", "other"), id=LISTED[1].id)
-    store.catalog.save_upstream(replace(UPSTREAM, fingerprint="f2"), [other])
+    finish(store.catalog.save_upstream(replace(UPSTREAM, fingerprint="f2"), [other]))
     assert unread.get(LISTED[1].id) == LISTED[1]
 
 

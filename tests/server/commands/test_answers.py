@@ -26,6 +26,7 @@ from foretool.server.commands.group import COMMANDS, root, run
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
 from foretool.storage.records import AuditEntry, Call, Definition, Exposure, UpstreamState, Wording
+from foretool.storage.steps import finish
 
 DOCS = Path(__file__).parents[3] / "docs"
 SCHEMAS: dict[str, Any] = json.loads((DOCS / "answers.schema.json").read_text(encoding="utf-8"))
@@ -108,7 +109,11 @@ def path(home: Path) -> Path:
         store.audit.add([AuditEntry(now - 7, "oauth:1", "ann", "codex", "", "call", WEATHER, "ok", session="s2")])
         store.artifacts.add("dtdr", b"one", {"new": {"mrr": 0.5}}, promote=True, at=1.0)
         store.artifacts.add("dtdr", b"two", {"new": {"mrr": 0.6}}, promote=True, at=2.0)
-        store.approvals.hold("calc", ["tool"], [Definition("calc", "tool", "subtract", "h", b'{"name": "subtract"}')])
+        finish(
+            store.approvals.hold(
+                "calc", ["tool"], [Definition("calc", "tool", "subtract", "h", b'{"name": "subtract"}')]
+            )
+        )
         store.wordings.save(Wording(b"1", "tiny", 1, "sky", WEATHER, ("do I need a coat",), 90, 0.5, now))
         store.serving.save_state(
             UpstreamState(4, 1.0, "sky", "retrying", 9.0, "legacy", 3, 1, 0, "exited with code 1", ("no token",))

@@ -13,6 +13,7 @@ from foretool.server.commands.group import run
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Definition, Exposure, Miss, SessionRecord
+from foretool.storage.steps import finish
 
 TASK = "forecast of the weather for a city"
 
@@ -78,7 +79,7 @@ def test_a_profile_without_its_server_is_named(path: Path, capsys: pytest.Captur
 def test_a_tool_that_waits_for_approval_says_so(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with open_store(loader.load(path).storage) as store:
         held = Definition("calc", "tool", "subtract", "h", b'{"name": "subtract"}', exposed="calc__subtract")
-        store.approvals.hold("calc", ["tool"], [held])
+        finish(store.approvals.hold("calc", ["tool"], [held]))
     assert run(["search", TASK, "--tool", "calc__subtract", "--config", str(path)]) == 1
     assert "waits for your approval (denied); foretool review calc shows it" in capsys.readouterr().err
 

@@ -16,6 +16,7 @@ from foretool.server.config import loader
 from foretool.server.trust.approvals import hash_value
 from foretool.storage.opening import open_store
 from foretool.storage.records import Definition
+from foretool.storage.steps import finish
 
 
 def definition(name: str, description: str, **more: Any) -> Definition:
@@ -39,8 +40,8 @@ def config(tmp_path: Path) -> Path:
 
 def hold(config: Path, *definitions: Definition) -> None:
     with open_store(loader.load(config).storage) as store:
-        store.approvals.add_first([LAUNCH, OLD])
-        store.approvals.hold("calc", ["tool", "launch"], definitions)
+        finish(store.approvals.add_first([LAUNCH, OLD]))
+        finish(store.approvals.hold("calc", ["tool", "launch"], definitions))
 
 
 def states(config: Path) -> dict[str, str]:

@@ -17,6 +17,7 @@ from foretool.server.commands.group import run
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Definition, Discovery, Match, UpstreamState
+from foretool.storage.steps import finish
 
 
 def dead_pid() -> int:
@@ -130,7 +131,7 @@ def test_what_waits_for_the_user_is_shown_and_is_nothing_wrong(
 ) -> None:
     path = write_config(tmp_path)
     with open_store(loader.load(path).storage) as store:
-        store.approvals.hold("calc", ["tool"], [Definition("calc", "tool", "add", "h", b"{}")])
+        finish(store.approvals.hold("calc", ["tool"], [Definition("calc", "tool", "add", "h", b"{}")]))
     assert run(["status", "--config", str(path)]) == 0
     assert "held      calc: 1 tool new; nobody has approved this" in capsys.readouterr().out
     assert run(["status", "--json", "--config", str(path)]) == 0

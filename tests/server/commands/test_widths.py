@@ -26,6 +26,7 @@ from foretool.storage.records import (
     ToolId,
     UpstreamState,
 )
+from foretool.storage.steps import finish
 
 WIDTHS = (60, 80, 100, 140)
 LONG = ToolId("github__list_pull_request_review_comments_of_repo")
@@ -59,7 +60,7 @@ def path(tmp_path: Path) -> Path:
         )
         store.calls.record([call], [miss, replace(miss, cause="stale", call=0)])
         store.flows.add({(ToolId("calc__add"), LONG, "sum", "pull_request_number"): 3}, 9.0)
-        store.approvals.hold("calc", ["tool"], [Definition("calc", "tool", "subtract", "h", b"{}")])
+        finish(store.approvals.hold("calc", ["tool"], [Definition("calc", "tool", "subtract", "h", b"{}")]))
         entry = AuditEntry(
             9.0, "oauth:0123456789abcdef0123456789abcdef", "Ann with a name", client, "", "call", LONG, "ok"
         )

@@ -24,6 +24,7 @@ from foretool.server.ledger.fixes import (
 )
 from foretool.storage.opening import open_store
 from foretool.storage.records import Definition, Exposure, Miss, SessionRecord, Tool, ToolId
+from foretool.storage.steps import finish
 
 TASKS = [("phase of the moon", ["sky__moon"]), ("add two numbers", ["calc__add"])] * 3
 HIDDEN = replace(
@@ -148,7 +149,7 @@ def test_what_waits_for_the_user_is_reviewed(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, TASKS)
     held = Definition("sky", "tool", "sun", "h", b"{}", exposed="sky__sun")
     with open_store(loader.load(path).storage) as store:
-        store.approvals.hold("sky", ["tool"], [held])
+        finish(store.approvals.hold("sky", ["tool"], [held]))
     (fix,) = found(path, replace(DENIED, tool="sky__sun", change="foretool review sky")).fixes
     assert (fix.kind, fix.command, fix.changes) == ("approve", "foretool review sky", ())
     with pytest.raises(FixProblem, match="foretool review sky"):

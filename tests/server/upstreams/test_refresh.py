@@ -16,6 +16,7 @@ from foretool.server.upstreams.refresh import AT_ONCE, REFRESH
 from foretool.server.upstreams.upstream import State
 from foretool.storage.opening import open_store
 from foretool.storage.sqlite.leads import FileLead as Lead
+from foretool.storage.steps import finish
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +27,7 @@ def age(stage: Any, *names: str, in_store: bool = True) -> None:
     for name in names:
         memory._listed_at[name] -= REFRESH_S + 60
         if in_store:
-            memory._save_record(replace(memory._records[name], listed_at=memory._listed_at[name]))
+            finish(memory._save_listed(replace(memory._records[name], listed_at=memory._listed_at[name])))
         stage.app.upstreams[name].rest()
 
 

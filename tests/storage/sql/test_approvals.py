@@ -22,8 +22,11 @@ NEW_LOG = replace(LOG, hash="h2", value=b'{"name":"log","description":"x"}', sta
 
 def test_the_first_of_two_proxies_decides_what_was_seen_first(path: Path) -> None:
     with open_store(path) as one, open_store(path) as other:
-        assert one.approvals.add_first([LAUNCH, LOG])
-        assert not other.approvals.add_first([replace(LAUNCH, hash="f2"), replace(NEW_LOG, state="approved")])
+        assert finish(one.approvals.add_first([LAUNCH, LOG])) == "kept"
+        assert (
+            finish(other.approvals.add_first([replace(LAUNCH, hash="f2"), replace(NEW_LOG, state="approved")]))
+            == "known"
+        )
         assert [each.hash for each in other.approvals.heads("git", "tool")] == ["h1"]
         assert other.approvals.approved("git", "tool", "log") == [LOG]
 
@@ -34,7 +37,7 @@ def named(number: int, state: Approval = "approved") -> Definition:
 
 def test_many_definitions_are_seen_first_in_parts_and_the_first_of_them_comes_last(store: Store) -> None:
     approvals, many = store.approvals, [named(number) for number in range(3 * WRITTEN_AT_ONCE)]
-    steps, kept = approvals.add_first_in_steps([LAUNCH, *many]), []
+    steps, kept = approvals.add_first([LAUNCH, *many]), []
     for _ in steps:
         assert approvals.heads("git", "launch") == []  # so nobody takes a part for the whole
         kept.append(len(approvals.heads("git", "tool")))
@@ -48,15 +51,15 @@ def test_many_definitions_are_seen_first_in_parts_and_the_first_of_them_comes_la
 
 def test_a_first_sight_that_was_broken_off_is_made_again_and_undoes_no_decision(store: Store) -> None:
     approvals, many = store.approvals, [named(number) for number in range(2 * WRITTEN_AT_ONCE)]
-    steps = approvals.add_first_in_steps([LAUNCH, *many])
+    steps = approvals.add_first([LAUNCH, *many])
     next(steps)
     steps.close()
     assert approvals.heads("git", "launch") == []
     assert approvals.decide([many[-1]], "blocked") == []
-    assert approvals.add_first([LAUNCH, *many])
+    assert finish(approvals.add_first([LAUNCH, *many])) == "kept"
     states = [each.state for each in approvals.heads("git", "tool")]
     assert (states.count("approved"), states.count("blocked")) == (len(many) - 1, 1)
-    assert not approvals.add_first([LAUNCH, named(-1)])
+    assert finish(approvals.add_first([LAUNCH, named(-1)])) == "known"
 
 
 def listing(*numbers: int, state: Approval = "approved", edition: str = "") -> list[Definition]:
@@ -73,7 +76,7 @@ MANY = range(3 * WRITTEN_AT_ONCE + 5)
 
 def begin(store: Store, definitions: list[Definition], steps: int) -> None:
     """Write so many steps of a first list, as a process does that is then killed."""
-    begun = store.approvals.add_first_in_steps(definitions)
+    begun = store.approvals.add_first(definitions)
     for _ in range(steps):
         next(begun)
     begun.close()
@@ -89,7 +92,7 @@ def test_of_a_first_list_that_was_broken_off_nothing_counts_once_another_one_is_
             # The process that takes its place may be killed as well, and a third one sees the list of the first.
             begin(store, large, steps)
         with open_store(path) as store:
-            assert store.approvals.add_first(again)
+            assert finish(store.approvals.add_first(again)) == "kept"
             assert sorted(kept(store)) == sorted((each.hash, each.state) for each in again[1:])
             assert store.approvals.heads("git", "begun") == []
 
@@ -98,10 +101,10 @@ def test_of_a_first_list_that_was_broken_off_nothing_counts_once_another_one_is_
 def test_of_two_proxies_that_see_other_lists_at_once_one_decides(place: str, path: Path, steps: int) -> None:
     shared = path if place == ":memory:" else place
     with open_store(shared) as one, open_store(shared) as other:
-        first = one.approvals.add_first_in_steps(listing(*MANY, edition="a"))
+        first = one.approvals.add_first(listing(*MANY, edition="a"))
         for _ in range(steps):
             next(first)
-        second = other.approvals.add_first_in_steps(listing(*MANY, edition="b"))
+        second = other.approvals.add_first(listing(*MANY, edition="b"))
         next(second)
         outcomes: list[FirstSight] = []
 
@@ -113,26 +116,26 @@ def test_of_two_proxies_that_see_other_lists_at_once_one_decides(place: str, pat
             turns = [each for each in turns if next(each, "ended") != "ended"]
         assert outcomes == ["lost", "kept"]
         assert {each for each, _ in kept(one)} == {f"h{number}b" for number in MANY}
-        assert finish(one.approvals.add_first_in_steps(listing(*MANY, edition="a"))) == "known"
+        assert finish(one.approvals.add_first(listing(*MANY, edition="a"))) == "known"
 
 
 def test_two_proxies_that_see_the_same_list_at_once_write_it_together(path: Path) -> None:
     with open_store(path) as one, open_store(path) as other:
-        first = one.approvals.add_first_in_steps(listing(*MANY))
+        first = one.approvals.add_first(listing(*MANY))
         next(first)
-        assert finish(other.approvals.add_first_in_steps(listing(*MANY))) == "kept"
+        assert finish(other.approvals.add_first(listing(*MANY))) == "kept"
         assert finish(first) == "known"
         assert len(kept(one)) == len(MANY)
 
 
 def test_what_waits_in_one_first_list_is_not_approved_by_an_earlier_one_that_was_broken_off(store: Store) -> None:
     begin(store, listing(*MANY), 2)
-    assert store.approvals.add_first(listing(*MANY, state="held"))
+    assert finish(store.approvals.add_first(listing(*MANY, state="held"))) == "kept"
     assert {state for _, state in kept(store)} == {"held"}
 
 
 def test_a_server_that_is_forgotten_while_its_first_list_is_written_is_seen_first_again(store: Store) -> None:
-    first = store.approvals.add_first_in_steps(listing(*MANY))
+    first = store.approvals.add_first(listing(*MANY))
     next(first)
     store.approvals.forget("git")
     assert finish(first) == "lost"
@@ -141,38 +144,40 @@ def test_a_server_that_is_forgotten_while_its_first_list_is_written_is_seen_firs
 
 def test_many_definitions_are_held_and_released_in_parts(store: Store) -> None:
     approvals, many = store.approvals, [named(number, "held") for number in range(3 * WRITTEN_AT_ONCE)]
-    approvals.add_first([LAUNCH, LOG])
-    assert len(list(approvals.hold_in_steps("git", ["tool"], many))) == 3
+    finish(approvals.add_first([LAUNCH, LOG]))
+    assert len(list(approvals.hold("git", ["tool"], many))) == 3
     assert len(approvals.held("git")) == len(many)
     assert approvals.decide(many[:1], "approved") == []
-    list(approvals.hold_in_steps("git", ["tool"], [many[1], NEW_LOG]))
+    list(approvals.hold("git", ["tool"], [many[1], NEW_LOG]))
     assert {each.hash for each in approvals.held("git")} == {"h1", "h2"}
-    list(approvals.hold_in_steps("git", ["tool"], []))
+    list(approvals.hold("git", ["tool"], []))
     assert approvals.held("git") == []
     assert {each.hash for each in approvals.heads("git", "tool")} == {"h0", "h1"}  # `LOG` has the hash of `t1`
 
 
 def test_what_is_held_is_replaced_and_never_undoes_a_decision(store: Store) -> None:
     approvals = store.approvals
-    approvals.add_first([LAUNCH, LOG])
-    approvals.hold("git", ["tool"], [NEW_LOG])
+    finish(approvals.add_first([LAUNCH, LOG]))
+    finish(approvals.hold("git", ["tool"], [NEW_LOG]))
     later = replace(NEW_LOG, hash="h3")
-    approvals.hold("git", ["tool"], [later])
-    approvals.hold("git", ["prompt"], [])
+    finish(approvals.hold("git", ["tool"], [later]))
+    finish(approvals.hold("git", ["prompt"], []))
     assert approvals.undecided("git") == [later]
     assert approvals.decide([NEW_LOG], "approved") == [NEW_LOG]
     assert approvals.decide([later], "blocked") == []
-    approvals.hold("git", ["tool"], [later])
+    finish(approvals.hold("git", ["tool"], [later]))
     assert [each.state for each in approvals.undecided()] == ["blocked"]
     assert approvals.undecided("other") == []
 
 
 def test_what_is_held_is_read_without_its_values(store: Store) -> None:
     approvals = store.approvals
-    approvals.add_first([LAUNCH, LOG])
-    approvals.add_first([replace(LAUNCH, server="calc"), replace(LOG, server="calc")])
-    approvals.hold("git", ["tool"], [NEW_LOG])
-    approvals.hold("calc", ["tool"], [replace(NEW_LOG, server="calc"), replace(NEW_LOG, server="calc", name="all")])
+    finish(approvals.add_first([LAUNCH, LOG]))
+    finish(approvals.add_first([replace(LAUNCH, server="calc"), replace(LOG, server="calc")]))
+    finish(approvals.hold("git", ["tool"], [NEW_LOG]))
+    finish(
+        approvals.hold("calc", ["tool"], [replace(NEW_LOG, server="calc"), replace(NEW_LOG, server="calc", name="all")])
+    )
     assert approvals.held("git") == [HeldHead("git", "tool", "log", "h2", "kept")]
     assert [(each.server, each.name) for each in approvals.held()] == [("calc", "all"), ("calc", "log"), ("git", "log")]
     assert [(each.server, each.name) for each in approvals.undecided()] == [
@@ -190,7 +195,7 @@ def test_what_nobody_has_decided_is_found_without_walking_over_what_was_approved
     with open_store(path) as store:
         for number in range(30):
             name = f"s{number}"
-            store.approvals.add_first([replace(LAUNCH, server=name)])
+            finish(store.approvals.add_first([replace(LAUNCH, server=name)]))
             tools = [replace(LOG, server=name, name=f"t{at}", value=b"x" * 500) for at in range(40)]
             store.approvals.approve_listed(tools)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -208,12 +213,12 @@ def test_what_nobody_has_decided_is_found_without_walking_over_what_was_approved
 
 def test_the_kept_catalog_follows_a_decision(store: Store) -> None:
     tool = Tool(ToolId("git__log"), "git", "log", LOG.value, LOG.hash)
-    store.catalog.save_upstream(UPSTREAM, [tool])
+    finish(store.catalog.save_upstream(UPSTREAM, [tool]))
     approvals, key = store.approvals, [("git", "f1")]
     words = Definition("git", "instructions", "", "i", b"New words.", fingerprint="f1")
     diff = Definition("git", "tool", "diff", "h4", b'{"name":"diff"}', exposed="git__diff", fingerprint="f1")
-    approvals.add_first([LAUNCH, LOG])
-    approvals.hold("git", ["tool", "instructions"], [NEW_LOG, words, diff])
+    finish(approvals.add_first([LAUNCH, LOG]))
+    finish(approvals.hold("git", ["tool", "instructions"], [NEW_LOG, words, diff]))
     before = approvals.version
     assert approvals.decide([NEW_LOG, words, diff], "approved") == []
     assert approvals.decided_since(before) == {"git"}
@@ -228,9 +233,9 @@ def test_the_kept_catalog_follows_a_decision(store: Store) -> None:
 
 
 def test_what_was_looked_at_is_known_until_a_decision(store: Store) -> None:
-    store.approvals.add_first([LAUNCH, LOG])
+    finish(store.approvals.add_first([LAUNCH, LOG]))
     other = replace(NEW_LOG, hash="h3")
-    store.approvals.hold("git", ["tool"], [NEW_LOG, other])
+    finish(store.approvals.hold("git", ["tool"], [NEW_LOG, other]))
     assert store.approvals.shown("git") is None
     store.approvals.note_shown("git", {"h1", "h2"})
     store.approvals.note_shown("git", {"h2", "h3"})
@@ -243,17 +248,17 @@ def test_what_was_looked_at_is_known_until_a_decision(store: Store) -> None:
 
 def test_nothing_is_served_in_place_of_what_is_refused(store: Store) -> None:
     new = Definition("git", "tool", "diff", "h4", b"{}", exposed="git__diff")
-    store.approvals.add_first([LAUNCH, LOG])
-    store.approvals.hold("git", ["tool"], [NEW_LOG, new])
+    finish(store.approvals.add_first([LAUNCH, LOG]))
+    finish(store.approvals.hold("git", ["tool"], [NEW_LOG, new]))
     assert store.approvals.refused("tool") == [("git", "git__diff", "diff")]
-    store.approvals.hold("git", ["tool"], [replace(NEW_LOG, effect="withheld")])
+    finish(store.approvals.hold("git", ["tool"], [replace(NEW_LOG, effect="withheld")]))
     assert store.approvals.refused("tool") == [("git", "git__log", "log")]
 
 
 def test_a_setting_approves_all_but_what_was_blocked_and_keeps_the_newest(store: Store) -> None:
     approvals = store.approvals
-    approvals.add_first([LAUNCH, LOG])
-    approvals.hold("git", ["tool"], [NEW_LOG])
+    finish(approvals.add_first([LAUNCH, LOG]))
+    finish(approvals.hold("git", ["tool"], [NEW_LOG]))
     approvals.decide([NEW_LOG], "blocked")
     versions = [replace(LOG, hash=f"v{number}", seen_at=10.0 + number) for number in range(2 * KEPT_APPROVALS)]
     approvals.approve_listed([NEW_LOG, *versions])

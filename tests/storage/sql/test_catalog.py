@@ -10,13 +10,14 @@ from foretool.storage.engine import StorageError
 from foretool.storage.records import Definition, ToolId, ToolVersion
 from foretool.storage.sql import catalog
 from foretool.storage.sql.catalog import KEPT_VERSIONS, SAVED_AT_ONCE
+from foretool.storage.steps import finish
 from foretool.storage.store import Store
 
 
 def test_the_catalog_comes_back_in_the_requested_order_of_upstreams_and_the_listed_order_of_tools(store: Store) -> None:
     slack = replace(UPSTREAM, name="slack", era=None)
-    store.catalog.save_upstream(UPSTREAM, [tool("log"), tool("blame", tokens=40)])
-    store.catalog.save_upstream(slack, [tool("post", upstream="slack")])
+    finish(store.catalog.save_upstream(UPSTREAM, [tool("log"), tool("blame", tokens=40)]))
+    finish(store.catalog.save_upstream(slack, [tool("post", upstream="slack")]))
     assert store.catalog.load([("slack", "f1"), ("gone", "f1"), ("git", "f1")]) == [
         (slack, [tool("post", upstream="slack")]),
         (UPSTREAM, [tool("log"), tool("blame", tokens=40)]),
@@ -25,26 +26,26 @@ def test_the_catalog_comes_back_in_the_requested_order_of_upstreams_and_the_list
 
 def test_an_upstream_name_with_two_fingerprints_is_two_upstreams(store: Store) -> None:
     other = replace(UPSTREAM, fingerprint="f2", listed_at=6.0)
-    store.catalog.save_upstream(UPSTREAM, [tool("log")])
-    store.catalog.save_upstream(other, [tool("diff")])
+    finish(store.catalog.save_upstream(UPSTREAM, [tool("log")]))
+    finish(store.catalog.save_upstream(other, [tool("diff")]))
     assert store.catalog.load([("git", "f1")]) == [(UPSTREAM, [tool("log")])]
     assert store.catalog.load([("git", "f2")]) == [(other, [tool("diff")])]
 
 
 def test_saving_an_upstream_replaces_its_tools_and_their_order(store: Store) -> None:
     a, b, c = tool("a"), tool("b"), tool("c")
-    store.catalog.save_upstream(UPSTREAM, [a, b])
-    store.catalog.save_upstream(UPSTREAM, [c, tool("b", "new")])
+    finish(store.catalog.save_upstream(UPSTREAM, [a, b]))
+    finish(store.catalog.save_upstream(UPSTREAM, [c, tool("b", "new")]))
     assert store.catalog.load([("git", "f1")]) == [(UPSTREAM, [c, tool("b", "new")])]
     assert store.catalog.changed_tools() == {("git", "b")}
-    store.catalog.save_upstream(UPSTREAM, [tool("b", "new"), c])
+    finish(store.catalog.save_upstream(UPSTREAM, [tool("b", "new"), c]))
     assert store.catalog.load([("git", "f1")]) == [(UPSTREAM, [tool("b", "new"), c])]
 
 
 def test_every_version_of_a_tool_is_kept(store: Store) -> None:
     old, new = tool("log", "h1", tokens=10), tool("log", "h2")
     for at, fingerprint, definition in [(1.0, "f1", old), (2.0, "f2", new), (3.0, "f2", old), (4.0, "f2", new)]:
-        store.catalog.save_upstream(replace(UPSTREAM, fingerprint=fingerprint, listed_at=at), [definition])
+        finish(store.catalog.save_upstream(replace(UPSTREAM, fingerprint=fingerprint, listed_at=at), [definition]))
     assert store.catalog.versions("git", "log") == [
         ToolVersion("h1", old.definition, 10, 1.0),
         ToolVersion("h2", new.definition, None, 2.0),
@@ -56,20 +57,20 @@ def test_of_a_tool_that_changes_all_the_time_the_latest_definitions_are_kept(sto
     other = tool("blame", "same")
     for at in range(KEPT_VERSIONS + 15):
         listed = [tool("log", f"h{at}"), other]
-        store.catalog.save_upstream(replace(UPSTREAM, listed_at=float(at)), listed)
+        finish(store.catalog.save_upstream(replace(UPSTREAM, listed_at=float(at)), listed))
     kept = [version.schema_hash for version in store.catalog.versions("git", "log")]
     assert kept == [f"h{at}" for at in range(15, KEPT_VERSIONS + 15)]
     assert len(store.catalog.versions("git", "blame")) == 1
     # A definition that comes back after a long time is the present one, and stays.
-    store.catalog.save_upstream(replace(UPSTREAM, listed_at=100.0), [tool("log", "h15"), other])
-    store.catalog.save_upstream(replace(UPSTREAM, listed_at=101.0), [tool("log", "h15"), tool("blame", "new")])
+    finish(store.catalog.save_upstream(replace(UPSTREAM, listed_at=100.0), [tool("log", "h15"), other]))
+    finish(store.catalog.save_upstream(replace(UPSTREAM, listed_at=101.0), [tool("log", "h15"), tool("blame", "new")]))
     assert store.catalog.versions("git", "log")[0].schema_hash == "h15"
 
 
 def test_token_counts_belong_to_the_definition(store: Store) -> None:
-    store.catalog.save_upstream(UPSTREAM, [tool("log", "h1")])
+    finish(store.catalog.save_upstream(UPSTREAM, [tool("log", "h1")]))
     store.catalog.save_token_counts({"h1": 55, "never seen": 1})
-    store.catalog.save_upstream(replace(UPSTREAM, fingerprint="f2"), [tool("log", "h1")])
+    finish(store.catalog.save_upstream(replace(UPSTREAM, fingerprint="f2"), [tool("log", "h1")]))
     assert [record.tokens for _, tools in store.catalog.load([("git", "f1"), ("git", "f2")]) for record in tools] == [
         55,
         55,
@@ -79,8 +80,8 @@ def test_token_counts_belong_to_the_definition(store: Store) -> None:
 def test_tool_heads_come_at_once_and_tools_come_by_name(store: Store) -> None:
     slack = replace(UPSTREAM, name="slack", fingerprint="f2")
     log, post = tool("log"), tool("post", upstream="slack", tokens=40)
-    store.catalog.save_upstream(UPSTREAM, [log])
-    store.catalog.save_upstream(slack, [post])
+    finish(store.catalog.save_upstream(UPSTREAM, [log]))
+    finish(store.catalog.save_upstream(slack, [post]))
     head = log.definition[:9]
     assert store.catalog.tool_heads([("git", "f1")], 9) == [("git", log.id, "log", head)]
     assert [each[1] for each in store.catalog.tool_heads([("slack", "f2"), ("git", "f1")], 9)] == [log.id, post.id]
@@ -91,20 +92,20 @@ def test_tool_heads_come_at_once_and_tools_come_by_name(store: Store) -> None:
 
 
 def test_an_upstream_with_two_tools_of_one_name_is_refused_as_a_whole(store: Store) -> None:
-    store.catalog.save_upstream(UPSTREAM, [tool("a")])
+    finish(store.catalog.save_upstream(UPSTREAM, [tool("a")]))
     with pytest.raises(
         StorageError, match=r"UNIQUE constraint failed: tools\.upstream, tools\.name|unique constraint \"tools_pkey\""
     ):
-        store.catalog.save_upstream(UPSTREAM, [tool("b"), tool("b")])
+        finish(store.catalog.save_upstream(UPSTREAM, [tool("b"), tool("b")]))
     assert store.catalog.load([("git", "f1")]) == [(UPSTREAM, [tool("a")])]
 
 
 def test_a_list_saved_in_steps_is_read_whole_or_not_at_all(store: Store) -> None:
     old, new = ([tool(f"t{at}", f"{age}{at}") for at in range(5 * SAVED_AT_ONCE // 2)] for age in ("old", "new"))
-    store.catalog.save_upstream(UPSTREAM, old)
+    finish(store.catalog.save_upstream(UPSTREAM, old))
     later = replace(UPSTREAM, listed_at=UPSTREAM.listed_at + 1.0)
     seen = []
-    for _ in store.catalog.save_in_steps(later, new):
+    for _ in store.catalog.save_upstream(later, new):
         seen.append(store.catalog.load([("git", "f1")]))
     assert len(seen) == 3 + 1 + 3  # the definitions in three parts, the list, and old definitions in three parts
     assert all(each == [(UPSTREAM, old)] for each in seen[:4])
@@ -118,10 +119,10 @@ def test_a_long_list_is_written_beside_the_one_that_is_read(store: Store, monkey
     old, new = ([tool(f"t{at}", f"{age}{at}") for at in range(250)] for age in ("old", "new"))
     later = replace(UPSTREAM, listed_at=UPSTREAM.listed_at + 1.0)
     slack = replace(UPSTREAM, name="slack", fingerprint="f2")
-    store.catalog.save_upstream(slack, [tool("post", upstream="slack")])
-    store.catalog.save_upstream(UPSTREAM, old)
+    finish(store.catalog.save_upstream(slack, [tool("post", upstream="slack")]))
+    finish(store.catalog.save_upstream(UPSTREAM, old))
     seen = []
-    for _ in store.catalog.save_in_steps(later, new):
+    for _ in store.catalog.save_upstream(later, new):
         seen.append(store.catalog.load([("git", "f1")]))
         changes = store.catalog.changes()
     assert seen[0] == [(UPSTREAM, old)]
@@ -130,7 +131,7 @@ def test_a_long_list_is_written_beside_the_one_that_is_read(store: Store, monkey
     assert store.catalog.changes() == changes
     assert store.statistics().upstreams == 2
     assert store.catalog.load([("slack", "f2")]) == [(slack, [tool("post", upstream="slack")])]
-    store.catalog.save_upstream(replace(later, listed_at=later.listed_at + 1.0), new[:3])
+    finish(store.catalog.save_upstream(replace(later, listed_at=later.listed_at + 1.0), new[:3]))
     assert store.catalog.load([("git", "f1")])[0][1] == new[:3]
 
 
@@ -139,38 +140,38 @@ def test_a_long_list_that_was_broken_off_is_deleted_with_a_later_one(
 ) -> None:
     monkeypatch.setattr(catalog, "CHANGED_AT_ONCE", 100)
     tools = [tool(f"t{at}", f"h{at}") for at in range(250)]
-    steps = store.catalog.save_in_steps(UPSTREAM, tools)
+    steps = store.catalog.save_upstream(UPSTREAM, tools)
     for _ in range(5):  # the definitions, and a part of the list
         next(steps)
     steps.close()
     assert store.catalog.load([("git", "f1")]) == []
     assert (store.statistics().upstreams, store.statistics().tools) == (1, 100)
     soon = replace(UPSTREAM, listed_at=UPSTREAM.listed_at + 1.0)
-    store.catalog.save_upstream(soon, tools)  # somebody may still write the other one
+    finish(store.catalog.save_upstream(soon, tools))  # somebody may still write the other one
     assert (store.statistics().upstreams, store.statistics().tools) == (2, 350)
     late = replace(UPSTREAM, listed_at=UPSTREAM.listed_at + 2 * catalog.LEFT_S)
     changed = [tool(f"t{at}", f"new{at}") for at in range(250)]
-    store.catalog.save_upstream(late, changed)
+    finish(store.catalog.save_upstream(late, changed))
     assert (store.statistics().upstreams, store.statistics().tools) == (1, 250)
     assert store.catalog.load([("git", "f1")]) == [(late, changed)]
 
 
 def test_a_list_whose_saving_was_broken_off_is_saved_the_next_time(store: Store) -> None:
     tools = [tool(f"t{at}", f"h{at}", tokens=at) for at in range(2 * SAVED_AT_ONCE)]
-    steps = store.catalog.save_in_steps(UPSTREAM, tools)
+    steps = store.catalog.save_upstream(UPSTREAM, tools)
     next(steps)
     next(steps)
     del steps
     assert store.catalog.load([("git", "f1")]) == []
-    store.catalog.save_upstream(UPSTREAM, tools)
+    finish(store.catalog.save_upstream(UPSTREAM, tools))
     assert store.catalog.load([("git", "f1")]) == [(UPSTREAM, tools)]
 
 
 def test_a_list_that_stays_is_not_written_again(store: Store) -> None:
     tools = [tool(f"t{at}", f"h{at}") for at in range(3 * SAVED_AT_ONCE)]
-    store.catalog.save_upstream(UPSTREAM, tools)
-    assert len(list(store.catalog.save_in_steps(UPSTREAM, tools))) == 1
-    assert len(list(store.catalog.save_in_steps(UPSTREAM, [*tools[1:], tools[0]]))) == 1
+    finish(store.catalog.save_upstream(UPSTREAM, tools))
+    assert len(list(store.catalog.save_upstream(UPSTREAM, tools))) == 1
+    assert len(list(store.catalog.save_upstream(UPSTREAM, [*tools[1:], tools[0]]))) == 1
     assert [each.name for each in store.catalog.load([("git", "f1")])[0][1]][-1] == "t0"
 
 
@@ -185,8 +186,8 @@ def test_the_tools_of_an_upstream_come_in_parts_and_one_comes_by_its_exposed_nam
     slack = replace(UPSTREAM, name="slack", fingerprint="f2")
     listed = [tool(name) for name in "cadb"]
     post = tool("post", upstream="slack")
-    store.catalog.save_upstream(UPSTREAM, listed)
-    store.catalog.save_upstream(slack, [post])
+    finish(store.catalog.save_upstream(UPSTREAM, listed))
+    finish(store.catalog.save_upstream(slack, [post]))
     assert store.catalog.records([("slack", "f2"), ("gone", "f1"), ("git", "f1")]) == [slack, UPSTREAM]
     assert store.catalog.tools_after("git", "f1", "", 3) == [(1, listed[1]), (3, listed[3]), (0, listed[0])]
     assert store.catalog.tools_after("git", "f1", "c", 3) == [(2, listed[2])]
@@ -195,7 +196,7 @@ def test_the_tools_of_an_upstream_come_in_parts_and_one_comes_by_its_exposed_nam
     store.catalog.save_exposed_names({post.id: ("slack", "post"), ToolId("old"): ("slack", "gone")})
     assert store.catalog.tool_exposed(post.id) == [("f2", post)]
     assert store.catalog.tool_exposed(ToolId("old")) == []
-    store.catalog.save_upstream(replace(slack, fingerprint="f3"), [post])
+    finish(store.catalog.save_upstream(replace(slack, fingerprint="f3"), [post]))
     assert sorted(each for each, _ in store.catalog.tool_exposed(post.id)) == ["f2", "f3"]
 
 
@@ -209,7 +210,7 @@ def test_exposed_names_come_in_parts_in_the_order_in_which_they_were_given(store
 
 
 def test_whatever_changes_a_tool_or_a_name_outdates_a_summary(store: Store) -> None:
-    store.catalog.save_upstream(UPSTREAM, [tool("log"), tool("blame")])
+    finish(store.catalog.save_upstream(UPSTREAM, [tool("log"), tool("blame")]))
     changes = store.catalog.changes()
     if changes is None:
         assert store.catalog.summary("these") is None  # this engine does not count
@@ -219,18 +220,18 @@ def test_whatever_changes_a_tool_or_a_name_outdates_a_summary(store: Store) -> N
     assert (store.catalog.summary("those"), store.catalog.summary("these")) == (b"1", b"2")
     assert store.catalog.summary("others") is None
     # The same list again, token counts and another time of the list change nothing that a summary says.
-    store.catalog.save_upstream(replace(UPSTREAM, listed_at=9.0), [tool("log"), tool("blame")])
+    finish(store.catalog.save_upstream(replace(UPSTREAM, listed_at=9.0), [tool("log"), tool("blame")]))
     store.catalog.save_token_counts({tool("log").schema_hash: 7})
     assert store.catalog.summary("these") == b"2"
     log = Definition("git", "tool", "log", tool("log").schema_hash, tool("log").definition, state="held")
-    store.approvals.add_first([log])
+    finish(store.approvals.add_first([log]))
     edits: list[Callable[[], object]] = [
         lambda: store.approvals.decide([log], "blocked"),
-        lambda: store.catalog.save_upstream(UPSTREAM, [tool("blame"), tool("log")]),
-        lambda: store.catalog.save_upstream(UPSTREAM, [tool("log", "new"), tool("blame")]),
+        lambda: finish(store.catalog.save_upstream(UPSTREAM, [tool("blame"), tool("log")])),
+        lambda: finish(store.catalog.save_upstream(UPSTREAM, [tool("log", "new"), tool("blame")])),
         lambda: store.catalog.save_exposed_names({ToolId("git__log"): ("git", "log")}),
-        lambda: store.catalog.save_upstream(replace(UPSTREAM, name="slack"), [tool("post", upstream="slack")]),
-        lambda: store.catalog.save_upstream(UPSTREAM, [tool("log")]),
+        lambda: finish(store.catalog.save_upstream(replace(UPSTREAM, name="slack"), [tool("post", upstream="slack")])),
+        lambda: finish(store.catalog.save_upstream(UPSTREAM, [tool("log")])),
         lambda: store.retention.prune(100.0),
     ]
     for edit in edits:

@@ -14,6 +14,7 @@ from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, UPSTREAM, c
 from foretool.storage.opening import open_store
 from foretool.storage.records import ClientRecord, Prompt, StepRecord, Tool, ToolId, UpstreamRecord, WorkingSet
 from foretool.storage.sql.retention import MOST_QUERIES
+from foretool.storage.steps import finish
 from foretool.storage.store import Store
 
 DAY = 86_400.0
@@ -37,7 +38,11 @@ def fill(store: Store, at: float, name: str) -> None:
     store.serving.save_working_set(WorkingSet(name, 1, (), b"[]", at))
     store.clients.add_relist(ClientRecord(name, SESSION.version, SESSION.era, 1, 0, 0.0, at))
     upstream = UpstreamRecord(name, "f", "legacy", "{}", "", "{}", at)
-    store.catalog.save_upstream(upstream, [Tool(ToolId(name), name, "t", f'{{"name":"{name}"}}'.encode(), f"h{name}")])
+    finish(
+        store.catalog.save_upstream(
+            upstream, [Tool(ToolId(name), name, "t", f'{{"name":"{name}"}}'.encode(), f"h{name}")]
+        )
+    )
     store.catalog.save_exposed_names({ToolId(name): (name, "t")})
     connection_of(store).execute("UPDATE vectors SET used_at = ? WHERE encoder = ?", (at, name))
 
@@ -142,8 +147,10 @@ def test_of_the_vectors_of_queries_those_used_last_stay(store: Store, monkeypatc
 
 @pytest.mark.parametrize("changed", [False, True])
 def test_the_first_text_of_a_tool_stays_while_its_server_is_known(changed: bool, store: Store) -> None:
-    store.catalog.save_upstream(UPSTREAM, [tool("a", "first")])
-    store.catalog.save_upstream(replace(UPSTREAM, listed_at=200 * DAY if changed else 5.0), [tool("a", "second")])
+    finish(store.catalog.save_upstream(UPSTREAM, [tool("a", "first")]))
+    finish(
+        store.catalog.save_upstream(replace(UPSTREAM, listed_at=200 * DAY if changed else 5.0), [tool("a", "second")])
+    )
     store.retention.prune(100 * DAY)
     assert len(store.catalog.versions("git", "a")) == (2 if changed else 0)
 

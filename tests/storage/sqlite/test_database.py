@@ -5,7 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from stored_records import CALL, DISCOVERY, EXPOSURE, FAILURE, MISS, SESSION, ST
 
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
-from foretool.storage.records import ClientRecord, ToolId, WorkingSet
+from foretool.storage.records import ClientRecord, Tool, ToolId, WorkingSet
 from foretool.storage.sqlite.database import SqliteDatabase
 from foretool.storage.sqlite.migrations import MIGRATIONS, migrate
+from foretool.storage.steps import finish
 from foretool.storage.store import Store
 
 
@@ -104,6 +105,12 @@ def test_a_record_with_an_unpaired_surrogate_is_not_lost(store: Store) -> None:
     assert found.client == "?"
 
 
+def save_at_once(store: Store, tools: Sequence[Tool]) -> None:
+    """Save a list whose steps are all in one transaction."""
+    with store.atomic():
+        finish(store.catalog.save_upstream(UPSTREAM, tools))
+
+
 WRITES: dict[str, Callable[[Store], object]] = {
     "record one": lambda store: store.calls.record([CALL]),
     "record many": lambda store: store.calls.record([CALL, CALL], [replace(MISS, call=2), MISS]),
@@ -112,7 +119,7 @@ WRITES: dict[str, Callable[[Store], object]] = {
     "add_exposure": lambda store: store.sessions.add_exposure(replace(EXPOSURE, tools=(ToolId("x"),))),
     "add_discovery": lambda store: store.discoveries.add(DISCOVERY),
     "add_client_relist": lambda store: store.clients.add_relist(ClientRecord("c", "1", "legacy", 1, 1, 5.0, 1.0)),
-    "save_upstream": lambda store: store.catalog.save_upstream(UPSTREAM, [tool("b", "new", tokens=3), tool("c")]),
+    "save_upstream": lambda store: save_at_once(store, [tool("b", "new", tokens=3), tool("c")]),
     "set_tokens": lambda store: store.catalog.save_token_counts({"hash of a": 8}),
     "save_exposed_names": lambda store: store.catalog.save_exposed_names({ToolId("n"): ("git", "n")}),
     "save_working_set": lambda store: store.serving.save_working_set(WorkingSet("p", 1, (), b"[]", 1.0)),

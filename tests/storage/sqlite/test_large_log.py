@@ -33,6 +33,7 @@ from foretool.storage.records import (
 )
 from foretool.storage.sql import calls
 from foretool.storage.sql.database import Subject
+from foretool.storage.steps import finish
 from foretool.storage.store import Store
 
 ROOT: Final = Path(__file__).parents[3]
@@ -66,11 +67,9 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
     "approvals.decided_since": lambda store: store.approvals.decided_since(0),
     "approvals.heads": lambda store: store.approvals.heads("git", "tool"),
     "approvals.approved": lambda store: store.approvals.approved("git", "tool", "log"),
-    "approvals.add_first": lambda store: store.approvals.add_first([replace(HELD, state="approved")]),
-    "approvals.add_first_in_steps": lambda store: list(store.approvals.add_first_in_steps([HELD])),
-    "approvals.hold_in_steps": lambda store: list(store.approvals.hold_in_steps("git", ["tool"], [HELD])),
+    "approvals.add_first": lambda store: finish(store.approvals.add_first([replace(HELD, state="approved")])),
     "approvals.approve_listed": lambda store: store.approvals.approve_listed([replace(HELD, state="approved")]),
-    "approvals.hold": lambda store: store.approvals.hold("git", ["tool"], [replace(HELD, hash="h10")]),
+    "approvals.hold": lambda store: finish(store.approvals.hold("git", ["tool"], [replace(HELD, hash="h10")])),
     "approvals.held": lambda store: store.approvals.held(),
     "approvals.undecided": lambda store: store.approvals.undecided("git"),
     "approvals.refused": lambda store: store.approvals.refused("tool"),
@@ -98,8 +97,7 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
     "catalog.save_summary": lambda store: store.catalog.save_summary("inputs", 1, b"summary"),
     "catalog.tool_heads": lambda store: store.catalog.tool_heads([("git", "f1")], 80),
     "catalog.tools_named": lambda store: store.catalog.tools_named([(TOOL.name, "git", "f1")]),
-    "catalog.save_upstream": lambda store: store.catalog.save_upstream(UPSTREAM, [TOOL, tool("show")]),
-    "catalog.save_in_steps": lambda store: list(store.catalog.save_in_steps(UPSTREAM, [TOOL])),
+    "catalog.save_upstream": lambda store: finish(store.catalog.save_upstream(UPSTREAM, [TOOL, tool("show")])),
     "catalog.save_token_counts": lambda store: store.catalog.save_token_counts({TOOL.schema_hash: 7}),
     "catalog.exposed_names": lambda store: store.catalog.exposed_names(),
     "catalog.exposed_names_after": lambda store: store.catalog.exposed_names_after(0, 100),
