@@ -1,36 +1,61 @@
-"""Puts Chinese into English words: the encoders that come with foretool read English alone.
+"""Puts other languages into English words: the encoders that come with foretool read English alone.
 
-`glossary_zh.txt` ships with the package and was written for it. A line has a word in simplified characters, a tab, and
-English words, none for words that say nothing here (particles, measure words). A line with "=" in front of the English
-has a traditional character and the simplified one. It is read when a text with Chinese is met, and its memory is given
-back by `let_go`.
+This is the one place where a text becomes what is read. The glossaries ship with the package and were written for it.
+`glossary_zh.txt` has in each line a word in simplified Chinese characters, a tab, and English words, none for words
+that say nothing here (particles, measure words); a line with "=" in front of the English has a traditional character
+and the simplified one. The other files have the English first, a tab, and the words that mean it, with commas between.
+A file is read when a text in its language is met, and its memory is given back by `let_go`.
 
-Texts come from strangers, so the work is bounded: words are cut from left to right, each the longest one that the
-glossary has (maximum matching), of at most `LONGEST` characters. What it lacks stays as it is. Runs with kana in them
-are Japanese and stay too.
+Texts come from strangers, so the work is bounded. Scripts without spaces (Chinese, Japanese), and Korean, are cut from
+left to right, each word the longest one that the glossary has (maximum matching), of at most `LONGEST` characters. In
+other languages each word is looked for by itself (`word_glossary`), where small words tell the language
+(`languages`). What a glossary lacks stays as it is, and so do names, values, code and whatever is English.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-FILE: Final = Path(__file__).with_name("glossary_zh.txt")
+from foretool.retrieval.words import STOP_WORDS, stem
+
+if TYPE_CHECKING:
+    from foretool.retrieval.languages import Word
+    from foretool.retrieval.word_glossary import WordGlossary
+
+FOLDER: Final = Path(__file__).parent
+FILE: Final = FOLDER / "glossary_zh.txt"
 MOST_READ: Final = 4_000
 """How many characters of a text are put into English; what stands behind them stays as it is."""
 LONGEST: Final = 12
-"""How many characters a word of the glossary has at most."""
+"""How many characters a word has at most in a script without spaces."""
 SIMPLIFIED: Final = "="
 """Stands before the simplified form of a traditional character."""
+LEAST_SMALL_WORDS: Final = 3
+"""The text of a tool is in another language than English if it has so many small words of that."""
+NOUN_OR_NAME: Final = 0.5
+"""What an unknown word with a capital letter counts as unread in German, where nouns have one too."""
+ENGLISH_ENOUGH: Final = 2
+"""A text with so many small English words is English, whatever script stands beside them."""
+REMEMBERED: Final = 64
+"""How many texts that were read last are remembered: a search reads its task several times."""
 
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_HIRAGANA = "\u3040-\u309f"
 _KANA = "\u3040-\u30ff"
-_MARKS = str.maketrans(dict(zip("，。、；：？！（）", ",.,;:?!()", strict=True)))  # noqa: RUF001 (they are Chinese)
+_HANGUL = "\uac00-\ud7af"
+_CYRILLIC = "\u0400-\u04ff"
+_SCRIPTS: Final = (("ko", _HANGUL), ("ja", _KANA), ("zh", _HAN), ("ru", _CYRILLIC))
+"""The languages that their script tells, in the order in which it is looked for."""
+_MARKS = str.maketrans(dict(zip("，。、；：？！（）「」", ',.,;:?!()""', strict=True)))  # noqa: RUF001 (they are Chinese)
+_JOINING: Final = ("'", "’", "-")  # noqa: RUF001 (an apostrophe)
+_KEPT_WORDS: Final = 2
+"""So many characters a Chinese word has at least that is read in a Japanese text, whose own glossary lacks it."""
 
 
 @cache
@@ -49,34 +74,101 @@ class Piece(Struct, frozen=True):
     """Its English words, "" if it says nothing; None where the glossary does not know it."""
 
 
+class Legibility(Struct, frozen=True):
+    """How well a text can be read."""
+
+    share: float
+    """Which share of its words is read, 0 to 1: as English, or by a glossary. Names and values do not count; 1 without
+    any other word."""
+    language: str | None
+    """The code of its language, `en` for English; None where no word tells it."""
+
+
 def has_han(text: str) -> bool:
     """Tell whether a text has Chinese characters, which other languages have too."""
     return not text.isascii() and _any(_HAN).search(text) is not None
 
 
+def is_unspaced(text: str) -> bool:
+    """Tell whether a text has characters of a script of which each is a term of its own."""
+    return not text.isascii() and _any(_HAN + _KANA + _HANGUL).search(text) is not None
+
+
 def put_into_english(text: str) -> str:
-    """Return a text with English words in place of the Chinese ones that the glossary knows; a text without Chinese as
-    it is."""
-    if not has_han(text):
+    """Return a text with English words in place of those that a glossary knows; a text in English as it is."""
+    pieces = _pieces(text)
+    if not pieces:
         return text
-    parts = (each.text if each.english is None else f" {each.english} " for each in _read(text))
-    return " ".join("".join(parts).split())
+    said = "".join(each.text if each.english is None else f" {each.english} " for each in pieces)
+    if language_of(text) == "ja":
+        said = _any(_HIRAGANA).sub(" ", said)  # endings and particles that the glossary lacks
+    return " ".join(said.split())
 
 
 def translated(text: str) -> list[Piece]:
-    """Return the parts of a text that the glossary knows, in their order."""
-    return [each for each in _read(text) if each.english is not None] if has_han(text) else []
+    """Return the parts of a text that a glossary knows, in their order."""
+    return [each for each in _pieces(text) if each.english is not None]
+
+
+def is_put_into_english(text: str) -> bool:
+    """Tell whether a text is read in other words than its own."""
+    return bool(_pieces(text))
+
+
+def legibility(text: str) -> Legibility:
+    """Return how well a text can be read."""
+    from foretool.retrieval.languages import ENGLISH, fold, words_of
+
+    text = text[:MOST_READ]
+    words, language = words_of(text), language_of(text)
+    known = {id(word) for word, is_known in _known_words(words, language) if is_known}
+    read = unread = 0.0
+    for word in words:
+        if is_unspaced(word.text):
+            continue
+        if id(word) in known or is_english(fold(word.text)):
+            read += 1.0
+        elif not _is_name(word):
+            unread += 1.0
+        elif language == "de":
+            unread += NOUN_OR_NAME
+    for piece in _pieces(text):
+        if is_unspaced(piece.text):
+            read += len(piece.text) if piece.english is not None else 0
+            unread += 0 if piece.english is not None else len(_any(_HAN + _KANA + _HANGUL).findall(piece.text))
+    share = read / (read + unread) if read + unread else 1.0
+    has_english = 2 * share > 1.0 and any(word.text.lower() in STOP_WORDS for word in words)
+    return Legibility(share, language or (ENGLISH if has_english else None))
+
+
+def language_of(text: str) -> str | None:
+    """Return the code of the language of a text other than English; None for English and for an unknown one."""
+    if not text.isascii() and (found := _script_language(text)) is not None:
+        return found
+    return _spaced_language(text)
+
+
+def is_english(word: str) -> bool:
+    """Tell whether a word in small letters is an English one that is known."""
+    from foretool.retrieval.near_words import is_known
+
+    return word in STOP_WORDS or is_known(word) or stem(word) in _english_words()
 
 
 def let_go() -> None:
-    """Give back the memory of the glossary; who asks next reads it again, which takes milliseconds."""
-    _glossary.cache_clear()
+    """Give back the memory of the glossaries; who asks next reads them again, which takes milliseconds."""
+    _chinese.cache_clear()
+    _runs_of.cache_clear()
+    _words_of.cache_clear()
+    _english_words.cache_clear()
+    _pieces.cache_clear()
 
 
 class Glossary:
-    """The words of the file."""
+    """The words of a file, for a script without spaces."""
 
     def __init__(self, lines: Iterable[str]) -> None:
+        """`lines` as in `glossary_zh.txt`."""
         self._english: dict[str, str] = {}
         self._simplified: dict[int, str] = {}
         for line in lines:
@@ -90,7 +182,7 @@ class Glossary:
             self._longest[word[0]] = max(len(word), self._longest.get(word[0], 0))
 
     def cut(self, run: str) -> Iterator[Piece]:
-        """Cut a run of Chinese characters into known words and what stands between them."""
+        """Cut a run of characters into known words and what stands between them."""
         words = run.translate(self._simplified)
         at = unknown = 0
         while at < len(words):
@@ -110,18 +202,147 @@ class Glossary:
         return next((size for size in range(longest, 0, -1) if words[at : at + size] in self._english), 0)
 
 
+def read_lines(language: str) -> list[str]:
+    """Return the lines of the glossary of a language."""
+    return (FOLDER / f"glossary_{language}.txt").read_text("utf-8").splitlines()
+
+
 @lru_cache(maxsize=1)
-def _glossary() -> Glossary:
+def _chinese() -> Glossary:
     return Glossary(FILE.read_text("utf-8").splitlines())
 
 
-def _read(text: str) -> Iterator[Piece]:
-    glossary, at = _glossary(), 0
-    for run in _any(_HAN + _KANA).finditer(text, 0, MOST_READ):
+@lru_cache(maxsize=2)
+def _runs_of(language: str) -> Glossary:
+    """Return the glossary of Japanese or Korean."""
+    lines = (line.partition("\t") for line in read_lines(language))
+    return Glossary(f"{word}\t{english}" for english, _, words in lines for word in words.split(", "))
+
+
+@lru_cache(maxsize=16)
+def _words_of(language: str) -> WordGlossary:
+    """Return the glossary of a language that is written with spaces."""
+    from foretool.retrieval.word_glossary import WordGlossary
+
+    return WordGlossary(language, read_lines(language))
+
+
+@lru_cache(maxsize=1)
+def _english_words() -> frozenset[str]:
+    """The English words that Chinese is put into, as terms: words that people use for what tools do."""
+    words = (word for line in FILE.read_text("utf-8").splitlines() for word in line.partition("\t")[2].split())
+    return frozenset(stem(word.lower()) for word in words if word.isalpha())
+
+
+# Which language a text is in
+
+
+def _script_language(text: str) -> str | None:
+    """Return the language that the script of a text tells. English that quotes a word in another script stays English;
+    Chinese stands beside English words everywhere."""
+    from foretool.retrieval.languages import NAMES, tally, words_of
+
+    found = next((each for each, script in _SCRIPTS if each in NAMES and _any(script).search(text)), None)
+    if found is None:
+        return None
+    return found if found == "zh" or tally(words_of(text[:MOST_READ]))[1] < ENGLISH_ENOUGH else None
+
+
+def _spaced_language(text: str) -> str | None:
+    """Return the language of a text in Latin letters; None for English and for an unknown one.
+
+    A language is told by its small words, and in short texts by words of its glossary that are no English ones. Words
+    that only English has must be fewer."""
+    from foretool.retrieval.languages import MARKS, fold, tally, words_of
+
+    words = words_of(text[:MOST_READ])
+    small, english = tally(words)
+    if not words or (english > 1 and english >= max(small.values())):
+        return None
+    if not any(small.values()) and all(is_english(fold(word.text)) or _is_name(word) for word in words):
+        return None
+    best: tuple[int, int, str] | None = None
+    for language in MARKS:
+        if max(small.values()) > 1 and not small[language]:
+            continue
+        known = [(fold(word.text), word, is_known) for word, is_known in _known_words(words, language)]
+        own = sum(
+            is_read and (each in MARKS[language] or not (each in STOP_WORDS or is_english(each)))
+            for each, _, is_read in known
+        )
+        against = sum(each in STOP_WORDS and not is_read for each, _, is_read in known)
+        counted = sum(
+            each in MARKS[language] or (not (is_read and each in STOP_WORDS) and not (_is_name(word) and not is_read))
+            for each, word, is_read in known
+        )
+        if own > against and (own > 1 or 2 * own >= counted):
+            found = (sum(is_read for _, _, is_read in known), own, language)
+            best = max(best, found) if best is not None else found
+    return best[2] if best is not None else None
+
+
+def _is_name(word: Word) -> bool:
+    """Tell whether a word may be a name."""
+    return word.start > 0 and word.text[0].isupper()
+
+
+def _known_words(words: Sequence[Word], language: str | None) -> list[tuple[Word, bool]]:
+    """Return the words of a text, each with whether the glossary of a language with spaces knows it."""
+    from foretool.retrieval.languages import MARKS, fold
+
+    if language not in (*MARKS, "ru"):
+        return [(word, False) for word in words]
+    marks = MARKS.get(language, frozenset[str]())
+    known = {at for entry in _words_of(language).read(words) for at in range(entry.first, entry.last + 1)}
+    return [(word, at in known or fold(word.text) in marks) for at, word in enumerate(words)]
+
+
+# What is read
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _pieces(text: str) -> tuple[Piece, ...]:
+    """Return all parts of a text; () where nothing is read in other words."""
+    language = language_of(text)
+    if language is None:
+        return ()
+    if language in ("ja", "ko", "zh"):
+        return tuple(_read_runs(text, language))
+    pieces = tuple(_read_words(text, language))
+    return pieces if len(pieces) > 1 else ()
+
+
+def _read_words(text: str, language: str) -> Iterator[Piece]:
+    from foretool.retrieval.languages import words_of
+
+    words, at = words_of(text[:MOST_READ]), 0
+    for entry in _words_of(language).read(words):
+        start, end = words[entry.first].start, words[entry.last].end
+        yield Piece(" " if text[at:start] in _JOINING else text[at:start], None)
+        yield Piece(text[start:end], entry.english)
+        at = end
+    yield Piece(text[at:], None)
+
+
+def _read_runs(text: str, language: str) -> Iterator[Piece]:
+    at = 0
+    for run in _any(_HAN + _KANA + _HANGUL).finditer(text, 0, MOST_READ):
         yield Piece(text[at : run.start()].translate(_MARKS), None)
         at = run.end()
-        if _any(_KANA).search(run[0]):
+        if language != "zh":
+            yield from _read_run(run[0], language)
+        elif _any(_KANA + _HANGUL).search(run[0]):
             yield Piece(run[0], None)
         else:
-            yield from glossary.cut(run[0])
+            yield from _chinese().cut(run[0])
     yield Piece(text[at:].translate(_MARKS), None)
+
+
+def _read_run(run: str, language: str) -> Iterator[Piece]:
+    """Read a run of a Japanese or Korean text; longer Chinese words that its glossary lacks are mostly the same."""
+    for piece in _runs_of(language).cut(run):
+        if piece.english is None and has_han(piece.text):
+            for part in _chinese().cut(piece.text):
+                yield part if len(part.text) >= _KEPT_WORDS else Piece(part.text, None)
+        else:
+            yield piece

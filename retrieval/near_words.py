@@ -37,6 +37,11 @@ def near_terms(said: Mapping[str, float]) -> dict[str, tuple[str, float]]:
     return found
 
 
+def is_known(word: str) -> bool:
+    """Tell whether the file has an English word."""
+    return bool(_lines().near(stem(word)))
+
+
 class _Lines:
     """The lines of the file, by term."""
 

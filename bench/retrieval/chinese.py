@@ -148,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     found = {tool.id: tool for each in given.sets for tool in read_tools(each)}
     found |= {tool.id: tool for tool in catalog_tools(given.catalogs)}
-    empty = patch.object(glossary, "_glossary", lambda: glossary.Glossary(()))
+    empty = patch.object(glossary, "_chinese", lambda: glossary.Glossary(()))
     with (
         empty if given.without_glossary else nullcontext(),
         tempfile.TemporaryDirectory() as folder,

@@ -91,8 +91,8 @@ def test_no_word_of_the_file_is_written_in_traditional_characters_which_would_ne
 def test_it_is_read_only_for_chinese_and_gives_its_memory_back() -> None:
     let_go()
     Corpus(catalog())
-    assert glossary._glossary.cache_info().currsize == 0
+    assert glossary._chinese.cache_info().currsize == 0
     Corpus([tool("12306", "get-tickets", "查询余票信息")])
-    assert glossary._glossary.cache_info().currsize == 1
+    assert glossary._chinese.cache_info().currsize == 1
     let_go()
-    assert glossary._glossary.cache_info().currsize == 0
+    assert glossary._chinese.cache_info().currsize == 0
