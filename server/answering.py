@@ -66,7 +66,7 @@ class Answering:
         self.answer_tokens = AnswerTokens(known.tokens.count_text, known.recorder)
         exemplars = Exemplars(lambda most: store.calls.shared_events(most), time.monotonic)
         self.discovery = DiscoverTools(
-            upstreams, catalog, search, self.answers, known.recorder, self.predictor, policy, exemplars, known.reader,
+            upstreams, catalog, search, self.answers, known.recorder, self.predictor, policy, exemplars,
             self.answer_tokens,
         )  # fmt: skip
         calls = make_tool_calls(

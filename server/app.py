@@ -220,7 +220,7 @@ class App:
         insist = self.guard.insist
         insist("answers' tokens", self.answering.answer_tokens.count)
         await self.known.stop()
-        for part in (self.store_watch, self.answering.links, self.known.reader, self._events):
+        for part in (self.store_watch, self.answering.links, self._events):
             await part.stop()
         if self._people is not None:
             await self._people.stop()
@@ -286,8 +286,6 @@ class App:
 
     def follow_decisions(self) -> None:
         """Serve what was approved since the last look, and no longer what was blocked."""
-        if self.catalog.is_unread:
-            return  # it is read within seconds, and takes up what the store has by then
         for name in self.known.gatekeeper.due():
             if (upstream := self.upstreams.get(name)) is not None:
                 upstream.relist_all()

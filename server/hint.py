@@ -261,7 +261,7 @@ def _read_kept(
 ) -> tuple[Corpus, list[Tool]] | None:
     """Return the tools that score best by the words that a proxy has kept of all tools; None if none are kept, or what
     is kept cannot be read."""
-    from foretool.server.catalog.unread import digest_inputs, read_words
+    from foretool.server.catalog.word_index import digest_inputs, read_words
 
     table = read_words(store.catalog, digest_inputs(list(config.servers.values()), config.prefixes, reached))
     if table is None:
@@ -314,7 +314,7 @@ def _as_served(config: Config, reach: Reach, tools: list[Tool]) -> list[Tool]:
         from foretool.server.catalog.overrides import Overrides
 
         entries = list(config.servers.values())
-        tools = list(map(Overrides(entries, lambda: Namespaces(entries, config.prefixes)).apply, tools))
+        tools = list(map(Overrides(entries, Namespaces(entries, config.prefixes)).apply, tools))
     return list(filter(reach.finds, tools))
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from foretool.server.catalog.large_catalog import KeptWords
 from foretool.server.catalog.models import LearnedLists
+from foretool.server.catalog.word_index import WordIndexKeeper
 from foretool.server.clients.exchange import Exchange, Outbox
 from foretool.server.clients.kept_results import KeptResults
 from foretool.server.clients.registry import Announcements, ClientRegistry
@@ -43,7 +43,7 @@ class Parties:
     ) -> None:  # fmt: skip
         self.upstreams = UpstreamRegistry(live, policy)
         self.memory = UpstreamMemory(store, known.catalog, self.upstreams, live)
-        self.kept_words = KeptWords(store.catalog, known.catalog, known.search, self.memory.digest_inputs)
+        self.word_index = WordIndexKeeper(store.catalog, known.catalog, known.search, self.memory.digest_inputs)
         self.lists = ListKeeper(
             ListInputs(
                 known.catalog, known.search, known.recorder, live, policy, LearnedLists(store), known.imported,
@@ -64,8 +64,7 @@ class Parties:
             Job("states", self.memory.beat),
             Job("failures of servers", self.memory.failures.follow_others),
             Job("tools", lambda: in_slices(self.memory.save_refused())),
-            Job("summary", lambda: in_slices(self.memory.summarize())),
-            Job("words", lambda: in_slices(self.kept_words.save())),
+            Job("words", lambda: in_slices(self.word_index.save())),
         )
 
     def begin_epoch(self) -> None:

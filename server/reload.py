@@ -14,7 +14,6 @@ from foretool.server.config.places import Place
 from foretool.server.config.servers import same_connection
 from foretool.server.config.variables import BASIC_NAMES, CREDENTIAL
 from foretool.server.system import logs
-from foretool.server.transports.tasks import in_slices
 from foretool.server.upstreams.launcher import Launcher
 
 log = logging.getLogger("foretool.app")
@@ -65,7 +64,6 @@ class Reloader:
 
     async def apply(self, new: Config) -> None:
         """Put a config in force: add, remove and restart only the servers whose entries changed."""
-        await in_slices(self._catalog.read_rest())
         old = self._applied
         changes = diff(old, new)
         self._config.now = new

@@ -32,8 +32,8 @@ from bench.datasets import read_catalogs
 from bench.options import add_json, make_parser
 from bench.proxy import claude_code
 from bench.reports import Row, print_row, times_row
-from foretool.server.catalog import large_catalog
-from foretool.server.catalog.unread import digest_inputs, read_words
+from foretool.server.catalog import word_index
+from foretool.server.catalog.word_index import digest_inputs, read_words
 from foretool.server.commands import hint as installing
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
@@ -134,7 +134,7 @@ def wait_until_words_are_kept(path: Path) -> None:
     reached = {name: fingerprint(server) for name, server in config.servers.items()}
     inputs = digest_inputs(list(config.servers.values()), config.prefixes, reached)
     with open_store(config.storage) as store:
-        if not large_catalog.LEAST < store.statistics().tools <= large_catalog.MOST:
+        if not word_index.LEAST < store.statistics().tools <= word_index.MOST:
             return
         while read_words(store.catalog, inputs) is None:
             time.sleep(IDLE_S / 10)

@@ -6,7 +6,6 @@ from functools import partial
 
 from foretool.server.calls.tool_call import Refusal, ToolCall, Wait, describe_refused
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.large_catalog import CatalogReader
 from foretool.server.catalog.namespaces import Gone
 from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import Profile
@@ -26,10 +25,9 @@ class ToolLookup:
 
     def __init__(
         self, catalog: Catalog, upstreams: UpstreamRegistry, forwarder: Forwarder, recorder: Recorder,
-        policy: TrustPolicy, gatekeeper: Gatekeeper, reader: CatalogReader,
+        policy: TrustPolicy, gatekeeper: Gatekeeper,
     ) -> None:  # fmt: skip
         self._catalog = catalog
-        self._reader = reader
         self._upstreams = upstreams
         self._forwarder = forwarder
         self._recorder = recorder
@@ -39,8 +37,6 @@ class ToolLookup:
     def find(self, call: ToolCall) -> Tool | Refusal | Wait:
         """Return the tool of a call, why there is none, or what has to be known before that can be said."""
         exchange, name = call.exchange, call.name
-        if self._catalog.is_unread and not self._is_at_hand(exchange, ToolId(name)):
-            return Wait(self._reader.when_read)
         if call.has_waited:
             self._catalog.fix_names()
         tool = self._catalog.find(name)
@@ -60,11 +56,6 @@ class ToolLookup:
         if call.via == "name" and (unlisted := self._find_unlisted(name, exchange.client.profile)) is not None:
             return self._admit(call, unlisted)
         return self._refuse_unknown(call)
-
-    def _is_at_hand(self, exchange: Exchange, name: ToolId) -> bool:
-        """Tell whether a tool can be called although not all are read: to say what another name means, or why a tool is
-        hidden, takes all of them."""
-        return exchange.own_session.list.sees(name) and self._catalog.get(name) is not None
 
     def _wait(self, call: ToolCall, lane: Upstream | None) -> Wait:
         """Wait for the upstream of a name, or for all: one that has not listed yet may have it, so the name may be

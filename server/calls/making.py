@@ -29,9 +29,7 @@ def make_tool_calls(
 ) -> ToolCalls:  # fmt: skip
     """`note_result`, `at_end`: as of `ToolRunner`. `connect` answers `connect_server`."""
     confirmation = Confirmation(live, server_requests)
-    lookup = ToolLookup(
-        known.catalog, parties.upstreams, forwarder, known.recorder, policy, known.gatekeeper, known.reader
-    )
+    lookup = ToolLookup(known.catalog, parties.upstreams, forwarder, known.recorder, policy, known.gatekeeper)
     runner = ToolRunner(
         parties.upstreams, forwarder, known.recorder, known.flows, predictor, results, links, note_result, at_end
     )

@@ -1,7 +1,6 @@
 """The catalog: every tool of every upstream, once, with the name that clients know it by.
 
-It is filled from the store before any upstream has started, and corrected by what each upstream lists. Of a large
-catalog a start knows a summary alone (`unread`); each tool is then read when somebody asks for it.
+It is filled from the store before any upstream has started, and corrected by what each upstream lists.
 
 `Catalog` is over 300 lines: tools, their names and the version that both move change together.
 """
@@ -11,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
@@ -20,10 +19,9 @@ from msgspec.structs import replace
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog import names
 from foretool.server.catalog.names import Key, Resolver
-from foretool.server.catalog.namespaces import Gone, Namespaces, lawful, say_refused, see_prefixes
+from foretool.server.catalog.namespaces import Gone, Namespaces, lawful, say_refused
 from foretool.server.catalog.overrides import Overrides
-from foretool.server.catalog.unread import ServerSummary, Source, Summary, Unread, digest_stored
-from foretool.server.config.servers import Server, is_exact, matches
+from foretool.server.config.servers import Server, matches
 from foretool.server.config.variables import Secrets
 from foretool.server.protocol import apps, jsonrpc
 from foretool.server.protocol.headers import annotated_schema, schema_problem
@@ -33,7 +31,6 @@ from foretool.server.trust.approvals import hash_value
 from foretool.server.trust.links import clean_member
 from foretool.server.trust.policy import Reach
 from foretool.server.trust.text import clean, is_clean
-from foretool.storage.engine import StorageError
 from foretool.storage.records import Era, Tool, ToolId, Usage
 from foretool.storage.steps import Steps, finish
 
@@ -104,16 +101,17 @@ class Catalog:
     def __init__(
         self,
         entries: Sequence[Server],
-        given: Names | Callable[[], Steps[Names]] | None = None,
+        given: Names | None = None,
         on_fixed: Callable[[Names], None] = lambda names: None,
         prefixes: Mapping[str, str] | None = None,
     ) -> None:
         """`entries` come in the order of the config, which decides who gets a name that several tools want; `given`:
-        names given for good by earlier processes, or what reads them once somebody needs them; `on_fixed` hears the
-        names that `fix_names` adds; `prefixes`: of all servers in the config, also of disabled and broken ones."""
+        names given for good by earlier processes; `on_fixed` hears the names that `fix_names` adds; `prefixes`: of all
+        servers in the config, also of disabled and broken ones."""
         self.version = 0
         """Goes up with every change."""
-        self._problems: dict[str, tuple[str, ...]] = {}
+        self.problems: dict[str, tuple[str, ...]] = {}
+        """By upstream, which tools were dropped and why, and what is wrong with its prefix and its `tools`."""
         self._read_problems: dict[str, tuple[str, ...]] = {}
         """`problems` without what is wrong with `tools`, which is known once the tools are named."""
         self._list_problems: dict[str, dict[str, Sequence[str]]] = {}
@@ -123,14 +121,11 @@ class Catalog:
         self._server_names: ServerNames | None = None
         """Read from the entries when a search first needs them."""
         self._texts: dict[str, str] = {}
-        self._read_given = given if callable(given) else lambda: _at_once(given or {})
-        self._prefixes = prefixes
-        self._opened: tuple[dict[ToolId, Key], Namespaces] | None = None
-        """The names given for good, and the namespaces made of them; None until somebody needs them."""
-        self.overrides = Overrides(entries, lambda: self.namespaces)
-        self._unread: Unread | None = None
-        """What is still in the store alone; None once everything is read."""
-        self._on_lost: Callable[[Collection[str]], None] = lambda names: None
+        self._given = lawful(given or {})
+        """The names given for good. A tool that comes back gets its old name."""
+        self.namespaces = Namespaces(entries, prefixes, self._given)
+        """Who owns which prefix."""
+        self.overrides = Overrides(entries, self.namespaces)
         self._excluded: dict[str, frozenset[str]] = {}
         """By upstream, the tools that it has and the config leaves out."""
         self._known_as: dict[str, dict[bytes, Tool]] = {}
@@ -168,134 +163,10 @@ class Catalog:
         """Built when it is first needed; most names are found without it."""
         self._estimates: dict[str, int] = {}
         """By schema hash, the estimated tokens of definitions that are not counted yet."""
-        if not callable(given):
-            finish(self.open_names())
+        self._note_prefixes()
 
     def __len__(self) -> int:
-        return len(self._tools) if self._unread is None else sum(self.upstreams().values())
-
-    @property
-    def problems(self) -> dict[str, tuple[str, ...]]:
-        """By upstream, which tools were dropped and why, and what is wrong with its prefix and its `tools`."""
-        if self._unread is None:
-            self._open()
-        return self._problems
-
-    @property
-    def namespaces(self) -> Namespaces:
-        """Who owns which prefix."""
-        return self._open()[1]
-
-    @property
-    def _given(self) -> dict[ToolId, Key]:
-        """The names given for good. A tool that comes back gets its old name."""
-        return self._open()[0]
-
-    # -- what is not read yet
-
-    @property
-    def is_unread(self) -> bool:
-        """Whether tools are still in the store alone. Everything can be asked for all the same; some of it reads all
-        tools at once then, so who may wait does `read_rest` in slices first."""
-        return self._unread is not None
-
-    def load_summary(
-        self, summary: Summary, source: Source, texts: Mapping[str, str], on_lost: Callable[[Collection[str]], None]
-    ) -> None:
-        """Take in what the store says of all upstreams, in place of `load` and `settle`. `texts`: their `instructions`;
-        `on_lost` hears of upstreams whose tools could not be read when they were asked for, and are unknown now."""
-        self._unread = Unread(summary, source)
-        self._on_lost = on_lost
-        self._problems, self._read_problems = dict(summary.problems), dict(summary.read_problems)
-        self._texts = {name: clean(text) for name, text in texts.items()}
-        self.version += 1
-        self._fixed = self.version  # whoever made the summary saw that each tool has its name for good
-        self._mark_changed(summary.servers)
-
-    def summarize(self, upstreams: Iterable[str]) -> Steps[Summary]:
-        """Return what a later start has to know of the tools of these upstreams, in steps."""
-        said: dict[str, ServerSummary] = {}
-        for name in upstreams:
-            yield
-            listed = self.listed(name)
-            digest, has_pages = digest_stored(listed), self._app(name).has_pages
-            said[name] = ServerSummary(len(listed), self.digest(name), digest, has_pages)
-        yield
-        return Summary(said, tuple(self.pins()), dict(self.problems), dict(self._read_problems))
-
-    def open_names(self) -> Steps[None]:
-        """Read the names given for good, in steps."""
-        if self._opened is not None:
-            return
-        entries = self._entries
-        given = yield from lawful((yield from self._read_given()))
-        seen = yield from see_prefixes(given)
-        if self._opened is None and self._entries is entries:
-            self._opened = given, Namespaces(list(entries.values()), self._prefixes, given, seen)
-            if self._unread is None:
-                self._note_prefixes()
-
-    def _open(self) -> tuple[dict[ToolId, Key], Namespaces]:
-        if self._opened is None:
-            finish(self.open_names())
-        assert self._opened is not None
-        return self._opened
-
-    def read_rest(self) -> Steps[None]:
-        """Read what is still in the store alone, in steps."""
-        yield from self.open_names()
-        while (unread := self._unread) is not None and unread.servers:
-            yield from self.read(next(iter(unread.servers)))
-        if unread is not None:
-            yield from self._end_reading(unread)
-
-    def read(self, upstream: str) -> Steps[None]:
-        """Read the tools of one upstream, in steps, if they are in the store alone."""
-        unread = self._unread
-        if unread is None or upstream not in unread.servers:
-            return
-        try:
-            tools = yield from unread.read(upstream)
-        except StorageError as error:
-            log.warning("%s; the tools of server %r are asked for again", error, upstream)
-            tools = []
-        if self._unread is not unread or upstream not in unread.servers:
-            return  # somebody else was faster
-        if not tools and unread.servers[upstream].tools:
-            self._lose(unread)
-        elif unread.fits(upstream, tools):
-            del unread.servers[upstream]
-            self._by_upstream[upstream] = tools
-            self._show(upstream)
-            self._tools.update({tool.id: tool for tool in self.of(upstream)})
-        else:
-            # Somebody has changed it since. Which name each tool has is found once all of them are read.
-            unread.has_changed = True
-            self.load(upstream, tools, self._texts.get(upstream, ""))
-
-    def _end_reading(self, unread: Unread) -> Steps[None]:
-        """Take in that every upstream was read."""
-        version, plain, are_plain = self.version, Counter[str](), not self.namespaces.bare()
-        for tool in [] if unread.has_changed else [each for tools in self._by_upstream.values() for each in tools]:
-            yield
-            name = self.overrides.plain_name(tool.upstream, tool.name)
-            plain[name] += 1
-            are_plain &= name == tool.id
-        if self._unread is not unread:
-            return
-        self._unread = None
-        if unread.has_changed or self.version != version:
-            self.settle()
-        else:
-            self._plain, self._are_plain = plain, are_plain
-
-    def _lose(self, unread: Unread) -> None:
-        """Take in that the store does not have the tools that it said it has: no tool of a server that is still to be
-        read is known."""
-        lost, self._loaded = list(unread.servers), [*self._loaded, *unread.servers]
-        unread.servers.clear()
-        unread.has_changed = True
-        self._on_lost(lost)
+        return len(self._tools)
 
     def fix_names(self) -> None:
         """Give every tool its present name for good. Call it before a client is told of tools.
@@ -331,7 +202,6 @@ class Catalog:
     def tools(self) -> list[Tool]:
         """Return all tools, ordered by exposed name."""
         if self._sorted_at != self.version:
-            finish(self.read_rest())
             self._sorted, self._sorted_at = sorted(self._tools), self.version
         return [self._tools[tool] for tool in self._sorted]
 
@@ -341,8 +211,6 @@ class Catalog:
 
     def count(self, upstream: str) -> int:
         """Return the number of tools of one upstream."""
-        if self._unread is not None and (known := self._unread.servers.get(upstream)) is not None:
-            return known.tools
         return len(self._by_upstream.get(upstream, ()))
 
     def count_tools(self, reach: Reach) -> dict[str, int]:
@@ -356,16 +224,13 @@ class Catalog:
     def page_servers(self) -> frozenset[str]:
         """Return the upstreams that have pages (MCP Apps)."""
         if self._page_servers[0] != self.version:
-            unread = self._unread.servers if self._unread is not None else {}
-            found = (name for name in self.upstreams() if (unread.get(name) or self._app(name)).has_pages)
+            found = (name for name in self._entries if self._app(name).has_pages)
             self._page_servers = (self.version, frozenset(found))
         return self._page_servers[1]
 
     def naming(self, page: str) -> list[str]:
         """Return the upstreams whose tools name a page, in config order."""
-        unread = self._unread.servers if self._unread is not None else {}
-        able = [name for name in self.upstreams() if name not in unread or unread[name].has_pages]
-        return [name for name in able if page in self._app(name).pages]
+        return [name for name in self._entries if page in self._app(name).pages]
 
     def _app(self, upstream: str) -> _App:
         """Return what the tools of one upstream say of pages; found once while none of them changes."""
@@ -384,8 +249,6 @@ class Catalog:
 
     def digest(self, upstream: str) -> bytes:
         """Return a digest of the tools of one upstream, whatever their order; made once while none of them changes."""
-        if self._unread is not None and (known_of := self._unread.servers.get(upstream)) is not None:
-            return known_of.digest
         tools = self.of(upstream)
         known = self._digests.get(upstream)
         if known is None or known[0] is not tools:
@@ -403,25 +266,11 @@ class Catalog:
 
     def listed(self, upstream: str) -> list[Tool]:
         """Return the tools of one upstream as it lists them: approvals and the store keep these."""
-        if self._unread is not None:
-            finish(self.read(upstream))
         return self._by_upstream.get(upstream, [])
 
     def get(self, tool: ToolId) -> Tool | None:
         """Return the tool with this exposed name."""
-        if (found := self._tools.get(tool)) is None and self._unread is not None:
-            return self._get_unread(tool, self._unread)
-        return found
-
-    def _get_unread(self, tool: ToolId, unread: Unread) -> Tool | None:
-        """Read one tool from the store."""
-        try:
-            found = unread.get(tool)
-        except StorageError as error:
-            log.warning("%s; the tools of all servers are asked for again", error)
-            self._lose(unread)
-            return None
-        return self.overrides.apply(found) if found is not None else None
+        return self._tools.get(tool)
 
     def find(self, name: str) -> Tool | None:
         """Return the tool that a name means, spelled in any of the ways that `Resolver.resolve` knows."""
@@ -467,7 +316,6 @@ class Catalog:
 
     def _open_resolver(self) -> Resolver:
         if self._resolver is None:
-            finish(self.read_rest())
             found = {(name, tool.name): tool.id for name in self._entries for tool in self.of(name)}
             spaces = self.namespaces
             self._resolver = Resolver(found, self._given, self._known(), spaces.may_mean, spaces.split_loosely)
@@ -493,21 +341,18 @@ class Catalog:
 
     def configure(self, entries: Sequence[Server], prefixes: Mapping[str, str] | None = None) -> None:
         """Follow a changed config and forget the tools of removed upstreams."""
-        finish(self.read_rest())
-        given = self._given
         before = {name: self.overrides.of(name) for name in self._entries}
         self._known_as.clear()
         self._entries = {entry.name: entry for entry in entries}
         self._secrets = _secrets_of(entries)
         self._server_names = None
-        self._prefixes = prefixes
-        self._opened = given, Namespaces(entries, prefixes, given)
-        self.overrides = Overrides(entries, lambda: self.namespaces)
+        self.namespaces = Namespaces(entries, prefixes, self._given)
+        self.overrides = Overrides(entries, self.namespaces)
         gone = set(self._by_upstream) - set(self._entries)
         self._list_problems = {name: each for name, each in self._list_problems.items() if name in self._entries}
         for name in gone:
             self._by_upstream.pop(name)
-            self._problems.pop(name, None)
+            self.problems.pop(name, None)
             self._read_problems.pop(name, None)
             self._excluded.pop(name, None)
             self._digests.pop(name, None)
@@ -522,8 +367,6 @@ class Catalog:
 
     def load(self, upstream: str, tools: Sequence[Tool], text: str = "") -> None:
         """Take in what the store remembers of one upstream. Call `settle` after the last upstream."""
-        if self._unread is not None:
-            self._unread.servers.pop(upstream, None)
         # Earlier versions kept invisible characters.
         cleaned = (_clean_tool(tool) for tool in tools if self._includes(upstream, tool.name))
         found, problems = self._lawful_tools(upstream, [tool for tool in cleaned if tool is not None])
@@ -534,7 +377,6 @@ class Catalog:
 
     def settle(self) -> None:
         """Name all tools that were loaded."""
-        finish(self.read_rest())
         self._name_all()
         self._mark_changed(self._loaded)
         self._loaded.clear()
@@ -563,7 +405,6 @@ class Catalog:
         The list before stays until the last step, which puts the whole new one in its place. A config that changes
         meanwhile makes it begin again.
         """
-        yield from self.read_rest()
         while True:
             entries = self._entries
             listed = yield from self._read(upstream, definitions)
@@ -691,9 +532,6 @@ class Catalog:
         for them, and those that match `patterns` by exposed name."""
         if not patterns and not any(each.entry.pin for each in self._entries.values()):
             return []
-        if (unread := self._unread) is not None and all(map(is_exact, patterns)):
-            named = (ToolId(pattern) for pattern in patterns)
-            return sorted({*unread.pins, *(name for name in named if self.get(name) is not None)})
         return [tool.id for tool in self.tools() if self.is_pinned(tool, patterns)]
 
     def is_pinned(self, tool: Tool, patterns: Sequence[str] = ()) -> bool:
@@ -713,8 +551,7 @@ class Catalog:
 
     def follow_names(self, given: Mapping[ToolId, Key], prefixes: Mapping[str, str] | None = None) -> None:
         """Take names that a store gives for good, which beat the ones given while it could not be read."""
-        finish(self.read_rest())
-        self._opened = finish(lawful({**self._given, **given})), self.namespaces
+        self._given = lawful({**self._given, **given})
         self.configure(list(self._entries.values()), prefixes)
 
     def _hide_credentials(self, data: bytes) -> bytes:
@@ -786,7 +623,7 @@ class Catalog:
         lists["tools"] = problems
         every = (problem for problems in lists.values() for problem in problems)
         found = _shorten((*self.namespaces.problems.get(upstream, ()), *every))
-        self._read_problems[upstream] = self._problems[upstream] = found
+        self._read_problems[upstream] = self.problems[upstream] = found
 
     def _show(self, upstream: str) -> None:
         """Take in what the user writes about the tools of one upstream, once they have their names."""
@@ -794,9 +631,8 @@ class Catalog:
         if self.overrides.of(upstream):
             tools = self._by_upstream[upstream]
             self._shown[upstream] = [self.overrides.apply(tool) for tool in tools]
-            if self._unread is None:
-                problems = self.overrides.problems(upstream, tools, self._excluded.get(upstream, ()))
-                self._problems[upstream] = (*self._read_problems.get(upstream, ()), *problems)
+            problems = self.overrides.problems(upstream, tools, self._excluded.get(upstream, ()))
+            self.problems[upstream] = (*self._read_problems.get(upstream, ()), *problems)
 
     def _note_prefixes(self) -> None:
         """Take in what is wrong with prefixes; what is wrong with tools is found when they are read."""
@@ -890,11 +726,6 @@ class Catalog:
 def _secrets_of(entries: Sequence[Server]) -> list[Secrets]:
     """Return the secrets of servers, the same ones once: each definition is searched for them."""
     return list(dict.fromkeys(entry.secrets for entry in entries if entry.secrets.values))
-
-
-def _at_once(given: Names) -> Steps[Names]:
-    yield
-    return given
 
 
 def _with_widest(known: Tool | None, listed: Tool) -> Tool:

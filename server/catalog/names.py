@@ -20,7 +20,6 @@ from foretool.server.trust.text import is_clean, one_line, visible
 from foretool.storage.engine import StorageError
 from foretool.storage.records import Tool, ToolId
 from foretool.storage.sql.catalog import CatalogStore
-from foretool.storage.steps import Steps
 
 LIMIT: Final = 49
 MAX_NAME: Final = 512
@@ -45,8 +44,6 @@ COMPARED: Final = 100
 """How many names are compared letter by letter with a name that no tool has."""
 AT_ONCE: Final = 500
 """Names that are saved in one go, in about 4 ms."""
-READ_AT_ONCE: Final = 2000
-"""Names that are read in one go."""
 OFFERED: Final = 5
 """How many names are offered for a wrong one."""
 _PREFIX_LIMIT = 16
@@ -256,19 +253,6 @@ class NameKeeper:
         with contextlib.suppress(StorageError):
             return self._store.exposed_names()
         return {}
-
-    def read(self) -> Steps[dict[ToolId, Key]]:
-        """Do the same in steps."""
-        found: dict[ToolId, Key] = {}
-        place = 0
-        try:
-            while part := self._store.exposed_names_after(place, READ_AT_ONCE):
-                found.update((name, (upstream, tool)) for _, name, upstream, tool in part)
-                place = part[-1][0]
-                yield
-        except StorageError:
-            return {}
-        return {**found, **self._unsaved}
 
     def keep(self, names: Mapping[ToolId, Key]) -> None:
         """Save names in a later turn of the loop."""

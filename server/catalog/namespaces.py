@@ -22,11 +22,8 @@ from foretool.server.catalog.names import (
 from foretool.server.config.servers import Server
 from foretool.server.trust.text import one_line
 from foretool.storage.records import ToolId
-from foretool.storage.steps import Steps, finish
 
 OTHER_PREFIX: Final = 'give the server another "prefix"'
-_AT_ONCE: Final = 1000
-"""Names that one step reads."""
 _NAMED: Final = 3
 _SHOWN: Final = 60
 """How many refused tools are named, and with how many characters."""
@@ -65,10 +62,9 @@ class Namespaces:
         entries: Sequence[Server],
         prefixes: Mapping[str, str] | None = None,
         given: Mapping[ToolId, Key] | None = None,
-        seen: Seen | None = None,
     ) -> None:
         """`prefixes`: of all servers in the order of the config, also of disabled and broken ones; `given`: the names
-        given for good; `seen`: what `see_prefixes` returns of these."""
+        given for good."""
         self.problems: dict[str, tuple[str, ...]] = {}
         """By server, what is wrong with its prefix."""
         self._given = {} if given is None else given
@@ -79,7 +75,7 @@ class Namespaces:
         self._owners: dict[str, str] = {}
         """By prefix or server name, as written and as it is exposed: whom it belongs to."""
         self._prefixes: dict[str, str] = {}
-        seen = finish(see_prefixes(given or {})) if seen is None else seen
+        seen = _see_prefixes(self._given)
         self._claim_names()
         self._claim_prefixes(seen.prefixes)
         for head, upstreams in seen.prefixes.items():
@@ -196,14 +192,12 @@ class Namespaces:
                 self.problems[name] = (said,)
 
 
-def see_prefixes(given: Mapping[ToolId, Key]) -> Steps[Seen]:
-    """Read the names given for good, in steps."""
+def _see_prefixes(given: Mapping[ToolId, Key]) -> Seen:
+    """Read the names given for good."""
     seen: dict[str, dict[str, None]] = defaultdict(dict)
     upstreams: set[str] = set()
     plain: set[str] = set()
-    for place, (name, (upstream, tool)) in enumerate(given.items()):
-        if place % _AT_ONCE == _AT_ONCE - 1:
-            yield
+    for name, (upstream, tool) in given.items():
         upstreams.add(upstream)
         ending = SEPARATOR + tool
         if name == upstream + ending:
@@ -218,16 +212,9 @@ def see_prefixes(given: Mapping[ToolId, Key]) -> Steps[Seen]:
     return Seen(dict(seen), upstreams)
 
 
-def lawful(given: Mapping[ToolId, Key]) -> Steps[dict[ToolId, Key]]:
-    """Return the names without those that a server took by listing a tool as `prefix__tool`, as it once could; in
-    steps."""
-    found: dict[ToolId, Key] = {}
-    for place, (name, key) in enumerate(given.items()):
-        if place % _AT_ONCE == _AT_ONCE - 1:
-            yield
-        if not _is_taken(name, key[1]):
-            found[name] = key
-    return found
+def lawful(given: Mapping[ToolId, Key]) -> dict[ToolId, Key]:
+    """Return the names without those that a server took by listing a tool as `prefix__tool`, as it once could."""
+    return {name: key for name, key in given.items() if not _is_taken(name, key[1])}
 
 
 def _is_taken(name: str, tool: str) -> bool:

@@ -6,7 +6,7 @@ a server says, and clients, searches and hints read what the user wrote.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -30,15 +30,11 @@ _SHOWN: Final = 60
 class Overrides:
     """Holds the `tools` of all servers' entries, under one reading of the config."""
 
-    def __init__(self, entries: Sequence[Server], open_namespaces: Callable[[], Namespaces]) -> None:
-        self._open_namespaces = open_namespaces
+    def __init__(self, entries: Sequence[Server], namespaces: Namespaces) -> None:
+        self._namespaces = namespaces
         self._entries: dict[str, Mapping[str, ToolEntry]] = {
             each.name: each.entry.tools for each in entries if each.entry.tools
         }
-
-    @cached_property
-    def _namespaces(self) -> Namespaces:
-        return self._open_namespaces()
 
     @cached_property
     def names(self) -> dict[Key, str]:

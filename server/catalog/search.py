@@ -143,7 +143,6 @@ class Index:
         return True
 
     def _index_waiting(self) -> Iterator[None]:
-        yield from self._catalog.read_rest()
         while not self._follow():
             self._current = next(iter(self._waiting))
             del self._waiting[self._current]

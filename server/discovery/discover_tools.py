@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.large_catalog import CatalogReader
 from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import Exchange, ListOwner
 from foretool.server.clients.session import Conversation, Session
@@ -44,10 +43,9 @@ class DiscoverTools:
 
     def __init__(
         self, upstreams: UpstreamRegistry, catalog: Catalog, search: Search, answers: AnswerWriter, recorder: Recorder,
-        predictor: Predictor, policy: TrustPolicy, exemplars: Exemplars, reader: CatalogReader, tokens: AnswerTokens,
+        predictor: Predictor, policy: TrustPolicy, exemplars: Exemplars, tokens: AnswerTokens,
     ) -> None:  # fmt: skip
         self._tokens = tokens
-        self._reader = reader
         self._upstreams = upstreams
         self._catalog = catalog
         self._search = search
@@ -66,8 +64,7 @@ class DiscoverTools:
         self.join_conversation(exchange, arguments.handle)
         # What has not been listed cannot be found, and a wrong answer costs more than waiting.
         self._upstreams.when_searchable(
-            lambda: self._reader.when_read(lambda: exchange.attempt(self._find, exchange, arguments)),
-            exchange.client.profile,
+            lambda: exchange.attempt(self._find, exchange, arguments), exchange.client.profile
         )
 
     def join_conversation(self, exchange: Exchange, handle: str) -> None:

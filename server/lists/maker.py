@@ -24,7 +24,6 @@ from foretool.server.catalog.imported import ImportedPriors
 from foretool.server.catalog.models import LearnedLists
 from foretool.server.catalog.search import Search
 from foretool.server.config.loader import LiveConfig, Profile
-from foretool.server.config.servers import is_exact
 from foretool.server.lists import own_tools, pages
 from foretool.server.lists.order import FirstTools, ListBudget, NameCost, Prior, order_tools
 from foretool.server.protocol import apps, jsonrpc, versions
@@ -126,28 +125,15 @@ class ListMaker:
 
     # -- in steps, what takes long with thousands of tools
 
-    def read_stored(self, profile: Profile, policy: Policy, *, moves: bool) -> Steps[None]:
-        """Read what comparing and writing a stored list needs; `moves`: it may move with what was used."""
-        catalog, settings = self.inputs.catalog, self.inputs.config.settings
-        reach = self.inputs.policy.reach(profile)
-        for name in catalog.upstreams():
+    def read_stored(self) -> Steps[None]:
+        """Read what comparing a stored list needs."""
+        for name in self.inputs.catalog.upstreams():
             yield
-            if reach.hides_some(name):
-                yield from catalog.read(name)
-            catalog.digest(name)
-        if not catalog.is_unread:
-            return
-        for usage in self.inputs.recorder.usage() if moves else ():
-            yield
-            if catalog.get(usage.tool) is None:
-                yield from catalog.open_names()  # it may have had this name
-                break
-        if policy == "full" or not all(map(is_exact, (*settings.pin, *profile.pin))):
-            yield from catalog.read_rest()
+            self.inputs.catalog.digest(name)
 
     def read_new(self, profile: Profile, policy: Policy) -> Steps[None]:
         """Read what making a new list needs, so that making it then takes milliseconds."""
-        yield from self.inputs.catalog.read_rest()
+        yield
         if self.draft(profile, policy).shows_all:
             return
         if self.draft(profile, policy).lines:

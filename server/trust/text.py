@@ -13,7 +13,6 @@ import re
 from functools import cache
 from typing import Final
 
-import msgspec
 from msgspec import Raw, UnsetType
 
 _ARABIC: Final = (
@@ -49,10 +48,10 @@ _KEPT_OR_HIDDEN: Final = (
 )
 _ascii_hidden = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _escape = re.compile(rb"\\[ubf]")
+_any_escape = re.compile(rb"\\(u[dD][89abAB]..\\u[dD][c-fC-F]..|u.{4}|.)", re.DOTALL)
+"""An escape of a JSON text, or both halves of one."""
 _string = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(?=(\s*:)?)')
 """A string of a JSON text, and whether it is a key."""
-_pairs: Final = json.JSONDecoder(object_pairs_hook=list)
-"""Reads objects as lists of pairs: a dictionary would lose what a key that is there twice says first."""
 _ASCII: Final = bytes(range(128))
 _LINES: Final = "\x0b\x0c\x85\u2028\u2029"
 """Ends of lines that no JSON text or terminal needs; they become newlines."""
@@ -102,7 +101,7 @@ def clean_json(data: bytes) -> bytes:
     """
     if data.isascii() and not _has_escapes(data):
         return data
-    return data if _is_clean_json(data) or _has_only_clean_escapes(data) else _clean_strings(data)
+    return data if _is_clean_json(data) else _clean_strings(data)
 
 
 def clean_params(params: Raw | UnsetType) -> Raw | UnsetType:
@@ -117,21 +116,22 @@ def _has_escapes(data: bytes) -> bool:
 
 def _is_clean_json(data: bytes) -> bool:
     """Tell whether nothing can be hidden in a JSON text, because of which characters it has."""
-    if _has_escapes(data):
+    if _has_escapes(data) and not _has_clean_escapes(data):
         return False
     # Without its ASCII a text is short, and the rest of it is still UTF-8.
     return _suspect().search(data.translate(None, _ASCII).decode("utf-8", "surrogatepass")) is None
 
 
-def _has_only_clean_escapes(data: bytes) -> bool:
-    """Tell whether nothing is hidden in a JSON text that has escapes: it is written once more without those that need
-    none, and looked at as a whole. In doubt, it is not clean."""
-    if _escape.search(data) is None:
+def _has_clean_escapes(data: bytes) -> bool:
+    """Tell whether each escape of a JSON text by itself stands for a character that may stay. In doubt, it does not."""
+    escapes = set(_any_escape.findall(data))
+    if b"\x7f" in data or not escapes.isdisjoint((b"b", b"f")):
         return False
     try:
-        return _is_clean_json(msgspec.json.encode(_pairs.decode(data.decode())))
-    except (ValueError, RecursionError, OverflowError):
+        characters = json.loads(b'["' + b" ".join(b"\\" + each for each in escapes) + b'"]')[0]
+    except ValueError:
         return False
+    return _suspect().search(characters) is None
 
 
 def _clean_strings(data: bytes) -> bytes:

@@ -12,16 +12,15 @@ import json
 import logging
 import os
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.unread import LEAST, Source, digest_inputs, read_summary
+from foretool.server.catalog.word_index import digest_inputs
 from foretool.server.config.loader import LiveConfig
 from foretool.server.config.servers import Server, fingerprint
 from foretool.server.system.processes import is_running, machine_name
@@ -92,10 +91,6 @@ def states_by_upstream(proxies: Iterable[RecordedProxy]) -> dict[str, UpstreamSt
 
 SAVE_S: Final = 0.5
 """States are written at most this often."""
-READ_AT_ONCE: Final = 500
-"""Tools that are compared with the store in one step."""
-SETTLED_S: Final = 3.0
-"""A summary is saved once the catalog has not changed for so long: servers come one after the other."""
 REFRESH_S: Final = 86_400.0
 """Tools listed longer ago than this are listed again in the background, to see whether they still hold."""
 
@@ -123,19 +118,12 @@ class UpstreamMemory:
         self._unsaved: set[str] = set()
         """Upstreams whose tools the store has refused."""
         self._timer: asyncio.TimerHandle | None = None
-        self._settled = (-1, 0.0)
-        """The version of the catalog, and since when nothing has changed."""
-        self._summarized = (-1, -1, "")
-        """The version of the catalog, the changes in the store and the config for which a summary was saved or could
-        not be made."""
 
     def load(self, servers: Sequence[Server]) -> dict[str, UpstreamRecord]:
         """Take what the store knows of these servers into catalog and registry; return the records by name. A store
         that cannot be read knows none."""
         self._fingerprints |= {server.name: fingerprint(server) for server in servers}
         self.failures.load(servers)
-        if (summarized := self._load_summary(servers)) is not None:
-            return summarized
         known: list[tuple[UpstreamRecord, list[Tool]]] = []
         with contextlib.suppress(StorageError):
             known = self._store.catalog.load([(server.name, self._fingerprints[server.name]) for server in servers])
@@ -147,86 +135,10 @@ class UpstreamMemory:
         self._catalog.settle()
         return {record.name: record for record, _ in known}
 
-    def _load_summary(self, servers: Sequence[Server]) -> dict[str, UpstreamRecord] | None:
-        """Do what `load` does with what the store says of all tools at once, at the start; None where it does not."""
-        if self._catalog.version or len(servers) < len(self._config.now.servers):
-            return None
-        summary = read_summary(self._store.catalog, self.digest_inputs())
-        if summary is None:
-            return None
-        try:
-            records = self._store.catalog.records([(each.name, self._fingerprints[each.name]) for each in servers])
-        except StorageError:
-            return None
-        if {record.name for record in records} != summary.servers.keys():
-            return None
-        source = Source(self._store.catalog, self._fingerprints)
-        texts = {record.name: record.instructions for record in records}
-        self._catalog.load_summary(summary, source, texts, self._forget_lost)
-        for record in records:
-            count = summary.servers[record.name].tools
-            self._upstreams.remember(record.name, json.loads(record.capabilities or "{}"), count)
-            self._listed_at[record.name] = record.listed_at
-            self._records[record.name] = record
-        return {record.name: record for record in records}
-
-    def _forget_lost(self, names: Collection[str]) -> None:
-        """Take in that the store has lost the tools of upstreams."""
-        for name in names:
-            self._listed_at.pop(name, None)
-            self._records.pop(name, None)
-        self._upstreams.forget_listed(names)
-
     def digest_inputs(self) -> str:
         """Return a digest of everything in the config that tools and their names follow from."""
         config = self._config.now
         return digest_inputs(list(config.servers.values()), config.prefixes, self._fingerprints)
-
-    def summarize(self) -> Steps[None]:
-        """Save what the next start has to know of a large catalog, in steps, once nothing has changed for
-        `SETTLED_S`. Where the store has something else than the catalog, nothing is saved until that changes. May raise
-        `StorageError`."""
-        catalog, kept = self._catalog, self._store.catalog
-        if catalog.version != self._settled[0]:
-            self._settled = (catalog.version, time.monotonic())
-        if catalog.is_unread or len(catalog) < LEAST or time.monotonic() - self._settled[1] < SETTLED_S:
-            return
-        inputs = self.digest_inputs()
-        try:
-            changes = kept.changes()
-            if changes is None or self._summarized == (catalog.version, changes, inputs):
-                return
-            version = catalog.version
-            self._summarized = (version, changes, inputs)
-            if kept.summary(inputs) is not None:
-                return
-            for record in self._records.values():
-                if not (yield from self._has_stored(record)):
-                    return
-            known = [name for name, count in catalog.upstreams().items() if count]
-            if catalog.version != version or not self._records.keys() >= set(known):
-                return
-            summary = yield from catalog.summarize(self._records)
-            if catalog.version == version:
-                kept.save_summary(inputs, changes, msgspec.json.encode(summary))
-        except StorageError:
-            self._summarized = (-1, -1, "")
-            raise
-
-    def _has_stored(self, record: UpstreamRecord) -> Steps[bool]:
-        """Tell in steps whether the store has the list of an upstream as the catalog has it."""
-        listed = self._catalog.listed(record.name)
-        found: list[tuple[int, str]] = []
-        kept = self._store.catalog
-        known = {tool.name: (tool.id, tool.schema_hash) for tool in listed}
-        name = ""
-        while page := kept.named_after(record.name, record.fingerprint, name, READ_AT_ONCE):
-            if any(known.get(own) != (exposed, schema_hash) for _, exposed, own, schema_hash in page):
-                return False
-            found += [(place, own) for place, _, own, _ in page]
-            name = page[-1][2]
-            yield
-        return [own for _, own in sorted(found)] == [tool.name for tool in listed]
 
     def take_up(self, names: Iterable[str]) -> None:
         """Take into the catalog what the store has of these servers, because somebody has decided about them."""

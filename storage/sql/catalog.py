@@ -33,33 +33,7 @@ _TOOLS = """
         FROM tools JOIN definitions ON definitions.id = tools.definition
         WHERE tools.upstream = ? ORDER BY tools.position
 """
-_TOOLS_AFTER = """
-    SELECT listed.position, listed.exposed, listed.name, definitions.definition, definitions.schema_hash,
-            definitions.tokens
-        FROM (SELECT tools.position, tools.exposed, tools.name, tools.definition
-                FROM tools JOIN upstreams ON upstreams.id = tools.upstream
-                WHERE upstreams.name = ? AND upstreams.fingerprint = ? AND tools.name > ?
-                ORDER BY tools.name LIMIT ?) AS listed
-            JOIN definitions ON definitions.id = listed.definition
-        ORDER BY listed.name
-"""
-_TOOL_EXPOSED = """
-    SELECT upstreams.fingerprint, tools.exposed, upstreams.name, tools.name, definitions.definition,
-            definitions.schema_hash, definitions.tokens
-        FROM exposed_names JOIN upstreams ON upstreams.name = exposed_names.upstream
-            JOIN tools ON tools.upstream = upstreams.id AND tools.name = exposed_names.name
-            JOIN definitions ON definitions.id = tools.definition
-        WHERE exposed_names.exposed = ?
-"""
-_NAMED_AFTER = """
-    SELECT tools.position, tools.exposed, tools.name, definitions.schema_hash
-        FROM upstreams JOIN tools ON tools.upstream = upstreams.id JOIN definitions ON definitions.id = tools.definition
-            JOIN exposed_names ON exposed_names.exposed = tools.exposed AND exposed_names.upstream = upstreams.name
-                AND exposed_names.name = tools.name
-        WHERE upstreams.name = ? AND upstreams.fingerprint = ? AND tools.name > ? ORDER BY tools.name LIMIT ?
-"""
-_NAMES_AFTER = "SELECT rowid, exposed, upstream, name FROM exposed_names WHERE rowid > ? ORDER BY rowid LIMIT ?"
-_SAVE_SUMMARY = (
+_SAVE_WORDS = (
     "INSERT INTO catalog_summaries (inputs, changes, summary) VALUES (?, ?, ?)"
     " ON CONFLICT (inputs) DO UPDATE SET changes = excluded.changes, summary = excluded.summary"
 )
@@ -139,36 +113,15 @@ class CatalogStore(Subject):
     def _tools(self, id: int, upstream: str) -> list[Tool]:
         return [Tool(exposed, upstream, *rest) for exposed, *rest in self._database.rows(_TOOLS, (id,))]
 
-    def records(self, upstreams: Sequence[tuple[str, str]]) -> list[UpstreamRecord]:
-        """Return what `load` returns, without the tools."""
-        with self._database.snapshot():
-            found = (self._database.row(_GET_UPSTREAM, key) for key in upstreams)
-            return [_UPSTREAMS.read(row[1:]) for row in found if row]
-
-    def tools_after(self, upstream: str, fingerprint: str, name: str, most: int) -> list[tuple[int, Tool]]:
-        """Return at most `most` tools of an upstream whose own names come after a name ("" for the start), in the order
-        of these names, each behind its place in the list."""
-        rows = self._database.rows(_TOOLS_AFTER, (upstream, fingerprint, name, most))
-        return [(at, Tool(exposed, upstream, *rest)) for at, exposed, *rest in rows]
-
-    def tool_exposed(self, name: ToolId) -> list[tuple[str, Tool]]:
-        """Return the tool that was given this exposed name, once for each fingerprint of its upstream, with that."""
-        return [(row[0], Tool(*row[1:])) for row in self._database.rows(_TOOL_EXPOSED, (name,))]
-
-    def named_after(self, upstream: str, fingerprint: str, name: str, most: int) -> list[tuple[int, ToolId, str, str]]:
-        """Return place in the list, exposed name, own name and hash of at most `most` tools of an upstream that were
-        given their names for good and whose own names come after a name, in the order of these names."""
-        rows = self._database.rows(_NAMED_AFTER, (upstream, fingerprint, name, most))
-        return [(place, exposed, name, schema_hash) for place, exposed, name, schema_hash in rows]
-
     def changes(self) -> int | None:
         """Return a number that rises whenever a tool or an exposed name comes, goes or changes, whoever writes it; None
         where nobody counts."""
         row = self._database.row("SELECT value FROM counters WHERE name = 'catalog'")
         return int(row[0]) if row is not None else None
 
-    def summary(self, inputs: str) -> bytes | None:
-        """Return what was saved under `inputs`; None if anything that `changes` counts has changed since."""
+    def word_index(self, inputs: str) -> bytes | None:
+        """Return the words of all tools that were saved under `inputs`; None if anything that `changes` counts has
+        changed since."""
         sql = (
             "SELECT summary FROM catalog_summaries JOIN counters ON counters.value = catalog_summaries.changes"
             " WHERE counters.name = 'catalog' AND inputs = ?"
@@ -176,12 +129,11 @@ class CatalogStore(Subject):
         row = self._database.row(sql, (inputs,))
         return bytes(row[0]) if row is not None else None
 
-    def save_summary(self, inputs: str, changes: int, summary: bytes) -> None:
-        """Keep what a start has to know of all tools, made when `changes` was so high, and delete those that are
-        outdated."""
+    def save_word_index(self, inputs: str, changes: int, words: bytes) -> None:
+        """Keep the words of all tools, made when `changes` was so high, and delete those that are outdated."""
         with self._database.atomic():
             self._database.run("DELETE FROM catalog_summaries WHERE changes <> ?", (changes,))
-            self._database.run(_SAVE_SUMMARY, (inputs, changes, summary))
+            self._database.run(_SAVE_WORDS, (inputs, changes, words))
 
     def tool_heads(self, upstreams: Sequence[tuple[str, str]], size: int) -> list[tuple[str, ToolId, str, bytes]]:
         """Return upstream, exposed name, own name and the first `size` bytes of the definition of every tool of these
@@ -334,10 +286,6 @@ class CatalogStore(Subject):
         """Return every exposed name ever given, with the upstream and the tool's own name."""
         rows = self._database.rows("SELECT exposed, upstream, name FROM exposed_names ORDER BY rowid")
         return {exposed: (upstream, name) for exposed, upstream, name in rows}
-
-    def exposed_names_after(self, place: int, most: int) -> list[tuple[int, ToolId, str, str]]:
-        """Return at most `most` of the exposed names after a place, each behind its own, with upstream and name."""
-        return [(at, *rest) for at, *rest in self._database.rows(_NAMES_AFTER, (place, most))]
 
     def save_exposed_names(self, names: Mapping[ToolId, tuple[str, str]]) -> dict[ToolId, tuple[str, str]]:
         """Keep names for ever; return those that another tool already has, with that tool: these were not saved.

@@ -24,7 +24,7 @@ from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.tokens import count
 from foretool.retrieval.word_table import pack
 from foretool.server import hint
-from foretool.server.catalog.unread import digest_inputs, words_key
+from foretool.server.catalog.word_index import digest_inputs
 from foretool.server.config import loader as configs
 from foretool.server.config.servers import fingerprint
 from foretool.server.hint import HintOptions, plain_hint
@@ -245,7 +245,7 @@ def keep_words(path: Path, store: Store, damage: bytes = b"", exposed: Mapping[s
     inputs = digest_inputs(list(config.servers.values()), config.prefixes, prints)
     changes = store.catalog.changes()
     assert changes is not None
-    store.catalog.save_summary(words_key(inputs), changes, table)
+    store.catalog.save_word_index(inputs, changes, table)
     return tools
 
 

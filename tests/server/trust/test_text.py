@@ -80,6 +80,8 @@ def test_clean_json_is_left_byte_for_byte(text: str) -> None:
 def test_nothing_hides_in_the_first_of_two_values_of_one_key_nor_behind_what_is_no_json() -> None:
     assert clean_json(rb'{"a": "x\u200by", "a": "z", "b": "\u00e9"}') == rb'{"a": "xy", "a": "z", "b": "\u00e9"}'
     assert clean_json(rb'{"a": "\u00e9"} "x\u200by"') == rb'{"a": "\u00e9"} "xy"'
+    assert clean_json(rb'["\ud83d\ude00"]') == rb'["\ud83d\ude00"]'
+    assert clean_json(rb'["\ude00", "\ud83d"]') == '["\ufffd", "\ufffd"]'.encode(), "halves of no pair"
     assert clean_json(rb'["\u00e9", "x\ud800y"]') == '["\\u00e9", "x\ufffdy"]'.encode()
     deep = b"[" * 20_000 + rb'"\u00e9\u200b"' + b"]" * 20_000
     assert b"200b" not in clean_json(deep)

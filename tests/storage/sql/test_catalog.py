@@ -182,47 +182,20 @@ def test_an_exposed_name_keeps_its_first_meaning(store: Store) -> None:
     assert store.catalog.exposed_names() == {log: ("git", "log"), diff: ("git", "diff")}
 
 
-def test_the_tools_of_an_upstream_come_in_parts_and_one_comes_by_its_exposed_name(store: Store) -> None:
-    slack = replace(UPSTREAM, name="slack", fingerprint="f2")
-    listed = [tool(name) for name in "cadb"]
-    post = tool("post", upstream="slack")
-    finish(store.catalog.save_upstream(UPSTREAM, listed))
-    finish(store.catalog.save_upstream(slack, [post]))
-    assert store.catalog.records([("slack", "f2"), ("gone", "f1"), ("git", "f1")]) == [slack, UPSTREAM]
-    assert store.catalog.tools_after("git", "f1", "", 3) == [(1, listed[1]), (3, listed[3]), (0, listed[0])]
-    assert store.catalog.tools_after("git", "f1", "c", 3) == [(2, listed[2])]
-    assert store.catalog.tools_after("git", "f1", "d", 3) == store.catalog.tools_after("git", "f2", "", 3) == []
-    assert store.catalog.tool_exposed(post.id) == []  # nobody was told of it
-    store.catalog.save_exposed_names({post.id: ("slack", "post"), ToolId("old"): ("slack", "gone")})
-    assert store.catalog.tool_exposed(post.id) == [("f2", post)]
-    assert store.catalog.tool_exposed(ToolId("old")) == []
-    finish(store.catalog.save_upstream(replace(slack, fingerprint="f3"), [post]))
-    assert sorted(each for each, _ in store.catalog.tool_exposed(post.id)) == ["f2", "f3"]
-
-
-def test_exposed_names_come_in_parts_in_the_order_in_which_they_were_given(store: Store) -> None:
-    given = {ToolId(name): ("git", name) for name in ("c", "a", "b")}
-    store.catalog.save_exposed_names(given)
-    first = store.catalog.exposed_names_after(0, 2)
-    second = store.catalog.exposed_names_after(first[-1][0], 2)
-    assert [(name, (upstream, own)) for _, name, upstream, own in (*first, *second)] == list(given.items())
-    assert store.catalog.exposed_names_after(second[-1][0], 2) == []
-
-
-def test_whatever_changes_a_tool_or_a_name_outdates_a_summary(store: Store) -> None:
+def test_whatever_changes_a_tool_or_a_name_outdates_the_words(store: Store) -> None:
     finish(store.catalog.save_upstream(UPSTREAM, [tool("log"), tool("blame")]))
     changes = store.catalog.changes()
     if changes is None:
-        assert store.catalog.summary("these") is None  # this engine does not count
+        assert store.catalog.word_index("these") is None  # this engine does not count
         return
-    store.catalog.save_summary("those", changes, b"1")
-    store.catalog.save_summary("these", changes, b"2")
-    assert (store.catalog.summary("those"), store.catalog.summary("these")) == (b"1", b"2")
-    assert store.catalog.summary("others") is None
-    # The same list again, token counts and another time of the list change nothing that a summary says.
+    store.catalog.save_word_index("those", changes, b"1")
+    store.catalog.save_word_index("these", changes, b"2")
+    assert (store.catalog.word_index("those"), store.catalog.word_index("these")) == (b"1", b"2")
+    assert store.catalog.word_index("others") is None
+    # The same list again, token counts and another time of the list change nothing that the words say.
     finish(store.catalog.save_upstream(replace(UPSTREAM, listed_at=9.0), [tool("log"), tool("blame")]))
     store.catalog.save_token_counts({tool("log").schema_hash: 7})
-    assert store.catalog.summary("these") == b"2"
+    assert store.catalog.word_index("these") == b"2"
     log = Definition("git", "tool", "log", tool("log").schema_hash, tool("log").definition, state="held")
     finish(store.approvals.add_first([log]))
     edits: list[Callable[[], object]] = [
@@ -237,8 +210,8 @@ def test_whatever_changes_a_tool_or_a_name_outdates_a_summary(store: Store) -> N
     for edit in edits:
         before = store.catalog.changes()
         assert before is not None
-        store.catalog.save_summary("these", before, b"3")
+        store.catalog.save_word_index("these", before, b"3")
         edit()
-        assert store.catalog.summary("these") is None, edit
-        store.catalog.save_summary("late", before, b"4")  # made of what was there before the edit
-        assert store.catalog.summary("late") is None
+        assert store.catalog.word_index("these") is None, edit
+        store.catalog.save_word_index("late", before, b"4")  # made of what was there before the edit
+        assert store.catalog.word_index("late") is None

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import cast
-
 import pytest
-from fakes import tool
+from fakes import FakeUpstream, config_of, tool
 
 from foretool.retrieval.rankers.bm25 import weigh_terms
-from foretool.server.catalog import large_catalog
+from foretool.server.catalog import word_index
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.large_catalog import CatalogReader, KeptWords
 from foretool.server.catalog.search import Search
-from foretool.server.catalog.unread import read_words, words_key
+from foretool.server.catalog.word_index import WordIndexKeeper, digest_inputs, read_words
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.steps import finish
 from foretool.storage.store import Store
 from tests.server.catalog.test_search import catalog as catalog_of_git
 
-MANY = [tool(f"open_{at}", "Open an issue") for at in range(large_catalog.LEAST + 1)]
+MANY = [tool(f"open_{at}", "Open an issue") for at in range(word_index.LEAST + 1)]
 
 
 @pytest.fixture
 def catalog(monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    monkeypatch.setattr(large_catalog, "SETTLED_S", 0.0)
+    monkeypatch.setattr(word_index, "SETTLED_S", 0.0)
     found = catalog_of_git()
     found.replace("git", [raw(each) for each in MANY])
     return found
@@ -32,7 +28,7 @@ def catalog(monkeypatch: pytest.MonkeyPatch) -> Catalog:
 
 def test_words_are_kept_once_all_tools_are_indexed(store: Store, catalog: Catalog) -> None:
     search = Search(catalog, list, lambda: 0.0)
-    kept = KeptWords(store.catalog, catalog, search, lambda: "these")
+    kept = WordIndexKeeper(store.catalog, catalog, search, lambda: "these")
     finish(kept.save())
     assert read_words(store.catalog, "these") is None, "nothing is indexed for this"
     search.update_corpus()
@@ -45,7 +41,7 @@ def test_words_are_kept_once_all_tools_are_indexed(store: Store, catalog: Catalo
 
 def test_words_of_a_catalog_that_has_changed_are_kept_anew(store: Store, catalog: Catalog) -> None:
     search = Search(catalog, list, lambda: 0.0)
-    kept = KeptWords(store.catalog, catalog, search, lambda: "these")
+    kept = WordIndexKeeper(store.catalog, catalog, search, lambda: "these")
     search.update_corpus()
     finish(kept.save())
     catalog.replace("git", [raw(each) for each in [*MANY, tool("weather", "Tell the weather")]])
@@ -58,7 +54,7 @@ def test_words_of_a_catalog_that_has_changed_are_kept_anew(store: Store, catalog
 def test_words_hold_until_the_store_has_another_catalog(store: Store, catalog: Catalog) -> None:
     search = Search(catalog, list, lambda: 0.0)
     search.update_corpus()
-    finish(KeptWords(store.catalog, catalog, search, lambda: "these").save())
+    finish(WordIndexKeeper(store.catalog, catalog, search, lambda: "these").save())
     store.catalog.save_exposed_names({catalog.of("git")[0].id: ("git", "another")})
     assert read_words(store.catalog, "these") is None
 
@@ -66,7 +62,7 @@ def test_words_hold_until_the_store_has_another_catalog(store: Store, catalog: C
 def test_words_that_change_while_they_are_packed_are_not_kept(store: Store, catalog: Catalog) -> None:
     search = Search(catalog, list, lambda: 0.0)
     search.update_corpus()
-    steps = KeptWords(store.catalog, catalog, search, lambda: "these").save()
+    steps = WordIndexKeeper(store.catalog, catalog, search, lambda: "these").save()
     next(steps)
     catalog.replace("git", [])
     search.update_corpus()
@@ -79,9 +75,9 @@ def test_another_proxy_that_finds_them_kept_writes_nothing(store: Store, catalog
     search.update_corpus()
     changes = store.catalog.changes()
     assert changes is not None
-    store.catalog.save_summary(words_key("these"), changes, b"of another proxy")
-    finish(KeptWords(store.catalog, catalog, search, lambda: "these").save())
-    assert store.catalog.summary(words_key("these")) == b"of another proxy"
+    store.catalog.save_word_index("these", changes, b"of another proxy")
+    finish(WordIndexKeeper(store.catalog, catalog, search, lambda: "these").save())
+    assert store.catalog.word_index("these") == b"of another proxy"
     assert read_words(store.catalog, "these") is None, "what is no table is none"
 
 
@@ -89,43 +85,21 @@ def test_a_small_catalog_keeps_none(store: Store, catalog: Catalog) -> None:
     catalog.replace("git", [raw(each) for each in MANY[:20]])
     search = Search(catalog, list, lambda: 0.0)
     search.update_corpus()
-    finish(KeptWords(store.catalog, catalog, search, lambda: "these").save())
+    finish(WordIndexKeeper(store.catalog, catalog, search, lambda: "these").save())
     assert read_words(store.catalog, "these") is None
 
 
-pytestmark = pytest.mark.anyio
+def test_whatever_tools_and_names_follow_from_makes_another_digest() -> None:
+    def digest(*made: FakeUpstream) -> str:
+        config = config_of(*made)
+        return digest_inputs(list(config.servers.values()), config.prefixes, dict.fromkeys(config.servers, "f"))
 
-
-class SlowCatalog:
-    """Is read in three steps, the last of which may fail."""
-
-    def __init__(self, *, fails: bool = False) -> None:
-        self.is_unread = True
-        self.fails = fails
-        self.readings = 0
-
-    def read_rest(self) -> Iterator[None]:
-        self.readings += 1
-        yield from (None, None, None)
-        if self.fails:
-            raise ValueError("damaged")
-        self.is_unread = False
-
-
-async def test_it_calls_back_at_once_where_everything_is_read() -> None:
-    catalog, heard = SlowCatalog(), list[str]()
-    catalog.is_unread = False
-    CatalogReader(cast("Catalog", catalog)).when_read(lambda: heard.append("now"))
-    assert heard == ["now"]
-
-
-@pytest.mark.parametrize("fails", [False, True])
-async def test_it_reads_once_for_all_who_wait_and_calls_them_also_where_that_fails(*, fails: bool) -> None:
-    catalog, heard = SlowCatalog(fails=fails), list[str]()
-    reader = CatalogReader(cast("Catalog", catalog))
-    reader.when_read(lambda: heard.append("first"))
-    reader.when_read(lambda: heard.append("second"))
-    assert heard == []
-    await reader.finish()
-    assert heard == ["first", "second"]
-    assert catalog.readings == 1
+    one, two = FakeUpstream("one"), FakeUpstream("two")
+    entries = [
+        {}, {"prefix": "p"}, {"include": ["a"]}, {"exclude": ["a"]}, {"pin": ["a"]}, {"tools": {"a": {"hidden": True}}},
+        {"tools": {"a": {"name": "b"}}},
+    ]  # fmt: skip
+    digests = {digest(one, two), digest(two, one), digest(one)}
+    digests |= {digest(FakeUpstream("one", entry=entry), two) for entry in entries}
+    assert len(digests) == 3 + len(entries) - 1
+    assert digest(one, two) == digest(FakeUpstream("one", entry={"timeout_s": 7, "description": "other"}), two)
