@@ -30,8 +30,8 @@ demo: .venv/runtime
 servers: .venv/runtime
 	@$(BIN)/python demo/servers.py
 
-# Files of tests side by side; most tests wait for processes of their own.
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# Four files of tests side by side, also on two cores: most tests wait for processes of their own.
+PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 test: lint servers node
 	$(PYTEST)

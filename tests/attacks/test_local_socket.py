@@ -39,6 +39,7 @@ def run_hint(config: Path, folder: Path) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(command, input=event, capture_output=True, timeout=60, check=False, env=env)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not ROOT, reason="only root can act as another user")
 @requirement("local:own-user")
 def test_what_another_users_process_says_is_not_printed(tmp_path: Path) -> None:
@@ -141,6 +142,7 @@ async def test_the_folder_cannot_be_exchanged_while_we_listen(tmp_path: Path) ->
     assert list((tmp_path / "moved").iterdir()) == []
 
 
+@pytest.mark.slow
 @requirement("local:stale")
 def test_a_socket_left_by_kill_9_costs_nothing_and_goes_with_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

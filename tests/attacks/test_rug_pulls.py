@@ -713,6 +713,7 @@ class Edited:
 LISTS, HOLDS = "Tells tomorrow's weather", "foretool review weather"
 
 
+@pytest.mark.slow
 @requirement("trust:pin:launch")
 def test_what_the_user_changes_in_an_entry_of_their_own_is_approved(tmp_path: Path) -> None:
     edited = Edited(tmp_path)
@@ -739,6 +740,7 @@ def test_a_server_that_changes_its_own_texts_is_held_in_spite_of_an_edit(when: s
     assert "id_rsa" not in edited.look(zone, sees=HOLDS)
 
 
+@pytest.mark.slow
 @requirement("trust:pin:launch")
 @pytest.mark.parametrize("swap", ["its options", "its whole command"])
 def test_an_entry_that_a_pull_has_changed_approves_nothing(swap: str, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield found
 
 
+@pytest.mark.slow
 @requirement("trust:sign-in:machine")
 def test_a_certificate_of_the_config_is_shown_and_its_key_nowhere_else(url: str, tmp_path: Path) -> None:
     entry = {"url": url, "client_cert": "client.pem", "client_key": "client.key"}

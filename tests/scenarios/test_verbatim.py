@@ -232,6 +232,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @requirement("call:verbatim")
 @given(result=st.dictionaries(st.text(), values, max_size=5))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -33,6 +33,7 @@ def test_the_hook_starts_without_anything_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_what_a_search_says_is_written_whole_before_the_process_leaves(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     fill(path).close()

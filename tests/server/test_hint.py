@@ -299,6 +299,7 @@ def test_kept_words_that_are_damaged_are_passed_over(tmp_path: Path, damage: byt
         assert "sky__forecast" in hint.answer_prompt(told(), HintOptions(path))
 
 
+@pytest.mark.slow
 @given(st.lists(st.binary(max_size=30), min_size=101, max_size=110), st.text(max_size=40))
 def test_any_bytes_and_any_words_can_be_looked_through(texts: list[bytes], prompt: str) -> None:
     heads: list[hint.Head] = [("s", ToolId(f"s__t{place}"), f"t{place}", text) for place, text in enumerate(texts)]

@@ -35,6 +35,7 @@ def test_a_run_is_due_when_enough_was_called_since_the_last_one() -> None:
         assert is_due(store, 100.0, 1101.0)
 
 
+@pytest.mark.slow
 @requirement("learn:schedule")
 async def test_a_due_run_is_a_process_of_its_own_that_leaves_its_report(tmp_path: Path) -> None:
     path = write_config(tmp_path, encoder="none")
@@ -58,6 +59,7 @@ async def test_a_due_run_is_a_process_of_its_own_that_leaves_its_report(tmp_path
         assert schedule._task is before
 
 
+@pytest.mark.slow
 @requirement("learn:one")
 async def test_no_process_starts_while_another_one_learns_nor_again_and_again_where_it_fails(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"

@@ -102,6 +102,7 @@ def test_a_storage_file_that_is_not_ours_is_left_alone(tmp_path: Path, content: 
         assert config.storage.read_bytes() == content
 
 
+@pytest.mark.slow
 @requirement("start:download")
 def test_the_time_of_a_download_does_not_count_and_is_shown(tmp_path: Path) -> None:
     echo = Path(__file__).parents[1] / "support/echo_upstream.py"

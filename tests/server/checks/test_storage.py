@@ -71,6 +71,7 @@ def test_looking_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_database_is_checked_and_each_problem_says_what_to_do() -> None:
     address = ServerAddress(new_schema() or pytest.skip(SKIPPED))
     ((severity, what),) = [(each.severity, each.what) for each in check_storage(address)]

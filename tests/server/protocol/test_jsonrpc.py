@@ -93,6 +93,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(value=st.dictionaries(st.text(), values, max_size=5), indent=st.none() | st.just(2))
 def test_cutting_an_object_gives_what_decoding_it_gives(value: dict[str, Any], indent: int | None) -> None:
     text = json.dumps(value, indent=indent).replace("Infinity", "1e400").encode()

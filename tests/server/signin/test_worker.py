@@ -32,6 +32,7 @@ async def test_a_link_comes_from_a_process_that_waits_for_the_answer(tmp_path: P
     assert [each.suffix for each in Vault.own().folder.iterdir()] == [".json"]
 
 
+@pytest.mark.slow
 async def test_a_sign_in_that_nobody_wants_any_more_is_ended(tmp_path: Path) -> None:
     async with guarded() as url:
         signing_in = LinkSignIn("guarded", write_config(tmp_path, {"guarded": {"url": url}}))

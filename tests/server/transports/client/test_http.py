@@ -406,6 +406,7 @@ async def test_odd_requests_get_the_status_and_the_code_that_the_sdk_gives() -> 
     assert otherwise == {}
 
 
+@pytest.mark.slow
 @requirement("http:odd-requests")
 async def test_odd_requests_we_answer_otherwise() -> None:
     async with both() as (ours, sdk):
