@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from foretool.retrieval.enumerations import members
+from foretool.retrieval.glossary import is_put_into_english, put_into_english
 from foretool.retrieval.ranking import MAX_NEED_WORDS
 from foretool.retrieval.words import terms
 
@@ -94,6 +95,13 @@ def _listed(lines: Sequence[str]) -> list[str]:
     return found if enumerates else []
 
 
+def in_english(need: str) -> str:
+    """Return a need in English words, line by line as it was; one in English as it is."""
+    if not is_put_into_english(need):
+        return need
+    return "\n".join(put_into_english(line) for line in need.splitlines())
+
+
 def is_story(need: str) -> bool:
     """Tell whether a need is so long that most of its clauses tell a story."""
     return _count_words([" ".join(line.split()) for line in need.splitlines()]) > STORY
@@ -109,7 +117,9 @@ def longest_whole(*, by_words: bool) -> int:
 
 
 def parts(need: str, *, by_words: bool) -> list[str]:
-    """Return the clauses of a long need, or the steps of a short one; [] where it is read as a whole alone."""
+    """Return the clauses of a long need, or the steps of a short one; [] where it is read as a whole alone. A need in
+    another language is split where its English is, and its parts are in English."""
+    need = in_english(need)
     return clauses(need, longest_whole(by_words=by_words)) or steps(need)
 
 

@@ -18,7 +18,7 @@ from foretool.retrieval.document import (
     summary_line,
     with_english,
 )
-from foretool.retrieval.glossary import has_han
+from foretool.retrieval.glossary import is_put_into_english, put_into_english
 from foretool.retrieval.rankers.bm25 import SERVERS_OWN, Lexical, field_texts
 from foretool.retrieval.rankers.deletions import deletes
 from foretool.retrieval.rankers.names import Names
@@ -79,7 +79,7 @@ class Corpus:
         self._said: list[str] = []
         """By slot, the words of a tool's name and first sentence without those of its server's name."""
         self.translated: dict[ToolId, frozenset[str]] = {}
-        """The terms that a tool has in the English of what it says in Chinese alone."""
+        """The terms that a tool has in the English of what it says in another language alone."""
         self._wordings: Mapping[bytes, tuple[str, ...]] = {}
         self._shipped = shipped
         self._stale: set[ToolId] = set()
@@ -256,6 +256,6 @@ def digest(text: str) -> bytes:
 
 
 def digest_query(text: str) -> bytes:
-    """Hash a text to search with. One with Chinese is read in English (`glossary`), so vectors that were kept before
-    that was done stand under another hash, `digest`."""
-    return digest(f"{text}{IN_ENGLISH}" if has_han(text) else text)
+    """Hash a text to search with. One in another language is read in English (`glossary`), so what was kept before a
+    glossary knew its words stands under another hash."""
+    return digest(f"{text}{IN_ENGLISH}{put_into_english(text)}" if is_put_into_english(text) else text)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.retrieval.glossary import has_han, put_into_english, translated
+from foretool.retrieval.glossary import is_unspaced, language_of_tool, put_into_english, translated
 from foretool.retrieval.words import chunks, in_words, stem
 from foretool.storage.records import Tool, ToolId
 
@@ -86,8 +86,10 @@ class Document(Struct, frozen=True):
     wordings: tuple[str, ...] = ()
     """How people may word wishes that the tool serves. A language model wrote them, not the server."""
     english: Document | None = None
-    """The same with English words in place of Chinese ones, which `glossary` gave and not the server; None where
-    nothing is Chinese."""
+    """The same with English words in place of others, which `glossary` gave and not the server; None where all is
+    English."""
+    language: str = ""
+    """The code of the language in which the tool is described, where `english` has another."""
 
 
 def document(tool: Tool, server_text: str = "") -> Document:
@@ -107,20 +109,26 @@ def document(tool: Tool, server_text: str = "") -> Document:
 
 
 def with_english(document: Document) -> Document:
-    """Return a tool with what it says in English, if it says anything in Chinese."""
-    texts = (document.server, document.name, document.title, document.description, document.server_text)
-    if not any(map(has_han, (*texts, *document.parameters, *document.parameter_texts))):
+    """Return a tool with what it says in English, if it says anything in another language."""
+    said = (document.description, document.title, document.server_text)
+    named = (document.server, document.name, *document.parameters, *document.parameter_texts)
+    language = language_of_tool("\n".join(said), named)
+    if language is None:
         return document
+
+    def put(text: str) -> str:
+        return put_into_english(text, language)
+
     english = Document(
         id=document.id,
-        server=put_into_english(document.server),
-        name=put_into_english(document.name),
-        title=put_into_english(document.title),
-        description=put_into_english(document.description),
-        parameters=tuple(map(put_into_english, document.parameters)),
-        server_text=put_into_english(document.server_text),
+        server=put(document.server),
+        name=put(_name_in_words(document.name)),
+        title=put(document.title),
+        description=put(document.description),
+        parameters=tuple(put(_name_in_words(each)) for each in document.parameters),
+        server_text=put(document.server_text),
     )
-    return replace(document, english=english)
+    return replace(document, english=english, language=language)
 
 
 def summary_line(document: Document) -> str:
@@ -198,11 +206,18 @@ def wording_words(document: Document) -> str:
 
 
 def english_words(document: Document) -> str:
-    """Return the English words of what a tool says in Chinese; "" where it says nothing so."""
+    """Return the English words of what a tool says in another language; "" where it says nothing so."""
     if document.english is None:
         return ""
-    said = (document.name, document.title, document.description, *document.parameters, *document.parameter_texts)
-    return "\n".join(piece.english for text in said for piece in translated(text) if piece.english)
+    names = map(_name_in_words, (document.name, *document.parameters))
+    said = (document.title, document.description, *document.parameter_texts, *names)
+    pieces = (piece for text in said for piece in translated(text, document.language))
+    return "\n".join(piece.english for piece in pieces if piece.english)
+
+
+def _name_in_words(name: str) -> str:
+    """Return the words of a name, of which a glossary may know some; one of a script without spaces as it is."""
+    return in_words(name) if not is_unspaced(name) else name
 
 
 def _words_of_wish(words: list[str], own: set[str]) -> Iterator[str]:

@@ -40,6 +40,10 @@ LEAST_SMALL_WORDS: Final = 3
 """The text of a tool is in another language than English if it has so many small words of that."""
 NOUN_OR_NAME: Final = 0.5
 """What an unknown word with a capital letter counts as unread in German, where nouns have one too."""
+TOLD_BY: Final = 400
+"""So many characters of what a tool says tell its language."""
+LEAST_ALONE: Final = 4
+"""So many letters a word has at least that tells a language alone."""
 ENGLISH_ENOUGH: Final = 2
 """A text with so many small English words is English, whatever script stands beside them."""
 REMEMBERED: Final = 64
@@ -50,6 +54,10 @@ _HIRAGANA = "\u3040-\u309f"
 _KANA = "\u3040-\u30ff"
 _HANGUL = "\uac00-\ud7af"
 _CYRILLIC = "\u0400-\u04ff"
+_UNREAD = "\u0370-\u03ff\u0530-\u10ff\u1200-\u137f\u1780-\u17ff"
+"""Other scripts, from Greek and Arabic to Khmer, which no glossary has."""
+_ENGLISH_ALONE: Final = frozenset(("the", "and", "with", "from", "this", "for"))
+"""Words that tell English at once: most tools have one, and none takes long to read."""
 _SCRIPTS: Final = (("ko", _HANGUL), ("ja", _KANA), ("zh", _HAN), ("ru", _CYRILLIC))
 """The languages that their script tells, in the order in which it is looked for."""
 _MARKS = str.maketrans(dict(zip("，。、；：？！（）「」", ',.,;:?!()""', strict=True)))  # noqa: RUF001 (they are Chinese)
@@ -94,25 +102,29 @@ def is_unspaced(text: str) -> bool:
     return not text.isascii() and _any(_HAN + _KANA + _HANGUL).search(text) is not None
 
 
-def put_into_english(text: str) -> str:
-    """Return a text with English words in place of those that a glossary knows; a text in English as it is."""
-    pieces = _pieces(text)
+def put_into_english(text: str, language: str | None = None) -> str:
+    """Return a text with English words in place of those that a glossary knows; a text in English as it is. `language`:
+    the one that it is known to be in; else its words tell."""
+    language = language or language_of(text)
+    pieces = _pieces(text, language) if language is not None else ()
     if not pieces:
         return text
     said = "".join(each.text if each.english is None else f" {each.english} " for each in pieces)
-    if language_of(text) == "ja":
+    if language == "ja":
         said = _any(_HIRAGANA).sub(" ", said)  # endings and particles that the glossary lacks
     return " ".join(said.split())
 
 
-def translated(text: str) -> list[Piece]:
-    """Return the parts of a text that a glossary knows, in their order."""
-    return [each for each in _pieces(text) if each.english is not None]
+def translated(text: str, language: str | None = None) -> list[Piece]:
+    """Return the parts of a text that a glossary knows, in their order; `language` as for `put_into_english`."""
+    language = language or language_of(text)
+    return [each for each in _pieces(text, language) if each.english is not None] if language is not None else []
 
 
 def is_put_into_english(text: str) -> bool:
     """Tell whether a text is read in other words than its own."""
-    return bool(_pieces(text))
+    language = language_of(text)
+    return language is not None and bool(_pieces(text, language))
 
 
 def legibility(text: str) -> Legibility:
@@ -122,7 +134,7 @@ def legibility(text: str) -> Legibility:
     text = text[:MOST_READ]
     words, language = words_of(text), language_of(text)
     known = {id(word) for word, is_known in _known_words(words, language) if is_known}
-    read = unread = 0.0
+    read, unread = 0.0, float(len(_any(_UNREAD).findall(text)))
     for word in words:
         if is_unspaced(word.text):
             continue
@@ -132,7 +144,7 @@ def legibility(text: str) -> Legibility:
             unread += 1.0
         elif language == "de":
             unread += NOUN_OR_NAME
-    for piece in _pieces(text):
+    for piece in _pieces(text, language) if language is not None else ():
         if is_unspaced(piece.text):
             read += len(piece.text) if piece.english is not None else 0
             unread += 0 if piece.english is not None else len(_any(_HAN + _KANA + _HANGUL).findall(piece.text))
@@ -141,11 +153,29 @@ def legibility(text: str) -> Legibility:
     return Legibility(share, language or (ENGLISH if has_english else None))
 
 
+@lru_cache(maxsize=REMEMBERED)
 def language_of(text: str) -> str | None:
     """Return the code of the language of a text other than English; None for English and for an unknown one."""
     if not text.isascii() and (found := _script_language(text)) is not None:
         return found
     return _spaced_language(text)
+
+
+def language_of_tool(said: str, named: Sequence[str]) -> str | None:
+    """Return the same of what a tool says. No glossary is asked: small words tell, or the script, also that of its
+    names."""
+    from foretool.retrieval.languages import tally, words_of
+
+    if not all(map(str.isascii, (said, *named))):
+        text = "\n".join((said, *named))
+        if (found := _script_language(text)) is not None:
+            return found
+    said = said[:TOLD_BY]
+    if said.isascii() and not _ENGLISH_ALONE.isdisjoint(said.lower().split()):
+        return None
+    small, english = tally(words_of(said))
+    most = max(small, key=small.__getitem__)
+    return most if small[most] >= LEAST_SMALL_WORDS + 2 * english or (small[most] == 2 and not english) else None
 
 
 def is_english(word: str) -> bool:
@@ -162,6 +192,7 @@ def let_go() -> None:
     _words_of.cache_clear()
     _english_words.cache_clear()
     _pieces.cache_clear()
+    language_of.cache_clear()
 
 
 class Glossary:
@@ -265,20 +296,33 @@ def _spaced_language(text: str) -> str | None:
     for language in MARKS:
         if max(small.values()) > 1 and not small[language]:
             continue
-        known = [(fold(word.text), word, is_known) for word, is_known in _known_words(words, language)]
-        own = sum(
-            is_read and (each in MARKS[language] or not (each in STOP_WORDS or is_english(each)))
-            for each, _, is_read in known
-        )
-        against = sum(each in STOP_WORDS and not is_read for each, _, is_read in known)
-        counted = sum(
-            each in MARKS[language] or (not (is_read and each in STOP_WORDS) and not (_is_name(word) and not is_read))
-            for each, word, is_read in known
-        )
-        if own > against and (own > 1 or 2 * own >= counted):
-            found = (sum(is_read for _, _, is_read in known), own, language)
-            best = max(best, found) if best is not None else found
+        own, found = _count_own(words, language)
+        if own and (best is None or (found, own) > best[:2]):
+            best = found, own, language
     return best[2] if best is not None else None
+
+
+def _count_own(words: Sequence[Word], language: str) -> tuple[int, int]:
+    """Return how many words tell that a text is in a language, 0 where it is not, and how many are read by its
+    glossary. One word alone tells it if it stands in the glossary as it is and most of the text is that word."""
+    from foretool.retrieval.languages import MARKS, fold
+
+    own, read, against, counted = set[str](), 0, 0, 0
+    for word, is_read in _known_words(words, language):
+        folded = fold(word.text)
+        is_small = folded in STOP_WORDS
+        if is_read and (folded in MARKS[language] or not (is_small or is_english(folded))):
+            own.add(folded)
+        read += is_read
+        against += is_small and not is_read
+        counted += is_read != is_small and (is_read or not _is_name(word))
+    if len(own) <= against or 2 * read < counted:
+        return 0, read
+    if len(own) == 1:
+        (alone,) = own
+        if len(alone) < LEAST_ALONE or counted > 2 or not _words_of(language).has(alone):
+            return 0, read
+    return len(own), read
 
 
 def _is_name(word: Word) -> bool:
@@ -301,10 +345,9 @@ def _known_words(words: Sequence[Word], language: str | None) -> list[tuple[Word
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _pieces(text: str) -> tuple[Piece, ...]:
+def _pieces(text: str, language: str) -> tuple[Piece, ...]:
     """Return all parts of a text; () where nothing is read in other words."""
-    language = language_of(text)
-    if language is None:
+    if language in ("ja", "ko", "zh") and not is_unspaced(text):
         return ()
     if language in ("ja", "ko", "zh"):
         return tuple(_read_runs(text, language))

@@ -18,7 +18,8 @@ from foretool.retrieval.words import STOP_WORDS
 
 ENGLISH: Final = "en"
 NAMES: Final = {
-    "de": "German", "zh": "Chinese",
+    "de": "German", "fr": "French", "es": "Spanish", "pt": "Portuguese", "it": "Italian", "nl": "Dutch",
+    "pl": "Polish", "ru": "Russian", "ja": "Japanese", "ko": "Korean", "zh": "Chinese",
 }  # fmt: skip
 """The languages that are read beside English, by their codes."""
 
@@ -28,11 +29,11 @@ MOST_WORDS: Final = 80
 _SAID_IN: Final = {
     "de": """
         aber alle allen alles als am anderen auch auf aus bei beim bis bitte dann das dass dein deine dem den der des
-        dich diese diesem diesen dieser dieses dir doch du ein eine einem einen einer eines er es euch falls gib gibt
-        hab habe haben hast heute hinzu ich ihm ihn ihr ihre im ist jetzt kann kannst kein keine man mein meine meinem
-        meinen meiner mich mir mit mal nach nicht noch nur ob oder ohne sein sich sie sind soll suche uns unter vom von
-        vor wann warum welche welchem welchen welcher welches wenn wer werden wie wird wir wo zeig zeige zu zum zur
-        über für möchte können würde wurde um und ins
+        dich die diese diesem diesen dieser dieses dir doch du ein eine einem einen einer eines er es euch falls
+        gib gibt hab habe haben hast heute hinzu ich ihm ihn ihr ihre im ist jetzt kann kannst kein keine man mein
+        meinem meine meinen meiner mich mir mit mal nach nicht noch nur ob oder ohne sein sich sie sind soll suche uns
+        unter vom von vor wann warum welche welchem welchen welcher welches wenn wer werden wie wird wir wo
+        zeig zeige zu zum zur über für möchte können würde wurde um und ins
     """,
     "fr": """
         afin ai au aux avec avez avons ce ces cet cette chez combien comment dans de des donne du elle elles est et eu

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from foretool.retrieval.clauses import SHARE, is_story, parts
+from foretool.retrieval.clauses import SHARE, in_english, is_story, parts
 from foretool.retrieval.corpus import Corpus, Identity
+from foretool.retrieval.glossary import put_into_english
 from foretool.retrieval.line import ENTROPY_DEPTH, Line
 from foretool.retrieval.rankers.deletions import UNASKED, is_unasked
 from foretool.retrieval.rankers.servers import NOT_NAMED, TOLD_APART, Mention
@@ -103,7 +104,9 @@ class Request:
             found = []
         self.clauses = [self._line(text) for text in found]
         """The clauses or steps of a task of one line, where it has several."""
-        self._unasked = self.corpus.deleting if self.lines and is_unasked(self._whole_text()) else frozenset()
+        self._unasked = (
+            self.corpus.deleting if self.lines and is_unasked(put_into_english(self._whole_text())) else frozenset()
+        )
         """The slots of tools that delete, where the task asks for no such thing."""
         self.raised: dict[ToolId, Raised] = {}
         """The tools that stand higher because a better one needs them."""
@@ -391,7 +394,7 @@ class Request:
             return summed.plus({"clauses": SHARE * best_of(sums)})
         readings = self._read_texts(self.dense, [clause.text for clause in self.clauses])
         sums = [self._lower_sum(each) for each in self._sum_with_encoders(self.dense, self.clauses, readings)]
-        if is_story(self.lines[0].text):
+        if is_story(in_english(self.lines[0].text)):
             return summed.plus({"clauses": SHARE * best_of(sums)})
         return cover_clauses(summed, sums, self.corpus.ids)
 

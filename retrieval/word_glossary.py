@@ -8,6 +8,7 @@ written, then by its stem (an ending is cut off), and in German and Dutch as a c
 # ruff: noqa: RUF001 (Cyrillic letters look like Latin ones)
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -69,6 +70,9 @@ _LAST: Final = {
 _BEFORE_PARTICIPLE: Final = "ge"
 
 
+_BETWEEN: Final = re.compile("[ '’-]")
+
+
 class Entry(NamedTuple):
     """A known word or phrase of a text."""
 
@@ -85,22 +89,25 @@ class WordGlossary:
         self._endings = tuple(sorted(set(_ENDINGS[language].split()), key=len, reverse=True))
         self._joints = _JOINED.get(language, ())
         self._last = frozenset(_LAST.get(language, "").split())
+        self._accented: dict[str, str] = {}
         self._written: dict[str, str] = {}
         self._stems: dict[str, str] = {}
         self._phrases: dict[str, list[tuple[tuple[str, ...], str]]] = {}
-        for line in lines:
-            english, _, words = line.partition("\t")
-            for written in words.split(", "):
-                self._add(written, english)
+        parted = (line.partition("\t") for line in lines)
+        entries = [(written, english) for english, _, words in parted for written in words.split(", ")]
+        # Where an accent tells two words apart, the one without it is what people type without thinking.
+        for written, english in sorted(entries, key=lambda each: not each[0].isascii()):
+            self._add(written, english)
         for phrases in self._phrases.values():
             phrases.sort(key=lambda each: len(each[0]), reverse=True)
 
     def _add(self, written: str, english: str) -> None:
-        words = fold(written).split(" ")
+        words = _BETWEEN.split(fold(written))
         if len(words) > 1:
             stems = tuple(map(self.stem, words))
             self._phrases.setdefault(stems[0], []).append((stems, english))
             return
+        self._accented.setdefault(written.lower(), english)
         self._written.setdefault(words[0], english)
         self._stems.setdefault(self.stem(words[0]), english)
 
@@ -111,10 +118,17 @@ class WordGlossary:
                 return word[: -len(ending)]
         return word
 
-    def find(self, word: str) -> str | None:
-        """Return the English of a word without accents; None for one that is not known."""
+    def has(self, word: str) -> bool:
+        """Tell whether a word without accents stands in the file as it is."""
+        return word in self._written
+
+    def find(self, word: str, written: str = "") -> str | None:
+        """Return the English of a word without accents; None for one that is not known. `written`: the word in small
+        letters as it stands there."""
         if len(word) > LONGEST_WORD:
             return None
+        if (found := self._accented.get(written)) is not None:
+            return found
         if (found := self._written.get(word)) is not None:
             return found
         if (found := self._stems.get(self.stem(word))) is not None:
@@ -152,7 +166,7 @@ class WordGlossary:
             elif (phrase := self._find_phrase(folded, at)) is not None:
                 yield phrase
                 at = phrase.last
-            elif (english := self.find(folded[at])) is not None:
+            elif (english := self.find(folded[at], words[at].text.lower())) is not None:
                 yield Entry(at, at, english)
             at += 1
 

@@ -149,6 +149,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     found = {tool.id: tool for each in given.sets for tool in read_tools(each)}
     found |= {tool.id: tool for tool in catalog_tools(given.catalogs)}
     empty = patch.object(glossary, "_chinese", lambda: glossary.Glossary(()))
+    glossary.let_go()
     with (
         empty if given.without_glossary else nullcontext(),
         tempfile.TemporaryDirectory() as folder,

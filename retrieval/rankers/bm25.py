@@ -21,15 +21,15 @@ from math import log
 from msgspec import Struct
 
 from foretool.retrieval.document import Document, english_words, wording_words
-from foretool.retrieval.glossary import has_han, put_into_english, translated
+from foretool.retrieval.glossary import is_unspaced, put_into_english, translated
 from foretool.retrieval.words import GET, KINDRED, is_question, terms
 
 K1 = 1.2
 KINDRED_WEIGHT = 0.3
 """What a verb counts that means the same as a verb of the query, or that a question stands for; .2 to .4 do equally
 well."""
-HAN_WEIGHT = 0.9
-"""What a character of a Chinese word counts beside the English of the word."""
+WRITTEN_WEIGHT = 0.9
+"""What a word of another language, or a character of it, counts beside its English."""
 MAX_TERMS = 40
 LEAST_TELLING = 0.1
 """Terms that tell less than this share of the best one are left out (`docs/benchmarks.md`)."""
@@ -63,13 +63,13 @@ SERVER_TEXT = Field(0.5, 0.75)
 WORDINGS = Field(0.3, 0.75)
 """Less than a description: a language model wrote them (`docs/benchmarks.md`)."""
 ENGLISH = Field(0.7, 0.75)
-"""What a tool says in Chinese, in English words (`glossary`); less than what it says itself."""
+"""What a tool says in another language, in English words (`glossary`); less than what it says itself."""
 FIELDS = (NAME, SERVER, DESCRIPTION, PARAMETERS, PARAMETER_TEXTS, SERVER_TEXT, WORDINGS, ENGLISH)
 
 SERVERS_OWN = 6
 """So many of these fields hold words of the server."""
 ENGLISH_AT = 7
-"""Where the English of what it says in Chinese is, which counts as its own words too."""
+"""Where the English of what it says in another language is, which counts as its own words too."""
 
 # What one tool may count for, so that stuffing it with words gains nothing. Few real tools reach these bounds
 # (`docs/benchmarks.md`).
@@ -379,17 +379,21 @@ def pick_rare(wanted: Mapping[str, float], having: Mapping[str, int], total: int
 
 
 def _count_different(counts: Sequence[Mapping[str, int]]) -> int:
-    """Count the terms that a server gave a tool: as it wrote them, or with the English of what is Chinese in their
-    place, whichever is more."""
+    """Count the terms that a server gave a tool: as it wrote them, or with the English of another language in their
+    place, whichever is more. Which of them are in another language, only a script without spaces tells; elsewhere two
+    English terms stand for at least one of them."""
     written, english = set[str]().union(*counts[:SERVERS_OWN]), set[str]().union(*counts[ENGLISH_AT:])
     if not english:
         return len(written)
-    return max(len(written), len({term for term in written if not has_han(term)} | english))
+    others = {term for term in written if not is_unspaced(term)}
+    if len(others) < len(written):
+        return max(len(written), len(others | english))
+    return len(written) + len(english - written) // 2
 
 
 def weigh_terms(text: str) -> dict[str, float]:
     """Return the terms of a query with their weights, and with less weight the verbs that mean the same or that a
-    question stands for. A Chinese word counts by its English, and with less weight by its characters."""
+    question stands for. A word of another language counts by its English, and with less weight as it is written."""
     english = put_into_english(text)
     counts = Counter(terms(english))
     # A word that occurs twice is worth more; ten times is not worth ten times more.
@@ -397,11 +401,11 @@ def weigh_terms(text: str) -> dict[str, float]:
     for term in counts.keys() & KINDRED.keys():
         for other in KINDRED[term]:
             wanted.setdefault(other, KINDRED_WEIGHT)
-    if counts and is_question(text):
+    if counts and is_question(english):
         wanted.setdefault(GET, KINDRED_WEIGHT)
     for piece in translated(text):
-        for character in terms(piece.text) if piece.english else ():
-            wanted.setdefault(character, HAN_WEIGHT)
+        for term in terms(piece.text) if terms(piece.english or "") else ():
+            wanted.setdefault(term, WRITTEN_WEIGHT)
     return wanted
 
 

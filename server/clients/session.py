@@ -218,7 +218,7 @@ class Session:
         self._hidden_tools = hidden
         self.list = SessionList(record, shows_pages=shows_pages)
         self.told_absent: set[str] = set()
-        """Servers of which an answer has said that they are down."""
+        """Servers of which an answer has said that they are down, and `answer.UNREAD` once one asked for English."""
         self._agreed: set[tuple[str, str, str]] = set()
         """Tools that the user agreed to run, each with the definition that was agreed to."""
         self._conversations: dict[str, Conversation] = {}

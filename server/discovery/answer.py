@@ -70,6 +70,30 @@ MARKS: Final = {"listed": "listed", "read": CALL, "write": CALL_WRITE, "down": "
 """What stands behind a name, by the key of a match."""
 
 
+LEAST_READ: Final = 0.5
+"""A task of which less than this share of the words is known may be one in a language that is not read."""
+FEWEST_WORDS: Final = 3
+"""A shorter task may be a name alone."""
+UNREAD: Final = ""
+"""Stands among what a session was told once it was asked for tasks in English; no server has that name."""
+
+
+def say_unread() -> str:
+    """Ask for a task in English."""
+    from foretool.retrieval.languages import NAMES
+
+    return f"few words of this task are known: beside English, {', '.join(NAMES.values())} are read. If none of these \
+fits, ask again in English"
+
+
+def is_unread(lines: Sequence[str]) -> bool:
+    """Tell whether a task is in a language that is not read."""
+    from foretool.retrieval.glossary import legibility
+
+    text = "\n".join(lines)
+    return (not text.isascii() or len(text.split()) >= FEWEST_WORDS) and legibility(text).share < LEAST_READ
+
+
 def say_by_words(ready_in_s: float) -> str:
     """Say what an answer begins with before the tools are embedded."""
     about = max(math.ceil(ready_in_s / ROUNDED_S), 1) * ROUNDED_S
@@ -91,6 +115,9 @@ class Lacks(Struct, frozen=True):
     meaning_in: float | None = None
     """In about how many seconds all tools are ranked by meaning; None if they are. Words rank some or all of them as
     long as that."""
+    unread: bool = False
+    """Whether the words of the task are mostly unknown ones, as in a language that is not read, and the session was not
+    told so before."""
 
 
 class Answer(Struct, frozen=True):
@@ -179,6 +206,8 @@ def answer(
     structured: dict[str, Any] = {"confidence": level, "matches": cards}
     if lacks.meaning_in:
         structured["note"] = say_by_words(lacks.meaning_in)
+    elif lacks.unread:
+        structured["note"] = say_unread()
     text = _Text({**structured, **ending}, chosen.lined, fragments, with_calls=is_paragraph)
     # The lines without schemas come first: what they leave goes to the schemas.
     left = budget - estimate(text.with_schemas({}))
@@ -222,6 +251,7 @@ class AnswerWriter:
         lacks = Lacks(
             self._find_absent(reach), told or (), self._search.count_unindexed(),
             self._search.meaning_in() if query.lines else None,
+            UNREAD not in (told or ()) and level != "high" and is_unread(query.lines),
         )  # fmt: skip
         if lacks.meaning_in and level == "none":
             level, k = "low", min(LEAST_SHOWN, len(ranking.ranked))  # words alone cannot tell that nothing fits
@@ -233,6 +263,8 @@ class AnswerWriter:
         )  # fmt: skip
         if told is not None:
             told.update(written.down)
+            if written.structured.get("note") == say_unread():
+                told.add(UNREAD)
         return written, judged.among(len(written.matches))
 
 
@@ -450,16 +482,16 @@ def _cited(fragment: Fragment) -> str:
 
 def _clauses(arguments: Arguments) -> list[str]:
     """Return the clauses of a task that is a paragraph; [] for any other."""
-    from foretool.retrieval.clauses import clauses
+    from foretool.retrieval.clauses import clauses, in_english
 
-    return clauses(arguments.lines[0]) if len(arguments.lines) == 1 else []
+    return clauses(in_english(arguments.lines[0])) if len(arguments.lines) == 1 else []
 
 
 def _count_steps(arguments: Arguments) -> int:
     """Return how many steps a task of one line says; 0 for one alone."""
-    from foretool.retrieval.clauses import steps
+    from foretool.retrieval.clauses import in_english, steps
 
-    return len(steps(arguments.lines[0])) if len(arguments.lines) == 1 else 0
+    return len(steps(in_english(arguments.lines[0]))) if len(arguments.lines) == 1 else 0
 
 
 class _Text:

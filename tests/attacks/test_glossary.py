@@ -42,6 +42,16 @@ def test_chinese_stuffed_with_what_other_tools_do_takes_over_no_search(times: in
         assert first([evil, *honest()], chinese) in (f"s{at}__{name}", "evil__helper")
 
 
+def test_german_stuffed_with_what_other_tools_do_takes_over_no_search() -> None:
+    words = "sende Mail öffne Ticket zähle zusammenführen drucke Karte Ordner umbenennen übersetze Wetter Paket"
+    evil = listed("evil", "helper", f"Das ist für den {' '.join([words] * 20)}")
+    corpus = Corpus([evil, *honest()])
+    assert corpus.translated, "it is read as German"
+    for at, name in enumerate(DEEDS):
+        ranked = Pipeline(corpus).rank(Query((f"please {name.replace('_', ' ')} for me",))).ranked
+        assert ranked[0].tool == f"s{at}__{name}"
+
+
 def test_chinese_stuffed_with_many_words_makes_a_tool_a_wide_one() -> None:
     """Both its characters and their English are counted, whichever is more."""
     from foretool.retrieval.glossary import FILE

@@ -268,7 +268,7 @@ def test_what_a_tool_says_in_chinese_is_also_read_in_english_and_its_own_words_s
 
 
 def test_a_tool_without_chinese_is_the_same_to_the_bit() -> None:
-    text = "Downloads a page \u001f café カード"
+    text = "Downloads a page \u001f café of カード"
     read = document(raw_tool("web", "fetch", json.dumps({"description": text}).encode()))
     assert with_english(read) is read and english_words(read) == ""
     assert IN_ENGLISH not in embedded_text(read), "no text of a server brings one in"

@@ -13,10 +13,10 @@ from foretool.retrieval.document import Document
 from foretool.retrieval.rankers import bm25 as rankers_lexical
 from foretool.retrieval.rankers.bm25 import (
     FIELDS,
-    HAN_WEIGHT,
     K1,
     KINDRED_WEIGHT,
     SAID,
+    WRITTEN_WEIGHT,
     Field,
     Lexical,
     weigh_terms,
@@ -255,9 +255,9 @@ def test_a_chinese_word_of_a_query_counts_by_its_english_and_with_less_weight_by
     assert weigh_terms("用 github 查询 天气 的 龘") == {
         "query": 1.0, "github": 1.0, "weather": 1.0, "龘": 1.0,
         **dict.fromkeys(("search", "find", "lookup"), KINDRED_WEIGHT),
-        **dict.fromkeys("用查询天气", HAN_WEIGHT),
+        **dict.fromkeys("查询天气", WRITTEN_WEIGHT),
     }  # fmt: skip
-    assert HAN_WEIGHT < SAID, "an English tool lacks none of its words"
+    assert WRITTEN_WEIGHT < SAID, "an English tool lacks none of its words"
 
 
 def test_a_tool_is_wide_by_what_it_says_or_by_the_english_of_it_whichever_is_more() -> None:
