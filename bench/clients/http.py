@@ -7,7 +7,7 @@ import itertools
 import json
 from collections.abc import Mapping
 
-from bench.clients.messages import IDENTITY, LEGACY, LINE_LIMIT, MODERN, PATIENCE_S, Failed, Json, result_of
+from bench.clients.messages import IDENTITY, LEGACY, LINE_LIMIT, MODERN, PATIENCE_S, Failed, Json, envelope, result_of
 
 
 class HttpClient:
@@ -73,8 +73,7 @@ class HttpClient:
 
     def envelope(self) -> Json:
         """The members of `_meta` by which a modern request names its sender; none in the legacy era."""
-        meta = {"protocolVersion": MODERN, "clientInfo": IDENTITY, "clientCapabilities": {}}
-        return {f"io.modelcontextprotocol/{key}": value for key, value in meta.items()} if self.is_modern else {}
+        return envelope() if self.is_modern else {}
 
     async def call(self, tool: str, arguments: Json, patience_s: float = PATIENCE_S) -> Json:
         return await self.ask("tools/call", {"name": tool, "arguments": arguments}, patience_s)

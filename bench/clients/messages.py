@@ -15,6 +15,12 @@ LINE_LIMIT = 64 * 2**20
 PATIENCE_S = 60.0
 
 
+def envelope() -> Json:
+    """The members of `_meta` by which a modern request names its sender."""
+    meta = {"protocolVersion": MODERN, "clientInfo": IDENTITY, "clientCapabilities": {}}
+    return {f"io.modelcontextprotocol/{key}": value for key, value in meta.items()}
+
+
 class Failed(Exception):
     """A request was answered with an error, or not answered."""
 

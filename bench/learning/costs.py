@@ -21,6 +21,12 @@ RESAMPLES: Final = 2000
 SEED: Final = 7
 
 
+def name_of(row: Json) -> str:
+    """The policy of a run, and its client where that is not the one that lists again."""
+    client = row.get("client", "again")
+    return str(row["policy"]) if client == "again" else f"{row['policy']}, {client}"
+
+
 class Search(Struct, frozen=True):
     """One discovery: what was wanted, and what was known of it."""
 
@@ -120,7 +126,7 @@ def summary(blocks: Sequence[Json], every: int) -> Json:
     """
     count = min(every, len(blocks) - 1) or 1
     first, last, later = blocks[:count], blocks[-count:], blocks[count:] or blocks
-    kept = {key: blocks[0][key] for key in ("set", "policy", "learning")}
+    kept = {"set": blocks[0]["set"], "policy": name_of(blocks[0]), "learning": blocks[0]["learning"]}
     start, end = hidden_share(first), hidden_share(last)
     return {
         "test": "simulation:run", **kept, "tasks": blocks[-1]["done"],
@@ -164,7 +170,8 @@ def compare(runs: Sequence[tuple[Sequence[Json], Sequence[Json]]], every: int) -
     first = whole[0][1][0]
     for tasks in ("last", "after the first epoch"):
         pairs = [pair for off, on in whole for pair in _pairs(off, on, every, tasks)]
-        row: dict[str, Any] = {"test": "simulation:learning", "set": first["set"], "policy": first["policy"],
+        row: dict[str, Any] = {"test": "simulation:learning", "set": first["set"], "policy": name_of(first),
+                               "learning": [whole[0][0][0]["learning"], first["learning"]],
                                "part": tasks, "orders": len(whole), "tasks": len(pairs)}  # fmt: skip
         for place, name in enumerate(("discoveries", "tokens", "read")):
             row[name] = ratio([(float(one[place]), float(other[place])) for one, other in pairs])
@@ -198,9 +205,8 @@ def ratio(pairs: Sequence[tuple[float, float]]) -> Json:
 def table(summaries: Sequence[Json]) -> Iterator[str]:
     """A Markdown row for each run, as docs/benchmarks.md has them."""
     for each in summaries:
-        onoff = "on" if each["learning"] else "off"
         yield (
-            f"| {each['set']} | {each['policy']} | {onoff} | {each['hidden_share_first']:.3f} |"
+            f"| {each['set']} | {each['policy']} | {each['learning']} | {each['hidden_share_first']:.3f} |"
             f" {each['hidden_share_last']:.3f} | x {each['falls_to']:.2f} | {each['hidden_share_after_first']:.3f} |"
             f" {each['discoveries_first']:.2f} -> {each['discoveries_last']:.2f} |"
             f" {each['tokens_first']:,.0f} -> {each['tokens_last']:,.0f} |"
@@ -212,7 +218,8 @@ def table(summaries: Sequence[Json]) -> Iterator[str]:
 def comparison_table(rows: Sequence[Json]) -> Iterator[str]:
     """A Markdown row for each comparison, as docs/benchmarks.md has them."""
     for row in rows:
-        yield "| " + " | ".join([row["set"], row["policy"], row["part"], *_cells(row)]) + " |"
+        learning = " -> ".join(row["learning"])
+        yield "| " + " | ".join([row["set"], row["policy"], learning, row["part"], *_cells(row)]) + " |"
 
 
 def _cells(row: Json) -> Iterator[str]:

@@ -9,16 +9,20 @@ task, and again only if the wanted tool was not in the answer. It then calls the
 else through `call_tool_write`. A hidden tool that the prompt hook or a block after a result has named is called without
 a discovery, and still counts as hidden. A tool that was named without its arguments takes a discovery by its name.
 
+`--clients` says what the agent does when it is told that its list has changed: `again` lists again at once, `deaf`
+never does, and `modern` speaks the era without sessions and passes on the handle of an answer.
+
 With a prompt hook (`frozen+prompts`, `growing+prompts`) the code of `foretool hint` is told of each task before its
 first call, as a client would do, without a process of its own. The agent reads what it prints, and waits for a list
 that may grow as long as a model reads.
 
-After every second block of tasks a new epoch begins. With learning on, `foretool learn` runs, which begins one; with
-learning off, nothing is learned and the list follows usage alone. The tasks are the train file in a random order
-(`dev` where a set has no other), never the held-out half; `--seeds` names the orders, with a run for each. The output
-is one JSON object per block, then one per run: the tasks before the first epoch against as many at the end, all tasks,
-and all after the first epoch. Last comes what learning changed, in pairs of the same tasks over all orders, with
-intervals. `bench/learning/costs.py` says what is counted.
+After every second block of tasks a new epoch begins. With learning `on`, `foretool learn` runs, which begins one;
+with learning `off`, nothing is learned and the list follows usage alone; with `none` no epoch begins, so the list stays
+as it was on the first day. The tasks are the train file in a random order (`dev` where a set has no other, or with
+`--part dev`), never the held-out half; `--seeds` names the orders, with a run for each. The output is one JSON object
+per block, then one per run: the tasks before the first epoch against as many at the end, all tasks, and all after the
+first epoch. Last comes what learning changed, in pairs of the same tasks over all orders, with intervals.
+`bench/learning/costs.py` says what is counted.
 
 `--trace FILE` appends one JSON object for each discovery, so that one can see why it was needed. Its `rank` is that of
 the wanted tool among 50 in `foretool search` for the same words once the run has ended, so with what was learned by
@@ -29,6 +33,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -47,13 +52,14 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from bench import processes
-from bench.clients.messages import Failed, Json
+from bench.clients.messages import PATIENCE_S, Failed, Json, envelope
 from bench.clients.stdio import StdioClient
 from bench.datasets import is_there, read_rows
 from bench.learning import chart
-from bench.learning.costs import Cost, Search, block_of, compare, comparison_table, summary, table
+from bench.learning.costs import Cost, Search, block_of, compare, comparison_table, name_of, summary, table
 from bench.options import add_foretool, make_parser
 from bench.proxy import many_servers
+from bench.proxy.many_servers import OWN
 from bench.retrieval import everyday
 from foretool.retrieval import tokens
 from foretool.server import hint
@@ -67,8 +73,6 @@ PROMPTED = "+prompts"
 """Stands behind a policy with a client whose prompt hook is `foretool hint`."""
 PROMPT_S = 2.0
 """The least time that a model takes to read a prompt; the list may grow meanwhile."""
-PATIENCE_S = 60.0
-"""How long the proxy is waited for at a prompt."""
 CALL_MS = 5.0
 """How long a server takes for a call: the result of a faster one waits for no hint that was not written ahead."""
 PICK_UP_S = 8.0
@@ -78,6 +82,7 @@ _SHARED = re.compile(r"([\w.-]+)\{(?=[\w.-]+[(,}])([^{}]*)\}")
 """Names that share a prefix: `files__{read(path: string), stat()}`."""
 _MEMBER = re.compile(r"(?:^|, )([\w.-]+)(?=\(|,|$)")
 _CALL = re.compile(r"([\w.-]+)\(")
+_HANDLE = re.compile(r"^handle: ([\w-]+)", re.MULTILINE)
 _SHOWN = re.compile(r"^\d+\. ([\w.-]+)[^\n]*\n +\{", re.MULTILINE)
 """A match of `discover_tools` with its schema."""
 
@@ -92,6 +97,7 @@ class Agent(StdioClient):
     """A client that lists again as soon as the server announces a change."""
 
     listed: dict[str, Json]
+    news: asyncio.Event
     may_grow = True
     """Whether the list may grow for a prompt."""
 
@@ -117,6 +123,41 @@ class Agent(StdioClient):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PROMPT_S):
                 await self.news.wait()
+
+
+class DeafAgent(Agent):
+    """A client that reads its list when a conversation begins and never again."""
+
+    may_grow = False
+
+    def hear(self, message: Json) -> None:
+        """Take no notice of a change."""
+
+
+class ModernAgent(DeafAgent):
+    """A client of the era without sessions: a conversation begins with a list, and goes by the handle of an answer."""
+
+    handle = ""
+
+    async def initialize(self) -> Json:
+        """Begin a conversation; nothing is sent for that."""
+        self.handle = ""
+        return {}
+
+    async def ask(self, method: str, params: Json | None = None, patience_s: float = PATIENCE_S) -> Json:
+        return await super().ask(method, {**(params or {}), "_meta": envelope()}, patience_s)
+
+    async def call(self, tool: str, arguments: Json, patience_s: float = PATIENCE_S) -> Json:
+        if tool not in OWN:
+            return await super().call(tool, arguments, patience_s)
+        more = {"handle": self.handle} if self.handle else {}
+        result = await super().call(tool, {**arguments, **more}, patience_s)
+        found = _HANDLE.search(" ".join(_texts(result))) if tool == "discover_tools" else None
+        self.handle = found[1] if found else self.handle
+        return result
+
+
+CLIENTS: Mapping[str, type[Agent]] = {"again": Agent, "deaf": DeafAgent, "modern": ModernAgent}
 
 
 @lru_cache(maxsize=20_000)
@@ -337,10 +378,10 @@ class Setup:
         with open_store(self.folder / "foretool.sqlite3") as store:
             return {f"{server}/{tool}": name for name, (server, tool) in store.catalog.exposed_names().items()}
 
-    def tasks(self, data: Path, count: int, skip: int = 0, seed: int = SEED) -> list[Task]:
-        """The tasks in the order of a seed without the first `skip`; calls of tools that the set does not
+    def tasks(self, data: Path, count: int, skip: int = 0, seed: int = SEED, part: str = "train") -> list[Task]:
+        """The tasks of a part in the order of a seed without the first `skip`; calls of tools that the set does not
         describe are left out."""
-        rows = read_rows(data / ("train.jsonl" if is_there(data / "train.jsonl") else "dev.jsonl"))
+        rows = read_rows(data / (f"{part}.jsonl" if is_there(data / f"{part}.jsonl") else "dev.jsonl"))
         random.Random(seed).shuffle(rows)
         bare = {key.partition("/")[2]: name for key, name in self.names.items()}
         # Some sets write `server/tool`, with the server as the set calls it.
@@ -383,7 +424,7 @@ async def run(
     command: Sequence[str],
     data: Path,
     policy: str,
-    learning: bool,
+    learning: str,
     count: int,
     block: int,
     every: int,
@@ -392,35 +433,37 @@ async def run(
     trace: Path | None = None,
     skip: int = 0,
     seed: int = SEED,
+    part: str = "train",
+    client: str = "again",
 ) -> list[Json]:
     """Do the tasks of one run and print its blocks; `every`: blocks between two epochs; `fill`: whether lists are
     filled before anything was called; `trace`: the file that is told of each discovery; `skip`: tasks left out at
-    the front, in the order of `seed`."""
+    the front, in the order of `seed`; `client`: one of `CLIENTS`."""
     with tempfile.TemporaryDirectory(prefix="bench-simulation-", ignore_cleanup_errors=True) as folder:
         place = Setup(command, Path(folder), data, policy, encoder, fill)
         await place.remember()
-        tasks = place.tasks(data, count, skip, seed)
+        tasks = place.tasks(data, count, skip, seed, part)
         hook = HintOptions(str(place.path)) if policy.endswith(PROMPTED) else None
         found: list[Json] = []
         searches: list[Json] = []
         seen = Counter[str]()
-        async with Agent.serve(command, place.path) as agent:
-            agent.may_grow = policy.startswith("growing")
+        async with CLIENTS[client].serve(command, place.path) as agent:
+            agent.may_grow = agent.may_grow and not policy.startswith("frozen")
             for start in range(0, len(tasks), block):
-                part, cost = tasks[start : start + block], Cost()
-                for task in part:
+                some, cost = tasks[start : start + block], Cost()
+                for task in some:
                     await do(agent, task, place.schemas, cost, hook, seen)
-                row = {"test": "simulation", "set": data.name, "policy": policy, "learning": learning,
-                       "seed": seed, "skip": skip, **block_of(cost, len(part)), "done": start + len(part)}  # fmt: skip
+                row = {"test": "simulation", "set": data.name, "policy": policy, "client": client, "learning": learning,
+                       "seed": seed, "skip": skip, **block_of(cost, len(some)), "done": start + len(some)}  # fmt: skip
                 if start + block < len(tasks) and (start // block + 1) % every == 0:
-                    if learning:
+                    if learning == "on":
                         row["learned"] = await asyncio.to_thread(place.learn)
-                    else:
+                    elif learning == "off":
                         place.begin_epoch()
                     await asyncio.sleep(PICK_UP_S)
                 print(json.dumps(row), flush=True)
                 found.append(row)
-                about = {"set": data.name, "policy": policy, "learning": learning, "encoder": encoder}
+                about = {"set": data.name, "policy": policy, "client": client, "learning": learning, "encoder": encoder}
                 searches += [{**about, **asdict(each), "task": start + each.task, "rank": 0} for each in cost.searches]
         if trace is not None:
             with trace.open("a", encoding="utf-8") as file:
@@ -437,7 +480,7 @@ def drawn(runs: Sequence[Sequence[Json]], key: str, title: str, unit: str, most:
         first = blocks[0]
         places, lines = panels.setdefault(first["set"], ([block["done"] for block in blocks], {}))
         del places[len(blocks) :]
-        lines[f"{first['policy']}, {'on' if first['learning'] else 'off'}"] = [block[key] for block in blocks]
+        lines[f"{name_of(first)}, {first['learning']}"] = [block[key] for block in blocks]
     return chart.svg(title, panels, unit, most)
 
 
@@ -461,18 +504,22 @@ def read_runs(files: Sequence[Path]) -> list[list[Json]]:
 
 def order_of(row: Json) -> tuple[Any, ...]:
     """The set and policy of a row, and in which order its run did the tasks."""
-    return row["set"], row["policy"], row.get("seed", SEED), row.get("skip", 0)
+    return row["set"], name_of(row), row.get("seed", SEED), row.get("skip", 0)
 
 
 def comparisons(runs: Sequence[Sequence[Json]], every: int) -> Iterator[Json]:
-    """What learning changes, for each set and policy that ran with learning off and on, over all orders together."""
-    off = {order_of(run[0]): run for run in runs if not run[0]["learning"]}
-    pairs: dict[tuple[str, str], list[tuple[Sequence[Json], Sequence[Json]]]] = {}
+    """What use and learning change, for each set, policy and client: `off` against `none`, and `on` against both, over
+    all orders together."""
+    by_learning: dict[str, dict[tuple[Any, ...], Sequence[Json]]] = {}
     for run in runs:
-        if run[0]["learning"] and (other := off.get(order_of(run[0]))):
-            pairs.setdefault((run[0]["set"], run[0]["policy"]), []).append((other, run))
-    for each in pairs.values():
-        yield from compare(each, every)
+        by_learning.setdefault(run[0]["learning"], {})[order_of(run[0])] = run
+    for before, after in (("none", "off"), ("off", "on"), ("none", "on")):
+        pairs: dict[tuple[str, str], list[tuple[Sequence[Json], Sequence[Json]]]] = {}
+        for order, run in by_learning.get(after, {}).items():
+            if other := by_learning.get(before, {}).get(order):
+                pairs.setdefault((run[0]["set"], name_of(run[0])), []).append((other, run))
+        for each in pairs.values():
+            yield from compare(each, every)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -481,7 +528,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("data", type=Path, nargs="?", help="folder of data sets; default $FORETOOL_DATA")
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--policies", default="frozen,frozen+prompts,growing,growing+prompts")
-    parser.add_argument("--learning", default="off,on")
+    parser.add_argument("--clients", default="again", help=f"of {', '.join(CLIENTS)}; default %(default)s")
+    parser.add_argument("--part", default="train", choices=("train", "dev"), help="of the set; default %(default)s")
+    parser.add_argument("--learning", default="off,on", help="of none, off, on; default %(default)s")
     parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--skip", type=int, default=0, help="tasks left out at the front; default %(default)s")
     parser.add_argument("--seeds", default=str(SEED), help="orders of the tasks, one run each; default %(default)s")
@@ -509,15 +558,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     command = processes.installed(arguments.foretool)
     runs: list[list[Json]] = []
-    for name in arguments.sets.split(","):
-        for policy in arguments.policies.split(","):
-            for learning in arguments.learning.split(","):
-                options = (arguments.tasks, arguments.block, arguments.every, arguments.encoder, not arguments.no_fill)
-                for seed in map(int, arguments.seeds.split(",")):
-                    more = (arguments.trace, arguments.skip, seed)
-                    blocks = asyncio.run(run(command, data / name, policy, learning == "on", *options, *more))
-                    runs.append(blocks)
-                    print(json.dumps(summary(blocks, arguments.every)), flush=True)
+    chosen = (arguments.sets, arguments.policies, arguments.clients, arguments.learning, arguments.seeds)
+    for name, policy, client, learning, seed in itertools.product(*(each.split(",") for each in chosen)):
+        options = (arguments.tasks, arguments.block, arguments.every, arguments.encoder, not arguments.no_fill)
+        more = (arguments.trace, arguments.skip, int(seed), arguments.part, client)
+        blocks = asyncio.run(run(command, data / name, policy, learning, *options, *more))
+        runs.append(blocks)
+        print(json.dumps(summary(blocks, arguments.every)), flush=True)
     for row in comparisons(runs, arguments.every):
         print(json.dumps(row), flush=True)
     if arguments.svg:

@@ -216,7 +216,8 @@ class Client:
             self._registry.end_session(self._sessions.pop(next(iter(self._sessions))))
 
     def end_sessions(self) -> None:
-        """End every session: the client has begun another conversation."""
+        """End every session: the client has begun another conversation, or is gone."""
+        self.tools.close()
         for session in self._sessions.values():
             self._registry.end_session(session, goes_on=self._goes_on)
         self._sessions.clear()

@@ -108,7 +108,6 @@ class ClientRegistry:
             self.set_levels()
         for upstream in self._upstreams:
             upstream.users.discard(client)
-        client.tools.close()
         client.end_sessions()
 
     def expire(self) -> None:

@@ -287,9 +287,11 @@ class ToolList:
             self._measure(None)
 
     def close(self) -> None:
-        """Note that the client is gone."""
+        """Note that the conversation is over: the list of the next one is no answer to what was announced in this
+        one."""
         if self._watch.close():
             self._measure(None)
+        self._watch = RelistWatch()
 
     def mark_listed(self) -> None:
         """Note that the client has listed: measure how soon, and release the results that waited."""

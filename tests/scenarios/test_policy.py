@@ -195,6 +195,20 @@ async def test_an_unknown_client_that_does_not_list_again_is_tried_once_and_lose
 
 
 @requirement("policy:auto:try")
+async def test_the_list_of_a_new_conversation_is_no_answer_to_what_was_announced_in_the_last_one() -> None:
+    store, _ = failing_store()
+    async with proxy_over(tools(), store=store, hold_ms=10, list_whole=False) as stage:
+        for name in ("calc__add", "calc__subtract"):
+            await stage.client.initialize("newcomer", "1")
+            await stage.client.list_tools()
+            await search(stage.client, name, lists=False)
+    ledger = store.clients.get("newcomer", "1", "legacy")
+    assert ledger is not None
+    assert (ledger.announced, ledger.relisted) == (1, 0)
+    assert policies(store) == ["frozen", "frozen"]
+
+
+@requirement("policy:auto:try")
 async def test_a_client_that_leaves_after_an_answer_was_held_for_it_in_vain_is_measured() -> None:
     store, _ = failing_store()
     async with proxy_over(tools(), store=store, hold_ms=10, list_whole=False) as stage:

@@ -30,7 +30,7 @@ def test_the_figures_of_a_block_are_by_task() -> None:
 def test_a_run_is_summed_up_by_its_tasks_before_the_first_epoch_and_as_many_at_the_end() -> None:
     def block(calls: int, hidden: int, tasks: int, done: int) -> dict[str, Any]:
         cost = Cost(calls, hidden, hidden, list_tokens=100 * tasks, grown_tokens=100 * hidden)
-        return {"set": "s", "policy": "frozen", "learning": True, "done": done, **block_of(cost, tasks)}
+        return {"set": "s", "policy": "frozen", "learning": "on", "done": done, **block_of(cost, tasks)}
 
     blocks = [block(10, 8, 2, 2), block(30, 8, 6, 8), block(10, 1, 2, 10), block(10, 0, 2, 12), block(30, 4, 6, 18)]
     told = summary(blocks, 2)
@@ -48,7 +48,7 @@ def test_a_run_is_summed_up_by_its_tasks_before_the_first_epoch_and_as_many_at_t
 
 
 def test_learning_is_compared_in_the_same_tasks() -> None:
-    def block(discoveries: list[int], learning: bool) -> dict[str, Any]:
+    def block(discoveries: list[int], learning: str) -> dict[str, Any]:
         cost = Cost(calls=1)
         for each in discoveries:
             cost.discoveries += each
@@ -57,14 +57,14 @@ def test_learning_is_compared_in_the_same_tasks() -> None:
             cost.end_task()
         return {"set": "s", "policy": "frozen", "learning": learning, "done": 2, **block_of(cost, len(discoveries))}
 
-    off = [block([1, 1], False), block([2, 2], False), block([2, 2], False)]
-    on = [block([1, 1], True), block([2, 2], True), block([1, 1], True)]
+    off = [block([1, 1], "off"), block([2, 2], "off"), block([2, 2], "off")]
+    on = [block([1, 1], "on"), block([2, 2], "on"), block([1, 1], "on")]
     last, later = compare([(off, on)], 1)
     assert (last["part"], last["tasks"], later["tasks"]) == ("last", 2, 4)
     assert last["discoveries"] == {"off": 2.0, "on": 1.0, "ratio": 0.5, "interval": [0.5, 0.5]}
     assert (later["discoveries"]["ratio"], later["tokens"]["ratio"], later["read"]["on"]) == (0.75, 1.0, 200.0)
     assert next(comparison_table([last])) == (
-        "| s | frozen | last | 2.00 -> 1.00 | x 0.50 (0.50 to 0.50) | 100 -> 100 | x 1.00 (1.00 to 1.00) |"
+        "| s | frozen | off -> on | last | 2.00 -> 1.00 | x 0.50 (0.50 to 0.50) | 100 -> 100 | x 1.00 (1.00 to 1.00) |"
         " 200 -> 200 | x 1.00 (1.00 to 1.00) |"
     )
     # Runs of an earlier version have no figures by task.
@@ -72,7 +72,7 @@ def test_learning_is_compared_in_the_same_tasks() -> None:
 
 
 def test_several_orders_of_the_tasks_are_compared_together() -> None:
-    def block(discoveries: int, learning: bool, seed: int) -> dict[str, Any]:
+    def block(discoveries: int, learning: str, seed: int) -> dict[str, Any]:
         cost = Cost(calls=1, discoveries=discoveries)
         cost.end_task()
         about = {"set": "s", "policy": "frozen", "learning": learning, "seed": seed, "done": 1}
@@ -80,7 +80,7 @@ def test_several_orders_of_the_tasks_are_compared_together() -> None:
 
     runs = [
         [block(9, learning, seed), block(end, learning, seed)]
-        for learning, ends in ((False, (4, 2)), (True, (1, 2)))
+        for learning, ends in (("off", (4, 2)), ("on", (1, 2)))
         for seed, end in enumerate(ends)
     ]
     last, _ = comparisons(runs, 1)
