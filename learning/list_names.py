@@ -27,7 +27,7 @@ LEAST_EARLIER: Final = 20
 """Tasks that fit the first share; a share fitted to fewer says little."""
 BLOCK: Final = 10
 """Tasks that are judged with one list."""
-NAME_SHARES: Final = (0.0, 0.25, 0.5, 0.75)
+NAME_SHARES: Final = (0.25, 0.5, 0.7, models.FIRST_NAMED)
 """Shares of a list's tokens that are tried for names."""
 NAMED_CALL: Final = 0.05
 """What a call of a named tool costs, in discovery turns: without its definition a model now and then calls it wrong."""

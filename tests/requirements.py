@@ -468,7 +468,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "learn:list": Promise("docs/learning.md", "lists follow what was learned, at the next epoch and within the budget"),
     "learn:names": Promise(
         "docs/learning.md",
-        "a list names used tools that it cannot define, with half of its tokens unless a replay says that others pay",
+        "a list names used tools that it cannot define, with most of its tokens unless a replay says that others pay",
     ),
     "learn:pick-up": Promise("docs/learning.md", "a running proxy picks up what was learned, once it has given a list"),
     "learn:damaged": Promise("docs/learning.md", "a damaged model is refused and the one before it serves"),

@@ -44,8 +44,9 @@ Candidates = Sequence[tuple[Artifact, bytes]]
 log = logging.getLogger("foretool.models")
 
 
-FIRST_NAMED: Final = 0.5
-"""The share of a list's tokens that goes to names until a replay of enough tasks has shown that another one is better
+FIRST_NAMED: Final = 0.85
+"""The share of a list's tokens that goes to names until a replay of enough tasks has shown that another one is better.
+A definition takes ten times the tokens of a name and spares one wrong call in twenty, so few pay
 (`docs/decisions/0023-names-in-the-list.md`)."""
 
 
@@ -220,7 +221,7 @@ class LearnedLists:
         return version, whole[0][1] if whole else b""
 
     def named_share(self) -> float:
-        """Return the share of a list's tokens that goes to names of tools (`NamedShare`); half if nothing
+        """Return the share of a list's tokens that goes to names of tools (`NamedShare`); `FIRST_NAMED` if nothing
         else was learned, or the store does not answer."""
         try:
             return read_named_share(self._artifacts)

@@ -12,18 +12,19 @@ A tool is on the list for one of these reasons. `maker.ListDraft.choose` reads i
    was learned and used, by need per token; what fits the profile's description and the latest tasks; what is needed at
    first, before anything was called. Where the client shows pages of servers, tools with pages go before all of these
    (`pages`). A tool whose latest calls all failed does not compete. The first in the order that still fit are listed.
-6. *It is named.* A frozen or growing list spends a part of its tokens, half unless another part was learned, on names
-   of tools that it does not define, first of those that were used; they stand in the description of the bridge that
-   runs them. Such a tool is hidden, and a call of it is no miss.
+6. *It is named.* A frozen or growing list spends most of its tokens (`models.FIRST_NAMED`, unless another part was
+   learned) on names of tools that it does not define, first of those that were used; they stand in the description of
+   the bridge that runs them. Such a tool is hidden, and a call of it is no miss.
 7. *A page needs it.* Tools that the page of a server may call are appended for the page; no model sees them.
 
 The list is then written once and kept byte for byte for an epoch (`epochs`): the prompt caches of models depend on it.
 It is made again when the tools, the settings or what was learned have changed, when the epoch is over, and before that
 only where no prompt cache is lost. What was used meanwhile comes in with the next epoch.
 
-8. *It was gained.* Under the policy `growing` a list begins with a part of its tokens for definitions free, and gains
-   tools at its end: those that a search has found, a prompt is likely to need, or a call is likely to be followed by
-   (`growth`). A tool that was gained is seen once the client has fetched the list again.
+8. *It was gained.* Under the policy `growing` a list names what a frozen one names, so its client searches no more
+   often. It begins with a part of its tokens for definitions free, and gains tools at its end: those that a search has
+   found, a prompt is likely to need, or a call is likely to be followed by (`growth`). A tool that was gained is seen
+   once the client has fetched the list again.
 
 Which policy a client gets, and whether its list may grow once to see if the client fetches it again, is in `policy`.
 `hidden` reads all of this backwards: why a tool is not on the list, and what would have put it there.

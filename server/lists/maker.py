@@ -247,7 +247,10 @@ class ListDraft:
         base = learned.base() if is_growing else None
         if not self._settings.list_names:
             return ListBudget(self._catalog.tokens, None, left, 0.0, is_growing, base)
-        return ListBudget(self._catalog.tokens, self._name_cost, left, learned.named_share(), is_growing, base)
+        share = learned.named_share()
+        if self.profile.shows_pages and self.reach.page_servers:
+            share = min(share, 1.0 - pages.PAGES_SHARE)  # a host shows the pages of defined tools alone
+        return ListBudget(self._catalog.tokens, self._name_cost, left, share, is_growing, base)
 
     @cached_property
     def ranked(self) -> tuple[ToolId, ...]:

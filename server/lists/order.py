@@ -35,8 +35,6 @@ LEARNED_NEED: Final = 0.7
 """What the learned need counts beside plain usage, which knows what happened since the last learning run."""
 BETWEEN: Final = 2
 """Tokens between two names."""
-GUESSED_NAMED: Final = 0.7
-"""The share of a list's tokens that goes to names where nothing says of a tool that it is needed."""
 BASE_SHARE: Final = 0.5
 """The share of the tokens for definitions that a growing list begins with until growing was learned."""
 DEPTH: Final = 20
@@ -148,19 +146,13 @@ class ListBudget(NamedTuple):
         """Return the tools that the list defines, and those that it only names.
 
         `used`: the tools of which something says that they are needed, most first. `others`: those of which nothing
-        does, in the order in which they are defined; `names`: in the order in which they are named. A name takes a
-        tenth of the tokens of a definition, so most of what others get goes to names. What names leave is for what the
-        list gains, or if it gains nothing for definitions of used tools.
+        does, in the order in which they are defined; `names`: in the order in which they are named. What names leave
+        is for what the list gains, or if it gains nothing for definitions of used tools.
         """
-        most, left = self.begins_with, self.left - self.kept_free
-        defined = fill_budget(used, self.tokens, most)
-        if self.name_cost is not None:
-            most = min(most, self.left - int(GUESSED_NAMED * self.left))
-        most -= sum(map(self.tokens, defined))
-        defined += fill_budget(others, self.tokens, most)
+        defined = fill_budget((*used, *others), self.tokens, self.begins_with)
         if self.name_cost is None:
             return defined, []
-        left -= sum(map(self.tokens, defined))
+        left = self.left - self.kept_free - sum(map(self.tokens, defined))
         shown = set(defined)
         named, left = fill_names(
             (tool for tool in dict.fromkeys((*used, *names)) if tool not in shown), self.name_cost, left

@@ -58,4 +58,5 @@ def test_what_fills_a_first_list_counts_among_the_tokens_that_lists_took_at_firs
     setting.result("growth")
     ((order, base),) = begun
     assert ({SUM, RAIN} <= set(order)) == fills == bool(order)
-    assert base == -(-setting.budget() // 2) // 2, "half of what is not for names"
+    for_names = int(models.FIRST_NAMED * setting.budget())
+    assert base == (setting.budget() - for_names) // 2, "half of what is not for names"

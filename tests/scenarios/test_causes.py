@@ -155,7 +155,7 @@ async def came_since(policy: str) -> Making:
 
 @asynccontextmanager
 async def not_fetched(policy: str) -> Making:
-    async with listing(sky(), policy=policy) as missed:
+    async with listing(sky(), policy=policy, list_names=False) as missed:
         owner = next(iter(missed.stage.app.clients))
         assert owner.session is not None
         assert owner.tools.grow(owner.session.list, [missed.stage.app.catalog.tools()[0].id])
