@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from foretool.server.calls.tool_call import ToolCall
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Forward, Missed, Session, Via
-from foretool.server.hints.prediction import Predictor, with_meta, with_text
+from foretool.server.hints.prediction import Predictor, with_text
 from foretool.server.hints.texts import Hint
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.long_results import LongResults
@@ -104,12 +104,13 @@ class ToolRunner:
             lambda at, reply: self._settle(attempt, at, reply),
             call_headers(tool.definition, attempt.given),
         )
-        if not self._predictor.can_predict:
-            return
+        grows = exchange.client.tools.policy(attempt.session.list) == "growing"
+        if not self._predictor.can_predict or not (grows or attempt.via == "bridge"):
+            return  # what a listed tool answers stays as it is
         if attempt.started - (exchange.chat or attempt.session.conversation()).answered_at < READING_S:
             self._look_ahead_late(exchange, attempt)
         else:
-            self._at_end(partial(self._look_ahead_soon, exchange, attempt))
+            self._at_end(partial(self._look_ahead_soon, exchange, attempt, grows))
 
     def _decide(self, exchange: Exchange, tool: Tool, via: Via) -> _Attempt:
         session, at = exchange.own_session, self._recorder.now()
@@ -129,17 +130,16 @@ class ToolRunner:
             started=time.perf_counter(),
         )
 
-    def _look_ahead_soon(self, exchange: Exchange, attempt: _Attempt) -> None:
+    def _look_ahead_soon(self, exchange: Exchange, attempt: _Attempt, grows: bool) -> None:
         """Predict what follows this call now that the request has left: the upstream works meanwhile.
 
         No result waits for a prediction. What was not predicted ahead is predicted after a pause, unless the result was
         faster. Only a list that may grow is worth the wait: its client lists again before it gets the result. No model
-        reads what listed tools carry, nor what answers a call that follows the last answer at once.
+        reads what answers a call that follows the last answer at once.
         """
-        session = attempt.session
-        chat, grows = exchange.chat or session.conversation(), exchange.client.tools.policy(session.list) == "growing"
-        attempt.is_read = grows or attempt.via == "bridge"
-        if not attempt.is_read or not (grows or self._predictor.knows_next(chat)):
+        attempt.is_read = True
+        chat = exchange.chat or attempt.session.conversation()
+        if not (grows or self._predictor.knows_next(chat)):
             self._look_ahead_late(exchange, attempt)
         elif not exchange.done:
             self._look_ahead(exchange, attempt)
@@ -168,7 +168,8 @@ class ToolRunner:
         chat = exchange.chat or attempt.session.conversation()
         prediction = self._predictor.predict(chat)
         attempt.grew = exchange.client.tools.grow_for_next(attempt.session.list, prediction)
-        attempt.hint = self._predictor.hint(exchange.client, attempt.session, chat, prediction)
+        if attempt.via == "bridge":
+            attempt.hint = self._predictor.hint(exchange.client, attempt.session, chat, prediction)
 
     def _settle(self, attempt: _Attempt, exchange: Exchange, reply: Reply) -> None:
         if isinstance(reply, Lost):
@@ -214,10 +215,7 @@ class ToolRunner:
             asyncio.get_running_loop().call_soon(self._predictor.predict_ahead, chat)
 
     def _tell(self, attempt: _Attempt, exchange: Exchange, result: Raw, hint: Hint) -> Raw:
-        """Return the result with the hint: in a last block behind a bridge; a listed tool's own blocks stay as they
-        are."""
-        if attempt.via != "bridge":
-            return with_meta(result, hint)
+        """Return the result with the hint in a last block."""
         told = with_text(result, hint.text)
         if told is not result:
             chat = exchange.chat or attempt.session.conversation()

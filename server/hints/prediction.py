@@ -3,8 +3,8 @@
 No result waits for a prediction: it is made in the pause before the call, for the calls that are likeliest then, or
 while the upstream works on the call. Under the policy `growing`, the list gains the likely next tools
 (`lists.growth`), and the result of the call is held until the client has listed again. Under every policy, a hint
-(`texts`) names the hidden tools that are likely enough: in a text block at the end of an answer of a bridge
-or of `discover_tools`, or only in `_meta` if a listed tool answers.
+(`texts`) names the hidden tools that are likely enough, in a text block at the end of an answer of a bridge or of
+`discover_tools`. The result of a listed tool stays as its server gave it.
 """
 
 from __future__ import annotations
@@ -127,14 +127,3 @@ def with_text(result: Raw, text: str) -> Raw:
     except (KeyError, ValueError):
         return result
     return jsonrpc.raw({**members, "content": [*blocks, {"type": "text", "text": text}]})
-
-
-def with_meta(result: Raw, hint: Hint) -> Raw:
-    """Return a result of a listed tool with the hint in `_meta` and everything else as it was."""
-    try:
-        members: dict[str, Any] = jsonrpc.fields(result)
-        meta = jsonrpc.fields(members.get("_meta", jsonrpc.UNSET))
-    except ValueError:
-        return result
-    following = {"name": hint.tools[0], "probability": round(hint.chance, 2)}
-    return jsonrpc.raw({**members, "_meta": {**meta, "foretool/next": following}})

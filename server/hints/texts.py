@@ -58,8 +58,6 @@ class Hint(Struct, frozen=True):
     tools: tuple[ToolId, ...] = ()
     """The best first."""
     tokens: int = 0
-    chance: float = 0.0
-    """The probability that the first of them is called next; 0 behind a prompt."""
 
 
 class Mark(Struct, frozen=True):
@@ -156,7 +154,7 @@ def write_next_hint(
     if not calls:
         return None
     text = _write_block(list(calls.values()))
-    return Hint(text, tuple(calls), estimate(text), chances[next(iter(calls))])
+    return Hint(text, tuple(calls), estimate(text))
 
 
 @lru_cache(maxsize=1024)

@@ -16,7 +16,7 @@ from foretool.server.calls import runner
 from foretool.server.catalog.search import AT_ONCE
 from foretool.server.clients.session import Conversation
 from foretool.server.hints import prediction
-from foretool.server.hints.prediction import MOST_AHEAD, with_meta, with_text
+from foretool.server.hints.prediction import MOST_AHEAD, with_text
 from foretool.server.hints.texts import Hint
 from foretool.server.lists.growth import ToolList
 from foretool.server.lists.order import FixedRule
@@ -179,13 +179,12 @@ async def test_a_hint_has_the_arguments_of_a_tool_that_an_answer_named_without_t
 
 
 @requirement("learn:hint")
-async def test_a_listed_tool_answers_verbatim_and_carries_the_hint_in_meta_alone() -> None:
+async def test_a_listed_tool_answers_verbatim() -> None:
     upstream = files()
     upstream.scripts["open"] = answer_late
     async with proxy_over(upstream, policy="frozen", pin=[OPEN]) as stage:
         await learned(stage)
         answer = await stage.client.call_tool(OPEN, {})
-        assert answer.pop("_meta") == {"foretool/next": {"name": READ, "probability": 0.8}}
         stage.app.search.install_models(None)
         assert await stage.client.call_tool(OPEN, {}) == answer
 
@@ -205,6 +204,7 @@ async def test_the_result_of_a_listed_tool_does_not_wait_for_a_prediction(monkey
 @requirement("learn:hint")
 async def test_only_calls_that_take_long_are_predicted_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "PAUSE_S", 0.02)
+    monkeypatch.setattr(prediction, "QUIET_S", 60.0)
     upstream = files()
     upstream.scripts["open"] = answer_late
     async with proxy_over(upstream, policy="frozen", pin=[OPEN, SHUT]) as stage:
@@ -217,12 +217,11 @@ async def test_only_calls_that_take_long_are_predicted_from(monkeypatch: pytest.
             return real(chat)
 
         monkeypatch.setattr(stage.app.answering.predictor, "predict", predict)
-        for _ in range(3):
-            assert "_meta" not in await stage.client.call_tool(SHUT, {})
-        assert "_meta" in await stage.client.call_tool(OPEN, {})
+        for name in (SHUT, SHUT, SHUT, OPEN):
+            await stage.client.call_tool("call_tool_write", {"name": name, "arguments": {}})
         assert made == [OPEN]
         # The next one has a pause of its own.
-        assert "_meta" in await stage.client.call_tool(OPEN, {})
+        await stage.client.call_tool("call_tool_write", {"name": OPEN, "arguments": {}})
         assert made == [OPEN, OPEN]
 
 
@@ -262,7 +261,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, stage: Stage) -> list[str]:
     return done
 
 
-AHEAD = ["predict", "grow_for_next", "hint"]
+AHEAD = {"name": ["predict", "grow_for_next"], "bridge": ["predict", "grow_for_next", "hint"]}
 
 
 @requirement("learn:hint")
@@ -279,7 +278,7 @@ async def test_nothing_is_predicted_between_a_request_and_its_forwarding(
         done = watch(monkeypatch, stage)
         for _ in range(5):
             await call_open(stage, asked)
-        ahead = AHEAD if (policy, asked) != ("frozen", "name") else []
+        ahead = AHEAD[asked] if (policy, asked) != ("frozen", "name") else []
         assert done == ["request", *ahead] * 5
 
 
@@ -515,7 +514,7 @@ def test_a_prediction_is_from_the_calls_of_the_present_task() -> None:
     assert (chat.steps, chat.lines) == ([OPEN], ())
 
 
-HINT = Hint("Likely next: s__x", (ToolId("s__x"),), 5, 0.756)
+HINT = Hint("Likely next: s__x", (ToolId("s__x"),), 5)
 
 
 @pytest.mark.parametrize(
@@ -534,6 +533,3 @@ def test_a_block_is_appended(content: bytes, expected: Any) -> None:
 def test_what_has_no_content_stays_as_it_is() -> None:
     for odd in (b"[1]", b'{"content":"text"}', b"{}"):
         assert bytes(with_text(Raw(odd), HINT.text)) == odd
-    assert bytes(with_meta(Raw(b"[1]"), HINT)) == b"[1]"
-    told = json.loads(bytes(with_meta(Raw(b'{"_meta":{"a":1}}'), HINT)))
-    assert told == {"_meta": {"a": 1, "foretool/next": {"name": "s__x", "probability": 0.76}}}
