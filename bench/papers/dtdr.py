@@ -141,16 +141,18 @@ def worlds(data: Path, names: Sequence[str], cache: Path | None) -> Iterator[Wor
 
 
 def read(folder: Path, queries: str, opened: Sequence[KeptEncoder], untrained: KeptEncoder | None) -> World:
-    """Read a set; the opened encoders embed its queries, the untrained one its tools."""
+    """Read a set; the opened encoders embed its queries and the first of them its tools, as a proxy does. The untrained
+    one embeds queries for the published forms, and tools where there is no other."""
     tools = tools_in(folder)
     number = place_by_name(tools)
     train, asked = (
         [demonstration(row, number) for row in read_rows(folder / file)] for file in ("train.jsonl", queries)
     )
+    first = opened[0] if opened else untrained
     return World(
         folder.name, tools, train, asked,
         embed=opened[0].queries if opened else None,
-        documents=untrained.documents if untrained else None,
+        documents=first.documents if first else None,
         readings=joined_queries(opened),
         frozen=untrained.queries if untrained else None,
     )  # fmt: skip

@@ -12,7 +12,8 @@ Like the paper, this reads the task and the calls so far. Where it differs from 
   text is to the task, to the last tool and to the text expected next (`retrieval.linear_maps`), which words of its name
   the task has, and whether it was called already. So a tool that came after training is ranked at once, and every
   number can be explained. How much falls to tools that were never called depends on how sure the network is of the
-  others.
+  others, and a tool that came after training counts for more where it is the nearest to the task of all that were not
+  called yet: the network knows nothing of it, and is sure of what resembles it.
 
 This module needs numpy alone and trains nothing (`training.dtdr`).
 """
@@ -293,6 +294,8 @@ class Dtdr(LearnedModel):
             network = chances[0, :-1] if self._all_present else chances[0].take(self._present)
             surest = max(np.maximum.reduce(network), chances[0, self.classes])
             logits[self._unseen_slots] += weights[AT["unseen_sure"]] * surest
+            if (first := self._find_first(task.meaning, calls)) is not None:
+                logits[first] += weights[AT["arrived_first"]]
         if self._texts is not None:
             last = self.slots.get(history[-1]) if history else None
             kin, aim = self._texts.after(calls, last, len(history), task.aim)
@@ -302,6 +305,16 @@ class Dtdr(LearnedModel):
                 logits[:slots] += weights[AT["aim"]] * aim
                 logits[self._unseen_slots] += weights[AT["unseen_aim"]] * aim[self._unseen_slots]
         return logits
+
+    def _find_first(self, meaning: Floats, called: Sequence[int]) -> int | None:
+        """Return the slot of the tool that is nearest to the task if it came after training, else None. Called tools
+        take no part: a task that names a new tool leads to it once."""
+        if not meaning.any() or not self._arrived.any():
+            return None
+        left = np.where(self.live, meaning, -np.inf)
+        left[list(called)] = -np.inf
+        first = int(left.argmax())
+        return first if self._arrived[first] else None
 
     def _sum_fixed(self, meaning: Floats, name: Floats, weights: Floats) -> Floats:
         """Return `Task.base` for what the words of a task give."""
@@ -343,6 +356,8 @@ class Dtdr(LearnedModel):
         for name in ("name", "called", "aim"):
             found[AT[f"unseen_{name}"], :slots] = unseen * found[AT[name], :slots]
         found[AT["unseen_sure"], :slots] = unseen * found[AT["network"]].max()
+        if (first := self._find_first(task.meaning, called)) is not None:
+            found[AT["arrived_first"], first] = 1
         found[AT["arrived"], :slots] = self._arrived
         return found
 

@@ -16,7 +16,7 @@ from foretool.retrieval.model_format import Floats, ModelError, pack, unpack
 from foretool.storage.records import ToolId
 
 METHOD = "dtdr"
-VERSION = 2
+VERSION = 3
 LAST = 3
 """How many of the latest calls are told apart; the paper's history length l, beyond which gains taper off."""
 MOST_HISTORY = 20
@@ -28,10 +28,11 @@ UNKNOWN = -3
 
 PARTS = (
     "network", "neighbours", "graph", "prior", "meaning", "name", "called", "kin", "aim", "end", "end_place",
-    "unseen", "unseen_meaning", "unseen_name", "unseen_called", "unseen_aim", "unseen_sure", "arrived",
+    "unseen", "unseen_meaning", "unseen_name", "unseen_called", "unseen_aim", "unseen_sure", "arrived", "arrived_first",
 )  # fmt: skip
 """What the listwise layer sums, with one weight each. Those from `unseen` on are 0 for tools that were called in
-training. `unseen_sure` is the network's surest logarithm; `arrived` is 1 for tools that came after training."""
+training. `unseen_sure` is the network's surest logarithm; `arrived` is 1 for tools that came after training,
+and `arrived_first` for that one of them which is nearer to the task than every tool that was not called yet."""
 AT = {name: place for place, name in enumerate(PARTS)}
 
 

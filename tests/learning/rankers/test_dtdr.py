@@ -31,7 +31,7 @@ from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
 
 A, B, C = ToolId("s__alpha"), ToolId("s__beta"), ToolId("s__gamma")
-NEW = ToolId("s__new_mail")
+NEW, LATER = ToolId("s__new_mail"), ToolId("s__later")
 END = 2
 
 
@@ -208,6 +208,23 @@ def test_how_much_falls_to_new_tools_hangs_on_how_sure_the_network_is() -> None:
     odds = np.exp([0, 1 + sure, 1 + sure + 3, 0])
     chance, end = found.after(())
     assert listed([*chance, end]) == listed(odds / odds.sum())
+
+
+@requirement("dtdr:unseen")
+def test_the_new_tool_that_is_nearest_to_the_task_of_all_that_were_not_called_ranks_higher() -> None:
+    given = model(idle=(C,), asked=weights(arrived_first=3.0))
+    vectors = np.asarray([[1, 0], [0, 1], [0.9, 0], [0.8, 0]], np.float32)
+    found = served(given, A, C, NEW, LATER, vectors=vectors)
+    task = np.asarray([1, 0], np.float32)
+    part = AT["arrived_first"]
+    # A was called in training and is nearer; once it was called, the nearest is NEW, then LATER.
+    for history, first in (((), None), ((A,), 2), ((A, NEW), 3), ((A, NEW, LATER), None)):
+        expected = [float(slot == first) for slot in range(5)]
+        assert listed(found.parts(history, found.of_task(task, ()))[part]) == expected
+        before = served(model(idle=(C,), asked=weights()), A, C, NEW, LATER, vectors=vectors).after(history, task)[0]
+        after = found.after(history, task)[0]
+        assert [tool > other for tool, other in zip(after, before, strict=True)] == [slot == first for slot in range(4)]
+    assert listed(found.parts((A,), found.of_task(None, ()))[part]) == [0.0] * 5
 
 
 @requirement("dtdr:unseen")
