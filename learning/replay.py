@@ -89,6 +89,8 @@ def describe_no_gain(compared: Comparison, kind: str, old: Artifact | None) -> s
     """Say why nothing was promoted, and what serves now."""
     serves = f"{kind} {old.number} serves on" if old else "it is not served"
     short = "not better" if old else "not better outside the error"
+    if compared.difference[0] > 0.0 and compared.shows_fewer:
+        short = "better ranks in the mean, and fewer needed tools among the first five, which answers show"
     return f"{short}: {describe_gain(compared)}; {serves}"
 
 

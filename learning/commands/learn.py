@@ -220,6 +220,9 @@ def _report(store: Store, as_json: bool) -> int:
         return 0
     columns = ("kind", "number#", "when", "state", "tasks#", "replayed#", "was", "became", "difference")
     output.table(columns, rows[:20])
+    latest = {each.kind: each for each in reversed(found) if each.report.get("reason")}
+    for each in latest.values():
+        output.say(f"{each.kind} {each.number}, {_state(each)}: {each.report['reason']}")
     output.say(
         "was, became: mean reciprocal rank of the next tool on later tasks; for lists (prior) the share that was in it;"
         " for growth the share of calls of hidden tools, and the difference in tokens a task, discoveries included"

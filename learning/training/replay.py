@@ -76,14 +76,19 @@ class Comparison(Struct, frozen=True):
     @property
     def is_better(self) -> bool:
         """Whether the new ranks are better outside the error, or more tools are among the first five, and neither is
-        worse outside the error."""
-        return max(self.difference[0], self.top5[0]) > 0.0 and not self.is_worse
+        worse outside the error, nor the first five in the mean: they are what an answer shows."""
+        return max(self.difference[0], self.top5[0]) > 0.0 and not (self.is_worse or self.shows_fewer)
 
     @property
     def may_follow(self) -> bool:
         """Whether the new model may replace one of its own method that knows less of the log: its ranks are better in
         the mean, and neither measure is worse outside the error."""
         return self.difference[1] > 0.0 and not self.is_worse
+
+    @property
+    def shows_fewer(self) -> bool:
+        """Whether fewer of the called tools are among the first five, in the mean."""
+        return self.top5[1] < 0.0
 
     @property
     def is_worse(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
@@ -33,6 +34,9 @@ def test_a_comparison_is_put_in_words() -> None:
     figures = "reciprocal rank 0.500 -> 0.520 (-0.010 to +0.050), in the first five 50.0% -> 60.0%, over 20 later tasks"
     assert describe_gain(COMPARED) == figures
     assert describe_no_gain(COMPARED, "dtdr", None) == f"not better outside the error: {figures}; it is not served"
+    fewer = replace(COMPARED, difference=(0.01, 0.02, 0.05), top5=(-0.05, -0.01, 0.03))
+    said = "better ranks in the mean, and fewer needed tools among the first five, which answers show: "
+    assert describe_no_gain(fewer, "dtdr", None).startswith(said)
 
 
 def test_weights_are_refitted_once_a_model_is_known_and_too_few_new_tasks_are_said(setting: Setting) -> None:

@@ -59,7 +59,7 @@ def test_demonstrations_are_imported_learned_from_reported_and_rolled_back(
     assert "rows with 1 unknown tool were left out: gone" in err
 
     assert run(["learn", "--report", *config]) == 0
-    assert "served" in capsys.readouterr().out
+    assert "dtdr 1, served: reciprocal rank " in " ".join(capsys.readouterr().out.split())
     assert run(["learn", "--report", "--json", *config]) == 0
     assert [each["kind"] for each in json.loads(capsys.readouterr().out)["served"]] == ["dtdr", "prior"]
 

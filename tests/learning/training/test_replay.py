@@ -89,6 +89,16 @@ def test_better_ranks_do_not_make_up_for_tools_that_leave_the_first_five() -> No
     assert not found.is_better
 
 
+def test_better_ranks_do_not_make_up_for_fewer_tools_among_the_first_five_in_the_mean() -> None:
+    old = [StepRanks((2,)), StepRanks((5,)), StepRanks((6,))] * 20
+    new = [StepRanks((1,)), StepRanks((6,)), StepRanks((5,))] * 20
+    assert compare(old, new).is_better
+    # One task of 61 loses its tool: within the error, and still less than answers showed before.
+    found = compare([*old, StepRanks((5,))], [*new, StepRanks((6,))])
+    assert found.difference[0] > 0.0 and found.top5[0] < 0.0 < found.top5[2] and found.top5[1] < 0.0
+    assert found.shows_fewer and not found.is_better
+
+
 def test_more_tools_among_the_first_five_are_better_where_ranks_are_not_worse() -> None:
     old = [StepRanks((6,)), StepRanks((1,)), StepRanks((2,))] * 20
     new = [StepRanks((5,)), StepRanks((2,)), StepRanks((1,))] * 20
