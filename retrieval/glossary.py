@@ -73,6 +73,12 @@ def _any(characters: str) -> re.Pattern[str]:
     return re.compile(f"[{characters}]+")
 
 
+@cache
+def _korean() -> re.Pattern[str]:
+    """Return the pattern of Korean words with spaces between them."""
+    return re.compile(f"[{_HANGUL}{_HAN}]+(?: [{_HANGUL}{_HAN}]+)*")
+
+
 class Piece(Struct, frozen=True):
     """A part of a text."""
 
@@ -173,9 +179,10 @@ def language_of_tool(said: str, named: Sequence[str]) -> str | None:
     said = said[:TOLD_BY]
     if said.isascii() and not _ENGLISH_ALONE.isdisjoint(said.lower().split()):
         return None
-    small, english = tally(words_of(said))
-    most = max(small, key=small.__getitem__)
-    return most if small[most] >= LEAST_SMALL_WORDS + 2 * english or (small[most] == 2 and not english) else None
+    small = tally(words_of(said))
+    best = max(small, key=lambda each: small[each].own - small[each].english)
+    own, english = small[best].own, small[best].english
+    return best if own >= LEAST_SMALL_WORDS + 2 * english or (own == 2 and not english) else None
 
 
 def is_english(word: str) -> bool:
@@ -271,12 +278,15 @@ def _english_words() -> frozenset[str]:
 def _script_language(text: str) -> str | None:
     """Return the language that the script of a text tells. English that quotes a word in another script stays English;
     Chinese stands beside English words everywhere."""
-    from foretool.retrieval.languages import NAMES, tally, words_of
+    from foretool.retrieval.languages import NAMES, words_of
 
     found = next((each for each, script in _SCRIPTS if each in NAMES and _any(script).search(text)), None)
     if found is None:
         return None
-    return found if found == "zh" or tally(words_of(text[:MOST_READ]))[1] < ENGLISH_ENOUGH else None
+    if found == "zh":
+        return found
+    english = sum(word.text.lower() in STOP_WORDS for word in words_of(text[:MOST_READ]))
+    return found if english < ENGLISH_ENOUGH else None
 
 
 def _spaced_language(text: str) -> str | None:
@@ -287,14 +297,15 @@ def _spaced_language(text: str) -> str | None:
     from foretool.retrieval.languages import MARKS, fold, tally, words_of
 
     words = words_of(text[:MOST_READ])
-    small, english = tally(words)
-    if not words or (english > 1 and english >= max(small.values())):
+    small = tally(words)
+    if all(each.english > 1 and each.english >= each.own for each in small.values()):
         return None
-    if not any(small.values()) and all(is_english(fold(word.text)) or _is_name(word) for word in words):
+    most = max(each.own for each in small.values())
+    if not most and all(is_english(fold(word.text)) or _is_name(word) for word in words):
         return None
     best: tuple[int, int, str] | None = None
     for language in MARKS:
-        if max(small.values()) > 1 and not small[language]:
+        if most > 1 and not small[language].own:
             continue
         own, found = _count_own(words, language)
         if own and (best is None or (found, own) > best[:2]):
@@ -369,7 +380,9 @@ def _read_words(text: str, language: str) -> Iterator[Piece]:
 
 def _read_runs(text: str, language: str) -> Iterator[Piece]:
     at = 0
-    for run in _any(_HAN + _KANA + _HANGUL).finditer(text, 0, MOST_READ):
+    # Korean words of one meaning may stand apart, such as those of a pull request.
+    runs = _any(_HAN + _KANA + _HANGUL) if language != "ko" else _korean()
+    for run in runs.finditer(text, 0, MOST_READ):
         yield Piece(text[at : run.start()].translate(_MARKS), None)
         at = run.end()
         if language != "zh":

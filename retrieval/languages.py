@@ -132,28 +132,33 @@ def fold(word: str) -> str:
     return "".join(each for each in unicodedata.normalize("NFKD", word) if not unicodedata.combining(each))
 
 
-MARKS: Final = {
-    language: frozenset(map(fold, words.split())) - STOP_WORDS
-    for language, words in _SAID_IN.items()
-    if language in NAMES
-}
+_SMALL: Final = {language: frozenset(map(fold, words.split())) for language, words in _SAID_IN.items()}
+MARKS: Final = {language: words - STOP_WORDS for language, words in _SMALL.items()}
 """By language, the small words that English does not have, without accents."""
 
 
-def tally(words: Sequence[Word]) -> tuple[dict[str, int], int]:
-    """Count the small words of each language, and those that only English has."""
-    found, english = dict.fromkeys(MARKS, 0), 0
+class Tally(Struct):
+    """How a text speaks for one language by its small words."""
+
+    own: int = 0
+    """Words that English does not have."""
+    english: int = 0
+    """Words of English that the language does not have."""
+
+
+def tally(words: Sequence[Word]) -> dict[str, Tally]:
+    """Count the small words of a text for each language."""
+    found = {language: Tally() for language in MARKS}
     read = words[:MOST_WORDS]
     for at, word in enumerate(read):
         small = fold(word.text)
         if small in STOP_WORDS:
-            english += 1
-        elif small in _NAME_WORDS and _is_in_name(read, at):
-            continue
-        else:
+            for language, known in _SMALL.items():
+                found[language].english += small not in known
+        elif small not in _NAME_WORDS or not _is_in_name(read, at):
             for language, marks in MARKS.items():
-                found[language] += small in marks
-    return found, english
+                found[language].own += small in marks
+    return found
 
 
 def _is_in_name(words: Sequence[Word], at: int) -> bool:

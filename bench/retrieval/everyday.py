@@ -97,7 +97,7 @@ async def wait_until_ready(client: StdioClient, by_meaning: bool) -> None:
 
 def is_ready(answer: Json, by_meaning: bool) -> bool:
     """Whether no server is starting any more, and tools are found by meaning: they are embedded in the background."""
-    if "starting" in answer.get("absent", ""):
+    if "starting" in answer.get("absent", "") or "by meaning" in answer.get("note", ""):
         return False
     return not by_meaning or any("meaning" in match["why"] for match in answer["matches"])
 

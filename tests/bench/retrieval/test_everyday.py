@@ -76,3 +76,5 @@ def test_a_proxy_is_ready_once_nothing_starts_and_tools_are_found_by_meaning() -
     assert not everyday.is_ready({"matches": [{"why": "words: a"}]}, by_meaning=True)
     assert everyday.is_ready({"matches": []}, by_meaning=False)
     assert not everyday.is_ready({"matches": meaning, "absent": "Server a is starting"}, by_meaning=True)
+    note = "search by meaning is still being prepared"
+    assert not everyday.is_ready({"matches": meaning, "note": note}, by_meaning=True)
