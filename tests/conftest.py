@@ -26,7 +26,7 @@ onnxruntime silent, and what torch sets at its first training."""
 
 CONVERSATIONS = (
     "attacks", "scenarios", "server/calls", "server/clients", "server/methods", "server/upstreams",
-    "server/test_app.py", "server/test_housekeeping.py", "server/transports/client/test_stdio.py",
+    "server/test_housekeeping.py", "server/transports/client/test_stdio.py",
     "server/transports/test_guard.py",
 )  # fmt: skip
 """What runs on `fakes.SwiftLoop`."""

@@ -14,7 +14,6 @@ from requirements import requirement
 from foretool.server import doctor
 from foretool.server.checks import upstreams as upstream_checks
 from foretool.server.config import loader as configs
-from foretool.server.config.codes import Code
 from foretool.server.diagnosis import Diagnosis, Finding
 from foretool.storage.opening import open_store
 from foretool.storage.records import Definition, ToolId
@@ -40,16 +39,6 @@ def test_a_sound_upstream_is_started_greeted_and_listed(tmp_path: Path) -> None:
     assert (one.server, one.version, one.error, one.dropped) == ("echo 1.2", "2025-11-25", "", ())
     assert 0 < one.ready_ms <= one.listed_ms and one.tokens > 0
     assert found.is_well
-
-
-def test_an_upstream_that_dies_is_an_error_with_its_last_words(tmp_path: Path) -> None:
-    found = diagnosis(tmp_path, {"good": echo(), "bad": echo("--die", "it is broken")})
-    assert not found.is_well
-    (error,) = wrong(found)
-    assert (error.area, error.code, error.lines) == ("upstream", Code.SERVER_FAILED, ("it is broken",))
-    assert error.what == "bad: exited with code 1: it is broken, also when it was started alone"
-    assert error.do.startswith(f"start {sys.executable!r} with its args by hand")
-    assert [each.is_well for each in found.upstreams] == [True, False]
 
 
 def test_a_program_that_is_not_there_is_told_once_with_how_to_get_it(tmp_path: Path) -> None:
@@ -187,17 +176,6 @@ def test_the_command_ends_with_status_1_when_something_is_wrong(tmp_path: Path) 
     told = json.loads(done.stdout)
     assert (done.returncode, told["is_well"]) == (1, False)
     assert [each["upstream"] for each in told["upstreams"]] == ["good", "bad"]
-
-
-def test_a_silent_upstream_is_given_up_at_its_deadline_and_ended(tmp_path: Path) -> None:
-    marker = tmp_path / "pid"
-    script = f"import os, sys; open({str(marker)!r}, 'w').write(str(os.getpid())); sys.stdin.read()"
-    found = diagnosis(tmp_path, {"mute": {"command": sys.executable, "args": ["-c", script]}}, timeout_s=1.0)
-    (error,) = wrong(found)
-    assert error.what == "mute: no answer to initialize within 1 s"
-    assert "--timeout 120" in error.do
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(marker.read_text()), 0)
 
 
 def test_a_stubborn_upstream_is_ended_once_and_not_started_again(tmp_path: Path) -> None:

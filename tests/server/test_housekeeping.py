@@ -7,28 +7,13 @@ import platform
 import time
 
 import pytest
-from fakes import FakeUpstream, proxy_over
-from msgspec.structs import replace
 from requirements import requirement
-from stored_records import CALL
 
 from foretool.server.housekeeping import keep_house, keep_houses, trim_heap
 from foretool.server.transports.guard import Guard, Job
 from foretool.server.transports.tasks import SLICE_S
-from foretool.storage.sql.calls import FOLDED
 
 pytestmark = pytest.mark.anyio
-
-
-async def test_calls_are_counted_for_the_use_of_tools_a_slice_a_second() -> None:
-    async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
-        await stage.client.initialize()
-        stage.store.calls.record([replace(CALL, at=time.time())] * (FOLDED + 1))
-        counted: list[int] = []
-        while not counted or counted[-1] <= FOLDED:
-            await asyncio.sleep(0.1)
-            counted += [each.calls for each in stage.store.calls.counted_usage()]
-        assert set(counted) == {FOLDED, FOLDED + 1}
 
 
 def test_memory_is_given_back_where_the_c_library_can() -> None:

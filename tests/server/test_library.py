@@ -126,16 +126,6 @@ async def test_steps_and_calls_are_on_record_as_a_clients_are(tmp_path: Path) ->
     assert (miss.tool, miss.noticed, discovery.task) == ("calc__add", "call", "send a letter")
 
 
-async def test_what_was_called_is_the_history_of_the_next_step(tmp_path: Path) -> None:
-    async with Faked(tmp_path, mail(), FakeUpstream("calc", ["add"])) as ft:
-        step = await ft.step("add")
-        assert step._plan.query.history == ()
-        await step.call("mail__read")
-        after, told = await ft.step("add"), await ft.step("add", history=["calc__add", "nobody"])
-    assert after._plan.query.history == ("mail__read",)
-    assert (told._plan.query.history, told._plan.query.servers_in_use) == (("calc__add",), ("calc",))
-
-
 @requirement("library:errors")
 async def test_an_unknown_tool_is_an_error_and_a_failed_one_a_result(tmp_path: Path) -> None:
     upstream = mail()

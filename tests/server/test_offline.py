@@ -10,16 +10,6 @@ from foretool.storage.opening import open_store
 from foretool.storage.records import WorkingSet
 
 
-def test_the_catalogue_and_the_lists_are_those_of_the_proxy(tmp_path: Path) -> None:
-    path = write_config(tmp_path, pin=["calc__*"])
-    fill(path).close()
-    config = configs.load(path)
-    with offline.read(config) as app:
-        assert [tool.id for tool in app.catalog.tools()] == ["calc__add", "sky__forecast", "sky__moon"]
-        assert {"calc__add", "sky__forecast", "discover_tools"} <= offline.view(app, config.profiles[""]).shown
-        assert app.upstreams.unlisted() == frozenset()
-
-
 def test_a_list_worked_out_to_be_looked_at_is_not_kept(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     fill(path).close()

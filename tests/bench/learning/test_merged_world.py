@@ -21,7 +21,12 @@ def write_set(data: Path, name: str, servers: int, tools: int) -> None:
     folder.mkdir()
     schema = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
     every = [
-        {"server": f"s{at}", "name": f"{name}_{at}_{tool}", "description": "Counts words. " * 30, "input_schema": schema}
+        {
+            "server": f"s{at}",
+            "name": f"{name}_{at}_{tool}",
+            "description": "Counts words. " * 30,
+            "input_schema": schema,
+        }
         for at in range(servers)
         for tool in range(tools)
     ]

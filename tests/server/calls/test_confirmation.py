@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from requirements import requirement
 
@@ -74,7 +72,3 @@ def test_escapes_do_not_hide_what_is_written() -> None:
 @pytest.mark.parametrize("arguments", [b"[1,2]", b"null", b'"text"', b'{"deep":' + b"[" * 5000 + b"]" * 5000 + b"}"])
 def test_arguments_of_another_kind_are_shown_as_they_are(arguments: bytes) -> None:
     assert len("\n".join(asked(Raw(arguments)))) < 600
-
-
-def test_json_of_the_question_is_text_for_every_client() -> None:
-    json.dumps(asked({"half": "\ud800"}))

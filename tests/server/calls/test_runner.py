@@ -2,50 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from fakes import BOTH, Asked, FakeUpstream, proxy_over, said, text, tool
+from fakes import FakeUpstream, proxy_over, text, tool
 from requirements import requirement
 
 pytestmark = pytest.mark.anyio
-
-
-def answers(kind: str) -> Any:
-    def script(asked: Asked) -> None:
-        match kind:
-            case "ok":
-                asked.reply({"content": []})
-            case "tool_error":
-                asked.reply({"content": [], "isError": True})
-            case "error":
-                asked.fail(-1, "no")
-            case "lost":
-                asked.link.die()
-
-    return script
-
-
-@pytest.mark.parametrize("kind", ["ok", "tool_error", "error", "lost"])
-@pytest.mark.parametrize("modern", [False, True])
-async def test_each_outcome_is_recorded_once_with_its_duration(kind: str, modern: bool) -> None:
-    upstream = FakeUpstream("calc", ["add"], BOTH)
-    upstream.scripts["add"] = answers(kind)
-    async with proxy_over(upstream) as stage:
-        client = stage.client.modern() if modern else stage.client
-        await client.reply(client.post("tools/call", {"name": "calc__add", "arguments": {"a": 1}}))
-        (call,) = stage.calls()
-    assert (call.outcome, call.sent, call.arguments) == (kind, True, '{"a":"number"}')
-    assert 0 < call.took_ms < 5000
-
-
-async def test_a_call_without_arguments_is_passed_on_without_them() -> None:
-    upstream = FakeUpstream("calc", ["add"])
-    async with proxy_over(upstream) as stage:
-        await stage.client.initialize()
-        assert said(await stage.client.call_tool("calc__add")) == "add"
-    (asked,) = [each for each in upstream.requests if each.method == "tools/call"]
-    assert asked.params == {"name": "add", "_meta": {"progressToken": asked.message.id}}
 
 
 @requirement("call:task-declined")

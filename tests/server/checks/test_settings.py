@@ -9,7 +9,7 @@ import pytest
 from command_fakes import write_config
 
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.checks.settings import check_config, check_pages, check_patterns
+from foretool.server.checks.settings import check_config, check_pages
 from foretool.server.config import loader
 from foretool.server.config.codes import Code
 from foretool.server.diagnosis import Finding
@@ -96,16 +96,6 @@ def test_a_value_that_cannot_be_had_breaks_its_server_alone(written: str, code: 
 
 
 ECHO = Raw(b'{"name": "echo", "description": "Says it again.", "inputSchema": {"type": "object"}}')
-
-
-def test_a_pattern_without_a_tool_is_told_only_while_all_tools_are_known(tmp_path: Path) -> None:
-    config = loader.load(write_config(tmp_path, {"one": {"command": "a", "deny": ["ehco"]}}))
-    catalog = Catalog(list(config.servers.values()), {})
-    catalog.replace("one", [ECHO])
-    assert [(each.code, each.what) for each in check_patterns(catalog, config, complete=True)] == [
-        (Code.PATTERN_WITHOUT_TOOL, "one: deny: 'ehco' matches no tool")
-    ]
-    assert list(check_patterns(catalog, config, complete=False)) == []
 
 
 def test_servers_whose_pages_can_call_nothing_beside_each_other_are_told_for_each_profile(tmp_path: Path) -> None:

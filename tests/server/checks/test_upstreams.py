@@ -30,12 +30,6 @@ def test_the_last_five_lines_are_shown_and_the_telling_one_is_the_reason(tmp_pat
     assert found.code is Code.SERVER_FAILED
 
 
-def test_a_start_that_takes_too_long_names_a_longer_one(tmp_path: Path) -> None:
-    found = told(tmp_path, replace(FAILED, error="no answer to initialize within 30 s", starts=2))
-    assert found.code is Code.SERVER_SLOW and "foretool doctor --timeout 120" in found.do
-    assert found.what.endswith(", also when it was started alone")
-
-
 def test_what_is_no_mcp_server_is_told(tmp_path: Path) -> None:
     silent = told(tmp_path, replace(FAILED, error="exited with code 0"))
     noisy = told(tmp_path, replace(FAILED, error="no answer to initialize within 30 s", skipped_lines=7))
@@ -63,10 +57,3 @@ def test_a_remote_server_says_what_to_do_by_its_status(error: str, code: Code, d
 def test_a_server_that_needed_a_second_start_is_a_note(tmp_path: Path) -> None:
     found = told(tmp_path, replace(FAILED, is_well=True, error="", starts=2))
     assert (found.severity, found.code) == ("note", Code.SERVER_CROWDED)
-
-
-def test_a_port_of_this_machine_is_no_matter_of_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NODE_EXTRA_CA_CERTS", "/etc/ca.pem")
-    lines = ("Error: connect ECONNREFUSED 127.0.0.1:6379",)
-    found = told(tmp_path, replace(FAILED, stderr=lines))
-    assert found.code is Code.NETWORK_DOWN and found.do.startswith("start the program that it works with")

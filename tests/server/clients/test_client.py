@@ -34,21 +34,6 @@ async def test_a_bad_envelope_is_refused(meta: dict[str, Any], code: int) -> Non
     assert refused.value.code == code
 
 
-async def test_one_process_may_hold_several_modern_callers_and_each_has_a_session() -> None:
-    async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
-        for name in ("one", "two", "one"):
-            await stage.client.modern(name).list_tools()
-        sessions = sorted(each.client for each in stage.store.sessions.recent())
-    assert sessions == ["one", "two"]
-
-
-async def test_initialize_begins_exactly_one_session() -> None:
-    async with proxy_over(FakeUpstream("calc", ["add"])) as stage:
-        await stage.client.initialize("editor")
-        await stage.client.list_tools()
-        assert [each.client for each in stage.store.sessions.recent()] == ["editor"]
-
-
 async def test_a_mistake_of_ours_in_one_request_is_answered_and_logged_and_the_next_one_works(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

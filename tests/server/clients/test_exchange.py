@@ -34,13 +34,3 @@ def test_records_are_committed_once_before_anything_is_sent_and_the_order_is_kep
     assert (log, len(soon)) == ([], 1)
     soon.pop()()
     assert log == ["commit", ("send", b"1"), ("finish", b"2", -32602), "end"]
-
-
-def test_what_is_said_after_a_flush_is_flushed_again() -> None:
-    log: list[object] = []
-    soon: list[Callable[[], None]] = []
-    outbox = Outbox(lambda: None, soon.append)
-    for data in (b"1", b"2"):
-        outbox.send(Told(log), data)
-        soon.pop()()
-    assert log == [("send", b"1"), ("send", b"2")]

@@ -86,36 +86,6 @@ def test_a_listed_tool_is_forwarded_without_a_miss() -> None:
     assert called(session(ADD.id), ADD, "name", 1.0) == ([], Forward(ADD, False, 0))
 
 
-def test_a_hidden_tool_is_forwarded_and_missed_once_a_list() -> None:
-    conversation = session(ADD.id)
-    (miss,), forward = called(conversation, SUB, "bridge", 1.0)
-    assert forward == Forward(SUB, True, 0)
-    assert isinstance(miss, Miss)
-    assert (miss.tool, miss.noticed, miss.exposure, miss.recovered) == ("calc__sub", "bridge", 7, "called")
-    assert called(conversation, SUB, "bridge", 2.0) == ([], Forward(SUB, True, 0))
-
-
-def test_what_a_discovery_found_is_missed_with_its_rank_and_task() -> None:
-    conversation = session()
-    assert conversation.discovered(found(ADD, SUB, task="subtract"), 3, 40) == Settled()
-    (miss,), forward = called(conversation, SUB, "name", 1.0)
-    assert forward == Forward(SUB, True, 3)
-    assert isinstance(miss, Miss)
-    assert (miss.noticed, miss.rank, miss.of, miss.query) == ("discovery", 2, 40, "subtract")
-    assert (miss.discovery, miss.turns, miss.tokens, miss.recovered) == (3, 1, 50, "discovered")
-
-
-def test_a_discovery_without_a_match_is_a_miss_of_its_own() -> None:
-    (miss,) = session().discovered(changed(found(task="fly"), names=("x",)), 3, 40).new
-    assert (miss.tool, miss.noticed, miss.query, miss.of, miss.discovery) == ("x", "nothing_found", "fly", 40, 3)
-
-
-def test_a_call_before_any_list_is_hidden() -> None:
-    (miss,), _ = called(Session(RECORD), ADD, "name", 1.0)
-    assert isinstance(miss, Miss)
-    assert (miss.cause, miss.exposure) == ("unknown", 0)
-
-
 def test_the_history_is_the_latest_calls_and_the_servers_in_use_the_latest_first() -> None:
     conversation = session(ADD.id, SUB.id, MAIL.id)
     for tool in (ADD, MAIL, ADD):
@@ -236,22 +206,6 @@ def test_a_call_of_what_the_search_before_it_did_not_show_is_a_miss_of_that_sear
     (miss,) = ledger.misses
     assert ledger.told() == [("calc__sub", "search", "take away", 2, 1, 198)]
     assert (miss.discovery, miss.exposure, miss.recovered) == (1, 7, "called")
-
-
-def test_a_search_that_turns_out_to_be_for_another_need_is_no_miss() -> None:
-    ledger = Ledger()
-    ledger.search(MAIL, task="send a letter", tokens=30)
-    ledger.search(ADD, task="add numbers", tokens=50)
-    ledger.call(ADD)
-    assert ledger.told() == [
-        ("", "search", "send a letter", 0, 0, 0),
-        ("calc__add", "discovery", "add numbers", 1, 2, 80),
-    ]
-    ledger.call(MAIL)
-    assert ledger.told() == [
-        ("calc__add", "discovery", "add numbers", 1, 1, 40),
-        ("mail__send", "discovery", "send a letter", 1, 1, 40),
-    ]
 
 
 @pytest.mark.parametrize(

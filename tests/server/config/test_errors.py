@@ -51,13 +51,6 @@ def test_keys_are_written_as_a_path() -> None:
     assert one_line("x\u2028" * 200).isprintable()
 
 
-def test_a_bad_server_is_located() -> None:
-    text = '{\n  // mine\n  "mcpServers": {\n    "ok": {"command": "x"},\n    "a": {"command": ["npx"]}\n  }\n}'
-    assert loader.parse(text.encode(), Path("conf/mcp.json"), {}).broken == {
-        "a": 'conf/mcp.json:5:22: mcpServers.a.command: expected a string, found a list; put the arguments in "args"'
-    }
-
-
 @pytest.mark.parametrize("depth", [200, 600, 900, 2000])
 def test_brackets_of_any_depth_are_one_line_about_what_is_wrong(depth: int) -> None:
     """Found by fuzzing: between what the decoder reads and what the scanner does, the line was a traceback."""

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from foretool.server.config import loader
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import Coded, ConfigError
-from foretool.server.config.loader import Changes, Config, LiveConfig, Profile
+from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.old_keys import REMOVED
-from foretool.server.config.servers import same_connection
 from foretool.server.config.settings import ServerEntry, Settings
 from foretool.storage.places import ServerAddress
 
@@ -46,21 +45,6 @@ def test_vs_codes_file_with_comments_inputs_and_a_byte_order_mark_works() -> Non
         '\ufeff// mine\n{"inputs": [{"id": "k"}], "servers": {"a": {"type": "stdio", "command": "x", "args": [],},},}'
     )
     assert list(loader.parse(text.encode(), Path("mcp.json"), {}).servers) == ["a"]
-
-
-def test_the_foretool_block_and_its_profiles() -> None:
-    block = {
-        "pin": ["git__status"],
-        "list_tokens": 900,
-        "profiles": {"review": {"servers": ["git*"], "pin": ["x"], "policy": "full"}},
-    }
-    found = read({"mcpServers": {"git": GOOD}, "foretool": block})
-    everything, review = found.profiles[""], found.profiles["review"]
-    assert everything == Profile(
-        name="", servers=("*",), pin=("git__status",), policy="auto", list_tokens=900, about=""
-    )
-    assert (review.pin, review.policy, review.list_tokens) == (("git__status", "x"), "full", 900)
-    assert [review.admits(name) for name in ("github", "slack")] == [True, False]
 
 
 def test_a_file_with_much_of_its_client_is_one_warning_beside_what_was_mistyped() -> None:
@@ -302,28 +286,6 @@ def test_no_value_of_a_variable_or_header_shows_anywhere() -> None:
     assert not [text for text in shown if secret in text]
     assert secret not in found.secrets.redact(f"Authorization: Bearer {secret} ({secret})")
     assert [server.address for server in found.servers.values()] == ["x", "https://h.example"]
-
-
-def test_a_reload_touches_added_removed_and_changed_servers_only() -> None:
-    old = read({"mcpServers": {"a": GOOD, "b": GOOD, "c": GOOD}})
-    new = read({"mcpServers": {"a": GOOD, "c": GOOD | {"pin": ["x"]}, "d": GOOD}})
-    assert loader.diff(old, new) == Changes(("d",), ("b",), ("c",), settings_changed=False)
-    assert loader.diff(old, old) == Changes((), (), (), settings_changed=False)
-    assert loader.diff(
-        old, read({"mcpServers": {"a": GOOD, "b": GOOD, "c": GOOD}, "foretool": {"answer_tokens": 1}})
-    ).settings_changed
-    assert same_connection(old.servers["c"], new.servers["c"])
-    assert not same_connection(old.servers["c"], read({"mcpServers": {"c": GOOD | {"env": {"A": ""}}}}).servers["c"])
-
-
-def test_a_change_of_the_file_shows_in_its_stamp(tmp_path: Path) -> None:
-    path = tmp_path / "mcp.json"
-    assert loader.stamp(path) is None
-    path.write_text('{"mcpServers": {}}')
-    before = loader.load(path)
-    assert before.stamp == loader.stamp(path)
-    path.write_text('{"mcpServers": { }}')
-    assert before.stamp != loader.stamp(path)
 
 
 # Any input, and the cost.

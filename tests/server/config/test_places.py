@@ -13,25 +13,6 @@ HOME = {"HOME": "/home/me"}
 OWN = Path("/home/me/.config/foretool/mcp.json")
 
 
-@pytest.mark.parametrize(
-    ("given", "environ", "place"),
-    [
-        (None, {}, Place(OWN, "your own file")),
-        (None, {"XDG_CONFIG_HOME": "/x"}, Place(Path("/x/foretool/mcp.json"), "your own file")),
-        (None, {"XDG_CONFIG_HOME": "x"}, Place(OWN, "your own file")),
-        (None, {"FORETOOL_CONFIG": "~/c.json"}, Place(Path("/home/me/c.json"), "FORETOOL_CONFIG")),
-        (None, {"FORETOOL_CONFIG": ""}, Place(OWN, "your own file")),
-        (Path("~/a/../c.json"), {}, Place(Path("/home/me/c.json"), "--config")),
-        (Path("/c.json"), {"FORETOOL_CONFIG": "/d.json"}, Place(Path("/c.json"), "--config")),
-    ],
-)
-def test_the_option_comes_before_the_variable_and_this_before_the_users_own_file(
-    given: Path | None, environ: dict[str, str], place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert find_place(given, {**HOME, **environ}) == place
-
-
 def test_a_relative_option_becomes_a_full_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_place(Path("mcp.json"), HOME) == Place(tmp_path / "mcp.json", "--config")

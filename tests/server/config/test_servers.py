@@ -44,22 +44,6 @@ def test_a_clients_file_works_unchanged() -> None:
     assert (found.broken, found.warnings, found.disabled) == ({}, (), ())
 
 
-def test_a_servers_own_settings_and_their_defaults() -> None:
-    found = read(
-        {
-            "mcpServers": {
-                "git": GOOD,
-                "gh": GOOD | {"prefix": "", "include": ["get_*"], "exclude": ["get_x"], "timeout_s": 0},
-            }
-        }
-    )
-    git, gh = found.servers["git"], found.servers["gh"]
-    entry = git.entry
-    assert (git.prefix, entry.include, entry.exclude, entry.pin, entry.timeout_s) == ("git", ("*",), (), (), 60)
-    assert (gh.prefix, gh.entry.timeout_s) == ("", 0)
-    assert [gh.offers(tool) for tool in ("get_a", "get_x", "Get_a")] == [True, False, False]
-
-
 def test_keys_of_other_clients_are_warnings() -> None:
     entry = GOOD | {"autoApprove": [], "trust": True, "timeout": 60000, "exlude": ["x"]}
     found = read({"mcpServers": {"git": entry}, "theme": "dark"})

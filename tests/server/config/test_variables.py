@@ -120,18 +120,6 @@ def given(*inherit: str, **env: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if name not in BASIC}
 
 
-def test_a_server_gets_the_basic_variables_and_its_own() -> None:
-    assert given() == {}
-    assert given(A="1") == {"A": "1"}
-
-
-def test_it_inherits_names_and_patterns_and_a_name_that_is_not_set_is_no_error() -> None:
-    assert given("GITHUB_TOKEN", "NOT_SET") == {"GITHUB_TOKEN": "ghp_secret"}
-    assert given("AWS_*") == {"AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "aws_secret"}
-    assert given("AWS_*", AWS_ACCESS_KEY_ID="mine")["AWS_ACCESS_KEY_ID"] == "mine"
-    assert given("github_token") == {}
-
-
 @pytest.mark.parametrize("pattern", ["*", "*TOKEN", "FORETOOL_*", "[FM]*", "?Y_TOKEN"])
 def test_no_pattern_means_a_token_of_ours_or_a_function_of_bash(pattern: str) -> None:
     assert {"FORETOOL_TOKEN", "MY_TOKEN", "BASH_FUNC_x%%"}.isdisjoint(given(pattern))

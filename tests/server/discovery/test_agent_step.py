@@ -141,13 +141,6 @@ async def test_a_domain_pins_its_tools_and_only_there() -> None:
     assert "pay__audit" not in names(letter)
 
 
-async def test_pins_are_in_every_step() -> None:
-    async with proxy_over(MAIL, PAY, pin=["pay__audit"]) as stage:
-        await ready(stage)
-        assert names(plan(stage, "send a letter"))[0] == "pay__audit"
-        assert names(plan(stage, "weather")) == ["pay__audit"]
-
-
 @requirement("itr:cache")
 async def test_the_same_task_is_remembered_until_the_tools_change() -> None:
     mail = FakeUpstream("mail", MAIL.tools)

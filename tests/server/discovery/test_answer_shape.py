@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from foretool.server.discovery.answer_shape import LEAST, Shape, enough, shape
 from foretool.storage.records import Level
 
 LEVELS: tuple[Level, ...] = ("high", "medium", "low", "none")
-
-
-@pytest.mark.parametrize(
-    ("level", "k", "expected"),
-    [
-        ("high", 12, Shape(3, 3, 6, has_map=False)),
-        ("high", 1, Shape(1, 0, 0, has_map=False)),
-        ("medium", 4, Shape(3, 1, 0, has_map=False)),
-        ("low", 12, Shape(0, 6, 6, has_map=True)),
-        ("none", 0, Shape(0, 0, 0, has_map=True)),
-    ],
-)
-def test_a_level_decides_how_much_is_shown_and_fewer_tools_where_fewer_suffice(
-    level: Level, k: int, expected: Shape
-) -> None:
-    assert shape(level, 12, k) == expected
 
 
 def test_each_further_need_has_room_of_its_own() -> None:

@@ -59,11 +59,6 @@ def test_no_value_is_shown_where_nobody_says_whose_it_is() -> None:
     assert "deep: object, head: number, many: array, path: string, yes: boolean" in text and "ann" not in text
 
 
-def test_of_long_arguments_names_and_types_are_read_alone() -> None:
-    events = [call("s__read", path="x" * LONGEST, head=5, deep={"a": [1]})] * 2
-    assert "deep: object, head: number, path: string) worked 2 of 2 times" in written(events, tool("s__read", "path"))
-
-
 @pytest.mark.parametrize("arguments", ["", "{", "[]", "5", "{" * LONGEST + "{"])
 def test_what_is_not_on_record_is_passed_over(arguments: str) -> None:
     assert written([Event(1.0, "call", "s__read", arguments=arguments)], tool("s__read", "path")) == ""

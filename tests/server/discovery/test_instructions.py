@@ -100,15 +100,6 @@ async def test_what_a_server_says_is_its_own_words_and_never_policy(tmp_path: Pa
     assert (fragment.source, fragment.upstream, fragment.priority) == ("server git", "git", "guidance")
 
 
-async def test_words_that_the_client_was_given_when_it_connected_are_not_said_again(tmp_path: Path) -> None:
-    async with over(tmp_path, git(instructions="Sign each commit."), patterns=()) as stage:
-        assert "instructions" not in await stage.client.discover("record a commit")
-    long = "Sign each commit. " * 400
-    async with over(tmp_path, git(instructions=long), patterns=()) as stage:
-        (shown,) = (await stage.client.discover("record a commit"))["instructions"]
-    assert shown["source"] == "server git" and shown["text"].startswith("Sign each commit.")
-
-
 @requirement("instructions:sources")
 async def test_a_profile_without_a_server_is_shown_nothing_of_it(tmp_path: Path) -> None:
     upstreams = (git(instructions="Sign each commit."), FakeUpstream("calc", ["add"]))
@@ -148,14 +139,6 @@ async def test_prompts_of_a_server_count_once_it_was_asked(tmp_path: Path) -> No
         await stage.client.heard("notifications/prompts/list_changed")
         await stage.client.discover("squash fixups")
         await upstream.asked("prompts/list", 2)
-
-
-async def test_the_overlay_is_not_found_but_always_on(tmp_path: Path) -> None:
-    (tmp_path / "safety.md").write_text("---\npriority: safety\n---\nNever commit secrets.")
-    async with over(tmp_path, git()) as stage:
-        profile = stage.client._front.profile  # type: ignore[union-attr]
-        assert [each.text for each in corpus(stage).overlay(profile)] == ["Never commit secrets."]
-        assert corpus(stage).find(["commit secrets"], profile) == []
 
 
 @requirement("instructions:problems")

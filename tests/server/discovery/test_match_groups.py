@@ -8,7 +8,6 @@ from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.ranking import Ranked
 from foretool.server.discovery.match_groups import (
     ALIKE_OF_ONE,
-    IN_USE,
     USED,
     WordBits,
     _words_of,
@@ -34,28 +33,9 @@ def test_what_a_server_says_too_often_stands_behind_the_others() -> None:
     assert len(found) == 10
 
 
-def test_tools_of_two_servers_that_say_the_same_are_like_the_older_one() -> None:
-    new, old = known("calc", "click", "Click an element"), known("mail", "click", "Click an element")
-    order, like = group([new, old], 0, lambda each: 0 if each == old[0].id else 1)
-    assert [tool.id for tool, _ in order] == [old[0].id, new[0].id]
-    assert like == {new[0].id: old[0].id}
-
-
 def reasoned(server: str, *reasons: str) -> tuple[Tool, Ranked]:
     tool, ranked = known(server, "click", "Click an element")
     return tool, Ranked(ranked.tool, ranked.score, {}, reasons)
-
-
-def test_a_pin_goes_before_a_server_in_use_and_that_before_what_was_used() -> None:
-    plain, used, in_use = reasoned("a"), reasoned("b", USED), reasoned("c", IN_USE)
-
-    def first(*matches: tuple[Tool, Ranked], pins: tuple[str, ...] = ()) -> str:
-        order, _ = group(list(matches), 0, lambda each: "abcd".index(each[0]), pins)
-        return order[0][0].id
-
-    assert first(plain, used) == first(used, plain) == "b__click"
-    assert first(plain, used, in_use) == first(in_use, used, plain) == "c__click"
-    assert first(plain, used, in_use, pins=("a__click",)) == "a__click"
 
 
 def test_where_a_newer_one_was_chosen_both_are_described() -> None:

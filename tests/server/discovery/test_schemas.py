@@ -34,37 +34,6 @@ POINT = {"type": "object", "properties": {"x": {"type": "number"}}}
 LINE = {"type": "object", "properties": {"from": ref("Point")}}
 
 
-def test_a_definition_of_one_schema_alone_stays_in_it() -> None:
-    one, other = tool("a", {"p": ref("Point")}, **{"$defs": {"Point": POINT}}), tool("b", {})
-    cards, schemas = added([one, other])
-    assert schemas.shared() == {}
-    assert schemas_of(cards) == [
-        {"type": "object", "properties": {"p": ref("Point")}, "$defs": {"Point": POINT}},
-        {"type": "object", "properties": {}},
-    ]
-
-
-def test_what_two_schemas_share_stands_outside_and_the_rest_in_them() -> None:
-    one = tool("a", {"l": ref("Line")}, **{"$defs": {"Point": POINT, "Line": LINE, "Own": {"type": "null"}}})
-    other = tool("b", {"l": ref("Line")}, **{"$defs": {"Point": POINT, "Line": LINE}})
-    cards, schemas = added([one, other])
-    assert {name: plain(text) for name, text in schemas.shared().items()} == {"Point": POINT, "Line": LINE}
-    assert schemas_of(cards) == [
-        {"type": "object", "properties": {"l": ref("Line")}, "$defs": {"Own": {"type": "null"}}},
-        {"type": "object", "properties": {"l": ref("Line")}},
-    ]
-
-
-def test_definitions_of_one_name_that_differ_stay_where_they_are() -> None:
-    other_point = {"type": "string"}
-    one = tool("a", {"p": ref("Point")}, **{"$defs": {"Point": POINT}})
-    other = tool("b", {"p": ref("Point")}, **{"$defs": {"Point": other_point}})
-    third = tool("c", {"p": ref("Point")}, **{"$defs": {"Point": POINT}})
-    cards, schemas = added([one, other, third])
-    assert {name: plain(text) for name, text in schemas.shared().items()} == {"Point": POINT}
-    assert [each.get("$defs") for each in schemas_of(cards)] == [None, {"Point": other_point}, None]
-
-
 def test_a_shared_definition_never_refers_to_one_that_is_not() -> None:
     one = tool("a", {"l": ref("Line")}, **{"$defs": {"Line": LINE, "Point": POINT}})
     other = tool("b", {"l": ref("Line")}, **{"$defs": {"Line": LINE}})

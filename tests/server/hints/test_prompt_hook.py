@@ -53,12 +53,3 @@ async def test_a_prompt_that_may_be_someone_elses_moves_no_list() -> None:
         asked(stage, "read the text of that file")
         stage.app.answering.prompts.look()
         assert stage.client.count(LIST_CHANGED) == other.count(LIST_CHANGED) == 0
-
-
-async def test_a_frozen_list_stays_as_it_is() -> None:
-    async with proxy_over(files(), policy="frozen") as stage:
-        await stage.client.initialize()
-        await stage.client.list_tools()
-        asked(stage, "read the text of that file")
-        stage.app.answering.prompts.look()
-        assert stage.client.count(LIST_CHANGED) == 0

@@ -65,14 +65,6 @@ def test_the_text_describes_six_tools_and_names_as_many_more_as_300_tokens_hold(
         assert count([hint.text])[0] <= 1.1 * TOKENS
 
 
-def test_a_listed_tool_takes_a_name_alone_and_none_behind_the_first_six() -> None:
-    tools = [tool(f"t{n}", "Does it.", {"a": {"type": "string"}}, ["a"]) for n in range(9)]
-    listed = {each.id for each in (tools[1], tools[7])}
-    lines = write_prompt_hint(tools, lambda each: Mark(each.id in listed, True)).text.splitlines()
-    assert lines[2] == "- sky__t1 (listed)"
-    assert lines[-1] == "- also: sky__t6(a: string) (write), sky__t8(a: string) (write)"
-
-
 @requirement("hint:says")
 def test_what_the_list_names_already_takes_a_name_and_the_place_where_its_arguments_stand() -> None:
     tools = [tool(f"t{n}", "Does it.", {"a": {"type": "string"}}, ["a"]) for n in range(30)]
@@ -83,14 +75,6 @@ def test_what_the_list_names_already_takes_a_name_and_the_place_where_its_argume
     assert not {tools[n].id for n in range(6, 12)} & set(hint.tools)
     plain = write_prompt_hint(tools, lambda each: HIDDEN)
     assert len(set(hint.tools) - named) > len(set(plain.tools) - named) and hint.tokens <= TOKENS
-
-
-def test_a_tool_that_does_not_fit_makes_room_for_shorter_ones() -> None:
-    names = [f"argument_{n}" * 3 for n in range(8)]
-    wide = tool("wide", "", {name: {"type": "string"} for name in names}, names)
-    tools = [tool(f"t{n}", "word " * 20) for n in range(6)] + [wide, tool("last")]
-    named = write_prompt_hint(tools, lambda each: HIDDEN).tools
-    assert "sky__last" in named and "sky__wide" not in named
 
 
 def test_a_tool_without_room_for_its_words_keeps_its_name() -> None:

@@ -50,25 +50,6 @@ async def test_an_error_of_the_service_is_a_reason(tmp_path: Path) -> None:
             await ask_in_thread(tmp_path / "run", {})
 
 
-async def test_a_proxy_of_another_version_is_passed_over(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    async with listening(folder, identity=HERE._replace(folder="/home/me")):
-        listener = Place(str(folder)).listen(name_socket(HERE, "newer"))
-        listener.setblocking(True)
-
-        def greet() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(65536)
-                connection.sendall(b'{"foretool": 2, "version": "9.0"}\n')
-
-        thread = threading.Thread(target=greet)
-        thread.start()
-        with listener:
-            assert await ask_in_thread(folder, {"n": 2}) == {"echo": {"n": 2}}
-        thread.join()
-
-
 def test_a_proxy_that_does_not_answer_costs_no_more_than_the_patience(tmp_path: Path) -> None:
     place = Place(str(tmp_path / "run"), make=True)
     with place, place.listen(name_socket(HERE, "hung")), pytest.raises(NoAnswer, match=r"in time|timed out"):

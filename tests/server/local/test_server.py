@@ -16,7 +16,7 @@ from requirements import requirement
 from foretool._version import __version__
 from foretool.server.local import server as serving
 from foretool.server.local.frames import MOST_GREETING
-from foretool.server.local.server import Hello, Link, LocalServer, Service
+from foretool.server.local.server import LocalServer
 
 pytestmark = pytest.mark.anyio
 
@@ -156,37 +156,6 @@ async def test_who_says_nothing_is_dropped(folder: Path, monkeypatch: pytest.Mon
         assert await greeted.hear() is None
         for talk in (silent, greeted):
             talk.writer.close()
-
-
-async def test_a_service_takes_its_callers_lines_as_they_are(folder: Path) -> None:
-    """What a second `foretool serve` needs: a stream both ways, and word of the end."""
-    opened: list[Hello] = []
-    ended = asyncio.Event()
-
-    class Stream:
-        def __init__(self, link: Link, hello: Hello) -> None:
-            self.link = link
-            opened.append(hello)
-
-        def receive(self, line: bytes) -> None:
-            self.link.send(line.upper() + b"\n")
-
-        def hold(self, held: bool) -> None: ...
-
-        def ended(self) -> bool:
-            return False
-
-        def lost(self) -> None:
-            ended.set()
-
-    async with listening(folder, {"hint": Service(Stream, idle_s=None)}):
-        talk = await Conversation.begin(folder)
-        talk.say({**HELLO, "roots": ["/a"]}, b'"hello"\n')
-        assert await talk.hear() is not None
-        assert await talk.hear() == "HELLO"
-        assert (opened[0].folder, opened[0].said["roots"]) == (HERE.folder, ["/a"])
-        talk.writer.close()
-        await asyncio.wait_for(ended.wait(), 10)
 
 
 async def test_stopping_ends_every_talk(folder: Path) -> None:

@@ -22,13 +22,6 @@ async def test_closing_removes_the_socket(tmp_path: Path) -> None:
     assert list((tmp_path / "run").iterdir()) == []
 
 
-async def test_many_callers_at_once_are_all_answered(tmp_path: Path) -> None:
-    async with listening(tmp_path / "run"):
-        asked = (ask_in_thread(tmp_path / "run", {"n": n}) for n in range(3 * local_server.AT_ONCE))
-        answers = await asyncio.gather(*asked)
-    assert answers == [{"echo": {"n": n}} for n in range(3 * local_server.AT_ONCE)]
-
-
 async def test_without_a_free_file_the_listener_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

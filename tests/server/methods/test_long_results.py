@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -276,12 +275,3 @@ async def test_no_upstream_is_asked_for_a_resource_of_ours_or_has_our_name() -> 
         set_settings(stage, result_tokens=0)
     assert result["isError"] is True
     assert upstream.calls == []
-
-
-async def test_the_line_is_json_that_a_model_can_copy() -> None:
-    async with proxy_over(reader(text(LONG)), result_tokens=1000) as stage:
-        await stage.client.initialize()
-        line = (await stage.client.call_tool("files__read"))["content"][1]["text"]
-    call = json.loads(line[line.index("{") : line.rindex("]")])
-    assert call["name"] == "read_more"
-    assert line.startswith("[foretool shows about ")

@@ -73,8 +73,3 @@ def test_what_is_not_a_message_stays_none(line: bytes) -> None:
     assert read(line) == [None]
     with pytest.raises(BadMessage):
         decode(line)
-
-
-def test_a_bom_before_a_request_is_passed_over() -> None:
-    line = b'\xef\xbb\xbf{"jsonrpc":"2.0","method":"notifications/message","params":{}}'
-    assert read(line) == [json.loads(line.removeprefix(b"\xef\xbb\xbf"))]

@@ -18,29 +18,9 @@ def members(value: Any) -> dict[str, Any]:
     return json.loads(bytes(value))
 
 
-def test_to_a_legacy_upstream_nothing_of_the_modern_envelope_goes() -> None:
-    meta = {key: raw("x") for key in (*versions.CONNECTION_META, "progressToken", "trace")}
-    assert translate.request_meta(meta, "modern", "legacy", INFO, CAN) == {"trace": raw("x")}
-    assert translate.request_meta({"progressToken": raw(1)}, "legacy", "legacy", INFO, CAN) is None
-
-
 def test_a_modern_request_passes_with_its_own_envelope() -> None:
     meta = {versions.META_VERSION: raw("2026-07-28"), versions.META_CAPABILITIES: raw({"roots": {}}), "a": raw(1)}
     assert translate.request_meta(meta, "modern", "modern", INFO, CAN) == meta
-
-
-def test_a_legacy_request_gets_an_envelope_for_a_modern_upstream() -> None:
-    meta = translate.request_meta({"a": raw(1)}, "legacy", "modern", INFO, CAN)
-    assert meta == {
-        "a": raw(1),
-        versions.META_VERSION: raw("2026-07-28"),
-        versions.META_CLIENT_INFO: INFO,
-        versions.META_CAPABILITIES: CAN,
-    }
-
-
-def test_between_legacy_sides_a_result_is_not_even_looked_at() -> None:
-    assert translate.result(Raw(b"no json"), "tools/call", "legacy", "legacy") == Raw(b"no json")
 
 
 def test_a_modern_result_loses_what_legacy_clients_do_not_know() -> None:

@@ -15,7 +15,3 @@ def test_we_know_the_versions_that_the_sdk_knows() -> None:
 def test_the_latest_version_comes_first() -> None:
     assert max(versions.MODERN_VERSIONS) == versions.LATEST_MODERN
     assert max(versions.LEGACY_VERSIONS) == versions.LATEST_LEGACY
-
-
-def test_each_era_is_the_other_one_of_the_other() -> None:
-    assert (versions.other_era("legacy"), versions.other_era("modern")) == ("modern", "legacy")

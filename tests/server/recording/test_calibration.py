@@ -172,34 +172,6 @@ def called(
     store.calls.record([Call(session, at, tool, "u", "bridge", hidden, "ok", 1.0, True, "", discovery)])
 
 
-def test_the_first_tool_called_for_a_discovery_was_needed() -> None:
-    with open_store(":memory:") as store:
-        one = asked(store, 10.0, A, B, C)
-        called(store, 11.0, C, one)
-        called(store, 12.0, A, one)
-        assert discovery_outcomes(store.discoveries) == [DiscoveryOutcome(10.0, 0.7, 3)]
-
-
-def test_a_call_of_what_a_later_search_found_or_none_did_means_that_the_needed_tool_was_not_found() -> None:
-    with open_store(":memory:") as store:
-        asked(store, 10.0, A)
-        called(store, 21.0, C, asked(store, 20.0, B, C))
-        assert [each.rank for each in discovery_outcomes(store.discoveries)] == [None, 2]
-    with open_store(":memory:") as store:
-        first = asked(store, 10.0, A)
-        asked(store, 20.0, B)
-        called(store, 21.0, A, first)
-        assert [each.at for each in discovery_outcomes(store.discoveries)] == [10.0], "the second led to nothing known"
-    with open_store(":memory:") as store:
-        asked(store, 10.0, A)
-        asked(store, 20.0, B, p=None)
-        called(store, 21.0, C)
-        assert discovery_outcomes(store.discoveries) == [
-            DiscoveryOutcome(10.0, 0.7, None),
-            DiscoveryOutcome(20.0, None, None),
-        ]
-
-
 @requirement("gate:rated")
 @pytest.mark.parametrize(
     ("rated", "expected"),
@@ -228,36 +200,3 @@ def test_a_discovery_has_no_outcome_if_no_call_soon_follows_in_its_conversation(
         asked(store, 31.0, A, session="three", handle="y")
         called(store, 32.0, C, hidden=False, session="three")
         assert discovery_outcomes(store.discoveries) == []
-
-
-def test_discoveries_without_a_match_or_by_name_have_no_outcome() -> None:
-    with open_store(":memory:") as store:
-        asked(store, 10.0)
-        store.discoveries.add(Discovery("s", 11.0, "", ("a",), None, "high", (Match(A, 1, 1.0),), 1, 1.0))
-        asked(store, 12.0, B)
-        called(store, 13.0, A)
-        assert [outcome.at for outcome in discovery_outcomes(store.discoveries)] == [12.0]
-
-
-def test_the_latest_outcomes_are_read_and_come_oldest_first() -> None:
-    with open_store(":memory:") as store:
-        for at in range(5):
-            called(store, at + 0.5, A, asked(store, float(at), A))
-        assert [outcome.at for outcome in discovery_outcomes(store.discoveries, limit=2)] == [3.0, 4.0]
-
-
-def test_a_need_decides_every_discovery_soon_before_it_and_none_at_the_same_time() -> None:
-    with open_store(":memory:") as store:
-        for at in (10.0, 20.0, 30.0, 40.0):
-            store.discoveries.add(
-                Discovery("s", at, "t", (), None, "high", (Match(A, 1, 1.0),), 1, 1.0, handle=str(at))
-            )
-        for at, handle in ((10.0, "10.0"), (20.0 + FOLLOWS_S, "20.0"), (30.1 + FOLLOWS_S, "30.0"), (40.5, "40.0")):
-            store.calls.record([Call("s", at, C, "u", "bridge", True, "ok", 1.0, True, "", 0, handle=handle)])
-        assert [outcome.at for outcome in discovery_outcomes(store.discoveries)] == [20.0, 40.0]
-    with open_store(":memory:") as store:
-        for at in (10.0, 20.0, 30.0):
-            asked(store, at, A)
-        called(store, 31.0, C)
-        called(store, 32.0, C)
-        assert [outcome.at for outcome in discovery_outcomes(store.discoveries)] == [10.0, 20.0, 30.0]

@@ -16,7 +16,6 @@ from foretool.server.recording.costs import (
     by_client,
     estimate_own_search,
     read_costs,
-    session_of,
 )
 from foretool.storage.episodes import GAP_S
 from foretool.storage.opening import open_store
@@ -127,12 +126,3 @@ def test_days_and_clients_are_apart_and_the_time_is_narrowed() -> None:
         ("cursor", 2, 0), ("(unnamed)", 1, 0), (UNKNOWN, 0, 7),
     ]  # fmt: skip
     assert add_costs(rows, "").calls == 3
-
-
-def test_nothing_is_divided_by_nothing() -> None:
-    empty = Costs("", "x")
-    assert (empty.miss_rate, empty.saved, empty.per_task(3)) == (None, None, None)
-
-
-def test_the_session_of_an_episode() -> None:
-    assert [session_of(key) for key in ("s1:2", "s1/handle:1")] == ["s1", "s1"]

@@ -47,22 +47,6 @@ def test_a_token_that_comes_back_as_an_argument_is_a_flow(form: Any) -> None:
     assert found == {(LOGIN, POST, "token", "auth"): 1}
 
 
-def test_numbers_and_lists_flow_too() -> None:
-    found = seen(
-        ("result", LOGIN, text_of({"issues": [{"number": 48151623}], "ids": ["x-4815", "x-1623"]})),
-        ("call", POST, raw({"issue": 48151623, "id": "x-4815"})),
-    )
-    assert found == {(LOGIN, POST, "number", "issue"): 1, (LOGIN, POST, "ids", "id"): 1}
-
-
-def test_a_value_in_running_text_has_no_field() -> None:
-    found = seen(
-        ("result", LOGIN, raw({"content": [{"type": "text", "text": "Your ticket is A-4711, keep it."}]})),
-        ("call", POST, raw({"ticket": "A-4711"})),
-    )
-    assert found == {(LOGIN, POST, "", "ticket"): 1}
-
-
 @pytest.mark.parametrize(
     ("given", "asked"),
     [
@@ -73,33 +57,6 @@ def test_a_value_in_running_text_has_no_field() -> None:
 )
 def test_what_is_the_same_by_chance_is_no_flow(given: Any, asked: Any) -> None:
     assert seen(("result", LOGIN, text_of(given)), ("call", POST, raw(asked))) == {}
-
-
-def test_a_tool_that_feeds_itself_is_no_edge() -> None:
-    events = (("result", LOGIN, text_of({"cursor": "c-4711"})), ("call", LOGIN, raw({"cursor": "c-4711"})))
-    assert seen(*events) == {}
-
-
-def test_the_latest_result_is_the_one_it_came_from() -> None:
-    other = ToolId("u__list")
-    found = seen(
-        ("result", LOGIN, text_of({"id": "a-4711"})),
-        ("result", other, text_of({"key": "a-4711"})),
-        ("call", POST, raw({"id": "a-4711"})),
-    )
-    assert found == {(other, POST, "key", "id"): 1}
-
-
-def test_conversations_are_kept_apart_and_end_with_their_session() -> None:
-    watch = FlowWatch(live_config())
-    watch.add_result(("one", ""), LOGIN, text_of({"token": "a9s8d7"}))
-    watch.add_call(("two", ""), POST, raw({"token": "a9s8d7"}))
-    watch.look()
-    assert dict(watch.fetch()) == {}
-    watch.forget("one")
-    watch.add_call(("one", ""), POST, raw({"token": "a9s8d7"}))
-    watch.look()
-    assert dict(watch.fetch()) == {}
 
 
 def test_hostile_or_huge_content_is_left_out() -> None:

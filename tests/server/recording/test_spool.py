@@ -104,8 +104,3 @@ async def test_what_a_killed_proxy_had_to_keep_is_written_once(tmp_path: Path, m
         assert other.sessions.people() == {"s": ("oauth:ann", False)}  # who opted out is still not learned from
         assert len(list(other.audit.each(0.0, CALL.at + 1))) == 1
         assert find_left(spool_folder(other)) is None
-
-
-def test_a_file_of_sqlite_needs_no_spool() -> None:
-    with open_serving_store(":memory:") as store:
-        assert Recorder(store, LiveConfig(config_of()), lambda: 0.0)._spool is None

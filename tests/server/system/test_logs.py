@@ -45,15 +45,6 @@ def test_a_secret_is_scrubbed_from_messages_and_tracebacks() -> None:
     assert "hush-hush" not in said.getvalue()
 
 
-def test_only_our_own_lines_come_below_warning() -> None:
-    said = io.StringIO()
-    logs.start_logging(config("hush-hush", "debug"), said)
-    logging.getLogger("foretool.app").debug("ours")
-    logging.getLogger("httpx2").info("GET https://example.org/?key=1")
-    logging.getLogger("httpx2").warning("theirs")
-    assert said.getvalue() == "foretool: DEBUG: ours\nforetool: WARNING: theirs\n"
-
-
 def test_a_reload_brings_its_secrets_and_its_level() -> None:
     said = io.StringIO()
     logs.start_logging(config("hush-hush"), said)
@@ -61,12 +52,6 @@ def test_a_reload_brings_its_secrets_and_its_level() -> None:
     logging.getLogger("foretool").warning("not any more")
     logging.getLogger("foretool").error("new-secret")
     assert said.getvalue() == "foretool: ERROR: [TOKEN]\n"
-
-
-def test_a_reload_leaves_the_logging_of_others_alone() -> None:
-    logging.getLogger("foretool").setLevel(logging.DEBUG)
-    logs.reload_logging(config("hush-hush", "error"))
-    assert logging.getLogger("foretool").level == logging.DEBUG
 
 
 def test_lines_for_programs_are_json_without_secrets_or_control_characters() -> None:

@@ -139,23 +139,3 @@ async def test_work_gives_way_between_two_slices_as_long_as_other_work_goes_firs
         raise ValueError("a list that fails")
     assert await work == "end"
     assert done == ["step 0", "step 1", "step 2"]
-
-
-async def test_work_that_gives_way_can_be_cancelled() -> None:
-    precedence, ended = Precedence(), list[str]()
-
-    def steps() -> Steps[None]:
-        try:
-            yield
-        finally:
-            ended.append("ended")
-
-    with precedence.go_first():
-        work = asyncio.create_task(in_slices(steps(), precedence))
-        await asyncio.sleep(0)
-        work.cancel()
-        await asyncio.wait([work])
-    assert work.cancelled()
-    assert ended == []  # it had not begun
-    assert await in_slices(steps(), precedence) is None
-    assert ended == ["ended"]

@@ -84,23 +84,6 @@ def asking(replies: list[Reply], **options: Any) -> Request:
     return Request("tools/call", {"name": raw("x")}, replies.append, **options)
 
 
-def test_each_request_gets_an_id_of_its_own_and_its_own_reply() -> None:
-    connection, wire, _ = connected()
-    first: list[Reply] = []
-    second: list[Reply] = []
-    connection.send(asking(first))
-    connection.send(asking(second))
-    ids = [message.id for message in wire.sent]
-    assert len(set(ids)) == 2
-    for ident in reversed(ids):
-        connection.on_message(Message(id=ident, result=raw({"to": ident})), None)
-        connection.on_message(Message(id=ident, result=raw("again")), None)
-    assert [[reply.result for reply in each if isinstance(reply, Message)] for each in (first, second)] == [
-        [raw({"to": ident})] for ident in ids
-    ]
-    assert connection.in_flight == 0
-
-
 def test_when_the_link_is_gone_every_request_is_lost_at_once_and_later_ones_unsent() -> None:
     connection, _, told = connected()
     replies: list[Reply] = []
@@ -110,37 +93,6 @@ def test_when_the_link_is_gone_every_request_is_lost_at_once_and_later_ones_unse
     connection.send(asking(replies))
     assert replies == [Lost("exited with code 1", True), Lost("exited with code 1", False)]
     assert told.lost == ["exited with code 1"]
-
-
-def test_a_request_of_another_connection_with_the_same_id_is_not_cancelled() -> None:
-    (one, wire, _), (other, other_wire, _) = connected(), connected()
-    mine, theirs = asking([]), asking([])
-    one.send(mine)
-    other.send(theirs)
-    assert mine.id == theirs.id
-    other.cancel(mine, "not yours")
-    assert (other.in_flight, len(other_wire.sent)) == (1, 1)
-    one.cancel(mine, "no longer wanted")
-    assert one.in_flight == 0
-    assert wire.sent[-1].method == "notifications/cancelled"
-
-
-def test_late_requests_are_dropped_and_progress_gives_them_time() -> None:
-    connection, wire, _ = connected()
-    notices: list[Message] = []
-    patient = asking([], timeout=10.0, progress=True, notice=notices.append)
-    hasty = asking([], timeout=1.0)
-    connection.send(patient)
-    connection.send(hasty)
-    start = hasty.deadline - 1.0
-    assert connection.expire(start + 0.5) == []
-    assert connection.expire(start + 2.0) == [hasty]
-    assert wire.sent[-1].method == "notifications/cancelled"
-    before = patient.deadline
-    params = raw({"progressToken": patient.id, "progress": 1})
-    connection.on_message(Message(method="notifications/progress", params=params), None)
-    assert patient.deadline >= before
-    assert [notice.method for notice in notices] == ["notifications/progress"]
 
 
 def test_an_unattributed_question_belongs_to_the_only_owner_who_may_be_asked() -> None:
@@ -223,25 +175,6 @@ async def test_a_legacy_greeting_after_a_modern_probe_carries_nothing_of_it() ->
     assert isinstance(wire.sent[-1].params, Raw)
     assert "_meta" not in jsonrpc.plain(wire.sent[-1].params)
     greeting.cancel()
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        Message(method="notifications/progress", params=Raw(b"[]")),
-        Message(method="notifications/progress"),
-        Message(method="notifications/cancelled", params=Raw(b"5")),
-        Message(id=99, result=Raw(b"{}")),
-        Message(id="01x", result=Raw(b"{}")),
-        Message(id=None, error=Raw(b"5")),
-    ],
-)
-def test_what_cannot_be_placed_is_passed_over(message: Message) -> None:
-    connection, _, told = connected()
-    replies: list[Reply] = []
-    connection.send(asking(replies))
-    connection.on_message(message, None)
-    assert (replies, told.lost, connection.in_flight) == ([], [], 1)
 
 
 @requirement("upstream:almost")

@@ -220,10 +220,3 @@ def test_nobody_is_told_to_start_with_a_launcher_what_it_starts(
 ) -> None:
     found = explain_failure(server(tmp_path, command=command), "exited with code 1", (printed,))
     assert (found.code, found.do[: len(do)]) == (Code.MODULE_MISSING, do)
-
-
-def test_a_page_in_place_of_a_reply_is_a_wrong_address(tmp_path: Path) -> None:
-    remote = server(tmp_path, url="https://one.example/mcp")
-    assert explain_failure(remote, "answered HTTP 200 with text/html and no reply", ()).line == (
-        "answered HTTP 200 with text/html and no reply [FT313]; check its url"
-    )

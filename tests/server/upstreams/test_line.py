@@ -42,15 +42,6 @@ def test_a_request_that_comes_back_keeps_its_deadline() -> None:
     assert request.deadline == 5.0
 
 
-def test_a_line_takes_over_who_waits_for_the_other() -> None:
-    line, other, replies = Line("legacy"), Line("modern"), list[Reply]()
-    other.put(asking(replies))
-    line.take_over(other)
-    assert (line.is_waited_for, other.is_waited_for) == (True, False)
-    line.fail_waiting("it is gone")
-    assert replies == [Lost("it is gone", sent=False)]
-
-
 @pytest.mark.parametrize(("known", "code", "may_speak_legacy", "after"), [
     ({}, -32000, True, {"modern": False}),
     ({"modern": True}, -32000, False, {"modern": True}),

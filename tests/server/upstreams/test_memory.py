@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
 import time
 
 import pytest
-from fakes import BOTH, FakeUpstream, failing_store, proxy_over
+from fakes import FakeUpstream, failing_store, proxy_over
 from msgspec.structs import replace
-from stored_records import saved_upstreams
 
 from foretool.server.upstreams.memory import find_proxies, find_running, states_by_upstream
 from foretool.storage.records import UpstreamState
 
 pytestmark = pytest.mark.anyio
-
-
-async def test_an_upstream_is_remembered_with_what_it_said_of_itself() -> None:
-    upstream = FakeUpstream("calc", ["add"], BOTH, instructions="Be brief.", entry={"env": {"KEY": "s3cr3t-value"}})
-    async with proxy_over(upstream) as stage:
-        await stage.client.initialize()
-        await stage.client.list_tools()
-        (record,) = saved_upstreams(stage.store)
-    assert (record.name, record.era, record.lacks, record.instructions) == ("calc", "legacy", None, "Be brief.")
-    assert json.loads(record.capabilities) == {"tools": {"listChanged": True}}
-    assert json.loads(record.server_info)["name"] == "calc"
-    assert record.listed_at > 0
 
 
 def dead_pid() -> int:

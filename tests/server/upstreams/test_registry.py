@@ -13,15 +13,6 @@ from foretool.server.upstreams.registry import PATIENCE_S, Absent
 pytestmark = pytest.mark.anyio
 
 
-async def test_upstreams_whose_tools_are_unknown_are_named_until_they_have_listed_them() -> None:
-    upstreams = [FakeUpstream("calc", ["add"]), FakeUpstream("mail", missing="not installed")]
-    async with proxy_over(*upstreams) as stage:
-        assert stage.app.upstreams.unlisted() == {"calc", "mail"}
-        await stage.client.initialize()
-        await stage.client.list_tools()
-        assert stage.app.upstreams.unlisted() == {"mail"}
-
-
 @requirement("start:absent")
 async def test_servers_of_the_profile_that_are_starting_or_down_are_named() -> None:
     slow, bad = FakeUpstream("slow", ["b"], gate=asyncio.Event()), FakeUpstream("bad", missing="not installed")

@@ -31,16 +31,6 @@ from foretool.storage.records import Era
 pytestmark = pytest.mark.anyio
 
 
-async def test_changes_announced_in_a_row_are_asked_for_once() -> None:
-    fake = FakeUpstream("calc", ["add"])
-    async with running(fake) as (upstream, host):
-        await called(upstream)
-        for _ in range(10):
-            fake.change("add", "sub")
-        await asyncio.sleep(1)
-        assert host.tools == [1, 2]
-
-
 @requirement("catalog:list-again")
 @pytest.mark.parametrize("eras", [LEGACY, MODERN])
 async def test_one_that_refuses_to_list_is_asked_again_after_growing_pauses(eras: tuple[Era, ...]) -> None:

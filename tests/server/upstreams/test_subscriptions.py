@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from foretool.server.upstreams.connection import Connection
-from foretool.server.upstreams.subscriptions import LIST_CHANGES, Subscriptions
+from foretool.server.upstreams.subscriptions import Subscriptions
 from foretool.storage.records import Era
 
 Told = tuple[str, dict[str, Any]]
@@ -57,17 +57,3 @@ def test_a_legacy_connection_is_told_of_each_resource_once_and_again_after_a_res
         ("resources/subscribe", {"uri": "a"}),
         ("resources/subscribe", {"uri": "c"}),
     ]
-
-
-def test_a_modern_connection_listens_to_everything_at_once() -> None:
-    connection = Connected("modern")
-    subscriptions = over(connection)
-    subscriptions.add("modern", ["a"])
-    subscriptions.remove("modern", ["a"])
-    with_resource = {"notifications": {**LIST_CHANGES, "resourceSubscriptions": ["a"]}}
-    told: list[Told] = [
-        ("subscriptions/listen", with_resource), ("subscriptions/listen", {"notifications": LIST_CHANGES}),
-    ]  # fmt: skip
-    assert connection.told == told
-    assert connection.cancelled == [1]
-    assert not subscriptions

@@ -97,14 +97,6 @@ async def test_hosts_and_origins_may_be_allowed() -> None:
             assert (await caller.initialize(**headers)).status_code == status, headers
 
 
-async def test_paths_and_profiles_that_do_not_exist_are_said_so() -> None:
-    async with http_server() as caller:
-        for path in ("/", "/mcpx", "/mcp/none", "/mcp/a/b"):
-            response = await caller.initialize(path)
-            assert response.status_code == 404
-            assert "/mcp" in response.json()["error"]["message"]
-
-
 @requirement("http:credentials")
 async def test_a_session_belongs_to_its_profile_and_a_modern_front_to_its_credential() -> None:
     async with http_server(profiles=["", "work"], tokens={"s3cret": ["*"], "other": ["*"]}) as caller:

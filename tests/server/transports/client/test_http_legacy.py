@@ -51,16 +51,6 @@ async def test_a_legacy_session_from_initialize_to_delete() -> None:
             assert answer.status_code == 404
 
 
-@pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26", "2024-11-05"])
-async def test_clients_older_than_priming_are_not_primed(version: str) -> None:
-    async with http_server(Echo(version)) as caller:
-        await caller.initialize()
-        async with caller.legacy("tools/list") as answer:
-            first = await EventReader(answer).next()
-            assert first is not None
-            assert first["data"]
-
-
 async def test_a_legacy_client_that_goes_away_has_cancelled_nothing_and_comes_back_for_the_rest() -> None:
     async with http_server() as caller:
         await caller.initialize()

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
 from http_callers import (
     JSON_AND_EVENTS,
     deaf,
-    hear,
     http_server,
     notice,
-    read_all,
     stream_limit,
 )
-from http_fakes import PATIENCE_S
 from requirements import requirement
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.transports.client import http_request
 
 pytestmark = pytest.mark.anyio
-
-
-async def test_a_modern_reply_is_plain_json_and_one_front_serves_a_profile() -> None:
-    async with http_server(profiles=["", "work"]) as caller:
-        for path, profile in (("/mcp", ""), ("/mcp/work", "work"), ("/mcp/", "")):
-            async with caller.modern("tools/list", path) as response:
-                assert response.status_code == 200
-                assert response.headers["content-type"] == "application/json"
-                assert json.loads(await response.aread())["result"] == {"method": "tools/list", "profile": profile}
-        assert [(front.era, front.profile) for front in caller.fronts.fronts] == [("modern", ""), ("modern", "work")]
 
 
 @pytest.mark.parametrize(
@@ -53,19 +39,6 @@ async def test_the_error_of_a_modern_reply_decides_its_status(code: int, status:
         assert json.loads(await response.aread())["error"]["code"] == code
 
 
-async def test_a_modern_answer_that_begins_with_a_notification_is_a_stream() -> None:
-    async with http_server() as caller:
-        asking = asyncio.create_task(read_all(caller.modern("hold")))
-        _, channel = await caller.front_after_call()
-        channel.send(notice(1))
-        channel.send(notice(2))
-        channel.finish(jsonrpc.result(1, jsonrpc.raw("late")), None)
-        headers, events = await asking
-        assert headers["x-accel-buffering"] == "no"
-        assert [event.get("params", {}).get("n") for event in events] == [1, 2, None]
-        assert events[-1] == {"jsonrpc": "2.0", "id": 1, "result": "late"}
-
-
 async def test_a_modern_client_that_is_kept_waiting_gets_a_stream_with_pings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_request, "PING_S", 0.01)
     async with http_server() as caller, caller.modern("hold") as response:
@@ -77,32 +50,6 @@ async def test_a_modern_client_that_is_kept_waiting_gets_a_stream_with_pings(mon
         assert [line async for line in lines if line.startswith("data")] == [
             'data: {"jsonrpc":"2.0","id":1,"result":{}}'
         ]
-
-
-@pytest.mark.parametrize("begun", [False, True])
-async def test_a_modern_client_that_goes_away_has_cancelled(begun: bool) -> None:
-    async with http_server() as caller:
-        asking = asyncio.create_task(read_all(caller.modern("hold")))
-        _, channel = await caller.front_after_call()
-        if begun:
-            channel.send(notice(1))
-        asking.cancel()
-        await asyncio.wait([asking])
-        async with asyncio.timeout(PATIENCE_S):
-            cancelled, _ = await caller.front.cancelled.get()
-        assert cancelled is channel
-        channel.finish(b"{}", None)  # too late, and harmless
-
-
-async def test_listening_stays_open_until_the_client_goes() -> None:
-    async with http_server() as caller:
-        asking = asyncio.create_task(hear(caller.modern("subscriptions/listen"), 3))
-        _, channel = await caller.front_after_call()
-        for number in range(3):
-            channel.send(notice(number))
-        assert [message["params"]["n"] for message in await asking] == [0, 1, 2]
-        async with asyncio.timeout(PATIENCE_S):
-            assert (await caller.front.cancelled.get())[0] is channel
 
 
 async def test_notifications_of_the_modern_era_are_taken_and_dropped() -> None:

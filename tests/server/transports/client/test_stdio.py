@@ -16,19 +16,6 @@ from foretool.server.transports.client.stdio import WIDE, StdioServer
 pytestmark = pytest.mark.anyio
 
 
-async def test_messages_are_read_however_the_pipe_cuts_them() -> None:
-    async with proxy_over(FakeUpstream("calc")) as stage:
-        client = stage.client
-        data = b"".join(
-            json.dumps({"jsonrpc": "2.0", "id": number, "method": "ping"}).encode() + end
-            for number, end in enumerate((b"\n", b"\r\n", b"\n\n\n", b"\n"))
-        )
-        for place in range(len(data)):
-            client.feed(data[place : place + 1])
-        await client.until(lambda: len(client.messages) == 4)
-    assert [(message["id"], message["result"]) for message in client.messages] == [(number, {}) for number in range(4)]
-
-
 @requirement("limits:size")
 async def test_a_line_over_the_limit_is_answered_and_the_next_one_read() -> None:
     async with proxy_over(FakeUpstream("calc")) as stage:

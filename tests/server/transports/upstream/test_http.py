@@ -104,29 +104,6 @@ async def test_a_session_is_kept_from_the_handshake_to_the_goodbye() -> None:
     assert rest[-1].method == "DELETE"
 
 
-async def test_nothing_overtakes_the_end_of_the_handshake() -> None:
-    initialized, others = asyncio.Event(), []
-
-    async def handler(asked: Asked) -> None:
-        if asked.method == "POST" and asked.body["method"] == "notifications/initialized":
-            await soon(initialized)
-            await asked.answer(b"", status=202)
-        elif asked.method == "POST" and asked.body["method"] == "initialize":
-            await asked.result({})
-        elif asked.method == "POST":
-            others.append(initialized.is_set())
-            await asked.result({})
-        else:
-            await asked.answer(b"", status=405)
-
-    async with linked(handler) as (link, notes):
-        await handshake(link, notes)
-        link.send(request(2, "tools/list"))
-        asyncio.get_running_loop().call_later(0.05, initialized.set)
-        await notes.message()
-    assert others == [True]
-
-
 async def test_what_comes_on_the_stream_of_a_request_is_said_to_belong_to_it() -> None:
     server = Legacy()
     async with linked(server) as (link, notes):
@@ -417,16 +394,6 @@ async def test_no_redirect_takes_a_request_to_another_origin(status: int) -> Non
     assert elsewhere.seen == []
 
 
-@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-unknown"])
-async def test_a_reply_counts_whatever_type_its_server_names(kind: str) -> None:
-    async def handler(asked: Asked) -> None:
-        await asked.answer({"jsonrpc": "2.0", "id": 1, "result": {}}, kind=kind)
-
-    async with linked(handler) as (link, notes):
-        link.send(request(1, "tools/list"))
-        assert await notes.message() == ({"jsonrpc": "2.0", "id": 1, "result": {}}, 1)
-
-
 async def test_a_reply_counts_in_a_batch() -> None:
     progress = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {}}
 
@@ -566,24 +533,6 @@ async def test_a_server_that_answers_another_request_is_not_given_up() -> None:
         link.send(request(2, "tools/call"))
         assert (await notes.next())[:2] == ("failed", 2)
         assert notes.told.empty()
-
-
-async def test_a_connection_that_breaks_after_sending_is_told_as_sent() -> None:
-    async def slam(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.close()
-        await writer.wait_closed()
-
-    server = await asyncio.start_server(slam, "127.0.0.1", 0)
-    notes = Notes()
-    link = HttpLink(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", {}, "legacy", notes, LIMIT)
-    link.send(request(1, "tools/call"))
-    kind, _, reason, sent = await notes.next()
-    assert (kind, sent) == ("failed", True)
-    assert "before its reply" in reason
-    await link.close()
-    server.close()
-    await server.wait_closed()
 
 
 async def test_a_link_may_be_closed_by_another_task_with_requests_in_flight() -> None:
