@@ -83,7 +83,7 @@ def find_confusions(store: Store, catalog: Catalog, since: float) -> list[Confus
     tasks: dict[Pair, list[str]] = defaultdict(list)
 
     def name(pair: Pair) -> Pair:
-        return catalog.name_now(pair[0]), catalog.name_now(pair[1])
+        return catalog.meanings.name_now(pair[0]), catalog.meanings.name_now(pair[1])
 
     for pair, task in find_retries(store, since):
         called[name(pair)] += 1

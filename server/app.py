@@ -75,7 +75,7 @@ class App:
         self.store = store
         store.hide(lambda: live.now.secrets)
         self.policy = TrustPolicy(
-            live, lambda person, tool: self.people.sees(person, tool), lambda: self.catalog.page_servers()
+            live, lambda person, tool: self.people.sees(person, tool), lambda: self.catalog.now.page_servers
         )
         self.turn = Turn()
         self.guard = Guard(self._is_storage_said)

@@ -104,7 +104,7 @@ def _describe_upstream(probe: Probe, catalog: Catalog) -> UpstreamCheck:
         server=f"{info.get('name', '')} {info.get('version', '')}".strip(),
         tools=len(catalog.of(server.name)),
         tokens=sum(catalog.tokens(tool.id) for tool in catalog.of(server.name)),
-        dropped=tuple(each for each in catalog.problems.get(server.name, ()) if each not in prefixes),
+        dropped=tuple(each for each in catalog.problems_of(server.name) if each not in prefixes),
         ready_ms=probe.ready_s * 1000,
         listed_ms=probe.listed_s * 1000,
         skipped_lines=upstream.invalid_lines,

@@ -30,5 +30,5 @@ def view(app: App, profile: Profile) -> View:
 
 def suggest(app: App, name: str) -> str:
     """Return "; did you mean" with the names closest to an unknown one, or ""."""
-    close = app.catalog.near(name)
+    close = app.catalog.meanings.near(name)
     return f"; did you mean {', '.join(close)}?" if close else ""

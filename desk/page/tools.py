@@ -118,7 +118,7 @@ def _fits(row: ToolRow, use: str) -> bool:
 def read_usage(app: App, viewer: Viewer) -> dict[ToolId, Usage]:
     """Return how often each tool was called and missed, as far as this viewer may know."""
     if viewer.profile is None:
-        return {each.tool: each for each in app.catalog.count_under_new_names(app.store.calls.usage())}
+        return {each.tool: each for each in app.catalog.meanings.count_under_new_names(app.store.calls.usage())}
     return {each.tool: each for each in app.store.browsing.usage(viewer.profile, LATEST)}
 
 

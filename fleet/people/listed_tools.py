@@ -70,7 +70,7 @@ class ListedTools:
     def take_in(self, server: str, person: str, definitions: Sequence[Raw]) -> list[Raw]:
         """Take in the list of one person; return the definitions for the catalog, one for each name."""
         known = self._servers.setdefault(server, _Server())
-        known.replace(person, self._catalog.read_definitions(server, definitions))
+        known.replace(person, self._catalog.reader.read_texts(server, definitions))
         # What nobody has listed since this process began stays: it is shown to nobody, and its words were approved.
         chosen = {tool.name: tool.definition for tool in self._catalog.listed(server)}
         served = self._listed(server)

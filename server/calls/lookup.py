@@ -44,7 +44,7 @@ class ToolLookup:
         if tool is not None and lane is None:
             self._catalog.fix_names()
             return self._admit(call, tool)
-        gone = self._catalog.why_gone(name)
+        gone = self._catalog.meanings.why_gone(name)
         if not call.has_waited:
             return self._wait(call, lane) if gone is None else self._refuse_gone(call, gone)
         if lane is not None:
@@ -111,10 +111,10 @@ class ToolLookup:
         if not reach.admits(bare[0]) or reach.denies_some(bare[0]):
             return None  # a server that ignores case or blanks would take another spelling of a denied name
         (upstream,) = bare
-        near = (self._catalog.get(each) for each in self._catalog.near(name))
+        near = (self._catalog.get(each) for each in self._catalog.meanings.near(name))
         if not namespaces.may_mean(name, upstream) or any(each.upstream != upstream for each in near if each):
             return None
-        if self._catalog.is_known(name, besides=upstream) or namespaces.why_gone(upstream, name) is not None:
+        if self._catalog.meanings.is_known(name, besides=upstream) or namespaces.why_gone(upstream, name) is not None:
             return None
         return Tool(ToolId(name), upstream, name, b"{}", "")
 

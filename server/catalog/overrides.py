@@ -75,6 +75,8 @@ class Overrides:
     def problems(self, upstream: str, tools: Sequence[Tool], excluded: Collection[str]) -> tuple[str, ...]:
         """Return one line on each entry that does not do what it says. `tools`: those that are there, with their names;
         `excluded`: those that the config leaves out."""
+        if not self.of(upstream):
+            return ()
         found: list[str] = []
         there = {tool.name: tool for tool in tools}
         for own, entry in self.of(upstream).items():

@@ -117,7 +117,7 @@ class Index:
         """Return about how many tools are still to be indexed: an upstream counts in full until it is done."""
         self._follow()
         names = self._waiting.keys() | ({self._current} if self._work else ())
-        return sum(map(self._catalog.count, names))
+        return sum(len(self._catalog.listed(name)) for name in names)
 
     def update(self, most: float = inf) -> Pipeline:
         """Index the missing tools if there are at most `most` of them, and return the pipeline either way."""
@@ -420,7 +420,7 @@ class Search(BackgroundWork):
     def _recent_usage(self, profile: str) -> Mapping[ToolId, Usage]:
         until, usage = self._usage.get(profile, (-inf, {}))
         if self._clock() >= until:
-            usages = self._catalog.count_under_new_names(self._read_usage(profile))
+            usages = self._catalog.meanings.count_under_new_names(self._read_usage(profile))
             elsewhere: Mapping[ToolId, Usage] = {}
             if self._imported is not None:
                 self._imported.refresh()

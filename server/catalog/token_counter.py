@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from foretool.retrieval.token_ranks import NAME, RankFile, TokenRanks
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.definitions import write_definition
 from foretool.server.catalog.workers import COMMAND
 from foretool.server.system.processes import WORKER_FOLDER, worker_environment
 from foretool.server.transports.tasks import in_slices
@@ -103,7 +104,7 @@ class TokenCounter:
         texts: list[str] = []
         for tool in tools:
             yield
-            texts.append(bytes(self._catalog.definition(tool)).decode())
+            texts.append(bytes(write_definition(tool)).decode())
         return texts
 
     def _save(self, tokens: Mapping[str, int]) -> Steps[None]:

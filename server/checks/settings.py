@@ -58,7 +58,7 @@ def check_names(catalog: Catalog, config: Config) -> Iterator[Finding]:
 
 def check_pages(catalog: Catalog, config: Config) -> Iterator[Finding]:
     """Report profiles in which several servers have pages (MCP Apps), which can call nothing then."""
-    policy = TrustPolicy(LiveConfig(config), pages=catalog.page_servers)
+    policy = TrustPolicy(LiveConfig(config), pages=lambda: catalog.now.page_servers)
     for profile in config.profiles.values():
         paged = policy.reach(profile).page_servers
         if len(servers := [name for name in config.servers if name in paged]) > 1:

@@ -380,7 +380,7 @@ def is_named_in(store: Store, got: Exposure, tool: Tool) -> bool:
 
 def was_known(app: App, tool: Tool, got: Exposure) -> bool:
     """Tell whether any tool of its server was known when a list was made."""
-    own = app.catalog.in_order(tool.upstream)
+    own = app.catalog.now.server(tool.upstream).in_order
     if not {each.id for each in own}.isdisjoint(got.tools):
         return True
     names = dict.fromkeys((tool.name, *(each.name for each in own)))
@@ -393,7 +393,7 @@ def _say_unknown(app: App, name: str) -> str:
     for server, exposed, own in app.store.approvals.refused("tool"):
         if name in (exposed, own):
             return f"{name!r} of server {server!r} waits for your approval (denied); foretool review {server} shows it"
-    if (gone := app.catalog.why_gone(name)) is not None:
+    if (gone := app.catalog.meanings.why_gone(name)) is not None:
         return f"{name!r} cannot be called (denied): {gone.reason}: {gone.way_out}"
     unlisted = sorted(app.upstreams.unlisted())
     if any(name.startswith(f"{server}__") for server in unlisted):

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from foretool.server import offline, packs
 from foretool.server.app import App
+from foretool.server.catalog.definitions import write_definition
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option
@@ -141,7 +142,7 @@ def command(
             if tool is None:
                 meant = offline.suggest(app, schema) or "; `foretool tools` lists them"
                 return complain(f"--schema: no tool is called {schema!r}{meant}", WRONG)
-            click.echo(msgspec.json.format(bytes(app.catalog.definition(tool)), indent=2).decode())
+            click.echo(msgspec.json.format(bytes(write_definition(tool)), indent=2).decode())
             return 0
         inspection = inspect(app.catalog) if as_json or suspicious else Inspection({})
         order = "tokens" if unused else sort
@@ -158,7 +159,7 @@ def take_inventory(
 ) -> Inventory:
     """Return the tools that fit the options, and the size of the catalog and of the lists."""
     catalog, config = app.catalog, app.config
-    usage = {each.tool: each for each in app.catalog.count_under_new_names(app.store.calls.usage())}
+    usage = {each.tool: each for each in app.catalog.meanings.count_under_new_names(app.store.calls.usage())}
     views = {name: offline.view(app, profile) for name, profile in config.profiles.items()}
     pinned, reach = set(catalog.pins(config.settings.pin)), app.policy.reach(config.profiles[""])
 

@@ -23,6 +23,7 @@ from foretool.retrieval.itr import Candidate, Domains, Fallback, Parameters, Sel
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.definitions import write_definition
 from foretool.server.catalog.names import DISCOVER
 from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import Exchange
@@ -205,7 +206,7 @@ class AgentSteps:
 
     def discover(self, profile: Profile) -> Shown:
         """Return `discover_tools`, which every step ends with."""
-        own = dict(own_tools.definitions(self._catalog.count_tools(self._policy.reach(profile))))
+        own = dict(own_tools.definitions(self._catalog.now.count_tools(self._policy.reach(profile))))
         return Shown(ToolId(DISCOVER), own[ToolId(DISCOVER)], estimate(bytes(own[ToolId(DISCOVER)]).decode()))
 
     def _candidates(self, ranking: Ranking, chances: Sequence[float]) -> list[Candidate]:
@@ -219,7 +220,7 @@ class AgentSteps:
         """Return a tool with its cost, trimmed if it is over the cap (setting `tool_tokens`)."""
         catalog, cap = self._catalog, self._config.settings.tool_tokens
         if (tokens := catalog.tokens(tool.id)) <= cap:
-            return Shown(tool.id, catalog.definition(tool), tokens)
+            return Shown(tool.id, write_definition(tool), tokens)
         members = jsonrpc.fields(tool.definition)
         about = f'{summary_line(document(tool))} (shortened; discover_tools(names=["{tool.id}"]) has all of it)'
         schema = trim(jsonrpc.plain(members["inputSchema"]))

@@ -380,7 +380,7 @@ def _asked(
 
 def tools_named(name: str, catalog: Catalog, reach: Reach) -> list[Tool]:
     """Return the tools of a profile that share an own name, those of several servers."""
-    found = [tool for tool in catalog.tools_called(name) if reach.finds(tool)]
+    found = [tool for tool in catalog.now.tools_called(name) if reach.finds(tool)]
     return found if len(found) > 1 else []
 
 
@@ -393,7 +393,7 @@ def say_shared(name: str, tools: Sequence[ToolId]) -> str:
 def close_names(name: str, catalog: Catalog, reach: Reach) -> list[ToolId]:
     """Return the tools of a profile whose names are close to an unknown name, the closest first. The name of a tool
     that is gone means no other tool."""
-    near = catalog.near(name) if catalog.why_gone(name) is None else ()
+    near = catalog.meanings.near(name) if catalog.meanings.why_gone(name) is None else ()
     return [one for one in near if (tool := catalog.get(one)) is not None and reach.finds(tool)]
 
 

@@ -64,7 +64,7 @@ def map_servers(catalog: Catalog, reach: Reach, first: Iterable[str], tokens: in
 
     `first`: the servers that come first, the likeliest ones. Those that do not fit into `tokens` stand under `others`.
     """
-    counts = {name: count for name, count in catalog.count_tools(reach).items() if count}
+    counts = {name: count for name, count in catalog.now.count_tools(reach).items() if count}
     names = [name for name in dict.fromkeys([*first, *counts]) if name in counts]
     for most in CLAUSES:
         entries = {name: _entry(catalog, reach, name, counts[name], most) for name in names}

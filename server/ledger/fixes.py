@@ -213,7 +213,7 @@ class _Finder:
         """Return the tool that was needed, if it is there."""
         miss, catalog = self._miss, self._app.catalog
         if miss.noticed == "unknown_name":
-            near = catalog.near(miss.tool) if catalog.why_gone(miss.tool) is None else []
+            near = catalog.meanings.near(miss.tool) if catalog.meanings.why_gone(miss.tool) is None else []
             return catalog.get(near[0]) if near else None
         if miss.tool or miss.noticed == "search":
             return catalog.find(miss.tool) if miss.tool else None
@@ -250,7 +250,7 @@ class _Finder:
                 yield Fix("approve", f"approve it: foretool review {server}", command=f"foretool review {server}")
                 return
         found = app.catalog.namespaces.split(name) if name else None
-        gone = app.catalog.why_gone(name) if name else None
+        gone = app.catalog.meanings.why_gone(name) if name else None
         server = gone.upstream if gone is not None else found[0] if found is not None else ""
         if server in app.config.disabled:
             yield _fix("enable", f"enable server {server}", ConfigChange(("servers", server, "disabled"), False))

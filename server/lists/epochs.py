@@ -74,7 +74,6 @@ class ListKeeper:
             version = self._catalog.version
             if (version, profile.key, policy) in self._prepared:
                 return
-            yield from self.maker.read_stored()
             current = {done for done in self._prepared if done[0] == self._catalog.version}
             self._prepared = current | {(version, profile.key, policy)}
             if self._restore(self.maker.draft(profile, policy)) is None:

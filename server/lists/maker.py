@@ -20,6 +20,7 @@ from foretool.retrieval.priors import MOST_OF_ONE
 from foretool.retrieval.rankers.usage import HALF_LIFE_S
 from foretool.retrieval.tokens import estimate, fill_budget
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.definitions import write_definition
 from foretool.server.catalog.imported import ImportedPriors
 from foretool.server.catalog.models import LearnedLists
 from foretool.server.catalog.search import Search
@@ -125,12 +126,6 @@ class ListMaker:
 
     # -- in steps, what takes long with thousands of tools
 
-    def read_stored(self) -> Steps[None]:
-        """Read what comparing a stored list needs."""
-        for name in self.inputs.catalog.upstreams():
-            yield
-            self.inputs.catalog.digest(name)
-
     def read_new(self, profile: Profile, policy: Policy) -> Steps[None]:
         """Read what making a new list needs, so that making it then takes milliseconds."""
         yield
@@ -160,10 +155,10 @@ class ListMaker:
         digest = hashlib.sha256("\n".join(pinned).encode())
         for name in sorted(filter(reach.admits, catalog.upstreams())):
             if reach.denies_some(name):
-                tools = filter(reach.finds, catalog.in_order(name))
+                tools = filter(reach.finds, catalog.now.server(name).in_order)
                 digest.update("".join([f"{tool.id} {tool.schema_hash}\n" for tool in tools]).encode())
             else:
-                digest.update(catalog.digest(name))
+                digest.update(catalog.now.server(name).digest)
         self._digests[key] = (catalog.version, digest.digest())
         return digest.digest()
 
@@ -224,7 +219,7 @@ class ListDraft:
     def fitting_whole(self, budget: int) -> list[ToolId]:
         """Return all tools of the profile if they fit a budget beside our own; else []."""
         left = budget - _count(self._own_tools(is_whole=True))
-        if sum(self._catalog.count_tools(self.reach).values()) > left:
+        if sum(self._catalog.now.count_tools(self.reach).values()) > left:
             return []  # each takes a token at least
         whole: list[ToolId] = []
         for tool in filter(self.reach.finds, self._catalog.tools()):
@@ -300,7 +295,7 @@ class ListDraft:
 
     @cached_property
     def _left_out(self) -> frozenset[ToolId]:
-        return frozenset({*self.pinned, *map(self._catalog.name_now, self._maker.inputs.recorder.failing())})
+        return frozenset({*self.pinned, *map(self._catalog.meanings.name_now, self._maker.inputs.recorder.failing())})
 
     def _is_there(self, tool: ToolId) -> bool:
         known = self._catalog.get(tool)
@@ -320,7 +315,7 @@ class ListDraft:
     @cached_property
     def usages(self) -> list[Usage]:
         """How often each tool was used, under the name that it has now."""
-        return self._catalog.count_under_new_names(self._maker.inputs.recorder.usage_of(self.profile.name))
+        return self._catalog.meanings.count_under_new_names(self._maker.inputs.recorder.usage_of(self.profile.name))
 
     @cached_property
     def _prior(self) -> Prior:
@@ -361,7 +356,7 @@ class ListDraft:
     def _own_tools(self, *, is_whole: bool) -> list[tuple[ToolId, Raw]]:
         reach = self.reach
         return own_tools.definitions(
-            self._catalog.count_tools(reach), reach.bridges, trusts_some=reach.trusts_some,
+            self._catalog.now.count_tools(reach), reach.bridges, trusts_some=reach.trusts_some,
             unlisted=sum(map(reach.admits, self._maker.inputs.awaited())), is_whole=is_whole,
             for_models=self.profile.shows_pages or bool(reach.page_servers),
         )  # fmt: skip
@@ -388,12 +383,10 @@ class ListDraft:
         pinned = set(self.pinned)
         for tool in filter(None, map(self._catalog.get, tools)):
             mark = {versions.ALWAYS_LOAD: True} if tool.id in pinned else {}
-            definitions[tool.id] = self._catalog.definition(
-                tool, mark | pages.page_meta(self._catalog, self.reach, tool), era
-            )
+            definitions[tool.id] = write_definition(tool, mark | pages.page_meta(self._catalog, self.reach, tool), era)
         more = [tool for tool in self._for_pages if tool.id not in tools]
         for tool in more:
-            definitions[tool.id] = self._catalog.definition(tool, apps.write_meta(tool.definition, "app"), era)
+            definitions[tool.id] = write_definition(tool, apps.write_meta(tool.definition, "app"), era)
         written = (*tools, *(tool.id for tool in more))
         return b"[" + b",".join(bytes(definitions[one]) for one in written if one in definitions) + b"]"
 
@@ -407,7 +400,7 @@ class ListDraft:
             old = [one for one in jsonrpc.items(array) if jsonrpc.member(one, "name") not in gone]
             array = bytes(jsonrpc.raw(old))
         metas = (pages.page_meta(self._catalog, self.reach, tool) for tool in new)
-        more = (bytes(self._catalog.definition(tool, meta, era)) for tool, meta in zip(new, metas, strict=True))
+        more = (bytes(write_definition(tool, meta, era)) for tool, meta in zip(new, metas, strict=True))
         return b",".join([array[:-1], *more]) + b"]"
 
     def show(self, stored: WorkingSet, until: float | None, ranked: tuple[ToolId, ...] | None = None) -> View:

@@ -280,7 +280,7 @@ class FirstTools:
 
     def _choose(self, competes: Callable[[Tool], bool]) -> list[Tool]:
         """Return the tools that compete: one of each server after the other."""
-        servers = filter(None, map(self._catalog.in_order, self._catalog.upstreams()))
+        servers = filter(None, (server.in_order for server in self._catalog.now.servers.values()))
         ordered = sorted(servers, key=lambda tools: tools[0].id)
         return priors.take_turns([filter(competes, tools) for tools in ordered], MOST)
 

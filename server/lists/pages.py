@@ -34,7 +34,7 @@ def put_pages_first(
     paged = [
         tool.id
         for name in servers
-        for tool in catalog.in_order(name)
+        for tool in catalog.now.server(name).in_order
         if apps.pages_of(tool.definition) and competes(tool)
     ]
     paged.sort(key=lambda tool: places.get(tool, len(places)))
@@ -49,7 +49,7 @@ def tools_for_pages(catalog: Catalog, reach: Reach) -> list[Tool]:
     if not reach.profile.shows_pages or len(reach.page_servers) != 1:
         return []
     (server,) = reach.page_servers
-    callable_tools = list(filter(reach.lets_pages_call, catalog.in_order(server)))
+    callable_tools = list(filter(reach.lets_pages_call, catalog.now.server(server).in_order))
     alone = [tool for tool in callable_tools if not apps.is_for_model(tool.definition)]
     others = {tool.id: tool for tool in callable_tools if apps.is_for_model(tool.definition)}
     fitting = fill_budget(others, catalog.tokens, reach.profile.list_tokens)
@@ -71,7 +71,7 @@ def page_meta(catalog: Catalog, reach: Reach, tool: Tool) -> dict[str, Any]:
     if not shows_pages:
         return {} if is_only else apps.close_widget(tool.definition)
     is_own = all(
-        apps.owner_of(page, list(filter(reach.admits, catalog.naming(page)))) == tool.upstream
+        apps.owner_of(page, list(filter(reach.admits, catalog.now.servers_naming(page)))) == tool.upstream
         for page in apps.pages_of(tool.definition)
     )
     if is_own and is_only:

@@ -100,7 +100,7 @@ class Greeting:
         union = {key for known in declared for key in known}
         # We log ourselves, whatever the upstreams do.
         capabilities: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}}
-        has_pages = any(each.name in self._catalog.page_servers() for each in self._upstreams.admitted(profile))
+        has_pages = any(each.name in self._catalog.now.page_servers for each in self._upstreams.admitted(profile))
         if not is_whole or "resources" in union or self._cuts_results() or has_pages:
             capabilities["resources"] = {"subscribe": True, "listChanged": True}
         if not is_whole or "prompts" in union or offers_steps(profile):

@@ -161,7 +161,7 @@ class Resources:
 
     def _naming(self, uri: str, profile: Profile) -> list[str]:
         """Return the upstreams of a profile whose tools have a page at this URI, in config order."""
-        if not (named := self._catalog.naming(uri)):
+        if not (named := self._catalog.now.servers_naming(uri)):
             return []
         return [each.name for each in self._upstreams.admitted(profile) if each.name in named and not each.is_personal]
 

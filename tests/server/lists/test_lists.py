@@ -115,9 +115,9 @@ def test_the_order_in_which_a_server_lists_changes_no_list() -> None:
     setting = Setting(list_tokens=600)
     first = setting.view()
     tools = [raw(jsonrpc.plain(each.definition)) for each in reversed(setting.catalog.listed("calc"))]
-    before = setting.catalog.digest("calc")
+    before = setting.catalog.now.server("calc").digest
     setting.catalog.replace("calc", tools)
-    assert setting.catalog.digest("calc") == before
+    assert setting.catalog.now.server("calc").digest == before
     assert setting.view().epoch == first.epoch
 
 

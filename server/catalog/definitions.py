@@ -1,0 +1,215 @@
+"""Reads what servers list: definitions of tools, and prompts, resources and resource templates.
+
+No text leaves here with a credential or an invisible character in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from foretool.server.catalog.names import check_name
+from foretool.server.catalog.naming import with_name
+from foretool.server.config.servers import Server
+from foretool.server.protocol import jsonrpc
+from foretool.server.protocol.headers import annotated_schema, schema_problem
+from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.protocol.lists import PROMPTS, ListKind
+from foretool.server.protocol.output_schemas import narrow, without_era
+from foretool.server.trust.approvals import hash_value
+from foretool.server.trust.links import clean_member
+from foretool.server.trust.text import is_clean, one_line, visible
+from foretool.storage.records import Era, Tool, ToolId
+from foretool.storage.steps import Steps
+
+MAX_DEFINITION: Final = 256 * 1024
+"""Bytes. A larger definition is dropped, because no client could use it."""
+
+
+class ListedTools(Struct):
+    """What was read of a server's list of tools."""
+
+    tools: dict[str, Tool] = field(default_factory=dict)
+    """By the server's own names."""
+    excluded: set[str] = field(default_factory=set)
+    """Those that the config leaves out."""
+    problems: list[str] = field(default_factory=list)
+    by_text: dict[bytes, Tool] = field(default_factory=dict)
+    """By the digest of a definition as it is written, the tool as it was read."""
+
+
+class DefinitionReader:
+    """Reads the tools of servers under one reading of the config."""
+
+    def __init__(self, entries: Sequence[Server]) -> None:
+        self._entries = {entry.name: entry for entry in entries}
+        # The same secrets once: each definition is searched for them.
+        self._secrets = list(dict.fromkeys(entry.secrets for entry in entries if entry.secrets.values))
+        self._last: dict[str, dict[bytes, Tool]] = {}
+        """By server, `ListedTools.by_text` of its last list."""
+
+    def hide_credentials(self, data: bytes) -> bytes:
+        """Return what a server says without the credentials of any server: it may repeat its environment."""
+        for secrets in self._secrets:
+            data = secrets.hide_credentials(data)
+        return data
+
+    def includes(self, server: str, tool: str) -> bool:
+        """Tell whether the config includes a tool of a server."""
+        entry = self._entries.get(server)
+        return entry is not None and entry.offers(tool)
+
+    def read(
+        self, server: str, definitions: Sequence[Raw], names: Mapping[str, ToolId],
+        plain_name: Callable[[str, str], str],
+    ) -> Steps[ListedTools]:  # fmt: skip
+        """Read definitions one by one. Those that were in the last list too were read then. `names`: by the server's
+        own names, the exposed ones of the tools that it had; the others get their plain names."""
+        listed, last = ListedTools(), self._last.get(server, {})
+        for position, definition in enumerate(definitions, 1):
+            yield
+            written = self.hide_credentials(bytes(definition))
+            key = hashlib.blake2b(written, digest_size=16).digest()
+            if (tool := last.get(key)) is None:
+                try:
+                    name, data = _check_definition(Raw(written), self._is_http(server))
+                except ValueError as error:
+                    listed.problems.append(f"tool {position} was dropped: {error}")
+                    continue
+                tool = Tool(ToolId(plain_name(server, name)), server, name, data, hash_value(without_era(data)))
+            listed.by_text[key] = tool
+            if tool.name in listed.tools:
+                listed.problems.append(f"tool {tool.name!r} was listed twice; the first is used")
+            elif not self.includes(server, tool.name):
+                listed.excluded.add(tool.name)
+            listed.tools.setdefault(tool.name, with_name(tool, names.get(tool.name) or tool.id))
+        return listed
+
+    def keep_read(self, server: str, listed: ListedTools) -> None:
+        """Keep a list that is served from now on, so that its definitions are not read again."""
+        self._last[server] = listed.by_text
+
+    def read_texts(self, server: str, definitions: Sequence[Raw]) -> dict[str, tuple[str, bytes]]:
+        """Return the hash and the text that definitions would have in the catalog, by the server's own names."""
+        texts: dict[str, tuple[str, bytes]] = {}
+        for definition in definitions:
+            try:
+                name, data = _check_definition(Raw(self.hide_credentials(bytes(definition))), self._is_http(server))
+            except ValueError:
+                continue  # `read` says what is wrong
+            texts.setdefault(name, (hash_value(without_era(data)), data))
+        return texts
+
+    def read_stored(self, server: str, tools: Sequence[Tool]) -> list[Tool]:
+        """Return those tools of the store that the config includes, clean: earlier versions kept invisible
+        characters."""
+        cleaned = (_clean_tool(tool) for tool in tools if self.includes(server, tool.name))
+        return [tool for tool in cleaned if tool is not None]
+
+    def _is_http(self, server: str) -> bool:
+        entry = self._entries.get(server)
+        return entry is not None and entry.type == "http"
+
+
+def write_definition(tool: Tool, extra_meta: Mapping[str, Any] | None = None, era: Era = "legacy") -> Raw:
+    """Return a tool as a client of an era sees it: under its exposed name, and otherwise as the server or the user
+    wrote it. `extra_meta`: members of its `_meta`, None for one that goes."""
+    members: dict[str, Any] = jsonrpc.fields(tool.definition if era == "modern" else narrow(tool.definition))
+    members["name"] = tool.id
+    if extra_meta:
+        meta = {**jsonrpc.fields(members.get("_meta", jsonrpc.UNSET)), **extra_meta}
+        members["_meta"] = {key: value for key, value in meta.items() if value is not None}
+    return jsonrpc.raw(members)
+
+
+def _clean_tool(tool: Tool) -> Tool | None:
+    """Return a stored tool without invisible characters, None where they stand in a name or a key."""
+    try:
+        cleaned = clean_member(tool.definition)
+    except ValueError:
+        return None
+    if cleaned is tool.definition:
+        return tool
+    return (
+        replace(tool, definition=cleaned, schema_hash=hash_value(without_era(cleaned))) if is_clean(tool.name) else None
+    )
+
+
+def _check_definition(definition: Raw, over_http: bool) -> tuple[str, bytes]:
+    """Return the name and the compact bytes of a usable definition. Raises ValueError, which says what is wrong with
+    it."""
+    name = check_name(jsonrpc.text(jsonrpc.fields(definition).get("name")))
+    try:
+        members = jsonrpc.fields(clean_member(bytes(definition)))
+    except ValueError as error:
+        raise ValueError(f"{name!r}: {error}") from None
+    schema = members.get("inputSchema")
+    if schema is None:
+        raise ValueError(f"{name!r} has no inputSchema")
+    try:
+        parts = jsonrpc.fields(schema)
+    except ValueError:
+        raise ValueError(f"the inputSchema of {name!r} is not an object") from None
+    kind = jsonrpc.text(parts.get("type")) if "type" in parts else None
+    if kind is None and "type" not in parts:
+        # Strict clients reject a whole list for a missing type; an object is what it means.
+        members["inputSchema"] = jsonrpc.raw({"type": "object", **parts})
+    elif kind != "object":
+        raise ValueError(f'the inputSchema of {name!r} has type {bytes(parts["type"]).decode()}, not "object"')
+    if "execution" in members and jsonrpc.member(members["execution"], "taskSupport") == "required":
+        raise ValueError(f"{name!r} runs only as a task, which foretool does not carry")
+    if "outputSchema" in members and bytes(members["outputSchema"])[:1] != b"{":
+        del members["outputSchema"]  # strict clients reject a whole list for it
+    if "_meta" in members and bytes(members["_meta"])[:1] != b"{":
+        del members["_meta"]
+    data = jsonrpc.encode(members)
+    if over_http and (problem := schema_problem(annotated_schema(data))):
+        raise ValueError(f"{name!r}: {problem}")
+    if len(data) > MAX_DEFINITION:
+        raise ValueError(f"{name!r} is {len(data)} bytes long, over the limit of {MAX_DEFINITION}")
+    return name, jsonrpc.one_line(data)
+
+
+def read_members(
+    kind: ListKind, listed: Sequence[Raw], hide: Callable[[bytes], bytes]
+) -> Steps[tuple[dict[str, Raw], list[str]]]:
+    """Return in steps the usable members of a list by what they are asked for by, and what is wrong with the others.
+
+    `hide` takes credentials out of a text.
+    """
+    members: dict[str, Raw] = {}
+    problems: list[str] = []
+    one = kind.noun[:-1]
+    for position, member in enumerate(listed, 1):
+        yield
+        try:
+            name, cleaned = _read_member(kind, member, hide)
+        except ValueError as error:
+            problems.append(f"{one} {position} was dropped: {error}")
+            continue
+        if name in members:
+            problems.append(f"{one} {name!r} was listed twice; the first is used")
+        members.setdefault(name, cleaned)
+    return members, problems
+
+
+def _read_member(kind: ListKind, member: Raw, hide: Callable[[bytes], bytes]) -> tuple[str, Raw]:
+    """Return what a listed member is asked for by, and the member as it may leave us. Raises ValueError."""
+    if len(member) > MAX_DEFINITION:
+        raise ValueError(f"it is {len(member)} bytes long, over the limit of {MAX_DEFINITION}")
+    name = jsonrpc.member(member, kind.identifier)
+    if kind is PROMPTS:
+        name = check_name(name)
+    if not name:
+        raise ValueError(f"it has no {kind.identifier}")
+    if not is_clean(name):
+        raise ValueError(f"its {kind.identifier} {one_line(visible(name))!r} has invisible characters")
+    members = jsonrpc.fields(Raw(clean_member(hide(bytes(member)))))
+    if kind is not PROMPTS:
+        members[kind.identifier] = jsonrpc.raw(name)  # a URI stays what it is, or nobody could read what it names
+    # Written again, so that no key stands there twice.
+    return jsonrpc.text(members[kind.identifier]) or name, jsonrpc.raw(members)

@@ -1,0 +1,175 @@
+"""What the tools of a catalog are called: names given for good first, then plain ones where nobody else wants them.
+
+`names` has the rules for one set of tools. `Naming` applies them to a catalog that changes: where one server lists,
+and its tools can have their plain names whatever the others have, no other server is looked at. A cold start brings
+hundreds of servers one by one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from foretool.server.catalog import names
+from foretool.server.catalog.names import Key
+from foretool.server.catalog.namespaces import Namespaces, say_refused
+from foretool.server.catalog.overrides import Overrides
+from foretool.server.catalog.snapshot import Snapshot
+from foretool.server.config.servers import Server
+from foretool.server.protocol.output_schemas import is_wide
+from foretool.storage.records import Tool, ToolId
+from foretool.storage.steps import Steps
+
+
+class ListChange(Struct):
+    """A new list of one server's tools, beside the one that it is to replace."""
+
+    old: list[Tool]
+    """The list that is served until then."""
+    old_by_name: dict[str, Tool] = field(default_factory=dict)
+    """Its tools by their plain names."""
+    old_by_hash: dict[str, Tool] = field(default_factory=dict)
+    new: list[Tool] = field(default_factory=list)
+    """The list that is to be served."""
+    new_by_name: dict[str, Tool] = field(default_factory=dict)
+    """Its tools by their plain names, each under that name."""
+    hashes: set[str] = field(default_factory=set)
+    """The hashes of what the server lists."""
+    own_names: list[str] = field(default_factory=list)
+    """The plain names of its tools without the prefix of their server."""
+    can_be_plain: bool = False
+    """Whether the new tools can have their plain names while no other server's are looked at."""
+    made_for: tuple[int, int] = (-1, -1)
+    """The names in use when that was found out (`Naming.names_in_use`)."""
+
+
+class Naming:
+    """Names the tools of a catalog under one reading of the config."""
+
+    def __init__(self, entries: Sequence[Server], given: dict[ToolId, Key], prefixes: Mapping[str, str] | None) -> None:
+        self.given = given
+        """The names given for good. A tool that comes back gets its old name."""
+        self.namespaces = Namespaces(entries, prefixes, given)
+        self.overrides = Overrides(entries, self.namespaces)
+        self._wanted: Counter[str] = Counter()
+        """By plain name, how many tools want it."""
+        self._are_plain = True
+        """Each tool has its plain name, and none could have another one if some other tool were not there."""
+
+    def assign(self, servers: Mapping[str, Sequence[Tool]]) -> dict[str, list[Tool]]:
+        """Return the tools of all servers, which come in the order of the config, under their names."""
+        plain = {
+            (tool.upstream, tool.name): ToolId(self.overrides.plain_name(tool.upstream, tool.name))
+            for tools in servers.values()
+            for tool in tools
+        }
+        self._wanted = Counter(plain.values())
+        assigned = plain if self._have_all(plain) else self._choose(plain)
+        self._are_plain = not self.namespaces.bare() and plain == assigned
+        return {name: [with_name(tool, assigned[name, tool.name]) for tool in tools] for name, tools in servers.items()}
+
+    def _have_all(self, plain: Mapping[Key, ToolId]) -> bool:
+        """Tell whether each tool was given its plain name for good: then it keeps it, and nothing has to be chosen. A
+        warm start finds tens of thousands so."""
+        given = self.given
+        return all(given.get(name) == key for key, name in plain.items()) and not names.OWN & self._wanted.keys()
+
+    def _choose(self, tools: Iterable[Key]) -> dict[Key, ToolId]:
+        listed = [(key, self.namespaces.prefix(key[0])) for key in tools]
+        return names.assign_names(listed, self.given, self.overrides.names)
+
+    def fix(self, tools: Iterable[Tool]) -> dict[ToolId, Key]:
+        """Give these tools their present names for good; return the names that are new."""
+        new: dict[ToolId, Key] = {}
+        for tool in tools:
+            key = (tool.upstream, tool.name)
+            if self.given.get(tool.id) != key:
+                self.given[tool.id] = new[tool.id] = key
+        return new
+
+    def read_lawful(self, server: str, tools: Sequence[Tool]) -> Steps[tuple[list[Tool], tuple[str, ...]]]:
+        """Return the tools whose names the server may have, and one line on the others, if there are any; in steps."""
+        refused: dict[str, str] = {}
+        for tool in tools:
+            yield
+            if (why := self.namespaces.refusal(server, tool.name)) is not None:
+                refused[tool.name] = why
+        return [tool for tool in tools if tool.name not in refused], say_refused(refused)
+
+    # -- a new list of one server
+
+    def names_in_use(self, now: Snapshot) -> tuple[int, int]:
+        """Return what changes with the tools that are served and with the names that were given for good."""
+        return now.version, len(self.given)
+
+    def compare(self, server: str, now: Snapshot, new: Iterable[Tool]) -> Steps[ListChange]:
+        """Look up in steps what a new list of a server changes. An unchanged definition stays byte for byte the same
+        and keeps its token count."""
+        change = ListChange(now.server(server).listed)
+        prefix = self.namespaces.prefix(server)
+        for tool in change.old:
+            yield
+            change.old_by_hash[tool.schema_hash] = tool
+            change.old_by_name[names.plain_name(prefix, tool.name)] = tool
+        for tool in new:
+            yield
+            served = _with_widest(change.old_by_hash.get(tool.schema_hash), tool)
+            name = names.plain_name(prefix, tool.name)
+            change.new.append(served)
+            change.hashes.add(tool.schema_hash)
+            change.new_by_name[name] = with_name(served, ToolId(name))
+            change.own_names.append(names.plain_name("", tool.name))
+        change.made_for = self.names_in_use(now)
+        change.can_be_plain = yield from self.can_be_plain(server, now, change)
+        return change
+
+    def can_be_plain(self, server: str, now: Snapshot, change: ListChange) -> Steps[bool]:
+        """Tell in steps whether the tools of one server can have their plain names, because no other server wants or
+        has one of them; otherwise all tools must be named together."""
+        if not self.namespaces.prefix(server) or self.overrides.renames(server):
+            return False  # other servers may have tools of the same own names
+        old, new = change.old_by_name, change.new_by_name
+        if len(old) < len(change.old) or len(new) < len(change.new):
+            return False
+        if old.keys() - new.keys() and not self._are_plain:
+            return False  # another tool may have been denied a name that now becomes free
+        for name, tool in old.items():
+            yield
+            if tool.id != name or self._wanted[name] > 1:
+                return False
+        for name, tool in new.items():
+            yield
+            key = (server, tool.name)
+            has = now.get(ToolId(name))
+            is_free = (has is None or has.upstream == server) and (name in old or not self._wanted[name])
+            if name in names.OWN or not is_free or self.given.get(ToolId(name), key) != key:
+                return False
+        for own_name in change.own_names:
+            yield
+            if self._wanted[own_name]:
+                return False  # a server without a prefix may lose this name
+        return True
+
+    def take_plain(self, change: ListChange) -> list[Tool]:
+        """Take in that the tools of one server get their plain names; return them."""
+        self._wanted.subtract(change.old_by_name.keys())
+        self._wanted.update(change.new_by_name.keys())
+        return list(change.new_by_name.values())
+
+
+def with_name(tool: Tool, name: ToolId) -> Tool:
+    """Return a tool under an exposed name."""
+    return tool if tool.id == name else replace(tool, id=name)
+
+
+def _with_widest(known: Tool | None, listed: Tool) -> Tool:
+    """Return the known form of a tool, or the listed one if it is new or says more: servers list for legacy clients
+    what is left of the definition for modern ones."""
+    if known is None:
+        return listed
+    if is_wide(listed.definition) and not is_wide(known.definition):
+        return replace(known, definition=listed.definition)
+    return known
