@@ -1,12 +1,13 @@
-"""The judgement of a ranking: how likely a needed tool is among its first k, the level to say, and how many to show.
+"""The judgement of a ranking: how likely its first tool is a right one and a needed one is among the first k, the level
+to say, and how many to show.
 
 Each ranked tool has a *chance*, the probability that the task needs it: the gain of ITR's eq. 4, learned from the log
-(`chances.Growth`) or as shipped. The gate turns the chances of the first k, the shape of the whole list and how well
-the task's words and meaning were met into one probability, so that words, encoders and learned models all have a say.
+(`chances.Growth`) or as shipped. One model says how likely the first tool is right, from how well it meets the task by
+words and meaning and how far it is ahead of others. It was fitted on searches whose tool is there and on searches that
+no tool serves. A second one says the same of the first k, with the chances of these tools beside it.
 
 `gate.json` holds the shipped weights, and `python -m bench.retrieval.gate` fits them again: for words alone and for
-every set of encoders, each with and without learned models, because their scores have different ranges. Encoders that
-nobody fitted use weights without cosines.
+every set of encoders, each with and without learned models. Encoders that nobody fitted use weights without cosines.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ import msgspec
 from msgspec import Struct
 
 from foretool.retrieval.calibration import logit, sigmoid
-from foretool.retrieval.chances import LEARNED, LEAST_BEST, UNIT, Growth, gains
-from foretool.retrieval.ranking import Evidence, Ranked, Ranking, softmax_entropy
+from foretool.retrieval.chances import LEARNED, LEAST_BEST, Growth, gains
+from foretool.retrieval.ranking import CLEARLY, Evidence, Ranked, Ranking
+from foretool.retrieval.words import terms
 from foretool.storage.records import Level
 
-HIGH, MEDIUM = 0.80, 0.55
-"""Least probability of each level."""
+HIGH, MEDIUM = 0.90, 0.55
+"""Where the first tool is right with the one probability, the level is high; medium where a needed tool is among the
+first `WITHIN` with the other."""
+READ = 0.7
+"""Nothing is sure about a task of whose words a smaller share can be read: another language, code, figures."""
 PROMISE = 0.90
 """An answer shows as many tools as hold a needed one with this probability."""
 ROUNDED = 1e-9
@@ -46,16 +51,14 @@ UNNEEDED = 0.05
 LEAST_FIT = 0.35
 """With encoders of unknown cosines, no tool fits below this probability."""
 WORTH = 0.2
-"""Words alone whose list holds a needed tool with this probability are worth the names of their tools: in a small
-catalogue the words that tell are common, so their strength is low."""
+"""Words alone whose list holds a needed tool with this probability are worth the names of their tools, if it has less
+entropy: in a small catalogue the words that tell are common, so their strength is low."""
 SURE = 0.5
 """A tool with this chance, a good part of whose score was learned, is no match by chance."""
 TAUGHT = 0.25
 """The least share of the best score that learned models gave where they rank surely."""
-SHAPE = 20
-"""How many of the best tools the shape of a list is read from."""
-FAINT = 0.05
-"""The least strength of words that is told from none."""
+AHEAD_OF = 5
+"""The place of the tool that the first one is compared with: the next ones often do nearly the same."""
 
 AFTER_LEARNING, ANY = " learned", "any"
 """What the kind of a list ends with where models took part, and the kind of encoders that nobody fitted."""
@@ -86,8 +89,10 @@ class Weights(Struct, frozen=True):
 
     gain: tuple[float, ...]
     """The weights of `chances.FEATURES`, which give each tool its chance."""
+    first: Logistic
+    """Gives the probability that the first tool is a right one."""
     gate: Logistic
-    """Gives the probability that a needed tool is among the first k."""
+    """Gives the probability that a needed tool is among the first k, for a k above 1."""
 
 
 class Gate(Struct, frozen=True):
@@ -137,8 +142,9 @@ def judge(
     named = all(evidence.named for evidence in ranking.evidence)
     if calibrate is None or named:
         calibrate = float
-    probability = calibrate(said)
-    level: Level = "high" if probability >= HIGH else "medium" if probability >= MEDIUM else "low"
+    # What a log says of the first five can take a level away from the first tool alone, and not give it one.
+    is_sure = named or (min(held[0], calibrate(held[0])) >= HIGH - ROUNDED and is_ahead(ranking) and is_read(ranking))
+    level: Level = "high" if is_sure else "medium" if calibrate(said) >= MEDIUM else "low"
     enough = next((k for k, each in enumerate(held, 1) if calibrate(each) >= PROMISE - ROUNDED), len(held))
     return Judgement(level, said, enough if named else max(enough, min(LEAST_SHOWN, len(held))), chances, held)
 
@@ -150,7 +156,7 @@ def level(ranking: Ranking) -> Level:
 
 def kind_of(ranking: Ranking) -> str:
     """Return which weights judge a ranking: the encoders that took part, or `words`, and whether models did."""
-    found = next((each.features.encoders for each in ranking.evidence if each.features is not None), "words")
+    found = next((each.nearness.encoders for each in ranking.evidence if each.nearness is not None), "words")
     return f"{found}{AFTER_LEARNING}" if ranking.is_learned else found
 
 
@@ -166,40 +172,36 @@ def taught(ranked: Ranked) -> float:
 
 
 def signs(ranking: Ranking) -> dict[str, float]:
-    """Return what the gate reads of a whole list, whatever k; {} without lines in words."""
-    lines = [each for each in ranking.evidence if not each.named]
-    if not ranking.ranked or not lines:
+    """Return what the gate reads of a list, whatever k; {} where no line in words ranks it."""
+    if not ranking.ranked or (fit := ranking.ranked[0].fit) is None:
         return {}
-    scores = [each.score for each in ranking.ranked[:SHAPE]]
-    best = scores[0]
-    unit = UNIT / max(best, LEAST_BEST)
-    plain = [each.score - taught(each) for each in ranking.ranked[:SHAPE]]
-    found = {
-        "margin": unit * (best - scores[1]) if len(scores) > 1 else UNIT,
-        "entropy": softmax_entropy([unit * (each - best) for each in scores]),
-        "best": log(1.0 + max(best, 0.0)),
-        "taught": min(max(taught(ranking.ranked[0]) / max(best, LEAST_BEST), 0.0), 1.0),
-        # 1 where words and meaning alone would have the same tool first.
-        "agreed": 1.0 / (1 + sum(each > plain[0] for each in plain)),
+    scores = [each.score for each in ranking.ranked[:AHEAD_OF]]
+    best = max(scores[0], LEAST_BEST)
+    return {
+        "ahead": (scores[0] - scores[-1]) / best if len(scores) == AHEAD_OF else 1.0,
+        "coverage": fit.coverage,
+        "strength": fit.strength,
+        "cosine": fit.cosine,
+        "lead": fit.lead,
+        "met": fit.met,
+        "agreed": fit.agreed,
+        "taught": min(max(taught(ranking.ranked[0]) / best, 0.0), 1.0),
     }
-    for evidence in lines:
-        for name, value in _line_signs(evidence).items():
-            found[name] = found.get(name, 0.0) + value / len(lines)
-    return found
 
 
-def _line_signs(evidence: Evidence) -> dict[str, float]:
-    """Return how well words and encoders met one line."""
-    found = {
-        "strength": log(max(evidence.strength, FAINT)),
-        "flat": evidence.entropy,
-        "coverage": evidence.coverage,
-        "long": log(1 + evidence.terms),
-    }
-    if (features := evidence.features) is None:
-        return found
-    cosines = {f"cosine_{place}": cosine for place, cosine in enumerate(features.cosines)}
-    return {**found, "overlap": features.overlap, **cosines}
+def is_ahead(ranking: Ranking) -> bool:
+    """Tell whether the first tool is clearly better than the next one, which else may be meant as well. Each need of a
+    task that has several may have its own tool among the first."""
+    first, *others = ranking.ranked
+    is_one = first.fit is None or first.fit.needs == 1
+    return not (is_one and others) or first.score >= CLEARLY * others[0].score
+
+
+def is_read(ranking: Ranking) -> bool:
+    """Tell whether enough of the words of a task can be read for a level to be high."""
+    from foretool.retrieval.glossary import legibility  # reads a word list, which only a level that may be high needs
+
+    return legibility(ranking.task).share >= READ and any(map(str.isalpha, terms(ranking.task)))
 
 
 def at_most(chances: Sequence[float], k: int) -> dict[str, float]:
@@ -238,12 +240,15 @@ def _held(ranking: Ranking, chances: Sequence[float]) -> list[float]:
     most = min(MOST_SHOWN, len(ranking.ranked))
     if named == len(evidence):
         return [min(k / named, 1.0) for k in range(1, max(most, 1) + 1)]
-    gate, whole = weights_for(ranking).gate, signs(ranking)
+    weights, whole = weights_for(ranking), signs(ranking)
     # A task that more likely than not needs no tool has none among the first ones either.
     open_lines = [each for each in evidence if not each.named]
     doubt = sum(1.0 if each.needed is None else min(2.0 * each.needed, 1.0) for each in open_lines) / len(open_lines)
     found, highest, lines = list[float](), 0.0, len(evidence)
-    probabilities = _probabilities(gate, whole, chances, max(ceil(most / lines), 1))
+    probabilities = _probabilities(weights.gate, whole, chances, max(ceil(most / lines), 1))
+    probabilities[0] = weights.first.probability(whole)
+    if _is_learned(ranking, chances):
+        probabilities[0] = max(probabilities[0], chances[0])
     for k in range(most):
         probability = doubt * probabilities[k // lines]
         highest = max((named + (lines - named) * probability) / lines, highest)
@@ -254,12 +259,12 @@ def _held(ranking: Ranking, chances: Sequence[float]) -> list[float]:
 def fits(evidence: Evidence, probability: float = 0.0) -> bool:
     """Tell whether any tool fits this line at all, by words and meaning. The cosines alone answer this better than the
     probability does (`docs/benchmarks.md`), which decides only for encoders whose cosines nobody fitted."""
-    if evidence.features is None:
+    if evidence.nearness is None:
         return evidence.strength >= FAINTEST or (evidence.coverage >= COVERED and evidence.entropy < SPREAD)
-    least = shipped().least.get(evidence.features.encoders)
+    least = shipped().least.get(evidence.nearness.encoders)
     if least is None:
         return probability >= LEAST_FIT
-    cosines = evidence.features.cosines
+    cosines = evidence.nearness.cosines
     return sum(cosines) / len(cosines) >= least
 
 
@@ -280,6 +285,6 @@ def _is_chance(evidence: Evidence, probability: float) -> bool:
         return False
     if evidence.needed is not None and evidence.needed < UNNEEDED:
         return True
-    if evidence.features is None and probability >= WORTH:
+    if evidence.nearness is None and probability >= WORTH and evidence.entropy < SPREAD:
         return False
     return not fits(evidence, probability)

@@ -39,7 +39,6 @@ class Line:
         """`widened`: whether words that mean nearly the same take part; encoders know them already."""
         self.text = text
         said, near = _read(text, widened)
-        self._terms = len(said)
         weights = {term: weight for term, (_, weight) in near.items()}
         added = corpus.lexical.rare(weights) if near else ()
         self.wanted = said | {term: weights[term] for term in added}
@@ -75,12 +74,11 @@ class Line:
     def evidence(self, lexical: Lexical) -> Evidence:
         """Return how well words and names met this line."""
         if not self.best:
-            return Evidence(named=bool(self.named), terms=self._terms)
+            return Evidence(named=bool(self.named))
         best_slot = next(slot for slot, score in self.leaders if score == self.best[0])
         return Evidence(
             named=bool(self.named),
             strength=self.best[0] / idf(lexical.live, 1),
             entropy=softmax_entropy(self.best),
             coverage=lexical.coverage(self.wanted, best_slot),
-            terms=self._terms,
         )

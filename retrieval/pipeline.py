@@ -18,7 +18,7 @@ from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.line import Line, searched_terms
 from foretool.retrieval.rankers.usage import habits
 from foretool.retrieval.ranking import Query, Ranked, Ranking, Reasons, needs
-from foretool.retrieval.scoring import Kept, Request
+from foretool.retrieval.scoring import FIRST, Kept, Request
 from foretool.storage.records import ToolId, Usage
 
 if TYPE_CHECKING:
@@ -84,14 +84,19 @@ class Pipeline:
     def rank(self, query: Query, usage: Mapping[ToolId, Usage] | None = None, limit: int = 50) -> Ranking:
         """Return the best `limit` tools for a query; tools asked for by name come first; empty when nothing fits."""
         request, ids, replays = self._request(query, usage), self.corpus.ids, self.is_replaying
-        order, fitting = request.best(limit)
+        order, fitting = request.best(max(limit, FIRST) if request.lines else limit)
+        first = [slot for slot, _ in order[:FIRST]]
+        fit_of = dict(zip(first, request.fits(first), strict=False))
         ranked = [
-            Ranked(tool, score, request.parts_of(slot, score), () if replays else Reasons(request.reasons, slot, tool))
-            for slot, score in order
+            Ranked(
+                tool, score, request.parts_of(slot, score),
+                () if replays else Reasons(request.reasons, slot, tool), fit_of.get(slot),
+            )
+            for slot, score in order[:limit]
             if (tool := ids[slot]) is not None
-        ]
+        ]  # fmt: skip
         is_learned = request.sum is not None and request.learned is not None and bool(request.learned.models)
-        return Ranking(tuple(ranked), fitting, request.evidence(), is_learned)
+        return Ranking(tuple(ranked), fitting, request.evidence(), is_learned, "\n".join(query.lines))
 
     def prepare(self, query: Query) -> Iterator[None]:
         """Compute what `rank` needs of the words of a query, in steps; among tens of thousands of tools that takes

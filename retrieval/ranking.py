@@ -77,6 +77,25 @@ class Reasons(Sequence[str]):
         return repr(self._all())
 
 
+class Fit(Struct, frozen=True):
+    """How well a tool meets a task, in the line or clause that it meets best. Nothing learned changes it."""
+
+    coverage: float
+    """The share of the text's idf mass that the tool has, 0 to 1."""
+    strength: float
+    """Its score by words, as a multiple of what the rarest possible word is worth in this corpus."""
+    cosine: float = 0.0
+    """Its cosine, the mean over the encoders; 0 where words alone rank."""
+    lead: float = 0.0
+    """How far the tenth-nearest of the first tools is behind the nearest, in cosine."""
+    met: float = 0.0
+    """The nearest cosine of a tool to a line or clause of the task, the middle one of all."""
+    agreed: float = 1.0
+    """One over its place by cosine among the first tools."""
+    needs: int = 1
+    """How many lines and clauses the task has: each may have its own tool among the first."""
+
+
 class Ranked(Struct, frozen=True):
     """A tool in a ranking, with the reasons for its place."""
 
@@ -86,21 +105,15 @@ class Ranked(Struct, frozen=True):
     """What each ranker added to `score`."""
     reasons: Sequence[str] = ()
     """For people: "name", "words: issue, create", `USED`, `IN_USE`."""
+    fit: Fit | None = None
+    """None for tools further down, and without a task in words."""
 
 
-class ListFeatures(Struct, frozen=True):
-    """What the list of one line looks like where encoders take part; `confidence` reads it."""
+class Nearness(Struct, frozen=True):
+    """How near encoders find the nearest tool to one line; `confidence` reads it."""
 
     encoders: str = ""
     """The names of the encoders, joined by `+`."""
-    top: float = 0.0
-    """The best sum of z-scores."""
-    margin: float = 0.0
-    """How far the second best sum is below the best."""
-    entropy: float = 0.0
-    """The entropy of the softmax over the best 50 sums, in nats."""
-    overlap: float = 0.0
-    """The share of tools that the first five of the words and of each encoder have in common, mean over pairs."""
     cosines: tuple[float, ...] = ()
     """The best cosine of each encoder."""
 
@@ -116,10 +129,8 @@ class Evidence(Struct, frozen=True):
     """The entropy of the softmax over the best 50 scores, in nats: 0 if one tool stands out, 3.9 if 50 are alike."""
     coverage: float = 0.0
     """The share of the line's idf mass that the best tool has, 0 to 1."""
-    features: ListFeatures | None = None
+    nearness: Nearness | None = None
     """None while words alone rank."""
-    terms: int = 0
-    """How many terms the line has: a long one asks for more than one thing, and more tools meet it."""
     needed: float | None = None
     """How likely the line needs a tool at all (MassTool's detection); None if no model knows."""
 
@@ -134,6 +145,8 @@ class Ranking(Struct, frozen=True):
     """One for each line that is a need of its own (one for all where they tell a story), then one for each name."""
     is_learned: bool = False
     """Whether learned models took part in the scores."""
+    task: str = ""
+    """The words of the query."""
 
     def rank_of(self, tool: ToolId) -> int:
         """Return 1 for the best tool, 0 for one that is not in the ranking."""

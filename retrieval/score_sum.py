@@ -12,7 +12,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.ranking import ListFeatures
+from foretool.retrieval.ranking import Nearness
 from foretool.retrieval.score_fusion import WHOLE, leader, level_scale
 
 LEAD = 1.0
@@ -28,8 +28,8 @@ class ScoreSum(Struct, frozen=True):
     """(slots,); -inf where a tool was dropped."""
     parts: dict[str, Floats]
     """(slots,) each; they add up to `total`."""
-    features: ListFeatures | None = None
-    """What the list looks like to `confidence`; None where no encoder took part."""
+    nearness: Nearness | None = None
+    """How near the nearest tool is; None where no encoder took part."""
 
     @property
     def live(self) -> NDArray[np.bool_]:
@@ -37,8 +37,8 @@ class ScoreSum(Struct, frozen=True):
         return np.isfinite(self.total)
 
     def plus(self, parts: Mapping[str, Floats]) -> ScoreSum:
-        """Add more parts. A dropped tool stays dropped, and the features stay those of the list without the parts."""
-        return ScoreSum(self.total + total_of(parts), {**self.parts, **parts}, self.features) if parts else self
+        """Add more parts. A dropped tool stays dropped."""
+        return ScoreSum(self.total + total_of(parts), {**self.parts, **parts}, self.nearness) if parts else self
 
     def lifted(self, part: str, lifts: Mapping[int, float]) -> ScoreSum:
         """Add a part that lifts some slots."""
@@ -49,7 +49,7 @@ class ScoreSum(Struct, frozen=True):
         if not any(factors.get(name, 1.0) != 1.0 for name in self.parts):
             return self
         parts = {name: np.float32(factors.get(name, 1.0)) * part for name, part in self.parts.items()}
-        return ScoreSum(total_of(parts, np.isfinite(self.total)), parts, self.features)
+        return ScoreSum(total_of(parts, np.isfinite(self.total)), parts, self.nearness)
 
     def best(
         self, limit: int, boosts: Mapping[int, float], names: Sequence[object]
@@ -132,7 +132,7 @@ def fuse_sums(lines: Sequence[ScoreSum], whole: ScoreSum, names: Sequence[object
         parts["line"][leader(best, total.__getitem__, lambda slot: str(names[slot]))] = first
     total = total + parts["line"]
     total[~np.isfinite(whole.total)] = -np.inf
-    return ScoreSum(total, parts, whole.features)
+    return ScoreSum(total, parts, whole.nearness)
 
 
 def cover_clauses(whole: ScoreSum, clauses: Sequence[ScoreSum], names: Sequence[object]) -> ScoreSum:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -18,10 +19,11 @@ from foretool.retrieval.clauses import SHARE, in_english, is_story, parts
 from foretool.retrieval.corpus import Corpus, Identity
 from foretool.retrieval.glossary import put_into_english
 from foretool.retrieval.line import ENTROPY_DEPTH, Line
+from foretool.retrieval.rankers.bm25 import idf
 from foretool.retrieval.rankers.deletions import UNASKED, is_unasked
 from foretool.retrieval.rankers.servers import NOT_NAMED, TOLD_APART, Mention
 from foretool.retrieval.rankers.usage import usage_shares
-from foretool.retrieval.ranking import CLEARLY, Evidence, Query, needs
+from foretool.retrieval.ranking import CLEARLY, Evidence, Fit, Query, needs
 from foretool.retrieval.reasons import ReasonFinder
 from foretool.retrieval.score_fusion import fuse_lines
 from foretool.storage.records import ToolId, Usage
@@ -43,6 +45,16 @@ MOST_KEPT, LEAST_KEPT = 400_000, 50
 """Slots of all lines that a replay keeps, and the fewest lines."""
 LEAST_PART = 1e-5
 """A part of a score that is smaller is left out."""
+
+
+FITS = 10
+"""How many of the first tools are looked at more closely; a profile may leave out some of them."""
+FIRST = 20
+"""How many of the first tools they are compared with."""
+LEADS_BY = 10
+"""The place of the tool whose cosine is compared with the nearest one's."""
+
+_coverage = attrgetter("coverage")
 
 
 class Kept:
@@ -95,6 +107,7 @@ class Request:
         self.dense = dense
         self.learned = learned
         self._read_texts = read_texts
+        self._readings: dict[str, Reading] = {}
         self._kept = kept
         self._widened = dense is None
         self.lines = [self._line(text) for text in needs(query.lines)]
@@ -195,10 +208,34 @@ class Request:
         names = self.corpus.names
         found = [line.evidence(self.corpus.lexical) for line in self.lines]
         if self._line_sums:
-            found = [replace(each, features=one.features) for each, one in zip(found, self._line_sums, strict=False)]
+            found = [replace(each, nearness=one.nearness) for each, one in zip(found, self._line_sums, strict=False)]
         if any(chance is not None for chance in self._needed):
             found = [replace(each, needed=chance) for each, chance in zip(found, self._needed, strict=False)]
         return (*found, *(Evidence(named=bool(names.asked((name,)))) for name in self.query.names))
+
+    def fits(self, slots: Sequence[int]) -> list[Fit]:
+        """Return how well the first of these tools meet the task, each by the line or clause that it meets best."""
+        lines = [*self.lines, *self.clauses]
+        if not lines or not slots:
+            return []
+        if self.dense is None:
+            return [max((self._fit(line, slot) for line in lines), key=_coverage) for slot in slots[:FITS]]
+        readings = self._read(self.dense, [line.text for line in lines])
+        found = list[Fit]()
+        cosines = [[float(each) for each in row] for row in self.dense.nearness(readings, slots)]
+        met = sorted(map(max, cosines))[len(cosines) // 2]
+        for place, slot in enumerate(slots[:FITS]):
+            line, near = max(zip(lines, cosines, strict=True), key=lambda pair: pair[1][place])
+            order = sorted(near, reverse=True)
+            lead = order[0] - order[min(LEADS_BY, len(order)) - 1]
+            agreed = 1.0 / (1 + sum(each > near[place] for each in near))
+            found.append(replace(self._fit(line, slot), cosine=near[place], lead=lead, met=met, agreed=agreed))
+        return found
+
+    def _fit(self, line: Line, slot: int) -> Fit:
+        lexical = self.corpus.lexical
+        strength = line.hits.get(slot, 0.0) / idf(lexical.live, 1)
+        return Fit(lexical.coverage(line.wanted, slot), strength, needs=len(self.lines) + len(self.clauses))
 
     def reasons(self, slot: int, tool: ToolId) -> Iterator[str]:
         """Return why a tool stands in the ranking, in words for people, the strongest kind of reason first."""
@@ -212,6 +249,12 @@ class Request:
             self.corpus, self.query, self.lines, self.named, self.usage, self.learned, self.raised, parts_of,
             by_meaning=by_meaning,
         )  # fmt: skip
+
+    def _read(self, dense: DenseEnsemble, texts: Sequence[str]) -> list[Reading]:
+        """Return the vectors of texts; each is asked for once, even where an encoder cannot be asked."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._readings]
+        self._readings |= zip(new, self._read_texts(dense, new) if new else (), strict=True)
+        return [self._readings[text] for text in texts]
 
     def _whole_text(self) -> str:
         return "\n".join(line.text for line in self.lines)
@@ -297,7 +340,7 @@ class Request:
             return []
         lines = self.lines if len(self.lines) < 2 else [*self.lines, self._whole()]
         texts = [line.text for line in lines]
-        readings = self._read_texts(self.dense, texts) if self.dense is not None and lines else []
+        readings = self._read(self.dense, texts) if self.dense is not None and lines else []
         if self.learned is not None:
             sums = self._sum_learned(self.learned, lines, readings)
         else:
@@ -334,7 +377,7 @@ class Request:
         server's name; 0 in the mean."""
         if self.dense is None or not slots:
             return {}
-        named, plain = self._read_texts(self.dense, [line.text, rest])
+        named, plain = self._read(self.dense, [line.text, rest])
         if not all(each.any() for each in (*named, *plain)):
             return {}  # an encoder could not be asked
         (apart,) = self.dense.sums([{}], [plain])
@@ -392,7 +435,7 @@ class Request:
         if self.dense is None:
             sums = [sum_words(self._lower_hits(clause.hits), summed.live) for clause in self.clauses]
             return summed.plus({"clauses": SHARE * best_of(sums)})
-        readings = self._read_texts(self.dense, [clause.text for clause in self.clauses])
+        readings = self._read(self.dense, [clause.text for clause in self.clauses])
         sums = [self._lower_sum(each) for each in self._sum_with_encoders(self.dense, self.clauses, readings)]
         if is_story(in_english(self.lines[0].text)):
             return summed.plus({"clauses": SHARE * best_of(sums)})

@@ -399,9 +399,6 @@ MANIFEST: Final[dict[str, Promise]] = {
     "bridge:forwards": Promise(
         "docs/protocol.md", "what may not fit is sent, and told with the schema if the call fails"
     ),
-    "bridge:made-up": Promise(
-        "docs/protocol.md", "a bridged call of a tool that does not exist is answered with what its words find"
-    ),
     "bridge:itself": Promise("design: the two tools", "call_tool refuses its own name"),
     "bridge:discover": Promise("design: the two tools", "call_tool passes discover_tools on"),
     "bridge:honest": Promise("SECURITY.md", "call_tool is annotated as read-only exactly where it runs nothing else"),
@@ -811,6 +808,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "dtdr:unseen": Promise("docs/learning.md: DTDR", "a tool that came after training is ranked at once"),
     "dtdr:published": Promise(f"{DTDR}, section 4.1", "DTDR-C and DTDR-L run as published, by name"),
     # The repository
+    "gate:high": Promise("docs/retrieval.md: confidence", "high says that the first tool is the right one"),
+    "gate:unread": Promise("docs/retrieval.md: confidence", "nothing is sure about a task that cannot be read"),
+    "gate:harmless": Promise("docs/retrieval.md: confidence", "in doubt no tool that deletes stands first"),
     "gate:none": Promise("docs/retrieval.md: confidence", "a task no tool fits is told so"),
     "gate:adaptive": Promise("docs/retrieval.md: confidence", "an answer shows as many tools as the promise takes"),
     "gate:learned": Promise("docs/retrieval.md: confidence", "what something learned ranks surely is never none"),

@@ -1,18 +1,21 @@
-"""Measures how well the gate is calibrated, or fits it.
+"""Measures how far the gate's levels hold, or fits it.
 
     python -m bench.retrieval.gate DATA [--fit] [--sets a,b] [--sample N] [--vectors FILE] [--without-wordings]
 
-The gate says how likely a needed tool is among the first k, and so how many tools an answer shows. DATA holds sets as
-`bench.retrieval.ranking` reads them. The output is one JSON object per development set, without a log and with one: the
-models of a half are trained on the other half, as a proxy learns from its own past. A row holds the area under the
-curve (`auc`), the expected calibration error (`ece`) with the error that a perfect gate would show on so few queries
-(`floor`), the reliability by bins, and for each half what showing k tools holds and costs (`adaptive`), where the gate
-is recalibrated on the other half as a proxy does. Then it says how well queries that need a tool are told from others.
-Tools of well-known servers have the wishes that come with foretool, as in a proxy.
+The gate says how likely the first tool of a search is a right one, and how likely a needed one is among the first k.
+DATA holds sets as `bench.retrieval.ranking` reads them. The output is one JSON object for each of `EXAMINED`, whose
+families took no part in the fit: how often the first tool is right, the area under the curve of its stated probability
+(`auc`), the expected calibration error (`ece`) with the error that a perfect gate would show on so few queries
+(`floor`), how often `high` is said and right, the share of right first tools that are said to be `high`, and how often
+`high` is said of the same queries once the tools they need are gone. `held` is the share of queries whose needed tool
+is among as many tools as the gate asks for. Then it says what is said of `unserved.json`, which no tool of the real
+servers serves, and how well queries that need a tool are told from others. Tools of well-known servers have the wishes
+that come with foretool, as in a proxy.
 
-`--fit` writes `retrieval/gate.json` instead, from the train splits of `FITTED`, each alone and, if it is small, hidden
-among tools of real servers, without a log and with one of other train tasks, for words alone and for the encoders that
-`--encoder` names. What the file says of other encoders stays. No set that is examined takes part.
+`--fit` writes `retrieval/gate.json` instead, from the train splits of `FITTED`, from everyday tasks over real servers
+and from wishes over invented ones: each query with its tools there, among tools of real servers, and with its tools
+gone, and beside them queries that need no tool; without a log and with one of other train tasks, for words alone and
+for the encoders that `--encoder` names. What the file says of other encoders stays.
 """
 
 from __future__ import annotations
@@ -20,55 +23,72 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, inf
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from bench.datasets import Task, catalog_tools, read_rows, read_tasks, read_tools
+from bench.datasets import (
+    Task,
+    catalog_tools,
+    read_catalogs,
+    read_rows,
+    read_tasks,
+    read_tools,
+    tool_from_row,
+    tool_of,
+)
 from bench.kept_encoder import KeptEncoder, joined_queries, open_kept
+from bench.learning import invented_apis
 from bench.options import make_parser
 from bench.reports import Row, area_under_curve
+from bench.retrieval import everyday
 from bench.retrieval.pool import Pool
 from foretool.learning.training import Material, TooLittle
 from foretool.retrieval import chances, confidence, encoders, methods
-from foretool.retrieval.calibration import calibration_error, conformal_k, coverage, platt, reliability
+from foretool.retrieval.calibration import calibration_error
 from foretool.retrieval.confidence import Gate, Logistic, Weights
 from foretool.retrieval.corpus import Shipped
 from foretool.retrieval.known_tools import find_wordings
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
 from foretool.retrieval.ranking import Query, Ranking
-from foretool.retrieval.tokens import estimate
-from foretool.server.catalog.signatures import signature
-from foretool.server.discovery.answer_shape import shape
-from foretool.server.discovery.schemas import CLAUSE, summarize
 from foretool.storage.opening import open_store
-from foretool.storage.records import Episode, Level, Tool, ToolId
+from foretool.storage.records import Episode, Tool, ToolId
 
-FITTED = {"toole": "MIT", "ultratool": "MIT", "sealtools": "Apache-2.0"}
+FITTED = {
+    "toole": "MIT", "toole_multi": "MIT", "ultratool": "MIT", "taskbench_multimedia": "MIT", "octopus": "Apache-2.0",
+}  # fmt: skip
 """Sets whose train split the gate is fitted on, with their licence."""
-EXAMINED = ("livemcpbench", "mcpbench", "mcptoolbenchpp", "bfcl", "toole_unseen", "apibank", "stabletoolbench")
+NEEDLESS = "metatool_awareness"
+"""The set whose train split has queries that need no tool."""
+EXAMINED = (
+    "livemcpbench", "mcpbench", "mcptoolbenchpp", "bfcl", "bfcl_ports", "bfcl_multi_turn", "apibank", "apibank_tgr",
+    "apibench", "stabletoolbench", "toolsense", "toollens",
+)  # fmt: skip
 DETECTED = {"metatool_awareness": "metatool_awareness", "tooldet": "toole"}
 """Sets with queries that need no tool, and the set whose queries and tools they are compared with."""
 OFFERED = "bfcl_irrelevance"
 """The set of queries for which none of the offered tools fits; those of bfcl have one that does."""
-SETS = (*EXAMINED, *DETECTED, OFFERED)
+UNSERVED = "unserved"
+UNSERVED_FILE = Path(__file__).with_name("unserved.json")
+"""Requests that no tool of the real servers serves: those that the gate was chosen by, and those of the report."""
+SETS = (*EXAMINED, UNSERVED, *DETECTED, OFFERED)
 SAMPLE = 240
-ASKED = 250
+ASKED = 200
 """Queries of each train split that the gate is fitted on."""
-EVERY = 4
-"""Of the tools of real servers, every fourth one is added to the tools of a set."""
-LARGE = 2000
-"""A set with more tools is hard enough without others."""
+AMONG_OTHERS, GONE, IDLE = 80, 100, 100
+"""So many of these among other tools, with their tools gone, and queries that need no tool."""
+WEIGHTS = {"there": 1.0, "among": 0.5, "gone": 0.08, "idle": 0.08}
+"""What each of these kinds counts in all for the fit, in each set."""
+OTHERS = 1000
+"""So many tools of real servers are added to the tools of a set."""
 DEPTH = 50
-EPSILONS = (0.1, 0.2)
 STRAY = 0.01
 """The share of queries which need a tool that the gate may call hopeless."""
 ROOM = 0.05
@@ -81,17 +101,27 @@ WISHES = 500
 RIDGE = 1e-2
 
 LOG = 200
-"""Tasks in the log that models learn from where a gate is fitted; among other tools a quarter of it, so that the gate
-sees models that know much and models that know little."""
+"""Tasks in the log that models learn from where a gate is fitted."""
+LOGGED = ("toole", "ultratool")
+"""The sets that have so many more."""
 LEARNED = ("masstool", "tgr")
 """The methods that learn from the log: those that read a task before its first call."""
-KS = (1, 2, 3, 5, 8, 12, 20)
-"""The k that the gate is fitted on."""
+KS = (2, 3, 5, 8, 12, 20)
+"""The k above 1 that the gate is fitted on."""
 BEST = 20
 """How many tools of each ranking the gain is fitted on."""
 GAIN_RIDGE = 1e-4
-FIXED = 12
-"""The k that adaptive k is compared with."""
+BY_MEANING = frozenset(("cosine", "lead", "met"))
+"""What the gate reads of cosines, which differ between encoders."""
+EVERYDAY = {
+    "time": "mcp-server-time", "git": "mcp-server-git", "fetch": "mcp-server-fetch", "sqlite": "mcp-server-sqlite",
+    "calculator": "mcp-server-calculator", "duckduckgo": "duckduckgo-mcp-server", "arxiv": "arxiv-mcp-server",
+    "excel": "excel-mcp-server", "word": "office-word-mcp-server", "files": "ref-filesystem", "memory": "ref-memory",
+    "thinking": "ref-sequential-thinking", "everything": "ref-everything", "github": "ref-github",
+    "playwright": "playwright-mcp", "notion": "notionhq-notion-mcp-server", "context7": "upstash-context7-mcp",
+    "chart": "antv-mcp-server-chart", "youtube": "kimtaeyoon83-mcp-server-youtube-transcript",
+}  # fmt: skip
+"""Servers of `everyday.json` whose tools are among the catalogs, with their files."""
 
 T = TypeVar("T")
 
@@ -102,10 +132,27 @@ class Sample:
 
     ranking: Ranking
     ranks: frozenset[int]
+    weight: float = 1.0
+    is_served: bool = True
+    """Whether any tool serves the query."""
 
     def held(self, k: int) -> float:
         """1 if a needed tool is among the first k, else 0."""
         return float(any(rank <= k for rank in self.ranks))
+
+    @property
+    def is_high(self) -> bool:
+        """Whether the gate is sure."""
+        return confidence.level(self.ranking) == "high"
+
+
+@dataclass(frozen=True)
+class Searched:
+    """Tools that are searched, and queries for them."""
+
+    name: str
+    tools: Sequence[Tool]
+    tasks: Sequence[Task]
 
 
 def sampled(values: Sequence[T], most: int = SAMPLE) -> list[T]:
@@ -118,13 +165,35 @@ def ask(pipeline: Pipeline, text: str, limit: int = DEPTH) -> Ranking:
     return pipeline.rank(Query((" ".join(text.split()),)), limit=limit)
 
 
-def samples(pipeline: Pipeline, tasks: Sequence[Task]) -> list[Sample]:
+def samples(pipeline: Pipeline, tasks: Sequence[Task], weight: float = 1.0) -> list[Sample]:
     """A sample for each task."""
     found = []
     for task in tasks:
         ranking, wanted = ask(pipeline, task.query), frozenset[ToolId]().union(*task.gold)
         ranks = (rank for rank, each in enumerate(ranking.ranked, 1) if each.tool in wanted)
-        found.append(Sample(ranking, frozenset(ranks)))
+        found.append(Sample(ranking, frozenset(ranks), weight))
+    return found
+
+
+def samples_without(
+    pipeline: Pipeline, tools: Sequence[Tool], tasks: Sequence[Task], weight: float = 1.0
+) -> list[Sample]:
+    """A sample for each task, with the tools that it needs gone from the catalog."""
+    found = []
+    by_upstream: dict[str, list[Tool]] = {}
+    for tool in tools:
+        by_upstream.setdefault(tool.upstream, []).append(tool)
+    upstream_of = {tool.id: tool.upstream for tool in tools}
+    dense = pipeline.dense
+    for task in tasks:
+        gone, corpus = frozenset[ToolId]().union(*task.gold), pipeline.corpus.copy()
+        for upstream in {upstream_of[tool] for tool in gone}:
+            corpus.replace(upstream, [tool for tool in by_upstream[upstream] if tool.id not in gone])
+        if dense is not None:
+            dense.align(corpus.digests, corpus.version, corpus.servers)
+        found.append(Sample(ask(Pipeline(corpus, dense), task.query), frozenset(), weight, is_served=False))
+    if dense is not None:
+        dense.align(pipeline.corpus.digests, pipeline.corpus.version, pipeline.corpus.servers)
     return found
 
 
@@ -148,35 +217,49 @@ def learn(
     return LearnedModels(models) if models else None
 
 
-def fit_logistic(x: np.ndarray, y: np.ndarray, names: Sequence[str], ridge: float) -> Logistic:
+def fit_logistic(
+    x: np.ndarray, y: np.ndarray, names: Sequence[str], ridge: float, weights: np.ndarray | None = None
+) -> Logistic:
     """Fit a logistic regression by Newton's method over standardised features, with a ridge on all but the bias. `x`
-    (rows, features), `y` (rows,)."""
-    mean, deviation = x.mean(0), x.std(0) + 1e-9
+    (rows, features), `y` and `weights` (rows,)."""
+    share = np.full(len(x), 1.0 / len(x)) if weights is None else weights / weights.sum()
+    mean = share @ x
+    deviation = np.sqrt(share @ (x - mean) ** 2) + 1e-9
     z = np.column_stack([np.ones(len(x)), (x - mean) / deviation])
-    pull = ridge * len(x) * np.diag([0.0, *np.ones(len(names))])
+    pull = ridge * np.diag([0.0, *np.ones(len(names))])
     beta = np.zeros(z.shape[1])
     for _ in range(30):
         p = 1 / (1 + np.exp(-np.clip(z @ beta, -30, 30)))
-        gradient = z.T @ (p - y) + pull @ beta
-        beta -= np.linalg.solve((z * (p * (1 - p))[:, None]).T @ z + pull, gradient)
-    weights = beta[1:] / deviation
-    rounded = {name: round(float(weight), 4) for name, weight in zip(names, weights, strict=True)}
-    return Logistic(round(float(beta[0] - weights @ mean), 4), rounded)
+        gradient = z.T @ (share * (p - y)) + pull @ beta
+        beta -= np.linalg.solve((z * (share * p * (1 - p))[:, None]).T @ z + pull, gradient)
+    found = beta[1:] / deviation
+    rounded = {name: round(float(weight), 4) for name, weight in zip(names, found, strict=True)}
+    return Logistic(round(float(beta[0] - found @ mean), 4), rounded)
 
 
 def fit(data: Sequence[Sample], *, cosines: bool = True) -> Weights:
-    """Fit the gain of a tool, then with it the gate over the first k, which reads `cosines` or does not."""
+    """Fit the first place on all queries, and on those that a tool serves its gain, and with the gain the gate over the
+    first k: how many tools to show is asked where there is one. The models read `cosines` or do not."""
     data = [each for each in data if each.ranking.ranked and not each.ranking.evidence[0].named]
-    rows = [(each, chances.growth_features(each.ranking.ranked[:BEST])) for each in data]
+    served = [each for each in data if each.is_served]
+    rows = [(each, chances.growth_features(each.ranking.ranked[:BEST])) for each in served]
     x = np.array([one for _, own in rows for one in own])
     y = np.array([float(rank in each.ranks) for each, own in rows for rank in range(1, len(own) + 1)])
     *read, _ = chances.FEATURES
     gain = fit_logistic(x[:, :-1], y, read, GAIN_RIDGE)
     weights = (*(gain.weights[name] for name in read), gain.bias)
-    inputs = [(gate_inputs(each.ranking, weights, k), each.held(k)) for each in data for k in KS]
-    names = sorted(name for name in inputs[0][0] if cosines or not name.startswith("cosine"))
-    x = np.array([[found[name] for name in names] for found, _ in inputs])
-    return Weights(weights, fit_logistic(x, np.array([true for _, true in inputs]), names, RIDGE))
+    of_list = [(confidence.signs(each.ranking), each.held(1), each.weight) for each in data]
+    of_first = [(gate_inputs(each.ranking, weights, k), each.held(k), each.weight) for each in served for k in KS]
+    return Weights(weights, _fit_signs(of_list, cosines=cosines), _fit_signs(of_first, cosines=cosines))
+
+
+def _fit_signs(rows: Sequence[tuple[Mapping[str, float], float, float]], *, cosines: bool) -> Logistic:
+    """Fit a logistic regression on rows of features by name, outcome and weight; what never differs is left out."""
+    told = [name for name in sorted(rows[0][0]) if cosines or name not in BY_MEANING]
+    names = [name for name in told if len({found[name] for found, _, _ in rows}) > 1]
+    x = np.array([[found[name] for name in names] for found, _, _ in rows])
+    true, weights = (np.array([each[at] for each in rows]) for at in (1, 2))
+    return fit_logistic(x, true, names, RIDGE, weights)
 
 
 def gate_inputs(ranking: Ranking, gain: Sequence[float], k: int) -> dict[str, float]:
@@ -190,133 +273,60 @@ def floor(p: Sequence[float], draws: int = 200) -> float:
     return fmean(calibration_error([(each, float(draw.random() < each)) for each in p]) for _ in range(draws))
 
 
-def promise(ranks: Sequence[int | None], eps: float) -> Row:
-    """How many tools to show so that at most `eps` of the needed ones are hidden, fitted on each half of the queries,
-    and the share of needed tools that this shows on the other half."""
-    halves = (ranks[0::2], ranks[1::2])
-    shown = [conformal_k(one, eps) for one in halves]
-    kept = [coverage(other, k) if k else None for k, other in zip(shown, reversed(halves), strict=True)]
-    return {"show": shown, "kept": [None if each is None else round(each, 3) for each in kept]}
+def first_outcome(sample: Sample) -> tuple[float, float]:
+    """How likely the gate holds the first tool to be right, and whether it is."""
+    held = confidence.judge(sample.ranking).held
+    return (held[0] if held else 0.0), sample.held(1)
 
 
-def said(data: Sequence[Sample]) -> list[tuple[float, float]]:
-    """What the gate says of the first five, and whether it came true."""
-    return [(confidence.judge(each.ranking).probability or 0.0, each.held(confidence.WITHIN)) for each in data]
-
-
-def shown_outcome(sample: Sample) -> tuple[float, float]:
-    """What a proxy records of an answer: the gate's probability for what it shows, and whether it came true."""
-    judged = confidence.judge(sample.ranking)
-    shown = min(judged.k or FIXED, confidence.WITHIN)
-    return judged.among(shown) or 0.0, sample.held(shown)
-
-
-class Size(NamedTuple):
-    """The tokens of a tool: of its whole definition, of one line about it, and of its name."""
-
-    whole: int
-    line: int
-    name: int
-
-
-def size_of(tool: Tool) -> Size:
-    """What a tool takes in each form in which an answer may show it, with the number before it."""
-    said = summarize(tool.definition, CLAUSE)
-    line = f"1. {signature(tool) or tool.id}: {said}"
-    return Size(estimate(tool.definition.decode()), estimate(line), estimate(f"{tool.id}, "))
-
-
-def as_shown(ranking: Ranking, level: Level, k: int, sizes: Mapping[ToolId, Size]) -> int:
-    """The tokens of the first k tools as an answer of this level shows them: a few with their schemas, some in a line
-    each, the rest by name."""
-    form = shape(level, len(ranking.ranked), k)
-    forms = [0] * form.ready + [1] * form.lined + [2] * form.named
-    return sum(sizes[each.tool][at] for each, at in zip(ranking.ranked, forms, strict=False))
-
-
-def widen(other: Sequence[Sample], ks: Sequence[int], target: float) -> float:
-    """By how much k has to be multiplied so that the needed tool of the next query is shown with this probability, by
-    what would have been enough for others (split conformal prediction over the rank in parts of k)."""
-    ranks = ((min(each.ranks, default=None), k) for each, k in zip(other, ks, strict=True))
-    parts = sorted(inf if rank is None else rank / max(k, 1) for rank, k in ranks)
-    place = ceil((len(parts) + 1) * target)
-    return parts[place - 1] if place <= len(parts) else inf
-
-
-def adapt(half: Sequence[Sample], other: Sequence[Sample], sizes: Mapping[ToolId, Size]) -> Row:
-    """What showing as many tools as the promise takes holds and costs on one half, with a gate recalibrated on the
-    other half, against `FIXED` tools: in tokens of whole definitions, and as answers show tools. `held_most`: with the
-    `DEPTH` tools that a ranking has at most, which no k passes. `widened_t`: with k multiplied by what the other half
-    needed to hold t."""
-    calibrate = platt(list(map(shown_outcome, other)))
-    judged = [confidence.judge(each.ranking, calibrate) for each in half]
-    shown = [each.k for each in judged]
-    theirs = [confidence.judge(each.ranking, calibrate).k for each in other]
-
-    def widened(target: float) -> Row:
-        factor = widen(other, theirs, target)
-        ks = [min(DEPTH, ceil(factor * k)) if k and factor < inf else DEPTH * bool(k) for k in shown]
-        held = round(fmean(each.held(k) for each, k in zip(half, ks, strict=True)), 3)
-        return {"k": round(fmean(ks), 1), "held": held, "as_shown": answers(ks)}
-
-    def tokens(each: Sample, k: int) -> int:
-        return sum(sizes[one.tool].whole for one in each.ranking.ranked[:k])
-
-    def answers(ks: Sequence[int]) -> int:
-        pairs = zip(half, judged, ks, strict=True)
-        return round(fmean(as_shown(each.ranking, said.level, k, sizes) for each, said, k in pairs))
-
-    return {
-        **{f"widened_{target}": widened(target) for target in (0.9, 0.95)},
-        "held_most": round(fmean(each.held(DEPTH) for each in half), 3),
-        "as_shown": answers(shown),
-        "as_shown_fixed": answers([FIXED] * len(half)),
-        "k": round(fmean(shown), 1),
-        "held": round(fmean(each.held(k) for each, k in zip(half, shown, strict=True)), 3),
-        "held_fixed": round(fmean(each.held(FIXED) for each in half), 3),
-        "tokens": round(fmean(tokens(each, k) for each, k in zip(half, shown, strict=True))),
-        "tokens_fixed": round(fmean(tokens(each, FIXED) for each in half)),
-    }  # fmt: skip
-
-
-def examine(name: str, log: str, data: Sequence[Sample], sizes: Mapping[ToolId, Size]) -> Row:
-    """The row of one set; every second sample belongs to one half."""
-    outcomes = said(data)
-    refitted = [(platt(outcomes[at::2])(p), true) for at in (0, 1) for p, true in outcomes[1 - at :: 2]]
-    halves = data[0::2], data[1::2]
-    ranks = [min(each.ranks, default=None) for each in data]
+def examine(name: str, data: Sequence[Sample], gone: Sequence[Sample]) -> Row:
+    """The row of one set; `gone`: the same queries with their tools gone."""
+    outcomes = [first_outcome(each) for each in data]
+    right = [each for each in data if each.held(1)]
+    high = [each for each in data if each.is_high]
     return {
         "set": name,
-        "log": log,
         "n": len(data),
         "right": round(fmean(true for _, true in outcomes), 3),
         "auc": area_under_curve([v for v, hit in outcomes if hit], [v for v, hit in outcomes if not hit]),
         "ece": round(calibration_error(outcomes), 3),
         "floor": round(floor([p for p, _ in outcomes]), 3),
-        "ece_recalibrated": round(calibration_error(refitted), 3),
-        "called_none": round(fmean(confidence.level(each.ranking) == "none" for each in data), 3),
-        "adaptive": [adapt(one, other, sizes) for one, other in (halves, halves[::-1])],
-        "reliability": [[round(p, 3), round(true, 3), count] for p, true, count in reliability(outcomes)],
-        **{f"hide_at_most_{eps}": promise(ranks, eps) for eps in EPSILONS},
-    }
+        "high": round(len(high) / len(data), 3),
+        "high_right": round(fmean(each.held(1) for each in high), 3) if high else None,
+        "right_high": round(fmean(each.is_high for each in right), 3) if right else None,
+        "gone_high": round(fmean(each.is_high for each in gone), 3) if gone else None,
+        "none": round(fmean(confidence.level(each.ranking) == "none" for each in data), 3),
+        "held": round(fmean(each.held(confidence.judge(each.ranking).k) for each in data), 3),
+    }  # fmt: skip
 
 
-def examine_both(
-    name: str, data: Path, embedders: Sequence[KeptEncoder], most: int, shipped: Shipped | None
-) -> Iterator[Row]:
-    """The rows of one set: without a log, and each half with what was learned from the other one. `shipped` gives
-    tools the wordings that come with foretool."""
+def examined_tasks(path: Path, tools: Sequence[Tool]) -> list[Task]:
+    """The queries of a file, each once with all that its rows need, without those whose tool does not fit them (scope
+    "relevance" of bfcl_ports)."""
+    unfit = {row["query"] for row in read_rows(path) if row.get("scope") == "relevance"}
+    needs: dict[str, tuple[frozenset[ToolId], ...]] = {}
+    for task in read_tasks(path, tools):
+        if task.query not in unfit:
+            needs[task.query] = (*needs.get(task.query, ()), *task.gold)
+    return [Task(query, gold) for query, gold in needs.items()]
+
+
+def examine_set(name: str, data: Path, embedders: Sequence[KeptEncoder], most: int, shipped: Shipped | None) -> Row:
+    """The row of a set. `shipped` gives tools the wordings that come with foretool."""
     tools = read_tools(data / name)
-    tasks = sampled(read_tasks(data / name / "dev.jsonl", tools), most)
-    sizes = {tool.id: size_of(tool) for tool in tools}
+    tasks = sampled(examined_tasks(data / name / "dev.jsonl", tools), most)
     pipeline = Pool(tools, {}, embedders, shipped=shipped).pipeline()
-    plain = samples(pipeline, tasks)
-    yield examine(name, "none", plain, sizes)
-    taught = list(plain)
-    for at in (0, 1):
-        pipeline.learned = learn(tools, tasks[1 - at :: 2], embedders)
-        taught[at::2] = samples(pipeline, tasks[at::2])
-    yield examine(name, "the other half", taught, sizes)
+    return examine(name, samples(pipeline, tasks), samples_without(pipeline, tools, tasks[:GONE]))
+
+
+def examine_unserved(data: Path, embedders: Sequence[KeptEncoder], shipped: Shipped | None) -> Row:
+    """How often each level is said of requests that no tool serves, among all tools of real servers."""
+    pipeline = Pool(catalog_tools(data / "mcp_catalogs"), {}, embedders, shipped=shipped).pipeline()
+    row: Row = {"set": UNSERVED}
+    for part, texts in json.loads(UNSERVED_FILE.read_text("utf-8")).items():
+        levels = [confidence.level(ask(pipeline, text)) for text in texts]
+        row[part] = {level: levels.count(level) for level in ("high", "medium", "low", "none")}
+    return row
 
 
 def detect(name: str, pipeline: Pipeline, needing: Sequence[str], idle: Sequence[str]) -> Row:
@@ -324,12 +334,13 @@ def detect(name: str, pipeline: Pipeline, needing: Sequence[str], idle: Sequence
     found = [[ask(pipeline, text) for text in texts] for texts in (needing, idle)]
     p = [[confidence.judge(each).probability or 0.0 for each in one] for one in found]
     lines = [[each.evidence[0] for each in one] for one in found]
-    cosines = [[fmean(each.features.cosines) for each in one if each.features] for one in lines]
-    none = [fmean(confidence.level(each) == "none" for each in one) for one in found]
+    cosines = [[fmean(each.nearness.cosines) for each in one if each.nearness] for one in lines]
+    levels = [[confidence.level(each) for each in one] for one in found]
     return {
         "set": name, "method": "needs a tool", "n": [len(needing), len(idle)],
         "auc": area_under_curve(cosines[0], cosines[1]), "auc_of_the_gate": area_under_curve(p[0], p[1]),
-        "called_none": [round(each, 3) for each in none],
+        "called_none": [round(one.count("none") / len(one), 3) for one in levels],
+        "called_high": [round(one.count("high") / len(one), 3) for one in levels],
     }  # fmt: skip
 
 
@@ -355,6 +366,43 @@ def examine_offers(name: str, folder: Path, embedders: Sequence[KeptEncoder], po
             "auc": area_under_curve(right, wrong)}  # fmt: skip
 
 
+def everyday_tasks(catalogs: Path) -> Searched:
+    """The everyday tasks over real servers, as far as the catalogs have these."""
+    held, read = dict(read_catalogs(catalogs)), json.loads(everyday.FILE.read_text("utf-8"))
+    tools = [tool_of(name, tool) for name, server in EVERYDAY.items() for tool in held.get(server, ())]
+    return _serve("everyday", tools, ((each["task"], [each["tools"]]) for each in (*read["tasks"], *read["check"])))
+
+
+def invented_wishes() -> Searched:
+    """The wishes of the development part of the invented servers."""
+    rows = read_rows(invented_apis.FILE)
+    tools = [tool_from_row(row) for row in invented_apis.tool_rows(rows)]
+    wishes = [row for part, _, row in invented_apis.task_rows(rows) if part == "dev"]
+    return _serve("invented", tools, ((row["query"], [[call] for call in row["calls"]]) for row in wishes))
+
+
+def _serve(name: str, tools: Sequence[Tool], asked: Iterable[tuple[str, Collection[Collection[str]]]]) -> Searched:
+    """The queries that these tools serve; each has the names of the tools that meet each of its needs."""
+    known = {str(tool.id).replace("__", "/", 1): tool.id for tool in tools}
+    tasks = []
+    for query, wanted in asked:
+        needs = (
+            frozenset(known[at] for one in names if (at := one.replace("__", "/", 1)) in known) for names in wanted
+        )
+        if gold := tuple(each for each in needs if each):
+            tasks.append(Task(query, gold))
+    return Searched(name, tools, tasks)
+
+
+def searched_sets(data: Path) -> Iterator[Searched]:
+    """What the gate is fitted on."""
+    yield everyday_tasks(data / "mcp_catalogs")
+    yield invented_wishes()
+    for name in FITTED:
+        tools = read_tools(data / name)
+        yield Searched(name, tools, read_tasks(data / name / "train.jsonl", tools))
+
+
 def fit_gate(
     data: Path,
     embedders: Sequence[KeptEncoder],
@@ -362,35 +410,52 @@ def fit_gate(
     catalogs: Path,
     shipped: Shipped | None = None,
 ) -> Gate:
-    """Fit from every train split: for words alone, for one encoder, for two, and for any, each without and with a
-    log."""
-    distractors = catalog_tools(catalogs)[::EVERY]
+    """Fit from every set: for words alone, for one encoder, for two, and for any, each without and with a log."""
+    others = sampled(catalog_tools(catalogs), OTHERS)
+    idle = [row["query"] for row in read_rows(data / NEEDLESS / "train.jsonl") if not row["needs_tool"]]
     found: dict[str, list[Sample]] = {}
-    for name in FITTED:
-        tools = read_tools(data / name)
-        tasks = read_tasks(data / name / "train.jsonl", tools)
-        tasks = random.Random(7).sample(tasks, min(ASKED + LOG, len(tasks)))
-        own = {tool.id for tool in tools}
-        hidden = [*tools, *(tool for tool in distractors if tool.id not in own)]
-        pools = ((tools, LOG), (hidden, LOG // 4)) if len(tools) < LARGE else ((tools, LOG),)
+    for each in searched_sets(data):
         for most in range(len(embedders) + 1):
-            have = embedders[:most]
-            for pool, size in pools:
-                pipeline = Pool(pool, {}, embedders, shipped=shipped).pipeline(most)
-                for models in (None, learn(pool, tasks[ASKED : ASKED + size], have)):
-                    pipeline.learned = models
-                    for each in samples(pipeline, tasks[:ASKED]):
-                        found.setdefault(confidence.kind_of(each.ranking), []).append(each)
+            for sample in fitted_samples(each, others, sampled(idle, IDLE), embedders[:most], shipped):
+                found.setdefault(confidence.kind_of(sample.ranking), []).append(sample)
     weights = {kind: fit(each) for kind, each in found.items()}
     one = "+".join(each.name for each in embedders[:1])
     for rest in ("", confidence.AFTER_LEARNING):
         weights[confidence.ANY + rest] = without_cosines(found[one + rest])
     licences = ", ".join(f"{name} train ({licence})" for name, licence in FITTED.items())
     return Gate(
-        f"{licences}; {ASKED} queries each, alone and among {len(distractors)} other tools, without a log and with one",
+        f"{licences}, everyday tasks and invented servers (foretool's own); {ASKED} queries each at most, alone, among "
+        f"{OTHERS} other tools, with their tools gone, and {IDLE} that need no tool; without a log and with one",
         weights,
         least_cosines(data, untrained, [each.name for each in embedders][: len(untrained)]),
     )
+
+
+def fitted_samples(
+    of: Searched, others: Sequence[Tool], idle: Sequence[str], have: Sequence[KeptEncoder], shipped: Shipped | None
+) -> Iterator[Sample]:
+    """The samples of one set, weighted so that sets count alike: without a log, and where it has enough tasks with a
+    log of others."""
+    tasks = sampled(of.tasks, ASKED + LOG)
+    asked, log = tasks[:ASKED], tasks[ASKED:] if of.name in LOGGED else ()
+    pipeline = Pool(of.tools, {}, have, shipped=shipped).pipeline(len(have))
+
+    def share(kind: str, count: int) -> float:
+        return WEIGHTS[kind] / max(count, 1)
+
+    for models in (None, learn(of.tools, log, have)) if log else (None,):
+        pipeline.learned = models
+        yield from samples(pipeline, asked, share("there", len(asked)))
+        for text in idle:
+            yield Sample(ask(pipeline, text), frozenset(), share("idle", len(idle)), is_served=False)
+    pipeline.learned = None
+    gone = asked[:GONE]
+    yield from samples_without(pipeline, of.tools, gone, share("gone", len(gone)))
+    own = {tool.upstream for tool in of.tools}
+    hidden = [*of.tools, *(tool for tool in others if tool.upstream not in own)]
+    if of.name != "everyday":  # other servers have tools for the same
+        some = asked[:AMONG_OTHERS]
+        yield from samples(Pool(hidden, {}, have, shipped=shipped).pipeline(len(have)), some, share("among", len(some)))
 
 
 def without_cosines(data: Sequence[Sample]) -> Weights:
@@ -414,7 +479,7 @@ def least_cosines(data: Path, untrained: Sequence[KeptEncoder], names: Sequence[
     for most in range(1, len(untrained) + 1):
         pipeline = Pool(read_tools(folder), {}, untrained).pipeline(most)
         needing = [row["query"] for row in read_rows(folder / "train.jsonl") if row["needs_tool"]]
-        signs = [ask(pipeline, text).evidence[0].features for text in needing]
+        signs = [ask(pipeline, text).evidence[0].nearness for text in needing]
         values = [fmean(each.cosines) for each in signs if each]
         found["+".join(names[:most])] = round(float(np.quantile(values, STRAY)) - ROOM, 2)
     return found
@@ -455,7 +520,7 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
     with open_store(arguments.vectors or ":memory:") as store:
         cache = arguments.vectors.parent / "encoders" if arguments.vectors else None
         named, vectors = encoders.find(arguments.encoder), store.vectors
-        embedders = [open_kept(each, cache, vectors, queries=False) for each in named]
+        embedders = [open_kept(each, cache, vectors, queries=arguments.vectors is not None) for each in named]
         if arguments.fit:
             # Training on both sides moves all cosines, and has seen these sets: that encoder's least stays as it is.
             measured = () if any(each.reads_tools for each in named) else named
@@ -468,7 +533,9 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
             return
         chosen = arguments.sets.split(",")
         for name in (each for each in EXAMINED if each in chosen and (data / each).is_dir()):
-            yield from examine_both(name, data, embedders, most, shipped)
+            yield examine_set(name, data, embedders, most, shipped)
+        if UNSERVED in chosen:
+            yield examine_unserved(data, embedders, shipped)
         for name, against in ((name, DETECTED[name]) for name in DETECTED if name in chosen):
             pipeline = Pool(read_tools(data / against), {}, embedders).pipeline()
             rows = read_rows(data / name / "dev.jsonl")

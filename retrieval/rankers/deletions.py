@@ -35,6 +35,11 @@ def deletes(name: str) -> bool:
     return words[:1] == [_FIRST] or not _DELETING.isdisjoint(words)
 
 
+def asks_to_delete(task: str) -> bool:
+    """Tell whether a task has an English word that asks for something to be deleted."""
+    return _ASKED.search(task) is not None
+
+
 def is_unasked(task: str) -> bool:
     """Tell whether a task in English asks for nothing to be deleted."""
-    return _ENGLISH.search(task) is not None and _ASKED.search(task) is None
+    return _ENGLISH.search(task) is not None and not asks_to_delete(task)

@@ -19,8 +19,8 @@ from foretool.retrieval.encoders import Encoder
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.rankers.siblings import Siblings
 from foretool.retrieval.rankers.vector_index import VectorIndex
-from foretool.retrieval.ranking import ListFeatures
-from foretool.retrieval.score_sum import ScoreSum, best_slots, by_slot, softmax, total_of, z_scores
+from foretool.retrieval.ranking import Nearness
+from foretool.retrieval.score_sum import ScoreSum, by_slot, total_of, z_scores
 
 if TYPE_CHECKING:
     from foretool.retrieval.model_format import Reading
@@ -41,10 +41,6 @@ UNREAD_MOST = 2.5
 as the best tool of an encoder has."""
 FEWEST_TOOLS = 2
 """One tool has no z-score; among two or three, encoders tell much more than words (`docs/benchmarks.md`)."""
-DEPTH = 50
-"""How many of the best scores the entropy of a list is taken over."""
-AGREEMENT = 5
-"""How many of the best of each list are compared."""
 
 
 def weight_of(encoders: str) -> float:
@@ -102,11 +98,13 @@ class Dense:
         found[~self.known] = 0.0
         return found
 
-    def nearness(self, vectors: Floats) -> Floats:
-        """Cosine of each of (texts, dimension) to every slot; (texts, slots), 0 where there is no vector."""
-        if self._index is None or not len(self._rows):
-            return np.zeros((len(vectors), len(self._rows)), np.float32)
-        return np.where(self.known, self._index.products(vectors, self._rows), np.float32(0))
+    def nearness(self, vectors: Floats, slots: NDArray[np.int64] | None = None) -> Floats:
+        """Cosine of each of (texts, dimension) to these slots, or to every one; (texts, slots), 0 where there is no
+        vector."""
+        rows, known = (self._rows, self.known) if slots is None else (self._rows[slots], self.known[slots])
+        if self._index is None or not len(rows):
+            return np.zeros((len(vectors), len(rows)), np.float32)
+        return np.where(known, self._index.products(vectors, rows), np.float32(0))
 
 
 class DenseEnsemble:
@@ -140,6 +138,13 @@ class DenseEnsemble:
         """Whether nearly all tools have a vector."""
         return self.is_ready and all(head.known.sum() >= NEARLY_ALL * self.live.sum() for head in self.heads)
 
+    def nearness(self, readings: Sequence[Reading], slots: Sequence[int]) -> Floats:
+        """Return the cosine of each text to some slots, the mean over the encoders; (texts, slots)."""
+        places = np.asarray(slots, np.int64)
+        each = [head.nearness(np.stack([one[at] for one in readings]), places) for at, head in enumerate(self.heads)]
+        mean: Floats = np.mean(each, axis=0)
+        return mean
+
     def readings(self, texts: Sequence[str]) -> list[Reading]:
         """Return the vectors of each text by all encoders."""
         return list(zip(*(head.encoder.queries(texts) for head in self.heads), strict=True))
@@ -169,18 +174,4 @@ class DenseEnsemble:
         if (lifts := self._siblings.lifts(total_of(parts, self.live))) is not None:
             parts["siblings"] = lifts
         total = total_of(parts, self.live)
-        return ScoreSum(total, parts, self._features(total, words, cosines))
-
-    def _features(self, total: Floats, words: Floats, cosines: Sequence[Floats]) -> ListFeatures:
-        best = -np.sort(-total[list(best_slots(total, DEPTH))])
-        tops = [best_slots(values, AGREEMENT) for values in (np.where(words > 0, words, -np.inf), *cosines)]
-        shared = [len(a & b) / AGREEMENT for at, a in enumerate(tops) for b in tops[at + 1 :]]
-        odds = softmax(best)
-        return ListFeatures(
-            encoders=self.names,
-            top=float(best[0]),
-            margin=float(best[0] - best[1]) if len(best) > 1 else 0.0,
-            entropy=float(-(odds * np.log(np.maximum(odds, 1e-12))).sum()),
-            overlap=float(np.mean(shared)),
-            cosines=tuple(float(values.max()) for values in cosines),
-        )
+        return ScoreSum(total, parts, Nearness(self.names, tuple(float(values.max()) for values in cosines)))

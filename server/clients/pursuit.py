@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from foretool.storage.episodes import GAP_S, are_alike
 from foretool.storage.records import Cause, Level, Miss, ToolId
 
-UNSURE: Final[frozenset[Level]] = frozenset(("low", "none"))
-"""Levels of an answer that promises nothing."""
+UNSURE: Final[frozenset[Level]] = frozenset(("medium", "low", "none"))
+"""Levels of an answer whose first tool may be a wrong one."""
 
 
 class Search(Struct):

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.retrieval.confidence import LEAST_SHOWN
+from foretool.retrieval.rankers.deletions import deletes
 from foretool.retrieval.ranking import IN_USE, SERVER_NAMED, USED, Query, Ranked, Ranking
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
@@ -22,6 +23,7 @@ from foretool.server.catalog.names import CALL, CALL_WRITE
 from foretool.server.catalog.search import Search
 from foretool.server.catalog.signatures import name_calls, signature
 from foretool.server.config.loader import LiveConfig
+from foretool.server.config.settings import Risk
 from foretool.server.discovery.answer_shape import LEAST, enough, shape
 from foretool.server.discovery.arguments import MATCHES, Arguments
 from foretool.server.discovery.match_groups import (
@@ -30,6 +32,7 @@ from foretool.server.discovery.match_groups import (
     WordsOf,
     fold,
     group,
+    put_harmless_first,
     read_words,
     thin,
     twin_servers,
@@ -255,6 +258,7 @@ class AnswerWriter:
         )  # fmt: skip
         if lacks.meaning_in and level == "none":
             level, k = "low", min(LEAST_SHOWN, len(ranking.ranked))  # words alone cannot tell that nothing fits
+        ranking = replace(ranking, ranked=put_harmless_first(ranking.ranked, level, ranking.task, self._risk_of(reach)))
         fragments = self._instructions().beside(query, ranking, level, reach.profile) if query.lines else ()
         settings = self._config.settings
         written = answer(
@@ -266,6 +270,20 @@ class AnswerWriter:
             if written.structured.get("note") == say_unread():
                 told.add(UNREAD)
         return written, judged.among(len(written.matches))
+
+    def _risk_of(self, reach: Reach) -> Callable[[ToolId], Risk | None]:
+        """Return what says how dangerous a tool is: the user, its server, or a name that deletes; None where none of
+        them does."""
+
+        def risk(name: ToolId) -> Risk | None:
+            if (tool := self._catalog.get(name)) is None:
+                return None
+            verdict = reach.verdict(tool)
+            if verdict.source != "none":
+                return verdict.risk
+            return "destructive" if deletes(tool.name) else None
+
+        return risk
 
 
 class _Chosen(Struct, frozen=True):
@@ -464,7 +482,7 @@ def _advice(level: Level, unknown: Sequence[str], lacks: Lacks, tools: int, call
             f"{lacks.unsearched} of {tools} tools are not searched yet: if none of these fits, ask again in a few"
             " seconds."
         )
-    elif level == "low":
+    elif level in ("low", "medium"):
         said.append("If none fits, say the task in other words, or name a server.")
     return " ".join(said)
 

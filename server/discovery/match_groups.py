@@ -9,9 +9,11 @@ from typing import Final
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import decode
 
+from foretool.retrieval.rankers.deletions import asks_to_delete
 from foretool.retrieval.ranking import ALIKE, CLEARLY, IN_USE, USED, Ranked
+from foretool.server.config.settings import Risk
 from foretool.server.discovery.schemas import summarize
-from foretool.storage.records import Tool, ToolId
+from foretool.storage.records import Level, Tool, ToolId
 
 ALIKE_OF_ONE: Final = 4
 """So many tools of one server that say much the same stand before other servers' tools."""
@@ -108,6 +110,27 @@ class _Said:
         self._said.append(words)
         self._times.append(1)
         return 1
+
+
+def put_harmless_first(
+    ranked: Sequence[Ranked], level: Level, task: str, risk_of: Callable[[ToolId], Risk | None]
+) -> tuple[Ranked, ...]:
+    """Return the ranking of a task that no tool surely meets, without a tool that deletes in front of one that does
+    not, unless the task asks for that or the tool is clearly better. Where the level is low, no tool that says it
+    changes something stands in front of one that only reads. `risk_of`: what is known of a tool, None where nobody says
+    anything."""
+    if level == "high" or not ranked:
+        return tuple(ranked)
+    first = risk_of(ranked[0].tool)
+    if first == "destructive" and not asks_to_delete(task):
+        harmless: tuple[Risk | None, ...] = ("read", "write", None)
+    elif first == "write" and level == "low":
+        harmless = ("read",)
+    else:
+        return tuple(ranked)
+    least = ranked[0].score / CLEARLY
+    found = next((each for each in ranked[1:] if each.score >= least and risk_of(each.tool) in harmless), None)
+    return tuple(ranked) if found is None else (found, *(each for each in ranked if each is not found))
 
 
 def group(

@@ -47,12 +47,6 @@ def test_a_word_that_was_said_counts_more_than_one_that_means_the_same() -> None
     assert [each.tool for each in ranked[:2]] == ["s__album", "s__show"]
 
 
-def test_near_words_do_not_count_as_words_of_the_task() -> None:
-    tools = corpus(TEXTS)
-    said = weigh_terms("look at my photos")
-    assert Line(tools, "look at my photos", widened=True).evidence(tools.lexical).terms == len(said)
-
-
 @given(st.dictionaries(st.text(), st.floats(0.1, 4.0)))
 def test_any_terms_can_be_asked_for(said: dict[str, float]) -> None:
     assert not near_terms(said).keys() & said.keys()

@@ -6,7 +6,7 @@ import pytest
 
 np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foretool[models]'")
 
-from foretool.retrieval.ranking import ListFeatures  # noqa: E402
+from foretool.retrieval.ranking import Nearness  # noqa: E402
 from foretool.retrieval.score_sum import (  # noqa: E402
     ScoreSum,
     best_slots,
@@ -25,11 +25,11 @@ def floats(*values: float) -> object:
 def test_parts_are_added_and_dropped_tools_stay_out() -> None:
     live = np.array([True, True, False])
     parts = {"lexical": floats(1, 2, 3)}
-    blend = ScoreSum(total_of(parts, live), parts, ListFeatures("m"))
+    blend = ScoreSum(total_of(parts, live), parts, Nearness("m"))
     more = blend.plus({"history": floats(4, 0, 1)})
     assert more.total.tolist() == [5.0, 2.0, -np.inf]
     assert more.of(0) == {"lexical": 1.0, "history": 4.0}
-    assert more.features == ListFeatures("m")
+    assert more.nearness == Nearness("m")
     assert blend.plus({}) is blend
 
 

@@ -13,36 +13,26 @@ import pytest
 pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 
 import numpy as np
+from msgspec.structs import replace
 
 from bench.retrieval.gate import (
     AMONG,
     SAMPLE,
     Sample,
-    Size,
-    adapt,
-    as_shown,
-    examine_both,
+    examine,
+    examine_set,
     fit,
     fit_logistic,
     floor,
     lower_least,
     merge_gates,
-    promise,
     sampled,
-    widen,
 )
 from foretool.retrieval import confidence
 from foretool.retrieval.confidence import Gate, Logistic, Weights, judge
 from foretool.retrieval.corpus import Shipped
-from foretool.retrieval.ranking import Evidence, Ranked, Ranking
+from foretool.retrieval.ranking import Evidence, Fit, Ranked, Ranking
 from foretool.storage.records import ToolId
-
-
-def test_the_number_to_show_is_told_by_one_half_and_held_against_the_other() -> None:
-    # Even places have ranks 1 to 4, odd ones 5 to 8; of each half's 20 the ceil(21 x .8) = 17th is 4, or 8.
-    ranks = [1 + at // 2 % 4 + 4 * (at % 2) for at in range(40)]
-    assert promise(ranks, 0.2) == {"show": [4, 8], "kept": [0.0, 1.0]}
-    assert promise([1, None, 1, None], 0.2) == {"show": [None, None], "kept": [None, None]}
 
 
 def test_a_sample_is_the_same_every_time_and_not_the_first_of_a_sorted_file() -> None:
@@ -72,48 +62,34 @@ def drawn_samples(count: int) -> list[Sample]:
         is_sharp = draw.random() < 0.5
         scores = [12.0 if is_sharp else 3.0, *[2.0] * 19]
         ranked = tuple(Ranked(ToolId(f"t{place}"), score) for place, score in enumerate(scores))
-        evidence = Evidence(strength=2.0 if is_sharp else 0.8, entropy=0.5, coverage=0.5, terms=5)
+        fit = Fit(coverage=0.9 if is_sharp else 0.3, strength=2.0 if is_sharp else 0.8)
+        ranked = (replace(ranked[0], fit=fit), *ranked[1:])
+        evidence = Evidence(strength=2.0 if is_sharp else 0.8, entropy=0.5, coverage=0.5)
         rank = 1 if is_sharp else draw.randrange(1, 21)
-        found.append(Sample(Ranking(ranked, 20, (evidence,)), frozenset({rank})))
+        found.append(Sample(Ranking(ranked, 20, (evidence,), task="a task"), frozenset({rank})))
     return found
 
 
-def test_a_fitted_gate_shows_fewer_tools_where_the_list_is_sharp(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fitted_gate_is_surer_and_shows_fewer_tools_where_the_list_is_sharp(monkeypatch: pytest.MonkeyPatch) -> None:
     data = drawn_samples(400)
     weights = fit(data)
     monkeypatch.setattr(confidence, "shipped", lambda: Gate("", {"words": weights}))
     sharp, flat = (next(each for each in data if each.ranking.ranked[0].score == score) for score in (12.0, 3.0))
     assert judge(sharp.ranking).k < 12 < judge(flat.ranking).k
-    found = adapt(data[0::2], data[1::2], {each.tool: Size(10, 4, 1) for each in data[0].ranking.ranked})
-    assert found["held"] >= 0.85 and found["tokens"] == pytest.approx(10 * found["k"], abs=1)
-    assert found["tokens_fixed"] == 120
-    # Twelve as answers show them: at most three whole ones, five to eight in a line, four by name.
-    assert 8 * 4 + 4 * 1 <= found["as_shown_fixed"] <= 3 * 10 + 5 * 4 + 4 * 1 < found["tokens_fixed"]
-    assert found["held_most"] == 1.0
+    assert (judge(sharp.ranking).level, judge(flat.ranking).level) == ("high", "low")
+    found = examine("drawn", data, [Sample(flat.ranking, frozenset())])
+    assert (found["high_right"], found["gone_high"]) == (1.0, 0.0)
+    assert found["right_high"] >= 0.85 and found["held"] >= 0.85 and found["auc"] >= 0.9
 
 
-def test_k_is_widened_by_what_others_needed() -> None:
-    def ranked_at(rank: int | None) -> Sample:
-        return Sample(Ranking((), 0), frozenset() if rank is None else frozenset({rank}))
-
-    needed = [ranked_at(rank) for rank in (1, 2, 3, 4, 5, 6, 7, 8, 20)]
-    assert widen(needed, [4] * 9, 0.9) == 5.0  # the ninth of nine, for the tenth is the next query
-    assert widen(needed, [4] * 9, 0.8) == 2.0
-    assert widen(needed, [4] * 9, 0.95) == float("inf")  # nine say too little of one in twenty
-    assert widen([*needed[:8], ranked_at(None)], [4] * 9, 0.9) == float("inf")
-
-
-def test_tokens_are_those_of_the_forms_that_an_answer_of_this_level_has() -> None:
-    ranking = Ranking(tuple(Ranked(ToolId(f"t{at}"), 1.0) for at in range(30)), 30)
-    sizes = {each.tool: Size(100, 10, 1) for each in ranking.ranked}
-    assert as_shown(ranking, "high", 2, sizes) == 200
-    assert as_shown(ranking, "medium", 12, sizes) == 300 + 3 * 10 + 6
-    assert as_shown(ranking, "low", 12, sizes) == 6 * 10 + 6
-    assert as_shown(ranking, "none", 12, sizes) == 0
+def test_what_a_weight_counts_is_what_as_many_rows_would() -> None:
+    x, y = np.array([[0.0], [1.0], [1.0], [2.0]]), np.array([0.0, 1.0, 0.0, 1.0])
+    twice = fit_logistic(np.vstack([x, x[:1]]), np.append(y, y[0]), ["x"], 1e-2)
+    assert fit_logistic(x, y, ["x"], 1e-2, np.array([2.0, 1.0, 1.0, 1.0])) == twice
 
 
 def test_what_was_fitted_for_other_encoders_stays() -> None:
-    one, two, three = (Weights((), Logistic(float(bias), {})) for bias in range(3))
+    one, two, three = (Weights((), Logistic(0.0, {}), Logistic(float(bias), {})) for bias in range(3))
     kept = Gate("before", {"words": one, "old": one}, {"old": 0.1})
     new = Gate("now", {"words": two, "new": three}, {"new": 0.2})
     models = {"words": two, "old": one, "new": three}
@@ -157,8 +133,7 @@ def test_tools_are_found_by_the_wishes_that_ship_unless_these_are_left_out(tmp_p
     write_set(tmp_path / "some", ["book a table for dinner", "a table for dinner tonight"] * 2)
 
     def right(shipped: Shipped | None) -> float:
-        plain, _ = examine_both("some", tmp_path, (), 4, shipped)
-        return float(plain["right"])
+        return float(examine_set("some", tmp_path, (), 4, shipped)["right"])
 
     assert right(None) == 0.0
     assert right(lambda read: ("book a dinner table",) if read.name == "zorb" else ()) == 1.0

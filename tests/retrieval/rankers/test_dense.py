@@ -19,7 +19,7 @@ from foretool.retrieval.pipeline import Pipeline  # noqa: E402
 from foretool.retrieval.rankers.bm25 import Field, Lexical, idf  # noqa: E402
 from foretool.retrieval.rankers.dense import UNREAD_MOST, Dense, DenseEnsemble, weight_of  # noqa: E402
 from foretool.retrieval.rankers.siblings import MOST  # noqa: E402
-from foretool.retrieval.ranking import ListFeatures, Query  # noqa: E402
+from foretool.retrieval.ranking import Nearness, Query  # noqa: E402
 from foretool.retrieval.score_sum import LEAD, ScoreSum, fuse_sums, z_scores  # noqa: E402
 from foretool.storage.records import Tool, Usage  # noqa: E402
 
@@ -69,8 +69,7 @@ def test_the_sum_by_hand() -> None:
         blend.total, [0.35 * w + 0.70 * c for w, c in zip(words, cosine, strict=True)], atol=1e-4
     )
     np.testing.assert_allclose(blend.total, sum(blend.parts.values()), atol=1e-6)
-    assert blend.features.encoders == "hash" and blend.features.cosines == (1.0,)
-    assert blend.features.top == pytest.approx(float(blend.total.max()))
+    assert blend.nearness.encoders == "hash" and blend.nearness.cosines == (1.0,)
 
 
 def test_words_count_as_much_beside_an_encoder_as_the_best_tool_meets_of_them() -> None:
@@ -104,7 +103,7 @@ def test_meaning_finds_what_shares_no_word() -> None:
     found = pipeline().rank(query)
     assert {each.tool for each in found.ranked[:2]} == set(ids("domains__whois_domain", "domains__check_availability"))
     assert "meaning" in found.ranked[0].reasons
-    assert found.evidence[0].features is not None
+    assert found.evidence[0].nearness is not None
 
 
 @pytest.mark.parametrize("line", ["whois_domain", "please use createIssue", "fetch"])
@@ -172,7 +171,7 @@ def test_every_line_has_its_best_tool_among_the_first() -> None:
     assert {each.tool for each in found.ranked[:3]} == set(
         ids("domains__whois_domain", "github__merge_pull_request", "web__search")
     )
-    assert len(found.evidence) == 3 and all(each.features for each in found.evidence)
+    assert len(found.evidence) == 3 and all(each.nearness for each in found.evidence)
 
 
 def test_lines_are_embedded_once_each_and_once_together() -> None:
@@ -183,7 +182,7 @@ def test_lines_are_embedded_once_each_and_once_together() -> None:
 
 def test_lines_by_hand() -> None:
     def blend(*total: float) -> ScoreSum:
-        return ScoreSum(np.array(total, np.float32), {"lexical": np.array(total, np.float32)}, ListFeatures())
+        return ScoreSum(np.array(total, np.float32), {"lexical": np.array(total, np.float32)}, Nearness())
 
     # Each line: hits over deviation^.3 * top^.7; whole flat, so it adds nothing. The best of each line is lifted.
     fused = fuse_sums([blend(2, 1, -1), blend(-1, -1, 4)], blend(0, 0, 0), ["a", "b", "c"])
@@ -201,7 +200,7 @@ def test_tools_without_a_vector_are_ranked_by_their_words_beside_those_that_have
     dense = meant(corpus, tools[:embedded])
     ranker = Pipeline(corpus, dense)
     found = ranker.rank(Query(("read thing 19",)))
-    assert found.ranked[0].tool == tools[19].id and found.evidence[0].features is not None
+    assert found.ranked[0].tool == tools[19].id and found.evidence[0].nearness is not None
     assert 0.0 < found.ranked[0].parts["hash"] <= weight_of("hash") * UNREAD_MOST
     assert ranker.rank(Query(("read thing 1",))).ranked[0].tool == tools[1].id
     assert (dense.is_ready, dense.is_whole) == (True, embedded == 19)
@@ -243,11 +242,11 @@ def test_two_tools_are_ranked_by_meaning() -> None:
     tools = [tool("time", "get_current_time"), tool("time", "convert_time")]
     corpus = Corpus(tools)
     ranking = Pipeline(corpus, meant(corpus, tools)).rank(Query(("current",)))
-    assert ranking.ranked[0].tool == "time__get_current_time" and ranking.evidence[0].features is not None
+    assert ranking.ranked[0].tool == "time__get_current_time" and ranking.evidence[0].nearness is not None
 
 
 def test_one_tool_is_ranked_by_words() -> None:
     tools = catalog()[:1]
     corpus = Corpus(tools)
     ranking = Pipeline(corpus, meant(corpus, tools)).rank(Query(("issue",)))
-    assert ranking.ranked and ranking.evidence[0].features is None
+    assert ranking.ranked and ranking.evidence[0].nearness is None

@@ -150,7 +150,7 @@ def test_with_an_encoder_and_several_lines_the_parts_still_make_up_the_score() -
         for each in ranking.ranked:
             assert sum(each.parts.values()) == pytest.approx(each.score, abs=1e-3)
         assert {"lexical", "hash", "history"} <= {part for each in ranking.ranked for part in each.parts}
-        assert ranking.evidence[0].features is not None
+        assert ranking.evidence[0].nearness is not None
 
 
 @requirement("learn:without")

@@ -77,7 +77,7 @@ def features_of(setting: str, store: Store) -> object:
     tools = catalog()
     search = search_over(tools)
     install_encoders(Settings(encoder=setting), search, store, tools)
-    return find_in(search, "open an issue").evidence[0].features
+    return find_in(search, "open an issue").evidence[0].nearness
 
 
 async def settled(one: Embedder) -> None:
@@ -288,7 +288,7 @@ async def test_only_new_texts_are_embedded(tmp_path: Path, store: Store) -> None
         await settled(one)
         assert len(store.vectors.known(find(folder)[0].key)) == 6
         assert len(store.vectors.known(find(folder)[0].key) - before) == 1
-        assert find_in(search, "report").evidence[0].features is not None
+        assert find_in(search, "report").evidence[0].nearness is not None
         task = one._task
         one.tick()
         assert one._task is task

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fakes import tool
+from requirements import requirement
 
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.ranking import Ranked
+from foretool.server.config.settings import Risk
 from foretool.server.discovery.match_groups import (
     ALIKE_OF_ONE,
     USED,
@@ -13,11 +17,12 @@ from foretool.server.discovery.match_groups import (
     _words_of,
     fold,
     group,
+    put_harmless_first,
     read_words,
     thin,
 )
 from foretool.server.protocol.jsonrpc import encode
-from foretool.storage.records import Tool, ToolId
+from foretool.storage.records import Level, Tool, ToolId
 
 
 def known(server: str, name: str, text: str) -> tuple[Tool, Ranked]:
@@ -88,3 +93,28 @@ def test_words_that_an_index_has_of_another_definition_count_for_nothing() -> No
     assert "burn" in _words_of(after, corpus.words_of)
     corpus.replace("mail", [])
     assert corpus.words_of(before) is None
+
+
+def risks(**of: Risk | None) -> Callable[[ToolId], Risk | None]:
+    return lambda name: of[name]
+
+
+@requirement("gate:harmless")
+def test_in_doubt_a_tool_that_deletes_stands_behind_one_that_does_not() -> None:
+    drop, make, read = (Ranked(ToolId(name), score) for name, score in (("drop", 3.0), ("make", 2.8), ("read", 2.6)))
+    risk_of = risks(drop="destructive", make=None, read="read")
+
+    def first(task: str, level: Level, *ranked: Ranked) -> str:
+        return put_harmless_first(ranked, level, task, risk_of)[0].tool
+
+    assert first("the folder", "medium", drop, make, read) == "make"
+    assert first("the folder", "high", drop, make, read) == "drop"
+    assert first("delete the folder", "medium", drop, make, read) == "drop", "the task asks for it"
+    assert first("the folder", "medium", drop, Ranked(ToolId("make"), 2.0)) == "drop", "it is clearly better"
+    # Where nothing is promised, what only reads stands before what changes something.
+    risk_of = risks(drop="destructive", make="write", read="read")
+    assert first("the folder", "low", make, read) == "read"
+    assert first("the folder", "medium", make, read) == "make"
+    order = put_harmless_first([drop, make, read], "low", "the folder", risk_of)
+    assert [each.tool for each in order] == ["make", "drop", "read"]
+    assert put_harmless_first([], "low", "the folder", risk_of) == ()
