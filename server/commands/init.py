@@ -26,7 +26,6 @@ from foretool.server.setup import changes, prompt_hooks
 from foretool.server.setup.changes import Change, ChangeError
 from foretool.server.setup.clients import KINDS, ClientFile, Machine, client_files, proxy_file, this_machine
 from foretool.server.setup.documents import DocumentError, open_document
-from foretool.server.setup.masking import describe_entry
 from foretool.server.setup.merge import Choice, Conflict, Merged, Origin, merge
 from foretool.server.setup.own_servers import read_own_servers
 from foretool.server.setup.plan import plan, secrets_of
@@ -94,9 +93,7 @@ def command(
     files = [*scan(each for each in files_of if with_project or each.scope == "user"), *_read_sources(sources)]
     try:
         own = read_own_servers(own_path)
-        merged = merge(
-            files, own.servers(), str(own_path), _ask if asks else _keep_both if with_profiles else _keep_widest
-        )
+        merged = merge(files, own.servers(), str(own_path), _keep_both if with_profiles else _keep_widest)
         secrets = _secrets(files, merged)
         moved = _move(merged, place)
         if not as_json:
@@ -254,23 +251,6 @@ def _keep_widest(conflict: Conflict) -> Choice:
 
 def _keep_both(conflict: Conflict) -> Choice:
     return "both"
-
-
-def _ask(conflict: Conflict) -> Choice:
-    """Show two servers of one name, without their secrets, and ask which of them shall stay."""
-    widest, entry = conflict.widest()
-    output.say(f"\n{conflict.name}: two clients have different servers of this name", "bold")
-    sources = ((conflict.first_from, conflict.first, "first"), (conflict.second_from, conflict.second, "second"))
-    for number, ((source, each, choice), more) in enumerate(zip(sources, conflict.details(), strict=True), 1):
-        told = "; ".join((*([more] if more else ()), *(["does what both do"] if choice == widest else ())))
-        output.say(f"  {number}  {source}: {describe_entry(each)}{f' ({told})' if told else ''}")
-    output.say("  3  both, as two servers")
-    choices: dict[str, Choice] = {"1": "first", "2": "second", "3": "both"}
-    if widest == "joined":
-        output.say(f"  4  one server for both: {describe_entry(entry)}")
-        choices["4"] = "joined"
-    default = next(number for number, choice in choices.items() if choice == widest)
-    return choices[click.prompt("  Keep which?", type=click.Choice(list(choices)), default=default, show_choices=False)]
 
 
 def _secrets(files: Iterable[FoundFile], merged: Merged) -> Secrets:

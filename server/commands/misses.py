@@ -115,7 +115,10 @@ def _read_number(_: click.Context, __: click.Parameter, words: tuple[str, ...]) 
 @click.option("--until", type=read_duration, metavar="TIME", help="Only misses before the last 7d, 12h, 30min, ...")
 @click.option("--server", default="", metavar="NAME", help="Only tools of this server.")
 @click.option("--tool", default="", metavar="PATTERN", help='Only tools with this part in the name, or like "git__*".')
-@click.option("--cause", type=click.Choice(get_args(Cause)), help="Only misses with this cause.")
+@click.option(
+    "--cause", type=click.Choice(get_args(Cause)), metavar="CAUSE",
+    help=f"Only misses with this cause: {', '.join(get_args(Cause))}.",
+)  # fmt: skip
 @click.option("--client", default="", metavar="NAME", help="Only misses of this client; status --clients names them.")
 @click.option("--profile", metavar="NAME", help='Only misses in this profile; "" is the list without a profile.')
 @click.option(

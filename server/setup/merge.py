@@ -40,25 +40,6 @@ class Conflict(Struct, frozen=True):
         """Return the keys whose values differ; the values may be secrets."""
         return [key for key in {**self.first, **self.second} if self.first.get(key) != self.second.get(key)]
 
-    def details(self) -> tuple[str, str]:
-        """Return what differs beside the command and the address, in words and without values of variables."""
-        parts: tuple[list[str], list[str]] = ([], [])
-        for key in self.differs:
-            given = [entry.get(key) for entry in (self.first, self.second)]
-            if key in ("command", "args", "url"):
-                continue
-            if key in ("env", "headers"):
-                values = [each if isinstance(each, Mapping) else {} for each in given]
-                other = {name for name in values[0] if name in values[1] and values[0][name] != values[1][name]}
-                for part, own, others in ((parts[0], values[0], values[1]), (parts[1], values[1], values[0])):
-                    part.extend(name for name in own if name not in others)
-                    part.extend(f"its own {name}" for name in own if name in other)
-            else:
-                for part, value in zip(parts, given, strict=True):
-                    told = f"{key} {msgspec.json.encode(value).decode()}" if key in _PLAIN else key
-                    part.extend([told] if value is not None else [])
-        return ", ".join(parts[0]), ", ".join(parts[1])
-
     def widest(self) -> tuple[Choice, Entry]:
         """Return which entry to keep, and that entry: one that does what both do, if the two start or reach the same as
         the same user; else both, and the second one. What a repository brings changes no server of the user."""
@@ -142,7 +123,10 @@ def _add(merged: Merged, file: FoundFile, server: FoundServer, choose: Callable[
             others = [conflict.first_from, conflict.second_from] if choice == "joined" else others
             merged.notes.append(f"{name}: one server, which also does what that of {' and '.join(others)} does")
         if choice == "both":
-            name = _free_name(f"{name}-{file.file.client}", present)
+            other = _free_name(f"{name}-{file.file.client}", present)
+            differ = ", ".join(conflict.differs)
+            merged.notes.append(f"{name}, {other}: two servers, because {first_from} and {title} differ in {differ}")
+            name = other
         else:
             merged.origins[name].append(origin)
             if choice != "first":

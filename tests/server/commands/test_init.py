@@ -343,22 +343,28 @@ class Terminal(io.StringIO):
         return True
 
 
-@requirement("setup:conflicts", "trust:setup:secrets")
-def test_a_question_shows_both_entries_and_offers_the_wider_one(
+@requirement("setup:conflicts", "setup:one-screen", "trust:setup:secrets")
+def test_servers_of_one_name_are_no_question_but_a_line_that_says_what_is_kept(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for client, folder in ((".config/Claude/claude_desktop_config.json", "/srv/a"), (".cursor/mcp.json", "/srv")):
-        entry = {"command": "npx", "args": ["fs", folder], "env": {"LOG": "s3cret-value"}}
+    for client, folder, zone in (
+        (".config/Claude/claude_desktop_config.json", "/srv/a", "s3cret-1"), (".cursor/mcp.json", "/srv", "s3cret-2"),
+    ):  # fmt: skip
+        servers = {
+            "files": {"command": "npx", "args": ["fs", folder], "env": {"LOG": "s3cret-value"}},
+            "time": {"command": "time", "env": {"ZONE": zone}},
+        }
         path = home / client
         path.parent.mkdir(parents=True)
-        path.write_text(json.dumps({"mcpServers": {"files": entry}}))
+        path.write_text(json.dumps({"mcpServers": servers}))
     monkeypatch.setattr("sys.stdin", Terminal("\ny\n"))
     assert run(["init", "--no-start", "--no-hook"]) == 0
-    out = capsys.readouterr().out
-    assert "  1  Claude Desktop: npx fs /srv/a\n  2  Cursor: npx fs /srv (does what both do)\n  3  both" in out
-    assert "Keep which? [2]: " in out and "s3cret-value" not in out
-    servers = json.loads((home / ".config/foretool/mcp.json").read_text())["mcpServers"]
-    assert {name: entry["args"] for name, entry in servers.items()} == {"files": ["fs", "/srv"]}
+    out = " ".join(capsys.readouterr().out.split())
+    assert "files: one server, which also does what that of Claude Desktop does" in out
+    assert "time, time-cursor: two servers, because Claude Desktop and Cursor differ in env" in out
+    assert out.count("[y/N]") == 2 and "s3cret" not in out
+    config = json.loads((home / ".config/foretool/mcp.json").read_text())["mcpServers"]
+    assert config["files"]["args"] == ["fs", "/srv"] and {"time", "time-cursor"} <= config.keys()
 
 
 @requirement("setup:conflicts", "setup:profiles")
@@ -366,7 +372,7 @@ def test_who_had_a_server_alone_is_said_and_a_profile_keeps_it_there(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_home(home)
-    monkeypatch.setattr("sys.stdin", Terminal("3\ny\ny\n"))
+    monkeypatch.setattr("sys.stdin", Terminal("y\ny\n"))
     assert run(["init", "--no-start", "--no-hook"]) == 0
     out = capsys.readouterr().out
     assert "which one alone had (--profiles keeps them apart):" in out
