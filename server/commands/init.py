@@ -292,10 +292,12 @@ def _show_found(files: Sequence[FoundFile], merged: Merged, own: Path, *, with_p
         place = f"{at.title}{'' if is_named else f' in {edits.short(Path(at.folder))}'}"
         by_place.setdefault(place, []).append(name)
     if alone:
-        told = "; ".join(f"{', '.join(names)} from {place}" for place, names in by_place.items())
+        # Each of many stands above with its client.
+        is_long = len(alone) > SHOWN
+        told = "; ".join(f"{len(names) if is_long else ', '.join(names)} from {at}" for at, names in by_place.items())
         output.say_paragraph(told, "  ", "  ")
     for note in merged.notes:
-        output.say(f"  Note: {note}")
+        output.say_paragraph(f"Note: {note}", "  ", "    ")
 
 
 def _show_planned(files: Sequence[FoundFile], planned: Sequence[Change], problems: Sequence[str]) -> None:

@@ -100,10 +100,12 @@ def _entry(catalog: Catalog, reach: Reach, name: str, count: int, most: int) -> 
 
 
 def _clause(catalog: Catalog, reach: Reach, name: str, most: int) -> str:
-    """Say what a server is for: its own words, else the names of its first tools."""
+    """Say what a server is for: as the user describes it in the config, else by the names of its first tools. The first
+    words that it says of itself are often advice or advertising, and say less."""
     from foretool.retrieval.document import first_sentence
 
-    if text := one_line(first_sentence(catalog.server_text(name), most)):
+    described = catalog.server_text(name)
+    if described != catalog.instructions(name) and (text := one_line(first_sentence(described, most))):
         return text
     tools = (_plain(tool.name) for tool in catalog.of(name) if reach.finds(tool))
     said = ""

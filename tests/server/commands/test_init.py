@@ -376,7 +376,7 @@ def test_who_had_a_server_alone_is_said_and_a_profile_keeps_it_there(
     assert run(["init", "--no-start", "--no-hook"]) == 0
     out = capsys.readouterr().out
     assert "which one alone had (--profiles keeps them apart):" in out
-    assert "shop from Claude Code in /home/ann/shop" in out and "memory from Zed" in out
+    assert "1 from Claude Code in /home/ann/shop" in out and "1 from Zed" in out
     ours = home / ".config/foretool/mcp.json"
     config = load(ours)
     assert [server for server in config.servers if config.require_profile("zed").admits(server)] == ["memory"]
