@@ -33,9 +33,9 @@ from foretool.storage.sql.wordings import WordingStore
 
 _STATISTICS = """
     SELECT (SELECT count(*) FROM upstreams), (SELECT count(*) FROM tools), (SELECT count(*) FROM tool_versions),
-        (SELECT count(*) FROM sessions), ?, ?, (
+        (SELECT count(*) FROM sessions), (SELECT count(*) FROM exposures), (SELECT count(*) FROM discoveries), (
             SELECT coalesce((SELECT count FROM costs_marks WHERE name = 'calls'), 0) + count(*) FROM calls
-            WHERE id > ? AND {}
+            WHERE id > ?
         ), (SELECT count(*) FROM misses), (SELECT count(*) FROM clients)
 """
 
@@ -112,7 +112,5 @@ class Store(AbstractContextManager["Store"]):
     def statistics(self) -> Statistics:
         database = self._database
         row = database.row("SELECT done FROM costs_marks WHERE name = 'calls'")
-        done = row[0] if row else 0
-        values = (database.count("exposures"), database.count("discoveries"), done)
-        counts = database.rows(_STATISTICS.format(database.within("calls", done + 1)), values)[0]
+        counts = database.rows(_STATISTICS, (row[0] if row else 0,))[0]
         return Statistics(*(*counts, database.size()))

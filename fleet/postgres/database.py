@@ -8,7 +8,7 @@ call is written without it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -16,7 +16,6 @@ import psycopg
 
 from foretool.fleet.postgres import schema
 from foretool.fleet.postgres.connecting import END_PROCESS, LOCK_SQL, Connection, connect, explain_error, prepare
-from foretool.fleet.postgres.days import BY_DAY, Days, prune
 from foretool.fleet.postgres.leads import ServerLead
 from foretool.fleet.postgres.replicas import ReplicaStore
 from foretool.fleet.postgres.translation import regular_expression, translate, write_values
@@ -33,25 +32,19 @@ ANSWER_S: Final = 5.0
 """How long a proxy waits for an answer of the server. Then it goes on without it until it can be reached."""
 LATEST_S: Final = 120.0
 """How long a process of the server that did not answer is waited for until it counts as gone."""
-# Asking the disk for each of a thousand days takes half a second; of these the server knows the pages about.
 _SIZE: Final = """
-SELECT coalesce(sum(CASE WHEN NOT relispartition THEN pg_total_relation_size(oid)
-    WHEN relpages > 0 THEN relpages * current_setting('block_size')::bigint ELSE pg_relation_size(oid) END), 0)
-FROM pg_class WHERE relnamespace = current_schema()::regnamespace
-    AND (relkind = 'r' OR (relkind = 'i' AND relispartition))
+SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class
+WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace
 """
 _TRIES: Final = 20
 _TRY_S: Final = 0.05
 """How often it is looked whether such a process has ended, and the pause, before a proxy goes on without a database."""
 _OWN_BUSY_MS: Final = 5000
-_FEW: Final = 100
-"""Records that are looked through beside four times those that were not enough."""
 
 
 class PostgresDatabase(Database):
     """One open connection."""
 
-    by_day = BY_DAY
     may_doubt = True
 
     def __init__(self, address: ServerAddress, busy_ms: int, *, serves: bool = False) -> None:
@@ -61,7 +54,6 @@ class PostgresDatabase(Database):
         self._held: Connection | None = None
         self._depth = 0
         self.replicas = ReplicaStore(self, address)
-        self._days = Days(self)
         self._doubtful: tuple[int, Any] = (0, None)
         """The process of the server that may still make a commit whose answer was lost; see `Connection.served_by`."""
         self._doubtful_since = 0.0
@@ -160,8 +152,7 @@ class PostgresDatabase(Database):
 
     def settle_writes(self, *tables: str) -> None:
         # Ids are given before rows are committed, so a lesser one may come later.
-        # Whoever writes locks the table as well as the day.
-        self._execute(f"LOCK TABLE {', '.join(f'ONLY {each}' for each in tables)} IN SHARE ROW EXCLUSIVE MODE", ())
+        self._execute(f"LOCK TABLE {', '.join(tables)} IN SHARE ROW EXCLUSIVE MODE", ())
 
     @contextmanager
     def _block(self, begin: str) -> Iterator[None]:
@@ -317,41 +308,13 @@ class PostgresDatabase(Database):
     def newest_sql(self, table: str) -> str:
         return f"coalesce(pg_sequence_last_value(pg_get_serial_sequence('{table}', 'id')::regclass), 0)"
 
-    def count(self, table: str) -> int:
-        return self._days.count(table)
-
-    def within(self, table: str, first: int, last: int | None = None) -> str:
-        return self._days.within(table, first, last)
-
-    def first_of_latest(self, table: str, limit: int, where: str = "1 = 1") -> int:
-        if limit < 0 or table not in BY_DAY:
-            return 0
-        newest, many = self.newest(table), limit
-        # Ids have gaps, and some records do not count: more and more are looked through.
-        while newest > many:
-            first = newest - many
-            sql = f"SELECT count(*) FROM {table} WHERE id >= ? AND {self.within(table, first)} AND {where}"  # noqa: S608
-            if self.rows(sql, (first,))[0][0] >= limit:
-                return first
-            many = many * 4 + _FEW
-        return 0
-
-    def first_since(self, table: str, since: float) -> int | None:
-        return self._days.first_since(table, since) if table in BY_DAY else None
-
-    def prune_days(self, before: float, most: int, fold: Callable[[], object]) -> int:
-        return prune(self, before, most, fold)
-
-    # Upkeep: the server does its own, but for days
+    # Upkeep: the server does its own
 
     @property
     def is_checkpoint_due(self) -> bool:
-        return self._held is not None and self._days.is_look_due
+        return False
 
     def checkpoint(self) -> int:
-        # Whoever may not, or meets a lock, leaves it to another proxy or another time: the rest takes every record.
-        with suppress(StorageError), self.own() as own:
-            self._days.make(own)
         return 0
 
     def give_back_room(self) -> None:

@@ -21,8 +21,7 @@ SELECT current_setting('server_version'), current_setting('server_version_num'):
     coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)
 """
 _RIGHTS: Final = """
-SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace
-    AND NOT relispartition AND relname <> 'days'
+SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace
     AND NOT (has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT')
         AND (relname = 'audit' OR (has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE'))))
     ORDER BY relname LIMIT 1

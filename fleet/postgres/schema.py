@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from foretool.fleet.postgres import days
-
 Run = Callable[..., Any]
 """Runs one statement, with its values if there are any."""
 
@@ -88,6 +86,28 @@ _INDEXES: Final = (
 )
 
 
+_COPY_RIGHTS: Final = """
+CREATE FUNCTION copy_rights(source text, target text) RETURNS void LANGUAGE plpgsql SET search_path = {path} AS $$
+DECLARE
+    given record;
+BEGIN
+    FOR given IN SELECT * FROM pg_class, aclexplode(relacl)
+        WHERE pg_class.oid = source::regclass AND grantee <> relowner
+    LOOP
+        EXECUTE format('GRANT %s ON %I TO %s', given.privilege_type, target,
+            CASE given.grantee WHEN 0 THEN 'PUBLIC' ELSE given.grantee::regrole::text END);
+    END LOOP;
+END $$
+"""
+"""Gives the roles that may use one table the same rights to another one."""
+_BY_DAY: Final = {
+    "calls": ("USING brin (at) WITH (pages_per_range = 16, autosummarize = on)",),
+    "discoveries": ("(at)",),
+    "exposures": ("(at)", "(session)", "(list)"),
+}
+"""The tables that an earlier version kept by day, each with its indexes."""
+
+
 def _create_tables(run: Run) -> None:
     for table, spec in _TABLES.items():
         run(create_table(table, spec))
@@ -140,6 +160,14 @@ def _create_replicas(run: Run) -> None:
         )
 
 
+def _index_times(run: Run) -> None:
+    # A few bytes for a thousand calls, and nearly nothing for each; a B-tree would cost every call.
+    run(f"CREATE INDEX ON calls {_BY_DAY['calls'][0]}")
+    ((path,),) = run("SELECT quote_ident(current_schema()) || ', pg_temp'").fetchall()
+    run(_COPY_RIGHTS.replace("{path}", path))
+    run("REVOKE EXECUTE ON FUNCTION copy_rights(text, text) FROM PUBLIC")
+
+
 def _create_grants(run: Run) -> None:
     run(create_table("grants", "*server str, *person str, sealed bytes, at float"))
     run(create_table("consents", "*ident bytes, sealed bytes, until float"))
@@ -184,16 +212,36 @@ def _create_failures(run: Run) -> None:
     run("SELECT copy_rights('upstream_states', 'failures')")
 
 
+def _join_days(run: Run) -> None:
+    """Make one table again of each that an earlier version kept in a partition for each day."""
+    if run("SELECT relkind FROM pg_class WHERE oid = 'calls'::regclass").fetchone()[0] != "p":
+        return
+    # Others may write until now; they wait while all is copied.
+    run(f"LOCK TABLE {', '.join(_BY_DAY)} IN ACCESS EXCLUSIVE MODE")
+    for table, indexes in _BY_DAY.items():
+        run(f"ALTER TABLE {table} RENAME TO {table}_by_day")
+        run(f"CREATE TABLE {table} (LIKE {table}_by_day INCLUDING DEFAULTS)")
+        run(f"ALTER SEQUENCE {table}_id_seq OWNED BY {table}.id")
+        run(f"INSERT INTO {table} SELECT * FROM {table}_by_day ORDER BY id")  # noqa: S608  # a constant
+        run("SELECT copy_rights(%s, %s)", (f"{table}_by_day", table))
+        run(f"DROP TABLE {table}_by_day")
+        run(f"ALTER TABLE {table} ADD PRIMARY KEY (id)")
+        for index in indexes:
+            run(f"CREATE INDEX ON {table} {index}")
+    run("DROP FUNCTION make_days(integer, bigint), drop_day(text), notes_late(), counts_anew(), is_day(text)")
+    run("DROP TABLE days")
+
+
 TOLD: Final = ("approvals", "artifacts", "working_sets")
 """The tables whose changes replicas are told of: what is approved, which models serve, which lists are given out."""
-LIVE: Final = frozenset({"live_sessions", "live_events", "letters", "days"})
+LIVE: Final = frozenset({"live_sessions", "live_events", "letters"})
 """The tables that SQLite does not have."""
 STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
     ("tables", _create_tables), ("audit", _create_audit), ("replicas", _create_replicas),
-    ("days", days.create), ("grants", _create_grants),
+    ("times", _index_times), ("grants", _create_grants),
     ("session people", _create_session_people), ("catalog summaries", _create_catalog_summaries),
     ("wordings", _create_wordings), ("usage of profiles", _create_profile_usage),
-    ("rated costs", _create_rated_costs), ("failures", _create_failures),
+    ("rated costs", _create_rated_costs), ("failures", _create_failures), ("days joined", _join_days),
 )  # fmt: skip
 """The history of the schema. What a released step creates never changes."""
 

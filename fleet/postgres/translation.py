@@ -17,7 +17,7 @@ _MARK: Final = "\uffff"
 """A character that no text has: PostgreSQL keeps no NUL, so it is written as this one and "0"."""
 
 
-@lru_cache(2048)  # some statements name days
+@lru_cache(2048)
 def translate(sql: str) -> str:
     """Return a statement with the places of psycopg for its values, and without a limit where it is negative."""
     return _TOKEN.sub(_translate_token, sql)

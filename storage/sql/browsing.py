@@ -27,25 +27,22 @@ from foretool.storage.records import (
     Usage,
 )
 from foretool.storage.sql.calls import CALLED, CALLS, MISSES
-from foretool.storage.sql.calls import latest as latest_calls
 from foretool.storage.sql.database import Subject, encode_json
 from foretool.storage.sql.discoveries import PROMPTS
 from foretool.storage.sql.tables import TOOL_IDS
 
 PAGE: Final = 1000
-WINDOW: Final = 50 * PAGE
-"""Ids among which pages are read before the days of the next ones are looked up."""
-_WITHIN: Final = "WHERE id > ? AND id <= ? AND at >= ? AND at < ? AND {} ORDER BY id LIMIT ?"
+_WITHIN: Final = "WHERE id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?"
 _EXPOSURES: Final = (
     "SELECT session, at, policy, epoch, lists.tools, tokens, reason, exposures.id FROM exposures"
     " JOIN lists ON lists.id = exposures.list"
-    " WHERE exposures.id > ? AND exposures.id <= ? AND at >= ? AND at < ? AND {} ORDER BY exposures.id LIMIT ?"
+    " WHERE exposures.id > ? AND at >= ? AND at < ? ORDER BY exposures.id LIMIT ?"
 )
 _EVENTS: Final = {
     "calls": "SELECT at, 'call', tool, outcome = 'ok', handle, session, arguments, id FROM calls"
-    " WHERE outcome <> 'refused' AND id > ? AND id <= ? AND at >= ? AND at < ? AND {} ORDER BY id LIMIT ?",
+    " WHERE outcome <> 'refused' AND id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?",
     "discoveries": "SELECT at, 'task', task, 1, handle, session, '', id FROM discoveries"
-    " WHERE task <> '' AND id > ? AND id <= ? AND at >= ? AND at < ? AND {} ORDER BY id LIMIT ?",
+    " WHERE task <> '' AND id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?",
 }
 
 
@@ -89,15 +86,10 @@ class ExportStore(Subject):
 
     def _pages(self, table: str, query: str, id: int, since: float, until: float) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query in the order of their ids; `id`: the place of the id in a row."""
-        database = self._database
-        last, newest = 0, database.newest(table)
-        while last < newest:
-            end = last + WINDOW
-            page = query.format(database.within(table, last + 1, end))
-            while rows := database.rows(page, (last, end, since, until, PAGE)):
-                yield from rows
-                last = rows[-1][id]
-            last, newest = end, max(newest, database.newest(table))
+        last = 0
+        while rows := self._database.rows(query, (last, since, until, PAGE)):
+            yield from rows
+            last = rows[-1][id]
 
 
 _SUMS: Final = """
@@ -110,7 +102,7 @@ WITH wanted AS (
 called AS (
     SELECT session, count(*) AS calls, sum(hidden) AS hidden, max(at) AS last_at FROM (
         SELECT session, hidden, at FROM calls
-        WHERE id >= {first} AND {within} AND outcome <> 'refused' ORDER BY id LIMIT 40000
+        WHERE id >= {first} AND outcome <> 'refused' ORDER BY id LIMIT 40000
     ) AS some_calls GROUP BY session
 ),
 missed AS (
@@ -136,16 +128,14 @@ SELECT coalesce(min(first_call), 0) FROM (
     ORDER BY started_at DESC LIMIT ?
 ) AS wanted
 """
-_LATEST: Final = (
-    "SELECT session, tool FROM calls WHERE outcome <> 'refused' AND id >= ? AND {} ORDER BY id DESC LIMIT ?"
-)
+_LATEST: Final = "SELECT session, tool FROM calls WHERE outcome <> 'refused' ORDER BY id DESC LIMIT ?"
 _CLIENTS: Final = """
 SELECT key, client FROM sessions WHERE key IN ({}) AND (? IS NULL OR profile = ?)
 """
 _USAGE: Final = """
 SELECT tool, sum(called), sum(missed), max(at) FROM (
     SELECT session, tool, 1 AS called, 0 AS missed, at FROM (
-        SELECT session, tool, at FROM calls WHERE outcome <> 'refused' AND id >= ? AND {} ORDER BY id DESC LIMIT ?
+        SELECT session, tool, at FROM calls WHERE outcome <> 'refused' ORDER BY id DESC LIMIT ?
     ) AS latest
     UNION ALL SELECT session, tool, 0, 1, 0.0 FROM misses WHERE tool <> '' AND {called}
 ) AS used WHERE session IN (SELECT key FROM sessions WHERE profile = ?) GROUP BY tool
@@ -156,7 +146,7 @@ SELECT 3600.0 * hour, client, sum(called), sum(hidden), sum(missed), sum(searche
     SELECT session, CAST(at AS INTEGER) / 3600 AS hour, count(*) AS called, sum(hidden) AS hidden, 0 AS missed,
         0 AS searched
     FROM (
-        SELECT session, at, hidden FROM calls WHERE outcome <> 'refused' AND id >= :first AND {}
+        SELECT session, at, hidden FROM calls WHERE outcome <> 'refused'
         ORDER BY id DESC LIMIT :latest
     ) AS latest WHERE at >= :since GROUP BY session, hour
     UNION ALL SELECT session, CAST(at AS INTEGER) / 3600 AS hour, 0, 0, count(*), 0
@@ -178,7 +168,7 @@ class BrowseStore(Subject):
         columns = ", ".join(f"sessions.{name}" for name in SessionRecord.__struct_fields__)
         values = (before, profile, profile, client, client, limit)
         (first,) = self._database.rows(_FIRST_CALL, values)[0]
-        query = _SUMS.format(columns=columns, first=int(first), within=self._database.within("calls", int(first)))
+        query = _SUMS.format(columns=columns, first=int(first))
         return [_read_sum(row) for row in self._database.rows(query, values)]
 
     def calls_of(self, session: str, most: int) -> list[Call]:
@@ -186,8 +176,7 @@ class BrowseStore(Subject):
         if (span := self._database.row(_SPAN, (session,))) is None:
             return []
         first, end = span[0], _LAST_ID if span[1] is None else span[1]
-        within = self._database.within("calls", first, None if span[1] is None else end)
-        rest = f"WHERE session = ? AND id >= ? AND id < ? AND {within} ORDER BY id LIMIT ?"
+        rest = "WHERE session = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?"
         return CALLS.find_all(self._database, rest, (session, first, end, most))
 
     def misses_of(self, session: str, most: int) -> list[Miss]:
@@ -202,8 +191,7 @@ class BrowseStore(Subject):
         """Return what was called right before and right after a tool within the latest calls, the most frequent
         first."""
         chains: dict[str, list[str]] = {}
-        first, within = latest_calls(self._database, "calls", latest, "outcome <> 'refused'")
-        for session, called in self._database.rows(_LATEST.format(within), (first, latest)):
+        for session, called in self._database.rows(_LATEST, (latest,)):
             chains.setdefault(session, [""]).append(called)
         found: Counter[tuple[str, str, bool]] = Counter()
         keys = [session for session, chain in chains.items() if tool in chain]
@@ -220,17 +208,15 @@ class BrowseStore(Subject):
 
     def counts(self, profile: str, since: float, latest: int) -> list[ProfileCount]:
         """Return what one profile did since a time, by hour and client, among the latest calls of all profiles."""
-        first, within = latest_calls(self._database, "calls", latest, "outcome <> 'refused'")
         rows = self._database.rows(
-            _COUNTS.format(within),
-            {"profile": profile, "since": since, "first": first, "latest": latest, "fewer": latest // 5},
+            _COUNTS,
+            {"profile": profile, "since": since, "latest": latest, "fewer": latest // 5},
         )
         return [ProfileCount(*row) for row in rows]
 
     def usage(self, profile: str, latest: int) -> list[Usage]:
         """Return the tools that one profile called among the latest calls of all profiles, or ever missed."""
-        first, within = latest_calls(self._database, "calls", latest, "outcome <> 'refused'")
-        rows = self._database.rows(_USAGE.format(within, called=CALLED), (first, latest, profile))
+        rows = self._database.rows(_USAGE.format(called=CALLED), (latest, profile))
         return [Usage(ToolId(tool), *rest) for tool, *rest in rows]
 
 

@@ -21,13 +21,13 @@ _USAGE_OF_PROFILE = "SELECT tool, calls, misses, last_at FROM profile_usage WHER
 _FLOWS = Table("flows", Flow)
 _GET_EVENTS = (
     "SELECT at, tool, outcome, handle, session, arguments FROM calls WHERE outcome <> 'refused'"
-    " AND id >= ? AND {} ORDER BY id DESC LIMIT ?"
+    " ORDER BY id DESC LIMIT ?"
 )
 
 _SHARED_EVENTS = _GET_EVENTS.replace("ORDER BY", f"AND {MAY_COUNT.format(table='calls')} ORDER BY")
 _EVENTS_BEFORE = (
     "SELECT at, tool, outcome, handle, session, arguments FROM calls WHERE outcome <> 'refused'"
-    " AND id >= ? AND {} AND at < ? ORDER BY id DESC LIMIT ?"
+    " AND id >= ? AND at < ? ORDER BY id DESC LIMIT ?"
 )
 CALLED: Final = "noticed NOT IN ('unknown_name', 'nothing_found') AND (noticed <> 'search' OR call > 0)"
 """The condition for misses of calls. A search that did not show a tool is a miss beside that of its call."""
@@ -39,15 +39,14 @@ COUNTED: Final = {
 _USED_SINCE = f"""
 SELECT tool, sum(called), sum(missed), max(at) FROM (
     SELECT tool, 1 AS called, 0 AS missed, at FROM calls
-    WHERE {COUNTED["calls"]} AND id >= ? AND {{}} AND at >= ?
+    WHERE {COUNTED["calls"]} AND id >= ? AND at >= ?
     UNION ALL SELECT tool, 0, 1, 0.0 FROM misses
     WHERE at >= ? AND {COUNTED["misses"]}
 ) AS used GROUP BY tool
 """  # noqa: S608
-_LAST_USED = f"SELECT tool, max(at) FROM calls WHERE {COUNTED['calls']} AND id >= ? AND {{}} AND at < ? GROUP BY tool"  # noqa: S608
+_LAST_USED = f"SELECT tool, max(at) FROM calls WHERE {COUNTED['calls']} AND id >= ? AND at < ? GROUP BY tool"  # noqa: S608
 _CALLS_OF_CHATS = (
-    "SELECT at, tool, outcome, handle, session FROM calls WHERE outcome <> 'refused'"
-    " AND id >= ? AND {} ORDER BY id DESC LIMIT ?"
+    "SELECT at, tool, outcome, handle, session FROM calls WHERE outcome <> 'refused' ORDER BY id DESC LIMIT ?"
 )
 
 FOLDED = 2000
@@ -57,18 +56,18 @@ LONGEST_CALL_S = 3600.0
 
 _EVENTS_BETWEEN = (
     "SELECT at, tool, outcome, handle, session, arguments FROM calls WHERE outcome <> 'refused'"
-    " AND id >= ? AND id <= ? AND {} ORDER BY id"
+    " AND id >= ? AND id <= ? ORDER BY id"
 )
 _AT_ONCE = 100_000
 """Calls that one query goes through for those of rare tools."""
 _OF_TOOLS = """
 SELECT id, tool FROM calls WHERE id >= ? AND id < ? AND outcome = 'ok'
-AND tool IN ({}) AND {} ORDER BY id DESC
+AND tool IN ({}) ORDER BY id DESC
 """
 _FOLD_CALLS = f"""
 INSERT INTO usage (tool, calls, misses, last_at)
 SELECT tool, count(*), 0, max(at) FROM calls
-WHERE id > ? AND id <= ? AND {COUNTED["calls"]} AND {{}} GROUP BY tool
+WHERE id > ? AND id <= ? AND {COUNTED["calls"]} GROUP BY tool
 ON CONFLICT (tool) DO UPDATE SET calls = usage.calls + excluded.calls,
     last_at = CASE WHEN usage.last_at > excluded.last_at THEN usage.last_at ELSE excluded.last_at END
 """  # noqa: S608
@@ -81,7 +80,7 @@ ON CONFLICT (tool) DO UPDATE SET misses = usage.misses + excluded.misses
 _FOLD_CALLS_OF_PROFILES = f"""
 INSERT INTO profile_usage (profile, tool, calls, misses, last_at)
 SELECT sessions.profile, tool, count(*), 0, max(at) FROM calls JOIN sessions ON sessions.key = calls.session
-WHERE id > ? AND id <= ? AND {COUNTED["calls"]} AND {{}} GROUP BY sessions.profile, tool
+WHERE id > ? AND id <= ? AND {COUNTED["calls"]} GROUP BY sessions.profile, tool
 ON CONFLICT (profile, tool) DO UPDATE SET calls = profile_usage.calls + excluded.calls,
     last_at = CASE WHEN profile_usage.last_at > excluded.last_at THEN profile_usage.last_at ELSE excluded.last_at END
 """  # noqa: S608
@@ -109,11 +108,22 @@ _ONE_BY_ONE = "EXISTS (SELECT 1 FROM sessions WHERE sessions.key = misses.sessio
 """Sessions of the latest misses: each is looked for by its key until there are enough misses."""
 
 _FAILING = """
-SELECT tool FROM (SELECT tool, outcome FROM calls WHERE id >= ? AND {} ORDER BY id DESC LIMIT ?) AS latest
+SELECT tool FROM (SELECT tool, outcome FROM calls ORDER BY id DESC LIMIT ?) AS latest
 WHERE outcome NOT IN ('refused', 'cancelled') GROUP BY tool HAVING max(CASE WHEN outcome = 'ok' THEN 1 ELSE 0 END) = 0
 """
 
 
+_FIRST_CALL: Final = """
+WITH RECURSIVE halves (low, high) AS (
+    SELECT coalesce((SELECT min(id) FROM calls), 0), coalesce((SELECT max(id) FROM calls), 0)
+    UNION ALL
+    SELECT CASE WHEN at >= :before THEN low ELSE id + 1 END, CASE WHEN at >= :before THEN (low + high) / 2 ELSE high END
+    FROM halves JOIN calls ON id = (SELECT min(later.id) FROM calls AS later WHERE later.id >= (low + high) / 2)
+    WHERE low < high
+)
+SELECT max(low) FROM halves
+"""
+"""One statement, so that a database far away is asked once."""
 MOST_IN_DOUBT: Final = 100_000
 """Latest records among which a batch is looked for whose commit may have been made."""
 _FIND_CALL: Final = "SELECT id FROM calls WHERE id > ? AND at = ? AND session = ? AND tool = ? AND took_ms = ? LIMIT 1"
@@ -185,17 +195,13 @@ class CallStore(Subject):
         return int(row[0]) if row else 0
 
     def get(self, id: int) -> Call | None:
-        return CALLS.find(self._database, f"WHERE id = ? AND {self._database.within('calls', id, id)}", (id,))
+        return CALLS.find(self._database, "WHERE id = ?", (id,))
 
     def recent(self, limit: int) -> list[Call]:
-        first, within = latest(self._database, "calls", limit)
-        return CALLS.find_all(self._database, f"WHERE id >= ? AND {within} ORDER BY id DESC LIMIT ?", (first, limit))
+        return CALLS.find_all(self._database, "ORDER BY id DESC LIMIT ?", (limit,))
 
     def of_session(self, session: str, since: float, until: float) -> list[Call]:
         """Return the calls of a session in a time, the oldest first."""
-        if "calls" in self._database.by_day:
-            rest = "WHERE session = ? AND at >= ? AND at <= ? ORDER BY id"
-            return CALLS.find_all(self._database, rest, (session, since, until))
         # A call is written when it ends, so those that began until then have ids up to some time later.
         first, last = first_call(self._database, since), first_call(self._database, until + 2 * LONGEST_CALL_S)
         rest = "WHERE id >= ? AND id <= ? AND session = ? AND at >= ? AND at <= ? ORDER BY id"
@@ -210,8 +216,7 @@ class CallStore(Subject):
         return self._latest_events(_SHARED_EVENTS, limit)
 
     def _latest_events(self, query: str, limit: int) -> list[Event]:
-        first, within = latest(self._database, "calls", limit, "outcome <> 'refused'")
-        found = self._database.rows(query.format(within), (first, limit))
+        found = self._database.rows(query, (limit,))
         return [
             Event(at, "call", tool, outcome == "ok", handle, session, arguments)
             for at, tool, outcome, handle, session, arguments in reversed(found)
@@ -221,8 +226,7 @@ class CallStore(Subject):
         """Return the latest `limit` calls that began before a time as events, the oldest first, as far as their
         ids are among the latest `among`."""
         first = self._database.newest("calls") - among + 1
-        query = _EVENTS_BEFORE.format(self._database.within("calls", first))
-        found = self._database.rows(query, (first, at, limit))
+        found = self._database.rows(_EVENTS_BEFORE, (first, at, limit))
         return [
             Event(at, "call", tool, outcome == "ok", handle, session, arguments)
             for at, tool, outcome, handle, session, arguments in reversed(found)
@@ -232,21 +236,18 @@ class CallStore(Subject):
         """Return how often each tool was missed since a time, and how often called, as far as the ids of those calls
         are among the latest `among`."""
         first = self._database.newest("calls") - among + 1
-        query = _USED_SINCE.format(self._database.within("calls", first))
-        return [Usage(ToolId(tool), *rest) for tool, *rest in self._database.rows(query, (first, since, since))]
+        return [Usage(ToolId(tool), *rest) for tool, *rest in self._database.rows(_USED_SINCE, (first, since, since))]
 
     def last_used(self, before: float, among: int) -> dict[ToolId, float]:
         """Return when each tool was last called before a time, as far as the calls with the latest `among` ids
         say."""
         first = self._database.newest("calls") - among + 1
-        query = _LAST_USED.format(self._database.within("calls", first))
-        return {ToolId(tool): at for tool, at in self._database.rows(query, (first, before))}
+        return {ToolId(tool): at for tool, at in self._database.rows(_LAST_USED, (first, before))}
 
     def retries(self, limit: int, since: float, within_s: float) -> tuple[list[Retry], float]:
         """Return the retries among the latest `limit` calls that began `since` a time or later, in the order of their
         times, as far as the second call came so soon; and the time of the first call that was read."""
-        first, within = latest(self._database, "calls", limit, "outcome <> 'refused'")
-        calls = [row for row in self._database.rows(_CALLS_OF_CHATS.format(within), (first, limit)) if row[0] >= since]
+        calls = [row for row in self._database.rows(_CALLS_OF_CHATS, (limit,)) if row[0] >= since]
         # Ids rise with the ends of calls; of two that began at once, the one that ended first comes first.
         calls.reverse()
         calls.sort(key=itemgetter(0))
@@ -263,11 +264,8 @@ class CallStore(Subject):
 
     def first_of_latest(self, limit: int) -> int:
         """Return the id of the oldest of the latest `limit` calls; 0 if there is none."""
-        first, within = latest(self._database, "calls", limit)
-        sql = (
-            f"SELECT min(id) FROM (SELECT id FROM calls WHERE id >= ? AND {within} ORDER BY id DESC LIMIT ?) AS latest"  # noqa: S608
-        )
-        return int(self._database.rows(sql, (first, limit))[0][0] or 0)
+        sql = "SELECT min(id) FROM (SELECT id FROM calls ORDER BY id DESC LIMIT ?) AS latest"
+        return int(self._database.rows(sql, (limit,))[0][0] or 0)
 
     def latest_of(self, tools: Collection[ToolId], each: int, before: int, most: int) -> list[int]:
         """Return the ids of the latest calls of these tools, the newest first: `each` of a tool that are older than the
@@ -276,7 +274,7 @@ class CallStore(Subject):
         until = max(before - most, 0)
         while left and last > until:
             first = max(last - _AT_ONCE, until)
-            wanted = _OF_TOOLS.format(self._database.json_strings, self._database.within("calls", first, last - 1))
+            wanted = _OF_TOOLS.format(self._database.json_strings)
             for id, tool in self._database.rows(wanted, (first, last, encode_json(list(left)))):
                 if tool in left:
                     found.append(int(id))
@@ -290,15 +288,12 @@ class CallStore(Subject):
         """Return the calls from one id to another as events, the oldest first."""
         return [
             Event(at, "call", tool, outcome == "ok", handle, session, arguments)
-            for at, tool, outcome, handle, session, arguments in self._database.rows(
-                _EVENTS_BETWEEN.format(self._database.within("calls", first, last)), (first, last)
-            )
+            for at, tool, outcome, handle, session, arguments in self._database.rows(_EVENTS_BETWEEN, (first, last))
         ]
 
     def failing(self, limit: int) -> set[ToolId]:
         """Return the tools that failed at each of their calls, as far as these are among the latest `limit` calls."""
-        first, within = latest(self._database, "calls", limit)
-        return {ToolId(tool) for (tool,) in self._database.rows(_FAILING.format(within), (first, limit))}
+        return {ToolId(tool) for (tool,) in self._database.rows(_FAILING, (limit,))}
 
     def miss(self, id: int) -> Miss | None:
         return MISSES.find(self._database, "WHERE id = ?", (id,))
@@ -348,10 +343,9 @@ class CallStore(Subject):
             call, miss = self._folded()
             # Another process may have counted further meanwhile.
             until = (min(max(newest[0], call), call + FOLDED), min(max(newest[1], miss), miss + FOLDED))
-            within = self._database.within("calls", call + 1, until[0])
-            self._database.run(_FOLD_CALLS.format(within), (call, until[0]))
+            self._database.run(_FOLD_CALLS, (call, until[0]))
             self._database.run(_FOLD_MISSES, (miss, until[1]))
-            self._database.run(_FOLD_CALLS_OF_PROFILES.format(within), (call, until[0]))
+            self._database.run(_FOLD_CALLS_OF_PROFILES, (call, until[0]))
             self._database.run(_FOLD_MISSES_OF_PROFILES, (miss, until[1]))
             self._database.run(_SET_FOLDED, until)
         return self._unfolded() > 0
@@ -395,13 +389,6 @@ class CallStore(Subject):
         return " AND ".join(conditions), tuple(value for _, value in (*used, *of_session))
 
 
-def latest(database: Database, table: str, limit: int, where: str = "1 = 1") -> tuple[int, str]:
-    """Return an id, and the condition for those from there on, among which the latest so many records are that meet
-    `where`."""
-    first = database.first_of_latest(table, limit, where)
-    return first, database.within(table, first)
-
-
 def mend_marks(database: Database) -> None:
     """Let no mark stand behind the last record, whose id may be given again: what is counted in `usage`, and what is
     added up."""
@@ -419,25 +406,12 @@ def mend_marks(database: Database) -> None:
 
 
 def first_call(database: Database, since: float) -> int:
-    """Return the id of a call before which none began at `since` or later; 0 where that is not known.
+    """Return the id of a call before which none began at `since` or later; 0 where there is none.
 
-    Calls have no index on their time, so their ids are halved some twenty times. They do not lie exactly in the order
-    of their times: a call is written when it ends, by one of several processes.
+    Calls have no index that finds a time, so their ids are halved some twenty times. They do not lie exactly in the
+    order of their times: a call is written when it ends, by one of several processes.
     """
-    if (known := database.first_since("calls", since - LONGEST_CALL_S)) is not None:
-        return known
-    # Two questions: SQLite answers one of both by going through all calls.
-    found = database.rows("SELECT (SELECT min(id) FROM calls), (SELECT max(id) FROM calls)")[0]
-    low, high = found[0] or 0, found[1] or 0
-    before = since - LONGEST_CALL_S
-    while low < high:
-        middle = (low + high) // 2
-        call = database.row("SELECT id, at FROM calls WHERE id >= ? ORDER BY id LIMIT 1", (middle,))
-        if call is None or call[1] >= before:
-            high = middle
-        else:
-            low = call[0] + 1
-    return int(low)
+    return int(database.rows(_FIRST_CALL, {"before": since - LONGEST_CALL_S})[0][0])
 
 
 def _call_key(call: Call) -> tuple[Any, ...]:

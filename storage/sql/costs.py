@@ -37,9 +37,9 @@ _TABLES: Final = {
 _ADD_OPEN: Final = insert_into("costs_open", ("session", "since", *_TURNS))
 _EVENTS: Final = {
     "calls": "SELECT at, 'call', tool, outcome = 'ok', handle, session FROM calls"
-    " WHERE id > ? AND id <= ? AND outcome <> 'refused' AND {}",
+    " WHERE id > ? AND id <= ? AND outcome <> 'refused'",
     "discoveries": "SELECT at, 'task', task, 1, handle, session FROM discoveries"
-    " WHERE id > ? AND id <= ? AND task <> '' AND {}",
+    " WHERE id > ? AND id <= ? AND task <> ''",
 }
 _ADD: Final = (
     f"{_SUMS.insert} ON CONFLICT (period, client) DO UPDATE SET "
@@ -81,8 +81,7 @@ class CostStore(Subject):
                 start = max(start, self._last_before(table, since))
             end = self._end_of(table, done, until, most)
             ends[table], starts[table] = (done, end), start
-            within = self._database.within(table, start + 1, end)
-            query = f"SELECT session, at, {columns}, id FROM {table} WHERE id > ? AND id <= ? AND {within}"  # noqa: S608
+            query = f"SELECT session, at, {columns}, id FROM {table} WHERE id > ? AND id <= ?"  # noqa: S608
             for session, at, kind, tokens, hidden, id in self._database.each_row(query, (start, end)):
                 if id <= done:
                     own = unfinished.get(session)
@@ -92,10 +91,7 @@ class CostStore(Subject):
         events = [
             Event(at, kind, text, bool(ok), handle, session)
             for table, query in _EVENTS.items()
-            for at, kind, text, ok, handle, session in self._database.each_row(
-                query.format(self._database.within(table, starts[table] + 1, ends[table][1])),
-                (starts[table], ends[table][1]),
-            )
+            for at, kind, text, ok, handle, session in self._database.each_row(query, (starts[table], ends[table][1]))
         ]
         return LogPart(turns, events, self._prompts(turns), until, marks[_FINISHED], ends)
 
@@ -114,8 +110,7 @@ class CostStore(Subject):
             database.run("DELETE FROM costs_open")
             database.run_all(_ADD_OPEN, _first_ids(part, unfinished))
             for table, (done, end) in {**part.ids, _FINISHED: (0, int(finished))}.items():
-                within = database.within("calls", done + 1, end)
-                count = f"SELECT count(*) FROM calls WHERE id > ? AND id <= ? AND {within}"  # noqa: S608
+                count = "SELECT count(*) FROM calls WHERE id > ? AND id <= ?"
                 added = database.rows(count, (done, end))[0][0] if table == "calls" else 0
                 database.run(
                     "INSERT INTO costs_marks (name, done, count) VALUES (?, ?, ?) ON CONFLICT (name)"
@@ -127,7 +122,7 @@ class CostStore(Subject):
     def waiting(self) -> int:
         """Return about how many calls are not added up."""
         done = self._marks()["calls"]
-        newest = f"SELECT max(id) FROM calls WHERE id > ? AND {self._database.within('calls', done + 1)}"  # noqa: S608
+        newest = "SELECT max(id) FROM calls WHERE id > ?"
         return max(int(self._database.rows(newest, (done,))[0][0] or 0) - done, 0)
 
     def sums(self, since: float) -> list[CostSum]:
@@ -172,20 +167,18 @@ class CostStore(Subject):
 
     def _end_at(self, done: int, most: int) -> float | None:
         """Return the time of the last call of a part; None if the part has all calls."""
-        query = f"SELECT at FROM calls WHERE id > ? AND {self._database.within('calls', done + 1)}"  # noqa: S608
-        row = self._database.row(f"{query} ORDER BY id LIMIT 1 OFFSET ?", (done, most - 1))
+        row = self._database.row("SELECT at FROM calls WHERE id > ? ORDER BY id LIMIT 1 OFFSET ?", (done, most - 1))
         return row[0] if row else None
 
     def _end_of(self, table: str, done: int, until: float | None, most: int) -> int:
         """Return the last id of a table that belongs to a part."""
         place = most if table == "calls" else _OTHERS * most
-        within = self._database.within(table, done + 1)
-        query = f"SELECT id FROM {table} WHERE id > ? AND {within} ORDER BY id LIMIT 1 OFFSET ?"  # noqa: S608
+        query = f"SELECT id FROM {table} WHERE id > ? ORDER BY id LIMIT 1 OFFSET ?"  # noqa: S608
         if (row := self._database.row(query, (done, place - 1))) is None:
-            row = self._database.row(f"SELECT max(id) FROM {table} WHERE id > ? AND {within}", (done,))  # noqa: S608
+            row = self._database.row(f"SELECT max(id) FROM {table} WHERE id > ?", (done,))  # noqa: S608
         end = int((row and row[0]) or done)
         if until is not None and table != "calls":
-            before = f"SELECT id FROM {table} WHERE at <= ? AND {within} ORDER BY at DESC LIMIT 1"  # noqa: S608
+            before = f"SELECT id FROM {table} WHERE at <= ? ORDER BY at DESC LIMIT 1"  # noqa: S608
             found = self._database.row(before, (until,))
             end = min(end, max(done, found[0])) if found else done
         return end
@@ -194,8 +187,6 @@ class CostStore(Subject):
         """Return an id up to which all records are older than a time, give or take those that were written late."""
         if table == "calls":
             return max(0, first_call(self._database, since) - 1)
-        if (first := self._database.first_since(table, since)) is not None:
-            return max(0, first - 1)
         row = self._database.row(f"SELECT id FROM {table} WHERE at < ? ORDER BY at DESC LIMIT 1", (since,))  # noqa: S608
         return int(row[0]) if row else 0
 

@@ -71,8 +71,6 @@ class Database(ABC):
     """What replicas share where many machines can have the database: `fleet.postgres.replicas.ReplicaStore`."""
     gives_ids_again: bool = False
     """Whether the ids of deleted records may be given to new ones."""
-    by_day: frozenset[str] = frozenset()
-    """The tables whose records the engine keeps by day, and whose old ones `prune_days` deletes."""
 
     def __init__(self, path: StorePlace | str, *, serves: bool) -> None:
         """`path`: where the database is. `serves`: let go of a database
@@ -251,28 +249,6 @@ class Database(ABC):
     @abstractmethod
     def newest_sql(self, table: str) -> str:
         """Return the SQL of `newest`."""
-
-    @abstractmethod
-    def count(self, table: str) -> int:
-        """Return how many records a table has."""
-
-    @abstractmethod
-    def within(self, table: str, first: int, last: int | None = None) -> str:
-        """Return a condition that every record meets whose id is from `first` to `last`. An engine that keeps records
-        by day reads few days with it."""
-
-    @abstractmethod
-    def first_of_latest(self, table: str, limit: int, where: str = "1 = 1") -> int:
-        """Return an id from which on a table has the latest so many records that meet a condition, and maybe more."""
-
-    @abstractmethod
-    def first_since(self, table: str, since: float) -> int | None:
-        """Return an id before which no record is of this time or a later one; None if the engine does not know."""
-
-    @abstractmethod
-    def prune_days(self, before: float, most: int, fold: Callable[[], object]) -> int:
-        """Delete the records of `by_day` that are older than a time, whole days at once; return how many they were.
-        `fold` counts calls in `usage`, which is done before they go."""
 
     # Upkeep
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.json import Decoder
 
 from foretool.storage.records import Answer, Discovery, Event, Match, Prompt, StepRecord, ToolId
-from foretool.storage.sql.calls import first_call, latest
+from foretool.storage.sql.calls import first_call
 from foretool.storage.sql.database import Database, Said, Subject
 from foretool.storage.sql.repeats import Repeats
 from foretool.storage.sql.tables import MAY_COUNT, STRINGS, TOOL_IDS, Table
@@ -40,7 +40,7 @@ _LATEST_TASKS = f"""
     SELECT task FROM (
         SELECT * FROM (
             SELECT task, at FROM (
-                SELECT task, at, session FROM discoveries WHERE {{}} ORDER BY at DESC LIMIT :rows
+                SELECT task, at, session FROM discoveries ORDER BY at DESC LIMIT :rows
             ) AS newest WHERE {MAY_COUNT.format(table="newest")}
         ) AS searched
         UNION ALL SELECT * FROM (SELECT text, at FROM prompts ORDER BY at DESC LIMIT :rows) AS asked
@@ -48,7 +48,7 @@ _LATEST_TASKS = f"""
 """  # noqa: S608
 _LATEST_OF_PROFILE = f"""
     SELECT task FROM (
-        SELECT task, at, session FROM discoveries WHERE {{}} ORDER BY at DESC LIMIT :rows
+        SELECT task, at, session FROM discoveries ORDER BY at DESC LIMIT :rows
     ) AS newest
     WHERE task != '' AND {MAY_COUNT.format(table="newest")}
     AND EXISTS (SELECT 1 FROM sessions WHERE sessions.key = newest.session AND sessions.profile = :profile)
@@ -70,9 +70,7 @@ SELECT at, task, handle, session FROM discoveries WHERE at >= ? AND at <= ? AND 
 ORDER BY at DESC, id DESC LIMIT ?
 """
 _ANSWERED = "names = '[]' AND matches != '[]'"
-_ANSWERS = (
-    f"SELECT id, at, task, matches FROM discoveries WHERE {_ANSWERED} AND id >= ? AND {{}} ORDER BY id DESC LIMIT ?"  # noqa: S608
-)
+_ANSWERS = f"SELECT id, at, task, matches FROM discoveries WHERE {_ANSWERED} ORDER BY id DESC LIMIT ?"  # noqa: S608
 LATEST = 250
 """Discoveries, and prompts, among which the latest tasks are looked for; reading them takes under a millisecond."""
 
@@ -105,23 +103,17 @@ class DiscoveryStore(Subject):
 
     def set_handle(self, id: int, handle: str) -> None:
         """Keep which conversation a discovery belongs to: the handle that its answer gave out has come back."""
-        within = self._database.within("discoveries", id, id)
-        self._database.run(f"UPDATE discoveries SET handle = ? WHERE id = ? AND {within}", (Said(handle), id))  # noqa: S608
+        self._database.run("UPDATE discoveries SET handle = ? WHERE id = ?", (Said(handle), id))
 
     def set_tokens(self, id: int, tokens: int) -> None:
         """Keep how many tokens the answer of a discovery takes, which was recorded with an estimate."""
-        within = self._database.within("discoveries", id, id)
-        self._database.run(f"UPDATE discoveries SET tokens = ? WHERE id = ? AND {within}", (tokens, id))  # noqa: S608
+        self._database.run("UPDATE discoveries SET tokens = ? WHERE id = ?", (tokens, id))
 
     def get(self, id: int) -> Discovery | None:
-        return _DISCOVERIES.find(
-            self._database, f"WHERE id = ? AND {self._database.within('discoveries', id, id)}", (id,)
-        )
+        return _DISCOVERIES.find(self._database, "WHERE id = ?", (id,))
 
     def recent(self, limit: int) -> list[Discovery]:
-        first, within = latest(self._database, "discoveries", limit)
-        rest = f"WHERE id >= ? AND {within} ORDER BY id DESC LIMIT ?"
-        return _DISCOVERIES.find_all(self._database, rest, (first, limit))
+        return _DISCOVERIES.find_all(self._database, "ORDER BY id DESC LIMIT ?", (limit,))
 
     def count_by_session(self, since: float) -> dict[str, int]:
         """Return how many discoveries each session has made since a time."""
@@ -142,15 +134,12 @@ class DiscoveryStore(Subject):
     def answered(self, limit: int) -> list[Discovery]:
         """Return the latest discoveries that searched by task and found something, the newest first, without those of
         people who opted out of learning."""
-        first, within = latest(self._database, "discoveries", limit, _ANSWERED)
-        may_count = MAY_COUNT.format(table="discoveries")
-        rest = f"WHERE {_ANSWERED} AND {may_count} AND id >= ? AND {within} ORDER BY id DESC LIMIT ?"
-        return _DISCOVERIES.find_all(self._database, rest, (first, limit))
+        rest = f"WHERE {_ANSWERED} AND {MAY_COUNT.format(table='discoveries')} ORDER BY id DESC LIMIT ?"
+        return _DISCOVERIES.find_all(self._database, rest, (limit,))
 
     def answers(self, limit: int, since: float) -> list[Answer]:
         """Return what those of `answered` found that were made `since` a time or later, which is cheaper to read."""
-        first, within = latest(self._database, "discoveries", limit, _ANSWERED)
-        rows = self._database.rows(_ANSWERS.format(within), (first, limit))
+        rows = self._database.rows(_ANSWERS, (limit,))
         decode = _RANKED.decode
         return [
             Answer(id, at, task, tuple([each.tool for each in decode(matches)]))
@@ -185,12 +174,10 @@ class TaskStore(Subject):
     def latest(self, limit: int, profile: str | None = None) -> list[str]:
         """Return the `limit` latest of them, fewer if the same ones come all the time; fast however long the log is.
         Without those of people who opted out of learning. With `profile` only searches of its sessions."""
-        # The latest by their times are none older than the latest by their ids.
-        _, within = latest(self._database, "discoveries", LATEST)
         values = {"rows": LATEST, "limit": limit}
         if profile is None:
-            return [task for (task,) in self._database.rows(_LATEST_TASKS.format(within), values)]
-        rows = self._database.rows(_LATEST_OF_PROFILE.format(within), values | {"profile": profile})
+            return [task for (task,) in self._database.rows(_LATEST_TASKS, values)]
+        rows = self._database.rows(_LATEST_OF_PROFILE, values | {"profile": profile})
         return [task for (task,) in rows]
 
     def add_prompt(self, prompt: Prompt) -> int:

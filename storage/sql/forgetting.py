@@ -113,7 +113,7 @@ class ForgetStore(Subject):
                 found = self._find(table, *where, tasks)
                 if found and not dry:
                     self._count_down(table.name, found)
-                    database.run_all(f"DELETE FROM {table.name} WHERE {self._key(table.name, '= ? AND ')} = ?", found)  # noqa: S608
+                    database.run_all(f"DELETE FROM {table.name} WHERE {row_key(table.name)} = ?", found)  # noqa: S608
                 if found:
                     counts[table.name] = len(found)
             # Last, because the sessions of a person are found by it.
@@ -151,14 +151,10 @@ class ForgetStore(Subject):
             "INSERT INTO forget_tools (name, written) VALUES (?, ?)", [(name, f'"{name}"') for name in sorted(wanted)]
         )
 
-    def _key(self, table: str, between: str = ", ") -> str:
-        """Return the column, or both, by which a row is found at once."""
-        return f"at {between}{row_key(table)}" if table in self._database.by_day else row_key(table)
-
     def _find(self, table: _Table, where: str, values: dict[str, Any], tasks: set[str]) -> list[tuple[Any, ...]]:
         """Return the keys of the rows that a condition selects, and add their tasks to `tasks`."""
         task = table.task or "''"
-        query = f"SELECT {task}, {self._key(table.name)} FROM {table.name} WHERE {where}"  # noqa: S608  # constants of this file
+        query = f"SELECT {task}, {row_key(table.name)} FROM {table.name} WHERE {where}"  # noqa: S608  # constants of this file
         rows = self._database.rows(query, values)
         for text, *_ in rows if table.task else ():
             tasks |= set(_tasks_of(table.name, text))
@@ -169,7 +165,7 @@ class ForgetStore(Subject):
         if (counted := COUNTED.get(table)) is not None:
             # A record that was written a moment ago is not counted yet.
             counted += f" AND {table}.id <= (SELECT {_NEWEST_COUNTED[table]} FROM usage_folded WHERE id = 1)"  # noqa: S608
-            where = f"WHERE {self._key(table, '= ? AND ')} = ? AND {counted}"
+            where = f"WHERE {row_key(table)} = ? AND {counted}"
             of_row = f"(SELECT tool FROM {table} {where})"  # noqa: S608
             since = f"coalesce((SELECT value FROM counters WHERE name = 'profile_usage.{table}'), 0)"  # noqa: S608
             of_profile = (

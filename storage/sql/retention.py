@@ -153,8 +153,7 @@ def scrub(database: Database, most: int) -> int:
         row = database.row("SELECT value FROM counters WHERE name = ?", (mark,))
         place = row[0] if row else 0
         while place < _DONE and seen < most:
-            within = database.within(table, place + 1)
-            sql = f"SELECT id, {', '.join(columns)} FROM {table} WHERE id > ? AND {within} ORDER BY id LIMIT ?"  # noqa: S608
+            sql = f"SELECT id, {', '.join(columns)} FROM {table} WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608
             found = database.rows(sql, (place, BATCH))
             place, seen = (found[-1][0] if found else _DONE), seen + len(found)
             cleaned = [(*map(database.clean, texts), id) for id, *texts in found]
@@ -171,12 +170,9 @@ def scrub(database: Database, most: int) -> int:
 
 def prune(database: Database, before: float, most: int) -> int:
     """Delete what is older than a time, batch by batch. Returns how many rows were deleted."""
-    fold = CallStore(database).fold_usage
-    fold()
-    deleted = database.prune_days(before, most, fold)
+    CallStore(database).fold_usage()
+    deleted = 0
     for table, query in (*_OLD, *UNUSED):
-        if table in database.by_day:
-            continue
         deleted += _delete_found(database, table, query, {"before": before}, most - deleted)
         if deleted >= most:
             break

@@ -133,9 +133,7 @@ class SessionStore(Subject):
         return int(row[0]) if row else 0
 
     def exposure(self, id: int) -> Exposure | None:
-        row = self._database.row(
-            f"{_GET_EXPOSURES} WHERE exposures.id = ? AND {self._database.within('exposures', id, id)}", (id,)
-        )
+        row = self._database.row(f"{_GET_EXPOSURES} WHERE exposures.id = ?", (id,))
         return _read_exposure(row) if row else None
 
     def exposures(self, session: str) -> list[Exposure]:

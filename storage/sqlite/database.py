@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -279,21 +279,6 @@ class SqliteDatabase(Database):
 
     def newest_sql(self, table: str) -> str:
         return f"(SELECT coalesce(max(id), 0) FROM {table})"  # noqa: S608  # a constant of `storage.sql`
-
-    def count(self, table: str) -> int:
-        return int(self.rows(f"SELECT count(*) FROM {table}")[0][0])  # noqa: S608  # a constant of `storage.sql`
-
-    def within(self, table: str, first: int, last: int | None = None) -> str:
-        return "1 = 1"
-
-    def first_of_latest(self, table: str, limit: int, where: str = "1 = 1") -> int:
-        return 0
-
-    def first_since(self, table: str, since: float) -> None:
-        return None
-
-    def prune_days(self, before: float, most: int, fold: Callable[[], object]) -> int:
-        return 0
 
     def lead(self, work: str) -> FileLead:
         return FileLead(self._place, work)

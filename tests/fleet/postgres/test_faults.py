@@ -30,7 +30,6 @@ from foretool.storage.records import Letter, ToolId
 from foretool.storage.store import Store
 
 psycopg = pytest.importorskip("psycopg")
-days = pytest.importorskip("foretool.fleet.postgres.days")
 PATIENCE_S = 60
 
 
@@ -188,27 +187,6 @@ def test_on_a_full_disk_records_wait_and_are_written_once_there_is_room(small: t
         assert all_calls(store) == [float(number) for number in range(written + 1)]
 
 
-def test_old_days_go_from_a_full_disk(small: tuple[str, Path]) -> None:
-    address, _ = small
-    first = 20_000
-    with open_serving_store(address, busy_ms=5000) as store:
-        database = store._database  # type: ignore[attr-defined]
-        database.rows("SELECT make_days(2, ?)", (first,))
-        with pytest.raises(StorageError, match="give the server more room"):
-            for number in range(1000):
-                store.calls.record([
-                    replace(CALL, at=(first + number % 2) * 86_400.0, arguments=random.randbytes(40_000).hex())
-                ])  # fmt: skip
-        # Numbers of tools are a new row, for which there may be no room either: then retention says so.
-        try:
-            gone = store.retention.prune((first + 1) * 86_400.0)
-        except StorageError as error:
-            assert "give the server more room" in str(error)
-        else:
-            assert gone > 10
-            store.calls.record([replace(CALL, at=(first + 1) * 86_400.0)])
-
-
 # Locks
 
 
@@ -216,7 +194,7 @@ def lock_again_and_again(address: str, done: threading.Event) -> None:
     choose = random.Random(1)
     with psycopg.connect(address, autocommit=True) as connection:
         while not done.is_set():
-            table = choose.choice(("calls", "exposures", "misses", "calls_rest", "usage", "days", "sessions"))
+            table = choose.choice(("calls", "exposures", "misses", "usage", "sessions"))
             mode = choose.choice(("ACCESS EXCLUSIVE", "SHARE ROW EXCLUSIVE", "SHARE"))
             with suppress(psycopg.errors.DeadlockDetected), connection.transaction():
                 connection.execute(f"LOCK TABLE {table} IN {mode} MODE")

@@ -74,35 +74,3 @@ def test_the_grants_of_the_page_let_a_proxy_add_entries_and_nothing_else() -> No
         for statement in ("UPDATE audit SET name = 'eve'", "DELETE FROM audit", "TRUNCATE audit"):
             with pytest.raises(StorageError, match="the audit log only grows"):
                 owners._database.run(statement)  # type: ignore[attr-defined]
-
-
-@requirement("trust:audit")
-def test_what_a_proxy_writes_of_days_does_not_run_as_the_owner() -> None:
-    psycopg = pytest.importorskip("psycopg")
-    address = new_schema()
-    if address is None:
-        pytest.skip(SKIPPED)
-    hostile = (
-        "(SELECT setval('calls_id_seq', 4711)) AS part", "calls_rest; ALTER TABLE audit DISABLE TRIGGER ALL", "audit",
-        'calls_rest" AS a, (SELECT 1) AS "b', "no_such_table",
-    )  # fmt: skip
-    with open_store(address) as owners:
-        owners.audit.add([ENTRY])
-        with psycopg.connect(make_proxy_role(address), autocommit=True) as proxy:
-            for part in hostile:
-                proxy.execute(
-                    "INSERT INTO days (parent, part, since, until, first) VALUES ('calls', %s, '-infinity', 1e11, 1)",
-                    (part,),
-                )
-            proxy.execute(
-                "INSERT INTO days (parent, part, since, until, first) VALUES"
-                " ('audit', 'calls_rest', '-infinity', 1e11, 1), ('calls', 'misses', '-infinity', 1e11, 1)"
-            )
-        owners.calls.record([CALL])
-        assert owners.statistics().calls == 1
-        owners.retention.prune(1e10)
-        database = owners._database  # type: ignore[attr-defined]
-        with pytest.raises(StorageError, match="the audit log only grows"):
-            database.run("DELETE FROM audit")
-        assert len(owners.audit.find(AuditFilter())) == 1
-        assert database.rows("SELECT last_value < 4711 FROM calls_id_seq") == [(True,)]
