@@ -159,12 +159,9 @@ def legibility(text: str) -> Legibility:
     return Legibility(share, language or (ENGLISH if has_english else None))
 
 
-@lru_cache(maxsize=REMEMBERED)
 def language_of(text: str) -> str | None:
     """Return the code of the language of a text other than English; None for English and for an unknown one."""
-    if not text.isascii() and (found := _script_language(text)) is not None:
-        return found
-    return _spaced_language(text)
+    return _language_of(text[:MOST_READ])
 
 
 def language_of_tool(said: str, named: Sequence[str]) -> str | None:
@@ -198,8 +195,8 @@ def let_go() -> None:
     _runs_of.cache_clear()
     _words_of.cache_clear()
     _english_words.cache_clear()
-    _pieces.cache_clear()
-    language_of.cache_clear()
+    _remembered_pieces.cache_clear()
+    _language_of.cache_clear()
 
 
 class Glossary:
@@ -273,6 +270,13 @@ def _english_words() -> frozenset[str]:
 
 
 # Which language a text is in
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _language_of(text: str) -> str | None:
+    if not text.isascii() and (found := _script_language(text)) is not None:
+        return found
+    return _spaced_language(text)
 
 
 def _script_language(text: str) -> str | None:
@@ -355,9 +359,18 @@ def _known_words(words: Sequence[Word], language: str | None) -> list[tuple[Word
 # What is read
 
 
-@lru_cache(maxsize=REMEMBERED)
 def _pieces(text: str, language: str) -> tuple[Piece, ...]:
-    """Return all parts of a text; () where nothing is read in other words."""
+    """Return all parts of a text; () where nothing is read in other words. A long text is not remembered, because it
+    may have a megabyte."""
+    return _remembered_pieces(text, language) if len(text) <= MOST_READ else _part(text, language)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _remembered_pieces(text: str, language: str) -> tuple[Piece, ...]:
+    return _part(text, language)
+
+
+def _part(text: str, language: str) -> tuple[Piece, ...]:
     if language in ("ja", "ko", "zh") and not is_unspaced(text):
         return ()
     if language in ("ja", "ko", "zh"):
