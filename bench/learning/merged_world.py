@@ -218,10 +218,11 @@ class Proxy:
         self._clock[0] = at
 
     def embed(self) -> EncodedTexts | None:
-        """Rank by meaning, with every tool embedded."""
+        """Index every tool, and rank by meaning where an encoder is set."""
+        corpus = self.app.search.update_corpus(inf)
         texts = EncodedTexts.open(self.app.live.now.settings, self.store)
         if texts is not None:
-            self.app.search.install_encoders(texts.meaning(self.app.catalog, self.app.search.update_corpus(inf)))
+            self.app.search.install_encoders(texts.meaning(self.app.catalog, corpus))
         return texts
 
     def make_list(self, policy: Policy) -> View:
