@@ -1,11 +1,11 @@
 """A stand-in upstream on stdio that answers a call with its arguments, stdlib only.
 
     python -S -E echo.py --name N [--tools FILE.json | --count 10] [--start-s 2] [--call-ms 5] [--hang-if PATH]
-        [--change-s 1]
+        [--change-s 1] [--failure TEXT]
 
 FILE holds a list of tools or an object with `tools`; the upstream serves them as they are. It answers a call with one
 line of JSON: `server`, `tool`, `arguments`. With `--change-s` it announces so often that its list has changed, and two
-of its descriptions then have. It speaks the legacy era, as nearly every server does today.
+of its descriptions then have. With `--failure` every call fails with this text. It speaks the legacy era, as nearly every server does today.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def read_tools(path: Path) -> list[Json]:
     return tools
 
 
-def answer(name: str, tools: list[Json], request: Json) -> Json:
-    """The `result` or the `error` of a request."""
+def answer(name: str, tools: list[Json], request: Json, failure: str = "") -> Json:
+    """The `result` or the `error` of a request; `failure` is what every call fails with."""
     params = request.get("params") or {}
     match request["method"]:
         case "initialize":
@@ -54,6 +54,8 @@ def answer(name: str, tools: list[Json], request: Json) -> Json:
             return {"result": {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}}
         case "tools/list":
             return {"result": {"tools": tools}}
+        case "tools/call" if failure:
+            return {"result": {"content": [{"type": "text", "text": failure}], "isError": True}}
         case "tools/call":
             said = {"server": name, "tool": params.get("name"), "arguments": params.get("arguments")}
             return {"result": {"content": [{"type": "text", "text": json.dumps(said)}]}}
@@ -62,7 +64,7 @@ def answer(name: str, tools: list[Json], request: Json) -> Json:
     return {"error": {"code": -32601, "message": f"no such method: {request['method']}"}}
 
 
-def serve(name: str, tools: list[Json], call_ms: float = 0.0) -> None:
+def serve(name: str, tools: list[Json], call_ms: float = 0.0, failure: str = "") -> None:
     """Answer every request on stdin, until it closes; a call after so many milliseconds."""
     out = sys.stdout.buffer
     for line in sys.stdin.buffer:
@@ -70,7 +72,7 @@ def serve(name: str, tools: list[Json], call_ms: float = 0.0) -> None:
         if "id" in request and "method" in request:
             if call_ms and request["method"] == "tools/call":
                 time.sleep(call_ms / 1e3)
-            reply = {"jsonrpc": "2.0", "id": request["id"], **answer(name, tools, request)}
+            reply = {"jsonrpc": "2.0", "id": request["id"], **answer(name, tools, request, failure)}
             out.write(json.dumps(reply, separators=(",", ":")).encode() + b"\n")
             out.flush()
 
@@ -95,6 +97,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--start-s", type=float, default=0.0, help="seconds before the first line is read")
     parser.add_argument("--hang-if", type=Path, help="never answer anything if there is such a file")
     parser.add_argument("--call-ms", type=float, default=0.0, help="how long a call takes")
+    parser.add_argument("--failure", default="", help="what every call fails with; default: none fails")
     parser.add_argument("--change-s", type=float, default=0.0, help="how often the list changes; default: never")
     arguments = parser.parse_args(argv)
     hangs = arguments.hang_if is not None and arguments.hang_if.exists()
@@ -102,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     tools = read_tools(arguments.tools) if arguments.tools else made_up(arguments.name, arguments.count)
     if arguments.change_s:
         threading.Thread(target=change, args=(tools, arguments.change_s), daemon=True).start()
-    serve(arguments.name, tools, arguments.call_ms)
+    serve(arguments.name, tools, arguments.call_ms, arguments.failure)
 
 
 if __name__ == "__main__":

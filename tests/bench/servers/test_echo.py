@@ -41,3 +41,9 @@ def test_a_list_that_changes_is_announced_with_other_words() -> None:
     assert announced["method"] == "notifications/tools/list_changed"
     assert len(listed) == 3
     assert any("(version" in tool["description"] for tool in listed)
+
+
+def test_a_server_that_fails_says_so_as_a_result() -> None:
+    request = {"method": "tools/call", "params": {"name": "alpha"}}
+    expected = {"result": {"content": [{"type": "text", "text": "not signed in"}], "isError": True}}
+    assert echo.answer("box", [], request, "not signed in") == expected

@@ -1,0 +1,199 @@
+"""The arms: what a model is given to work with, and how its calls are carried out.
+
+    needed    the definitions of the tools that the task needs, and no others: the best that any choice of tools can be
+    all       the definitions of all tools
+    search    none at first; the model's own search (BM25 over names, descriptions and parameters, five at a time) adds
+              what it finds, as clients do that defer definitions
+    foretool  the list of foretool as it is installed, its `instructions`, and its lists as they change
+
+The first three reach the servers directly, under the names that foretool gives their tools.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from bench.agents.catalogue import FAILURE
+from bench.agents.decisions import BRIDGES
+from bench.agents.tasks import Task
+from bench.clients.messages import Failed, Json
+from bench.clients.stdio import StdioClient
+from bench.retrieval.everyday import wait_until_ready
+from bench.retrieval.pool import Pool, bm25
+from foretool.storage.records import Tool, ToolId
+
+ARMS: Final = ("needed", "all", "search", "foretool")
+DISCOVER: Final = "discover_tools"
+OWN: Final = (DISCOVER, *BRIDGES)
+SEARCH: Final = "search_tools"
+FOUND: Final = 5
+"""Definitions that the model's own search adds."""
+SEARCH_DEFINITION: Final[Json] = {
+    "name": SEARCH,
+    "description": "Searches the tools that are not loaded yet and loads the best ones, so that you can call them.",
+    "inputSchema": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+}
+
+_NAMED: Final = re.compile(r"([\w-]+)__\{([^}]*)\}|([\w-]+__[\w-]+)\(")
+_CALL: Final = re.compile(r"([\w-]+)\(")
+
+
+class Arm(Protocol):
+    """One conversation's tools."""
+
+    instructions: str
+
+    async def tools(self) -> list[Json]:
+        """The definitions that the model is given now."""
+        ...
+
+    async def call(self, name: str, arguments: Json) -> str:
+        """The text of the result."""
+        ...
+
+
+class Servers:
+    """The servers of the tasks, reached directly; those that take no part are definitions alone."""
+
+    def __init__(self, clients: Mapping[str, StdioClient], catalogue: Mapping[str, Sequence[Json]]) -> None:
+        self._clients = clients
+        self.tools = [
+            {**tool, "name": f"{server}__{tool['name']}"} for server, tools in catalogue.items() for tool in tools
+        ]
+
+    @classmethod
+    @asynccontextmanager
+    async def start(
+        cls, entries: Mapping[str, Mapping[str, Any]], catalogue: Mapping[str, Sequence[Json]]
+    ) -> AsyncIterator[Servers]:
+        """Start the servers that have an entry; their own lists take the place of the definitions on file."""
+        async with AsyncExitStack() as stack:
+            clients, listed = {}, dict(catalogue)
+            for name, entry in entries.items():
+                client = await StdioClient.start([entry["command"], *entry["args"]], entry.get("env"))
+                stack.push_async_callback(client.stop)
+                await client.initialize()
+                clients[name], listed[name] = client, await client.tools()
+            yield cls(clients, listed)
+
+    async def call(self, name: str, arguments: Json) -> str:
+        server, _, tool = name.partition("__")
+        if server not in self._clients:
+            return FAILURE
+        return await call(self._clients[server], tool, arguments)
+
+
+class Direct:
+    """The arms `needed` and `all`."""
+
+    instructions = ""
+
+    def __init__(self, servers: Servers, tools: Sequence[Json]) -> None:
+        self._servers = servers
+        self._tools = list(tools)
+
+    async def tools(self) -> list[Json]:
+        return self._tools
+
+    async def call(self, name: str, arguments: Json) -> str:
+        return await self._servers.call(name, arguments)
+
+
+class OwnSearch(Direct):
+    """The arm `search`."""
+
+    def __init__(self, servers: Servers) -> None:
+        super().__init__(servers, [SEARCH_DEFINITION])
+        self._deferred = {tool["name"]: tool for tool in servers.tools}
+        self._find = bm25(Pool([as_record(tool) for tool in servers.tools], {}))
+
+    async def call(self, name: str, arguments: Json) -> str:
+        if name != SEARCH:
+            return await super().call(name, arguments)
+        found = [str(tool) for tool in self._find(str(arguments.get("query", "")))[:FOUND]]
+        held = {tool["name"] for tool in self._tools}
+        self._tools += [self._deferred[each] for each in found if each not in held]
+        return f"Loaded: {', '.join(found)}" if found else "Nothing found."
+
+
+class ForetoolClient(StdioClient):
+    """A client that lists again once it is told that its list has changed."""
+
+    is_stale = True
+
+    def hear(self, message: Json) -> None:
+        if message["method"] == "notifications/tools/list_changed":
+            self.is_stale = True
+
+
+class Foretool:
+    """The arm `foretool`."""
+
+    def __init__(self, client: ForetoolClient, instructions: str) -> None:
+        self._client = client
+        self._tools: list[Json] = []
+        self.instructions = instructions
+
+    @classmethod
+    @asynccontextmanager
+    async def start(cls, command: Sequence[str], config: Path) -> AsyncIterator[Foretool]:
+        """Serve on a config whose servers are known. Each conversation begins with the storage of the first day."""
+        storage, kept = config.with_name("foretool.sqlite3"), config.with_name("first_day.sqlite3")
+        if not kept.exists():
+            async with StdioClient.serve(command, config) as client:
+                await client.initialize()
+                await client.tools()
+                await wait_until_ready(client, True)
+            shutil.copy(storage, kept)
+        for left in storage.parent.glob(f"{storage.name}*"):
+            left.unlink()
+        shutil.copy(kept, storage)
+        async with ForetoolClient.serve(command, config) as client:
+            begun = await client.initialize()
+            yield cls(client, begun.get("instructions", ""))
+
+    async def tools(self) -> list[Json]:
+        if self._client.is_stale:
+            self._client.is_stale = False
+            self._tools = await self._client.tools()
+        return self._tools
+
+    async def call(self, name: str, arguments: Json) -> str:
+        return await call(self._client, name, arguments)
+
+
+async def call(client: StdioClient, tool: str, arguments: Json) -> str:
+    """The text of a result, or of what the call failed with."""
+    try:
+        result = await client.call(tool, arguments)
+    except Failed as error:
+        return f"Error: {error}"
+    return "\n".join(block.get("text", f"({block['type']})") for block in result.get("content", ()))
+
+
+def as_record(tool: Json) -> Tool:
+    """A definition as retrieval reads it."""
+    server, _, name = tool["name"].partition("__")
+    return Tool(ToolId(tool["name"]), server, name, json.dumps({**tool, "name": name}).encode(), "")
+
+
+def needed_tools(servers: Servers, task: Task) -> list[Json]:
+    """The definitions of every tool that may serve a task."""
+    names = {name for step in task.needs for name in step}
+    return [tool for tool in servers.tools if tool["name"] in names]
+
+
+def named_tools(tools: Sequence[Json]) -> set[str]:
+    """The tools that the definitions of the bridges name: `a__{b(), c(x: string)}` or `a__b()`."""
+    found = set[str]()
+    for tool in tools:
+        if tool["name"] in BRIDGES:
+            for server, group, single in _NAMED.findall(tool["description"]):
+                found |= {f"{server}__{name}" for name in _CALL.findall(group)} if group else {single}
+    return found

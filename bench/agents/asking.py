@@ -1,0 +1,184 @@
+"""Asks a model for its first decision on foretool's list alone: does it reach a tool that the list does not define?
+
+    python -m bench.agents.asking RESULTS --catalogs FOLDER --modules node_modules --gguf FILE
+    AGENT_URL=https://host/v1 AGENT_KEY=... python -m bench.agents.asking RESULTS --catalogs FOLDER --model NAME
+
+A task takes one turn of few tokens here, so that wordings and kinds of lists can be compared. The wishes are the
+everyday ones of `bench/retrieval/everyday.json` that the catalogue serves: `tasks` is the working half, `check` the
+closed one. No server runs: definitions of `--catalogs` stand for all of them. `--settings` is what foretool's config
+says beside its servers, as JSON. RESULTS gets a JSON line a decision in `decisions.jsonl`, under the name of the
+`--variant`; a decision that is there is not asked for again.
+
+  listed   it calls a right tool that the list defines
+  bridged  it calls a right tool through a bridge
+  asked    it calls `discover_tools`
+  other    it calls another tool of the list
+  lost     it calls a bridge with the name of another tool, or with one that does not exist
+  prose    it calls nothing
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from bench import processes
+from bench.agents.arms import DISCOVER, Foretool, named_tools
+from bench.agents.catalogue import read_catalogue, stand_in
+from bench.agents.decisions import BRIDGES, Decision
+from bench.agents.drivers import Driver, Endpoint, Gguf
+from bench.clients.messages import Json
+from bench.options import add_foretool, make_parser
+from bench.reports import Row, line_of, mean_row
+from bench.retrieval.everyday import FILE
+
+WISHES: Final = {"working": "tasks", "closed": "check"}
+KINDS: Final = ("listed", "bridged", "asked", "other", "lost", "prose")
+LEADS: Final = KINDS[:3]
+"""The decisions that lead to a right tool."""
+
+
+class Asked(Struct, frozen=True):
+    """The first decision on one wish."""
+
+    model: str
+    variant: str
+    half: str
+    size: int
+    wish: str
+    place: str
+    """Where a right tool is: `listed`, `named` or `hidden`."""
+    kind: str
+    tool: str
+    meant: str
+    read: int
+    seconds: float
+
+    @property
+    def key(self) -> tuple[str, str, str, int, str]:
+        return self.model, self.variant, self.half, self.size, self.wish
+
+
+def kind_of(decision: Decision, right: Sequence[str]) -> str:
+    """Which kind of decision it is."""
+    if not decision.tool:
+        return "prose"
+    if decision.tool == DISCOVER:
+        return "asked"
+    if decision.tool in BRIDGES:
+        return "bridged" if decision.meant in right else "lost"
+    return "listed" if decision.tool in right else "other"
+
+
+def place_of(right: Sequence[str], tools: Sequence[Json]) -> str:
+    """Where the nearest right tool is on a list."""
+    if any(tool["name"] in right for tool in tools):
+        return "listed"
+    return "named" if named_tools(tools) & {*right} else "hidden"
+
+
+async def read_list(command: Sequence[str], catalogs: Path, size: int, settings: Json) -> tuple[str, list[Json]]:
+    """The `instructions` and the list that a client gets on the first day."""
+    with TemporaryDirectory(prefix="bench-asking-") as name:
+        folder = Path(name)
+        servers = {name: stand_in(folder, name, tools) for name, tools in read_catalogue(catalogs, size).items()}
+        config = processes.write_config(folder, servers, **settings)
+        async with Foretool.start(command, config) as arm:
+            return arm.instructions, await arm.tools()
+
+
+def read_wishes(half: str, catalogs: Path, size: int) -> list[Json]:
+    """The wishes that a catalogue serves."""
+    there = {f"{server}__{tool['name']}" for server, tools in read_catalogue(catalogs, size).items() for tool in tools}
+    wishes: list[Json] = json.loads(FILE.read_text("utf-8"))[WISHES[half]]
+    return [wish for wish in wishes if there & {*wish["tools"]}]
+
+
+def read_asked(results: Path) -> list[Asked]:
+    """The decisions that are there."""
+    file = results / "decisions.jsonl"
+    lines = file.read_bytes().splitlines() if file.exists() else []
+    return [msgspec.json.decode(line, type=Asked) for line in lines]
+
+
+def ask_all(arguments: argparse.Namespace, driver: Driver) -> Iterator[Asked]:
+    """Ask for the decisions that are missing, and keep them."""
+    results: Path = arguments.results
+    results.mkdir(parents=True, exist_ok=True)
+    done = {asked.key for asked in read_asked(results)}
+    settings = json.loads(arguments.settings)
+    instructions, tools = asyncio.run(
+        read_list(processes.installed(arguments.foretool), arguments.catalogs, arguments.size, settings)
+    )
+    for wish in read_wishes(arguments.half, arguments.catalogs, arguments.size):
+        if (driver.name, arguments.variant, arguments.half, arguments.size, wish["task"]) in done:
+            continue
+        said = driver.decide(instructions, tools, wish["task"], is_brief=True)
+        asked = Asked(
+            driver.name, arguments.variant, arguments.half, arguments.size, wish["task"],
+            place_of(wish["tools"], tools), kind_of(said, wish["tools"]), said.tool, said.meant, said.read,
+            said.seconds,
+        )  # fmt: skip
+        with (results / "decisions.jsonl").open("ab") as file:
+            file.write(msgspec.json.encode(asked) + b"\n")
+        yield asked
+
+
+def figures(decisions: Sequence[Asked]) -> Iterator[Row]:
+    """A row for each model, half, size, variant and place of the right tool: how many decisions led to it."""
+    groups: dict[tuple[str, str, int, str, str], list[Asked]] = {}
+    for each in decisions:
+        for place in (each.place, "all"):
+            groups.setdefault((each.model, each.half, each.size, each.variant, place), []).append(each)
+    for (model, half, size, variant, place), found in sorted(groups.items()):
+        row: Row = {"set": f"{model} {half} {size}", "method": f"{variant}, {place}", "n": len(found)}
+        row |= mean_row("leads", [float(each.kind in LEADS) for each in found], 3)
+        counts = Counter(each.kind for each in found)
+        yield {**row, **{kind: counts[kind] for kind in KINDS if counts[kind]}}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = make_parser("bench.agents.asking", __doc__)
+    parser.add_argument("results", type=Path, help="the folder of results")
+    parser.add_argument("--catalogs", type=Path, required=True, help="the folder of tools/list answers of real servers")
+    parser.add_argument("--modules", type=Path, help="the node_modules with node-llama-cpp")
+    parser.add_argument("--gguf", type=Path, metavar="FILE", help="an instruct model in ChatML")
+    parser.add_argument("--threads", type=int, default=2, help="of the model; default %(default)s")
+    parser.add_argument("--model", default="", metavar="NAME", help="a model of the endpoint at AGENT_URL")
+    parser.add_argument("--size", type=int, default=128, help="tools of the catalogue; default %(default)s")
+    parser.add_argument("--half", default="working", choices=WISHES, help="default %(default)s")
+    parser.add_argument("--variant", default="as installed", help="the name of this list; default %(default)s")
+    parser.add_argument("--settings", default="{}", metavar="JSON", help="of foretool's config; default %(default)s")
+    add_foretool(parser)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the arguments, ask for what is missing, and print the figures."""
+    options = parser()
+    arguments = options.parse_args(argv)
+    driver: Driver
+    if arguments.gguf and arguments.modules:
+        driver = Gguf(arguments.gguf, arguments.modules, arguments.threads)
+    elif arguments.model:
+        driver = Endpoint(arguments.model)
+    else:
+        options.error("name a model: --gguf with --modules, or --model")
+    for asked in ask_all(arguments, driver):
+        print(f"{asked.kind:<8} {asked.place:<7} {asked.wish}: {asked.meant or asked.tool}", flush=True)
+    for row in figures(read_asked(arguments.results)):
+        print(line_of(row, 24))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Who decides: a model in a GGUF file on this machine, or a model behind an OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
+
+from bench.agents.decisions import Decision, Turn, for_model, grammar, read_decision, system_text, write_prompt
+from bench.clients.messages import Json
+
+URL: Final = "AGENT_URL"
+KEY: Final = "AGENT_KEY"
+"""The variables of the endpoint (the part of its address before `/chat/completions`) and of its key."""
+LONGEST: Final = 400
+"""Tokens of a decision."""
+BRIEF: Final = 40
+PATIENCE_S: Final = 900.0
+SCRIPT: Final = Path(__file__).with_name("gguf.mjs")
+
+
+class Driver(Protocol):
+    """Decides what to do next."""
+
+    name: str
+
+    def decide(
+        self, instructions: str, tools: Sequence[Json], task: str, turns: Sequence[Turn] = (), *, is_brief: bool = False
+    ) -> Decision:
+        """Return the next call, or the answer. `is_brief`: nothing is needed behind the name of the tool."""
+        ...
+
+
+class Gguf:
+    """A model in a file, through node-llama-cpp."""
+
+    def __init__(self, file: Path, modules: Path, threads: int = 1, context: int = 8192) -> None:
+        """`modules`: the `node_modules` that hold node-llama-cpp."""
+        self.name = file.stem
+        command = ["node", str(SCRIPT), str(modules.resolve()), str(file.resolve()), str(threads), str(context)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def decide(
+        self, instructions: str, tools: Sequence[Json], task: str, turns: Sequence[Turn] = (), *, is_brief: bool = False
+    ) -> Decision:
+        names = [tool["name"] for tool in tools]
+        asked = {
+            "prompt": write_prompt(instructions, tools, task, turns),
+            "grammar": grammar(names, is_brief=is_brief),
+            "most": BRIEF if is_brief else LONGEST,
+        }
+        assert self._process.stdin is not None and self._process.stdout is not None
+        started = time.perf_counter()
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the model ended with status {self._process.wait()}")
+        said = json.loads(line)
+        return replace(
+            read_decision(said["text"]), read=said["read"], cached=said["cached"], written=said["written"],
+            seconds=round(time.perf_counter() - started, 2),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """End the model's process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+class Endpoint:
+    """A model behind an OpenAI-compatible endpoint, asked by its own tool calls."""
+
+    def __init__(self, model: str, url: str = "", key: str = "") -> None:
+        self.name = model
+        self._url = (url or os.environ.get(URL, "")).rstrip("/") + "/chat/completions"
+        self._key = key or os.environ.get(KEY, "")
+
+    def decide(
+        self, instructions: str, tools: Sequence[Json], task: str, turns: Sequence[Turn] = (), *, is_brief: bool = False
+    ) -> Decision:
+        body = {
+            "model": self.name,
+            "messages": _messages(instructions, task, turns),
+            "tools": [{"type": "function", "function": for_model(tool)} for tool in tools],
+            "temperature": 0,
+        }
+        started = time.perf_counter()
+        said = self._post(body)
+        message, usage = said["choices"][0]["message"], said.get("usage") or {}
+        calls = message.get("tool_calls") or []
+        counts: dict[str, Any] = {
+            "read": usage.get("prompt_tokens", 0),
+            "cached": (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
+            "written": usage.get("completion_tokens", 0),
+            "seconds": round(time.perf_counter() - started, 2),
+        }
+        if not calls:
+            text = message.get("content") or ""
+            return Decision(answer=text, text=text, **counts)
+        function = calls[0]["function"]
+        try:
+            arguments = json.loads(function.get("arguments") or "{}")
+        except ValueError:
+            arguments = {}
+        return Decision(function["name"], arguments, text=json.dumps(function), **counts)
+
+    def _post(self, body: Json) -> Json:
+        headers = {"content-type": "application/json", "authorization": f"Bearer {self._key}"}
+        request = urllib.request.Request(self._url, json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as reply:
+            said: Json = json.load(reply)
+        return said
+
+
+def _messages(instructions: str, task: str, turns: Sequence[Turn]) -> list[Json]:
+    said: list[Json] = [
+        {"role": "system", "content": system_text(instructions)}, {"role": "user", "content": task}
+    ]  # fmt: skip
+    for place, turn in enumerate(turns):
+        id = f"call_{place}"
+        function = {"name": turn.decision.tool, "arguments": json.dumps(turn.decision.arguments)}
+        said += [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": id, "type": "function", "function": function}],
+            },
+            {"role": "tool", "tool_call_id": id, "content": turn.result},
+        ]
+    return said

@@ -1,0 +1,270 @@
+"""Lets a model work on tasks over real servers, and counts what came of it, arm by arm.
+
+    python -m bench.agents.work RESULTS --catalogs FOLDER --servers FOLDER --gguf FILE [--threads 1]
+    AGENT_URL=https://host/v1 AGENT_KEY=... python -m bench.agents.work RESULTS ... --model NAME
+
+`--servers`: where the packages of the real servers are (`bench/agents/world.py` says how they are installed), and with
+`--gguf` node-llama-cpp (`npm install --prefix FOLDER node-llama-cpp`). `--catalogs`: `tools/list` answers of real
+servers, from which larger catalogues are made. RESULTS gets one JSON line a finished task and arm in `rows.jsonl`, and
+the raw conversation beside it; a run that was ended goes on where it was. `--figures` prints what is there and runs
+nothing.
+
+  success   the end of the task, checked by a script
+  asked     of the tasks with a needed tool that was not listed at first: those that searched
+  needed    share of the steps of the task whose tool was called, also through a bridge
+  wrong     calls of other tools
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from bench import processes
+from bench.agents.arms import (
+    ARMS,
+    DISCOVER,
+    SEARCH,
+    Arm,
+    Direct,
+    Foretool,
+    OwnSearch,
+    Servers,
+    named_tools,
+    needed_tools,
+)  # fmt: skip
+from bench.agents.catalogue import read_catalogue, stand_in
+from bench.agents.decisions import Decision, Turn
+from bench.agents.drivers import Driver, Endpoint, Gguf
+from bench.agents.tasks import Half, Task, draw
+from bench.agents.world import World, serve_page
+from bench.options import add_foretool, make_parser, split_names
+from bench.reports import Row, difference, line_of, mean_row
+
+TURNS: Final = 8
+"""Most decisions of a task."""
+LONGEST_RESULT: Final = 3000
+"""Characters of a result that the model is given."""
+SEARCHES: Final = (DISCOVER, SEARCH)
+FIGURES: Final = ("success", "needed", "wrong", "turns", "searches", "read", "fresh", "written", "seconds")
+
+
+class Outcome(Struct, frozen=True):
+    """What came of one task in one arm."""
+
+    model: str
+    half: Half
+    size: int
+    """Tools of the catalogue."""
+    arm: str
+    task: str
+    kind: str
+    repeat: int
+    success: bool
+    at_first: str
+    """`listed` if a tool of each step was on the first list, `named` if the others were named there, or `hidden`."""
+    asked: bool
+    needed: float
+    wrong: int
+    turns: int
+    searches: int
+    read: int
+    fresh: int
+    """Tokens read in all turns, and those of them that no cache had."""
+    written: int
+    seconds: float
+    ended: bool
+    """Whether the model ended the task itself."""
+
+    @property
+    def key(self) -> tuple[str, int, str, str, int]:
+        return self.model, self.size, self.arm, self.task, self.repeat
+
+
+async def converse(driver: Driver, arm: Arm, task: str) -> tuple[list[Turn], Decision | None]:
+    """Let the model work until it answers; None for the answer if it never does."""
+    turns: list[Turn] = []
+    for _ in range(TURNS):
+        decision = await asyncio.to_thread(driver.decide, arm.instructions, await arm.tools(), task, tuple(turns))
+        if not decision.tool:
+            return turns, decision
+        result = await arm.call(decision.tool, decision.arguments)
+        turns.append(Turn(decision, result[:LONGEST_RESULT]))
+    return turns, None
+
+
+def start_of(task: Task, tools: Sequence[Row]) -> str:
+    """Where the needed tools are on the first list."""
+    listed, named = {tool["name"] for tool in tools}, named_tools(tools)
+    places = ["listed" if listed & {*step} else "named" if named & {*step} else "hidden" for step in task.needs]
+    return next((place for place in ("hidden", "named") if place in places), "listed")
+
+
+def judge(
+    task: Task, world: World, before: object, turns: Sequence[Turn], answer: Decision | None
+) -> tuple[bool, float, int]:
+    """Whether the task succeeded, the share of its steps whose tool was called, and how many other tools were."""
+    said = answer.answer if answer else ""
+    success = task.check(world, said) and (task.kind != "none" or world.state() == before)
+    meant = [turn.decision.meant for turn in turns if turn.decision.tool not in SEARCHES]
+    met = [any(tool in step for tool in meant) for step in task.needs]
+    useful = {tool for step in task.needs for tool in step}
+    return success, sum(met) / len(met) if met else 1.0, sum(tool not in useful for tool in meant)
+
+
+class Bench:
+    """Runs tasks and keeps what came of them."""
+
+    def __init__(self, results: Path, driver: Driver, world: World, half: Half) -> None:
+        self._rows = results / "rows.jsonl"
+        self._raw = results / "conversations"
+        self._driver = driver
+        self._world = world
+        self._half = half
+        self._raw.mkdir(parents=True, exist_ok=True)
+        self._done = {outcome.key for outcome in read_outcomes(results)}
+
+    def is_done(self, size: int, arm: str, task: Task, repeat: int) -> bool:
+        return (self._driver.name, size, arm, task.name, repeat) in self._done
+
+    async def run(self, size: int, arm_name: str, arm: Arm, task: Task, repeat: int) -> Outcome:
+        """Run one task in one arm and keep it."""
+        self._world.reset()
+        before, started = self._world.state(), time.perf_counter()
+        first = await arm.tools()
+        text = task.text.format_map(self._world.words())
+        turns, answer = await converse(self._driver, arm, text)
+        success, needed, wrong = judge(task, self._world, before, turns, answer)
+        decisions = [turn.decision for turn in turns] + ([answer] if answer else [])
+        searches = sum(turn.decision.tool in SEARCHES for turn in turns)
+        outcome = Outcome(
+            self._driver.name, self._half, size, arm_name, task.name, task.kind, repeat, success,
+            start_of(task, first), searches > 0, needed, wrong, len(decisions), searches,
+            sum(each.read for each in decisions), sum(each.read - each.cached for each in decisions),
+            sum(each.written for each in decisions), round(time.perf_counter() - started, 1), answer is not None,
+        )  # fmt: skip
+        raw = {"task": text, "tools": first, "turns": turns, "answer": answer, "outcome": outcome}
+        name = "-".join(map(str, outcome.key)).replace("/", "_")
+        (self._raw / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(raw), indent=1))
+        with self._rows.open("ab") as file:
+            file.write(msgspec.json.encode(outcome) + b"\n")
+        return outcome
+
+
+def read_outcomes(results: Path) -> list[Outcome]:
+    """What is kept in a folder of results."""
+    rows = results / "rows.jsonl"
+    lines = rows.read_bytes().splitlines() if rows.exists() else []
+    return [msgspec.json.decode(line, type=Outcome) for line in lines]
+
+
+@asynccontextmanager
+async def open_arm(
+    name: str, task: Task, servers: Servers | None, command: Sequence[str], config: Path
+) -> AsyncIterator[Arm]:
+    """One conversation's tools in one arm."""
+    if name == "foretool":
+        async with Foretool.start(command, config) as arm:
+            yield arm
+        return
+    assert servers is not None
+    tools = needed_tools(servers, task) if name == "needed" else servers.tools
+    yield OwnSearch(servers) if name == "search" else Direct(servers, tools)
+
+
+async def run_all(arguments: argparse.Namespace, driver: Driver, sizes: Sequence[int], arms: Sequence[str]) -> None:
+    """Run what is not there yet. The tasks of an arm come one after the other: they share what a model reads first."""
+    results: Path = arguments.results
+    command = processes.installed(arguments.foretool)
+    with serve_page() as page:
+        world = World(results / "world", page)
+        world.reset()
+        bench, entries = Bench(results, driver, world, arguments.half), world.servers(arguments.servers)
+        tasks = [
+            task for task in draw(arguments.half) if not arguments.tasks or task.name in arguments.tasks.split(",")
+        ]
+        for size in sizes:
+            catalogue = read_catalogue(arguments.catalogs, size)
+            folder = results / f"config-{size}"
+            folder.mkdir(exist_ok=True)
+            others = {name: stand_in(folder, name, tools) for name, tools in catalogue.items() if name not in entries}
+            config = processes.write_config(folder, {**entries, **others})
+            async with Servers.start(entries, catalogue) as servers:
+                for arm_name in arms:
+                    for repeat in range(arguments.repeats):
+                        for task in tasks:
+                            if bench.is_done(size, arm_name, task, repeat):
+                                continue
+                            async with open_arm(arm_name, task, servers, command, config) as arm:
+                                outcome = await bench.run(size, arm_name, arm, task, repeat)
+                            print(msgspec.json.encode(outcome).decode(), flush=True)
+
+
+def figures(outcomes: Sequence[Outcome]) -> Iterator[Row]:
+    """A row for each size and arm, with the difference of its success to all tools on the same tasks."""
+    groups: dict[tuple[str, str, int, str], list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault((outcome.model, outcome.half, outcome.size, outcome.arm), []).append(outcome)
+    for (model, half, size, arm), found in groups.items():
+        row: Row = {"set": f"{model} {half} {size}", "method": arm, "n": len(found)}
+        row |= mean_row("success", [float(each.success) for each in found], 3)
+        hidden = [each for each in found if each.at_first != "listed"]
+        row["asked"] = f"{sum(each.asked for each in hidden)} of {len(hidden)}"
+        for name in FIGURES[1:]:
+            row[name] = round(sum(getattr(each, name) for each in found) / len(found), 2)
+        whole = {(each.task, each.repeat): each for each in groups.get((model, half, size, "all"), ())}
+        pairs = [(each, whole[each.task, each.repeat]) for each in found if (each.task, each.repeat) in whole]
+        if arm != "all" and pairs:
+            ours, theirs = ([float(each.success) for each in side] for side in zip(*pairs, strict=True))
+            row["over_all"] = difference(ours, theirs, 3)
+        yield row
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = make_parser("bench.agents.work", __doc__)
+    parser.add_argument("results", type=Path, help="the folder of results")
+    parser.add_argument("--catalogs", type=Path, help="the folder of tools/list answers of real servers")
+    parser.add_argument("--servers", type=Path, help="the folder of the packages")
+    parser.add_argument("--gguf", type=Path, metavar="FILE", help="an instruct model in ChatML")
+    parser.add_argument("--threads", type=int, default=2, help="of the model; default %(default)s")
+    parser.add_argument("--context", type=int, default=16_384, help="tokens of the model; default %(default)s")
+    parser.add_argument("--model", default="", metavar="NAME", help="a model of the endpoint at AGENT_URL")
+    parser.add_argument("--arms", default=",".join(ARMS), help="default %(default)s")
+    parser.add_argument("--sizes", default="47,128", help="tools of the catalogues; default %(default)s")
+    parser.add_argument("--half", default="working", choices=("working", "closed"), help="default %(default)s")
+    parser.add_argument("--tasks", default="", help="names of tasks; default: all of the half")
+    parser.add_argument("--repeats", type=int, default=1, help="default %(default)s")
+    parser.add_argument("--figures", action="store_true", help="print what is there")
+    add_foretool(parser)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the arguments, run what is missing, and print the figures."""
+    options = parser()
+    arguments = options.parse_args(argv)
+    arms = split_names(options, "--arms", arguments.arms, ARMS)
+    if not arguments.figures:
+        if not arguments.catalogs or not arguments.servers or bool(arguments.gguf) == bool(arguments.model):
+            options.error("--catalogs, --servers and one of --gguf and --model are needed")
+        driver: Driver
+        if arguments.gguf:
+            driver = Gguf(arguments.gguf, arguments.servers / "node_modules", arguments.threads, arguments.context)
+        else:
+            driver = Endpoint(arguments.model)
+        asyncio.run(run_all(arguments, driver, [int(size) for size in arguments.sizes.split(",")], arms))
+    for row in figures(read_outcomes(arguments.results)):
+        print(line_of(row))
+
+
+if __name__ == "__main__":
+    main()
