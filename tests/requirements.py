@@ -399,6 +399,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     "bridge:forwards": Promise(
         "docs/protocol.md", "what may not fit is sent, and told with the schema if the call fails"
     ),
+    "bridge:made-up": Promise(
+        "docs/protocol.md", "a bridged call of a tool that does not exist is answered with what its words find"
+    ),
     "bridge:itself": Promise("design: the two tools", "call_tool refuses its own name"),
     "bridge:discover": Promise("design: the two tools", "call_tool passes discover_tools on"),
     "bridge:honest": Promise("SECURITY.md", "call_tool is annotated as read-only exactly where it runs nothing else"),

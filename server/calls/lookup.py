@@ -135,7 +135,8 @@ class ToolLookup:
             return self._refuse_unlisted(call, owner)
         text, candidates = self._unknown_text(exchange, name)
         miss = exchange.own_session.unknown(name, candidates, self._recorder.now(), exchange.chat)
-        return Refusal(text, (miss,), is_unknown=True)
+        is_made_up = not tools_named(name, self._catalog, self._policy.reach(exchange.client.profile))
+        return Refusal(text, (miss,), is_unknown=True, is_made_up=is_made_up)
 
     def _refuse_unlisted(self, call: ToolCall, owner: Upstream) -> Refusal:
         """Refuse a name whose server could not list its tools, and say why."""

@@ -44,6 +44,9 @@ class Refusal(Struct, frozen=True):
     """The refused call, where its tool is known."""
     is_unknown: bool = False
     """No such tool exists for the client: a call by name gets a protocol error (specification: tools)."""
+    is_made_up: bool = False
+    """No tool has this name, and no server that has yet to list may have it. Models write such names for what they want
+    done, so a search for its words finds what was meant."""
     unreachable: tuple[Upstream, Lost] | None = None
     """The server that could not list its tools, and why; a sign-in may help."""
 

@@ -136,6 +136,8 @@ class ToolCalls:
             self._links.answer(call.exchange, *refusal.unreachable, refusal.text)
         elif refusal.is_unknown and call.via == "name":
             call.exchange.error(jsonrpc.INVALID_PARAMS, refusal.text)
+        elif refusal.is_made_up:
+            self._discover.search_for_name(call.exchange, call.name, refusal.text)
         else:
             call.exchange.tool_error(refusal.text)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -36,6 +37,8 @@ SAY_WHAT: Final = (
 """The answer to a search that names nothing."""
 RANKED: Final = 50
 """How many tools are ranked for a profile that leaves out some tools."""
+_WORDS: Final = re.compile(r"[\W_]+")
+"""What stands between the words of a name."""
 
 
 class DiscoverTools:
@@ -67,6 +70,15 @@ class DiscoverTools:
             lambda: exchange.attempt(self._find, exchange, arguments), exchange.client.profile
         )
 
+    def search_for_name(self, exchange: Exchange, name: str, refusal: str) -> None:
+        """Answer a bridged call of a tool that does not exist with the refusal and with what a search for the words of
+        the name finds, so that the next call can be the right one."""
+        words = _WORDS.sub(" ", name).strip()
+        if not words:
+            exchange.tool_error(refusal)
+            return
+        self._find(exchange, Arguments(task=words), refusal)
+
     def join_conversation(self, exchange: Exchange, handle: str) -> None:
         """Continue the conversation of a handle. When a handle comes back for the first time, record that the discovery
         which gave it out belongs to that conversation."""
@@ -75,7 +87,8 @@ class DiscoverTools:
             self._recorder.name_discovery(chat.opened_by, chat.handle)
             chat.opened_by = 0
 
-    def _find(self, exchange: Exchange, arguments: Arguments) -> None:
+    def _find(self, exchange: Exchange, arguments: Arguments, refusal: str = "") -> None:
+        """Search, and answer. `refusal`: why the call that led to the search did not run."""
         self._catalog.fix_names()
         chat = exchange.chat or exchange.own_session.conversation()
         started = time.perf_counter()
@@ -85,21 +98,26 @@ class DiscoverTools:
         reach = self._policy.reach(profile)
         # Some of these are dropped: what this profile may not find, and what one server says too often.
         limit = max(RANKED, arguments.wanted)
-        answer = partial(self._answer, exchange, arguments, query, chat, started)
+        answer = partial(self._answer, exchange, arguments, query, chat, started, refusal)
         self._search.find(query, reach.finds, limit, answer, exchange.attempt)
 
     def _answer(
         self, exchange: Exchange, arguments: Arguments, query: Query, chat: Conversation, started: float,
-        ranking: Ranking,
+        refusal: str, ranking: Ranking,
     ) -> None:  # fmt: skip
+        if refusal and not ranking.ranked:
+            exchange.tool_error(refusal)  # the name is one miss already
+            return
         session, client = exchange.own_session, exchange.client
         kept, answer = self.answer_search(client, session, chat, arguments, query, ranking, started)
         answer = discovery_answer.with_handle(answer, session.handle_for(chat, kept.id))
         grows = client.tools.grow_for_discovery(session.list, kept)
-        texts = [answer.text, *self._endings(exchange, chat, answer)]
+        texts = [*([refusal] if refusal else []), answer.text, *self._endings(exchange, chat, answer)]
         content = [{"type": "text", "text": text} for text in texts]
         # Some clients show a model both forms, others the structured one alone (`docs/clients.md`).
-        result = {"content": content} | ({"structuredContent": answer.structured} if arguments.structured else {})
+        result: dict[str, Any] = {"content": content} | ({"isError": True} if refusal else {})
+        if arguments.structured:
+            result["structuredContent"] = answer.structured
         if grows:
             client.tools.hold(lambda: exchange.own_result(result))
         else:

@@ -248,6 +248,33 @@ async def test_the_annotations_of_our_own_tools_say_what_they_may_run() -> None:
     assert (await hints(allow=["wipe"]))["call_tool"] == writes
 
 
+@requirement("bridge:made-up")
+@pytest.mark.parametrize("bridge", ["call_tool", "call_tool_write"])
+@pytest.mark.parametrize("name", ["copy_folder_into_archive", "zip-the-folder", "archive a folder", "disk__zipFolder2"])
+async def test_a_made_up_name_is_answered_with_what_its_words_find(bridge: str, name: str) -> None:
+    upstream = FakeUpstream("disk", [tool("pack", "Copies a folder into a zip archive", {"path": {"type": "string"}})])
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        result = await stage.client.call_tool(bridge, through(name))
+        found = "\n".join(block["text"] for block in result["content"])
+        misses = [(miss.tool, miss.noticed) for miss in stage.misses()]
+    assert result["isError"] is True
+    assert found.startswith(f"Unknown tool: {name}")
+    assert "disk__pack" in found and '"path"' in found
+    assert misses == [(name, "unknown_name")]
+    assert upstream.calls == []
+
+
+@requirement("bridge:made-up")
+async def test_a_made_up_name_finds_nothing_that_the_user_denies() -> None:
+    upstream = FakeUpstream("disk", [WIPE, READ], entry={"deny": ["wipe"]})
+    async with proxy_over(upstream) as stage:
+        await stage.client.initialize()
+        result = await stage.client.call_tool("call_tool_write", through("wipe_all_and_delete_everything"))
+    assert "disk__wipe" not in str(result)
+    assert upstream.calls == []
+
+
 @requirement("bridge:carries")
 async def test_it_carries_progress_and_cancellation() -> None:
     upstream = disk()
