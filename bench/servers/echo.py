@@ -5,7 +5,8 @@
 
 FILE holds a list of tools or an object with `tools`; the upstream serves them as they are. It answers a call with one
 line of JSON: `server`, `tool`, `arguments`. With `--change-s` it announces so often that its list has changed, and two
-of its descriptions then have. With `--failure` every call fails with this text. It speaks the legacy era, as nearly every server does today.
+of its descriptions then have. With `--failure` every call fails with this text. It speaks the legacy era, as nearly
+every server does today.
 """
 
 from __future__ import annotations
