@@ -149,7 +149,7 @@ class Foretool:
             async with StdioClient.serve(command, config) as client:
                 await client.initialize()
                 await client.tools()
-                await wait_until_ready(client, True)
+                await wait_until_ready(client, has_encoder(config))
             shutil.copy(storage, kept)
         for left in storage.parent.glob(f"{storage.name}*"):
             left.unlink()
@@ -166,6 +166,11 @@ class Foretool:
 
     async def call(self, name: str, arguments: Json) -> str:
         return await call(self._client, name, arguments)
+
+
+def has_encoder(config: Path) -> bool:
+    """Whether tools are found by meaning under a config."""
+    return bool(json.loads(config.read_text("utf-8"))["foretool"].get("encoder") != "none")
 
 
 async def call(client: StdioClient, tool: str, arguments: Json) -> str:

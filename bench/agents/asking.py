@@ -15,6 +15,7 @@ says beside its servers, as JSON. RESULTS gets a JSON line a decision in `decisi
   other    it calls another tool of the list
   lost     it calls a bridge with the name of another tool, or with one that does not exist
   prose    it calls nothing
+  shown    of the lost calls: those whose answer names a right tool
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ import argparse
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -60,6 +63,8 @@ class Asked(Struct, frozen=True):
     kind: str
     tool: str
     meant: str
+    is_shown: bool
+    """Whether the answer to a lost call names a right tool."""
     read: int
     seconds: float
 
@@ -86,14 +91,15 @@ def place_of(right: Sequence[str], tools: Sequence[Json]) -> str:
     return "named" if named_tools(tools) & {*right} else "hidden"
 
 
-async def read_list(command: Sequence[str], catalogs: Path, size: int, settings: Json) -> tuple[str, list[Json]]:
-    """The `instructions` and the list that a client gets on the first day."""
+@asynccontextmanager
+async def open_list(command: Sequence[str], catalogs: Path, size: int, settings: Json) -> AsyncIterator[Foretool]:
+    """foretool as a client has it on the first day."""
     with TemporaryDirectory(prefix="bench-asking-") as name:
         folder = Path(name)
         servers = {name: stand_in(folder, name, tools) for name, tools in read_catalogue(catalogs, size).items()}
         config = processes.write_config(folder, servers, **settings)
         async with Foretool.start(command, config) as arm:
-            return arm.instructions, await arm.tools()
+            yield arm
 
 
 def read_wishes(half: str, catalogs: Path, size: int) -> list[Json]:
@@ -110,27 +116,32 @@ def read_asked(results: Path) -> list[Asked]:
     return [msgspec.json.decode(line, type=Asked) for line in lines]
 
 
-def ask_all(arguments: argparse.Namespace, driver: Driver) -> Iterator[Asked]:
-    """Ask for the decisions that are missing, and keep them."""
-    results: Path = arguments.results
-    results.mkdir(parents=True, exist_ok=True)
-    done = {asked.key for asked in read_asked(results)}
-    settings = json.loads(arguments.settings)
-    instructions, tools = asyncio.run(
-        read_list(processes.installed(arguments.foretool), arguments.catalogs, arguments.size, settings)
-    )
-    for wish in read_wishes(arguments.half, arguments.catalogs, arguments.size):
-        if (driver.name, arguments.variant, arguments.half, arguments.size, wish["task"]) in done:
-            continue
-        said = driver.decide(instructions, tools, wish["task"], is_brief=True)
-        asked = Asked(
-            driver.name, arguments.variant, arguments.half, arguments.size, wish["task"],
-            place_of(wish["tools"], tools), kind_of(said, wish["tools"]), said.tool, said.meant, said.read,
-            said.seconds,
-        )  # fmt: skip
-        with (results / "decisions.jsonl").open("ab") as file:
-            file.write(msgspec.json.encode(asked) + b"\n")
-        yield asked
+async def ask_all(arguments: argparse.Namespace, driver: Driver) -> None:
+    """Ask for the decisions that are missing, keep and print them."""
+    file = arguments.results / "decisions.jsonl"
+    done = {asked.key for asked in read_asked(arguments.results)}
+    command, settings = processes.installed(arguments.foretool), json.loads(arguments.settings)
+    async with open_list(command, arguments.catalogs, arguments.size, settings) as arm:
+        tools = await arm.tools()
+        for wish in read_wishes(arguments.half, arguments.catalogs, arguments.size):
+            right: list[str] = wish["tools"]
+            if (driver.name, arguments.variant, arguments.half, arguments.size, wish["task"]) in done:
+                continue
+            said = await asyncio.to_thread(partial(driver.decide, arm.instructions, tools, wish["task"], is_brief=True))
+            kind = kind_of(said, right)
+            answer = await arm.call(said.tool, {"name": said.meant, "arguments": {}}) if kind == "lost" else ""
+            asked = Asked(
+                driver.name, arguments.variant, arguments.half, arguments.size, wish["task"], place_of(right, tools),
+                kind, said.tool, said.meant, any(name in answer for name in right), said.read, said.seconds,
+            )  # fmt: skip
+            append(file, asked)
+            print(f"{kind:<8} {asked.place:<7} {asked.wish}: {asked.meant or asked.tool}", flush=True)
+
+
+def append(file: Path, asked: Asked) -> None:
+    """Keep a decision."""
+    with file.open("ab") as out:
+        out.write(msgspec.json.encode(asked) + b"\n")
 
 
 def figures(decisions: Sequence[Asked]) -> Iterator[Row]:
@@ -143,7 +154,8 @@ def figures(decisions: Sequence[Asked]) -> Iterator[Row]:
         row: Row = {"set": f"{model} {half} {size}", "method": f"{variant}, {place}", "n": len(found)}
         row |= mean_row("leads", [float(each.kind in LEADS) for each in found], 3)
         counts = Counter(each.kind for each in found)
-        yield {**row, **{kind: counts[kind] for kind in KINDS if counts[kind]}}
+        row |= {kind: counts[kind] for kind in KINDS if counts[kind]}
+        yield {**row, "shown": sum(each.is_shown for each in found)} if counts["lost"] else row
 
 
 def parser() -> argparse.ArgumentParser:
@@ -174,8 +186,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         driver = Endpoint(arguments.model)
     else:
         options.error("name a model: --gguf with --modules, or --model")
-    for asked in ask_all(arguments, driver):
-        print(f"{asked.kind:<8} {asked.place:<7} {asked.wish}: {asked.meant or asked.tool}", flush=True)
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    asyncio.run(ask_all(arguments, driver))
     for row in figures(read_asked(arguments.results)):
         print(line_of(row, 24))
 
