@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from foretool.server.calls.making import make_tool_calls
 from foretool.server.calls.tool_calls import OwnTool
@@ -26,7 +26,9 @@ from foretool.server.methods.router import Router
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.sign_in_links import SignInLinks
 from foretool.server.parties import Offering, Parties
+from foretool.server.protocol.headers import annotated_schema
 from foretool.server.protocol.jsonrpc import Raw
+from foretool.server.protocol.lists import PROMPTS, RESOURCES, TEMPLATES, ListKind
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.steps import Steps
@@ -107,7 +109,21 @@ class Answering:
             self._parties.upstreams.unlisted, self._policy,
         )  # fmt: skip
 
-    def take_in_prompts(self, upstream: Upstream, served: Mapping[str, Raw]) -> Steps[None]:
+    def annotated_schema(self, profile: str, tool: str) -> Any:
+        """Return the input schema of a tool that wants arguments repeated in headers (`x-mcp-header`), else None."""
+        found = self._known.catalog.find(tool)
+        if found is None or not self._policy.reach(self._live.profile(profile)).finds(found):
+            return None
+        return annotated_schema(found.definition)
+
+    def list_takers(self) -> Mapping[ListKind, Callable[[Upstream, Mapping[str, Raw]], Steps[None]]]:
+        """Return by list of a server, except tools, what takes in the members that are served."""
+        resources = self.offering.resources
+        return {
+            PROMPTS: self._take_in_prompts, RESOURCES: resources.take_in, TEMPLATES: resources.take_in_templates,
+        }  # fmt: skip
+
+    def _take_in_prompts(self, upstream: Upstream, served: Mapping[str, Raw]) -> Steps[None]:
         """Take in the prompts of an upstream, as far as somebody has searched; the first search reads them itself."""
         yield
         if self._instructions is not None:

@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from foretool.server import housekeeping, packs
 from foretool.server.answering import Answering
@@ -24,9 +24,8 @@ from foretool.server.methods.people import People, Surroundings
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.upstream_events import UpstreamEvents, UpstreamMessages
 from foretool.server.parties import Parties
-from foretool.server.protocol.headers import annotated_schema
 from foretool.server.protocol.jsonrpc import Raw
-from foretool.server.protocol.lists import LISTS, PROMPTS, RESOURCES, TEMPLATES
+from foretool.server.protocol.lists import LISTS
 from foretool.server.recording.notes import JobsWatch
 from foretool.server.recording.recorder import Recorder
 from foretool.server.recording.store_watch import StoreWatch
@@ -36,15 +35,12 @@ from foretool.server.transports.pipes import Turn
 from foretool.server.transports.tasks import TICK_S
 from foretool.server.transports.upstream.base import Authorizer
 from foretool.server.transports.upstream.stdio import ChildWatcher
-from foretool.server.trust.gatekeeper import Listing
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.connection import Connection
-from foretool.server.upstreams.launcher import Launcher, link_opener, make_bearer, message_limit
+from foretool.server.upstreams.launcher import Launcher, link_opener, list_limit, make_bearer, message_limit
 from foretool.server.upstreams.refresh import Refresher
-from foretool.server.upstreams.server_list import ListLimit
 from foretool.server.upstreams.upstream import Connect, OpenLink, Upstream
 from foretool.storage.engine import StorageError
-from foretool.storage.steps import finish
 from foretool.storage.store import Store
 
 if TYPE_CHECKING:
@@ -105,10 +101,7 @@ class App:
         self._events = UpstreamEvents(
             self.upstreams, self.catalog, offered.merged, self.announcements, self.memory, messages, known.gatekeeper,
             parties.precedence, live,
-            {
-                PROMPTS: answering.take_in_prompts, RESOURCES: offered.resources.take_in,
-                TEMPLATES: offered.resources.take_in_templates,
-            },
+            answering.list_takers(),
         )  # fmt: skip
         self._launcher = Launcher(self.upstreams, self.memory, self._make_upstream)
         known.gatekeeper.look()  # a decision from here on is taken up
@@ -136,7 +129,8 @@ class App:
         """Serves people who come with tokens of their own; made where a config has such people or servers."""
         if self._people is None:
             options = {
-                "capabilities": self.clients.capabilities, "list_limit": self._list_limit, "connect": self._connect,
+                "capabilities": self.clients.capabilities, "list_limit": lambda: list_limit(self.config),
+                "connect": self._connect,
             }  # fmt: skip
             self._people = packs.require(packs.PEOPLE, "access, per_user")(
                 Surroundings(
@@ -164,8 +158,8 @@ class App:
         opener = self._link_opener(server, bearer)
         return Upstream(
             server.name, self._events, opener, server.entry.timeout_s, server.secrets.redact,
-            capabilities=self.clients.capabilities, list_limit=self._list_limit, kinds=LISTS, bearer=bearer,
-            connect=self._connect,
+            capabilities=self.clients.capabilities, list_limit=lambda: list_limit(self.config), kinds=LISTS,
+            bearer=bearer, connect=self._connect,
         )  # fmt: skip
 
     def _link_opener(self, server: Server, authorizer: Authorizer | None) -> OpenLink:
@@ -174,10 +168,6 @@ class App:
     def keep_listed(self, upstream: Upstream, tools: Sequence[Raw]) -> None:
         """Keep what a server has listed to a command instead of to this proxy. Needs a running loop."""
         self._events.take_in(upstream, tools)
-
-    def _list_limit(self) -> ListLimit:
-        settings = self.config.settings
-        return ListLimit(settings.max_tools, int(settings.max_tools_mib * 1024 * 1024))
 
     def yield_to(self, has_unread_output: Callable[[], bool]) -> None:
         """Start no upstream while this client has output of ours to read."""
@@ -189,13 +179,6 @@ class App:
         """Tell whether clients should come here. What stands behind us does not count: it concerns each replica alike.
         Neither does a database that is away while there is room for records: it is away for all replicas."""
         return not self.store.trouble or (self.store.replicas is not None and self.recorder.has_room)
-
-    def annotated_schema(self, profile: str, tool: str) -> Any:
-        """Return the input schema of a tool that wants arguments repeated in headers (`x-mcp-header`), else None."""
-        found = self.catalog.find(tool)
-        if found is None or not self.policy.reach(self.live.profile(profile)).finds(found):
-            return None
-        return annotated_schema(found.definition)
 
     # -- running
 
@@ -319,7 +302,7 @@ class App:
         raise `StorageError`; then it is done again."""
         self.catalog.follow_names(self.known.names.load(), self.config.prefixes)
         self.known.names.save()
-        self._judge_again()
+        self._events.judge_all()
         self.memory.save_all()
         for session in (session for client in self.clients for session in client.sessions()):
             self.recorder.begin_session(session.record)  # it may be another file
@@ -327,13 +310,3 @@ class App:
         self.known.embedding.retry()
         self.announcements.soon()
         self.guard.hurry()
-
-    def _judge_again(self) -> None:
-        """Compare what is served with the approvals of a store that can be used again."""
-        for upstream in self.upstreams:
-            tools, text = self.catalog.listed(upstream.name), self.catalog.instructions(upstream.name)
-            if tools or text:
-                admitted = finish(self.known.gatekeeper.admit(upstream.name, Listing(tools, text), Listing(())))
-                self.catalog.load(upstream.name, admitted.tools, admitted.text)
-            upstream.relist_all()
-        self.catalog.settle()

@@ -19,8 +19,8 @@ from foretool.server.lists.maker import ListInputs
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.greeting import Greeting
 from foretool.server.methods.list_tools import HeldNotices, ListTools
-from foretool.server.methods.lists import MergedLists
 from foretool.server.methods.long_results import LongResults, cuts_results
+from foretool.server.methods.merged_lists import MergedLists
 from foretool.server.methods.prompts import Prompts
 from foretool.server.methods.resources import Resources
 from foretool.server.methods.subscriptions import Subscriptions

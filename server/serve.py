@@ -120,7 +120,7 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
             app.router,
             read_rules(config, address, app.issuer(config)),
             address,
-            app.annotated_schema,
+            app.answering.annotated_schema,
             page,
             app.is_ready,
             **watch.http,

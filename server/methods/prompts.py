@@ -12,7 +12,7 @@ from foretool.server.catalog.namespaces import Namespaces
 from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import Profile
 from foretool.server.methods.forwarder import Forwarder
-from foretool.server.methods.lists import MergedLists
+from foretool.server.methods.merged_lists import MergedLists
 from foretool.server.methods.resources import Resources
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw, RpcError

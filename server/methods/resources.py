@@ -10,8 +10,8 @@ from foretool.server.catalog.resource_owners import ResourceOwners
 from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import Profile
 from foretool.server.methods.forwarder import Forwarder
-from foretool.server.methods.lists import MergedLists
 from foretool.server.methods.long_results import SCHEME, LongResults
+from foretool.server.methods.merged_lists import MergedLists
 from foretool.server.protocol import apps, jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
 from foretool.server.protocol.lists import RESOURCES, TEMPLATES

@@ -12,7 +12,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.definitions import read_members
 from foretool.server.clients.registry import Announcements, ClientRegistry
 from foretool.server.config.loader import LiveConfig
-from foretool.server.methods.lists import MergedLists
+from foretool.server.methods.merged_lists import MergedLists
 from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.protocol import jsonrpc
@@ -140,6 +140,16 @@ class UpstreamEvents:
             if wanted.served is not None:
                 wanted.is_announced = True
                 self._tasks.spawn(self.on_listed(upstream, kind, wanted.listed))
+
+    def judge_all(self) -> None:
+        """Compare what is served with the approvals of a store that can be used again, and ask for all lists."""
+        for upstream in self._upstreams:
+            tools, text = self._catalog.listed(upstream.name), self._catalog.instructions(upstream.name)
+            if tools or text:
+                admitted = finish(self._gatekeeper.admit(upstream.name, Listing(tools, text), Listing(())))
+                self._catalog.load(upstream.name, admitted.tools, admitted.text)
+            upstream.relist_all()
+        self._catalog.settle()
 
     async def stop(self) -> None:
         """Judge no list any more."""

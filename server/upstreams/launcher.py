@@ -18,6 +18,7 @@ from foretool.server.transports.upstream.base import Authorizer, Link, Receiver
 from foretool.server.transports.upstream.stdio import Child, ChildWatcher, open_stdio
 from foretool.server.upstreams.memory import UpstreamMemory
 from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.server_list import ListLimit
 from foretool.server.upstreams.upstream import OpenLink, Upstream
 from foretool.storage.records import Era
 
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 def message_limit(config: Config) -> int:
     """Return the bytes that one message may have, from either side."""
     return int(config.settings.max_message_mib * 1024 * 1024)
+
+
+def list_limit(config: Config) -> ListLimit:
+    """Return how much one list of a server may hold."""
+    return ListLimit(config.settings.max_tools, int(config.settings.max_tools_mib * 1024 * 1024))
 
 
 def link_opener(

@@ -365,7 +365,7 @@ def client_over_http(requests: Sequence[HttpRequest]) -> None:
         bad, good = echo("bad"), echo("good")
         async with proxy_over(bad, good, record="full") as stage:
             rules = http_rules(profiles=list(stage.app.config.profiles), max_body=LIMIT)
-            server = HttpServer(stage.app.router, rules, input_schema=stage.app.annotated_schema)
+            server = HttpServer(stage.app.router, rules, input_schema=stage.app.answering.annotated_schema)
             living: list[bytes] = [(await greeted(server)).encode()]
             for verb, path, lines, body in requests:
                 at = living[-1]
