@@ -18,6 +18,8 @@ from msgspec.structs import replace
 from foretool.retrieval.encoders.base import EncoderError
 
 INSTALL = "pip install 'foretool[models]'"
+TOKENIZERS = ("tokenizer.json", "vocab.txt")
+"""Files in the folder of a model, or the one above, that say how it cuts texts into tokens."""
 PACKED = "-packed"
 """What the name of a folder ends with whose model has its matrices in the order of the processor."""
 ROOM = 10
@@ -25,7 +27,7 @@ ROOM = 10
 
 Kind = Literal["onnx", "sentence-transformers", "endpoint"]
 _NEEDED: dict[Kind, tuple[str, ...]] = {
-    "onnx": ("numpy", "onnxruntime", "tokenizers", "faiss"),
+    "onnx": ("numpy", "onnxruntime", "faiss"),
     "sentence-transformers": ("numpy", "faiss", "sentence_transformers"),
     "endpoint": ("numpy", "faiss"),
 }
@@ -260,6 +262,9 @@ def in_folder(folder: Path) -> Weights:
     file = next((path for name in ("model.onnx", "onnx/model.onnx") if (path := folder / name).is_file()), None)
     if file is None:
         raise EncoderError(f"encoder {str(folder)!r}: no model.onnx in it")
+    own = [name for name in TOKENIZERS for place in (file.parent, file.parent.parent) if (place / name).is_file()]
+    if own and find_spec("tokenizers") is None:
+        raise EncoderError(f"encoder {str(folder)!r}: tokenizers, which reads {own[0]}, is not installed; {INSTALL}")
     pooling = _json(folder / "1_Pooling" / "config.json")
     prompts = _json(folder / "config_sentence_transformers.json").get("prompts") or {}
     return _installed(

@@ -140,3 +140,15 @@ def test_vectors_are_kept_under_what_read_them() -> None:
     assert apart.for_tools is base
     assert apart.key == base.key
     assert apart.query_key == f"minilm@8199be6f699a+{trained.adapter_sha256[:12]}#query"
+
+
+def test_a_folder_with_tokens_of_its_own_says_which_package_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_model(tmp_path)
+    monkeypatch.setattr(weights, "find_spec", lambda name: None if name == "tokenizers" else object())
+    (tmp_path / "vocab.txt").unlink(missing_ok=True)
+    assert find(str(tmp_path))
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(EncoderError, match=r"tokenizers, which reads tokenizer\.json, is not installed; pip install"):
+        find(str(tmp_path))
