@@ -104,9 +104,10 @@ def _choice(names: Sequence[str]) -> str:
     return " | ".join(json.dumps(name) for name in names)
 
 
-def read_decision(text: str) -> Decision:
-    """Read what was written under the grammar; what was cut off in the middle is an answer."""
-    for end in ("", '"}', "}", "}}"):  # a brief decision leaves its brackets open
+def read_decision(text: str, *, is_brief: bool = False) -> Decision:
+    """Read what was written under the grammar; what was cut off in the middle is an answer. `is_brief`: it may end
+    within the name that a bridge is to run, and leaves its brackets open."""
+    for end in ("", '"}', "}", "}}", '"}}') if is_brief else ("",):
         try:
             said = json.loads(text + end)
         except ValueError:

@@ -65,7 +65,8 @@ class Gguf:
             raise RuntimeError(f"the model ended with status {self._process.wait()}")
         said = json.loads(line)
         return replace(
-            read_decision(said["text"]), read=said["read"], cached=said["cached"], written=said["written"],
+            read_decision(said["text"], is_brief=is_brief),
+            read=said["read"], cached=said["cached"], written=said["written"],
             seconds=round(time.perf_counter() - started, 2),
         )  # fmt: skip
 

@@ -102,18 +102,19 @@ def test_a_prompt_begins_with_the_list_so_that_tasks_share_what_is_read_first() 
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "is_brief", "expected"),
     [
-        ('{"name": "a__b", "arguments": {"c": 1}}', ("a__b", {"c": 1}, "", "a__b")),
-        ('{"name": "call_tool", "arguments": {"name": "a__b"', ("call_tool", {"name": "a__b"}, "", "a__b")),
-        ('{"name": "a__b"', ("a__b", {}, "", "a__b")),
-        ('{"answer": "yes"}', ("", {}, "yes", "")),
-        ('{"answer": "', ("", {}, "", "")),
-        ('{"name": "a__b", "arguments": {"c": "cut', ("", {}, '{"name": "a__b", "arguments": {"c": "cut', "")),
+        ('{"name": "a__b", "arguments": {"c": 1}}', False, ("a__b", {"c": 1}, "", "a__b")),
+        ('{"name": "call_tool", "arguments": {"name": "a__b"', True, ("call_tool", {"name": "a__b"}, "", "a__b")),
+        ('{"name": "call_tool", "arguments": {"name": "a__', True, ("call_tool", {"name": "a__"}, "", "a__")),
+        ('{"name": "a__b"', True, ("a__b", {}, "", "a__b")),
+        ('{"answer": "yes"}', False, ("", {}, "yes", "")),
+        ('{"answer": "', True, ("", {}, "", "")),
+        ('{"name": "a__b", "arguments": {"c": "cut', False, ("", {}, '{"name": "a__b", "arguments": {"c": "cut', "")),
     ],
 )
-def test_a_decision_is_read_as_it_was_written(text: str, expected: tuple[Any, ...]) -> None:
-    said = read_decision(text)
+def test_a_decision_is_read_as_it_was_written(text: str, is_brief: bool, expected: tuple[Any, ...]) -> None:
+    said = read_decision(text, is_brief=is_brief)
     assert (said.tool, said.arguments, said.answer, said.meant) == expected
 
 
