@@ -289,7 +289,7 @@ class PostgresDatabase(Database):
 
     @property
     def json_strings(self) -> str:
-        return "SELECT jsonb_array_elements_text(?::jsonb)"
+        return "SELECT value FROM jsonb_array_elements_text(?::jsonb)"
 
     def size(self) -> int:
         return int(self.rows(_SIZE)[0][0])

@@ -212,7 +212,7 @@ class Database(ABC):
     @property
     @abstractmethod
     def json_strings(self) -> str:
-        """The query, with one value, for the strings of a JSON array."""
+        """The query, with one value, for the strings of a JSON array; its column is `value`."""
 
     @abstractmethod
     def size(self) -> int:

@@ -18,7 +18,7 @@ from typing import Final
 from foretool.storage.records import PERIOD_S
 from foretool.storage.sql.calls import CallStore, mend_marks
 from foretool.storage.sql.costs import uncount_calls
-from foretool.storage.sql.database import Database, Subject
+from foretool.storage.sql.database import Database, Subject, encode_json
 from foretool.storage.sql.tables import SET_COUNTER, row_key
 
 BATCH: Final = 500
@@ -192,13 +192,15 @@ def delete_unused(database: Database) -> None:
 
 def _delete_found(database: Database, table: str, query: str, values: dict[str, float], most: int) -> int:
     total = 0
+    wanted = f"SELECT CAST(value AS bigint) FROM ({database.json_strings}) AS keys"  # noqa: S608  # a constant
+    delete = f"DELETE FROM {table} WHERE {row_key(table)} IN ({wanted})"  # noqa: S608  # a constant of this file
     # The rows of a batch are found outside of the transaction that deletes them.
-    while total < most and (found := database.rows(query.format(batch=BATCH), values)):
+    while total < most and (keys := [key for (key,) in database.rows(query.format(batch=BATCH), values)]):
         with database.atomic():
-            database.run_all(f"DELETE FROM {table} WHERE {row_key(table)} = ?", found)  # noqa: S608  # a constant of this file
+            database.run(delete, (encode_json(keys),))
             if table == "calls":
-                uncount_calls(database, [id for (id,) in found])
-        total += len(found)
+                uncount_calls(database, keys)
+        total += len(keys)
         time.sleep(PAUSE_S)
     return total
 
