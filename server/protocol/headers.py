@@ -173,7 +173,8 @@ def check_request(message: Message, headers: Headers) -> None:
     value = params.get(key) if key is not None else None
     if value is not None and bytes(value) != b"null":
         found = headers.get(NAME)
-        if found is None or decode(found) != jsonrpc.text(value):
+        sent = None if found is None else decode(found)
+        if sent is None or sent != jsonrpc.text(value):
             raise _mismatch(NAME, f"params.{key}")
     check_version(headers)
 

@@ -199,6 +199,13 @@ def _verdict(message: Message, sent: Headers) -> int | None:
     return None
 
 
+def test_a_header_that_cannot_be_read_equals_no_name_not_even_one_that_is_no_string() -> None:
+    meta = {versions.META_VERSION: "2026-07-28", versions.META_CAPABILITIES: {}}
+    message = Message(id=1, method="tools/call", params=jsonrpc.raw({"name": 3, "_meta": meta}))
+    sent = ((headers.VERSION, "2026-07-28"), (headers.METHOD, "tools/call"))
+    assert _verdict(message, lines(*sent, (headers.NAME, "=?base64?!?="))) == jsonrpc.HEADER_MISMATCH
+
+
 def test_a_header_sent_twice_is_refused_before_anything_else() -> None:
     twice = lines(("Mcp-Method", "tools/list"), ("mcp-method", "tools/list"))
     assert _verdict(Message(id=1, method="tools/list"), twice) == jsonrpc.HEADER_MISMATCH
