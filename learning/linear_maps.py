@@ -66,7 +66,7 @@ class NextText(NamedTuple):
     task: Floats
     """(dimension of a task's vector, dimension)."""
     calls: Floats
-    """(rows of `features`, dimension): what the calls add to the task's part of the prediction."""
+    """(rows of `call_features`, dimension): what the calls add to the task's part of the prediction."""
     centre: Floats
     """(dimension,): the mean text of the tools that were called."""
 
@@ -80,7 +80,7 @@ def no_next_text(task: int) -> NextText:
     return NextText(*(np.zeros(shape, np.float32) for shape in ((task, 0), (PLACES, 0), (0,))))
 
 
-def features(called: Sequence[Floats], calls: int, dimension: int) -> Floats:
+def call_features(called: Sequence[Floats], calls: int, dimension: int) -> Floats:
     """Return [mean of the called tools' texts ; the last one ; how many], (2 dimension + `PLACES`,). `called`: vectors
     of the texts that are known, oldest first; `calls`: how many calls there were."""
     found = np.zeros(2 * dimension + PLACES, np.float32)

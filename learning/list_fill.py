@@ -17,7 +17,7 @@ from msgspec import Struct
 from foretool.learning.results import MethodResult, Say
 from foretool.retrieval.evaluation import interval
 from foretool.retrieval.tokens import fill_budget
-from foretool.storage.records import Conversation, Episode, ToolId
+from foretool.storage.records import ConversationCost, Episode, ToolId
 from foretool.storage.store import Store
 
 HIDDEN_CALL: Final = 4_000.0
@@ -67,7 +67,7 @@ class ListFill:
         return [HIDDEN_CALL * len(added & tools) - cost for tools in called.values() if tools]
 
 
-def judge(gains: Sequence[float], now: bool) -> tuple[bool, list[float]]:
+def judge_gains(gains: Sequence[float], now: bool) -> tuple[bool, list[float]]:
     """Say whether lists are to be filled, with the mean gain between the ends of its 95 % interval; as `now` where the
     interval contains 0, or nothing was replayed."""
     if not gains:
@@ -77,13 +77,13 @@ def judge(gains: Sequence[float], now: bool) -> tuple[bool, list[float]]:
     return (True if low > 0.0 else False if high < 0.0 else now), found
 
 
-WHOLE: Final = "whole"
+_WHOLE: Final = "whole"
 """The name of this part of a run."""
 LEAST: Final = 20
 """Conversations of a client from which its threshold is measured."""
 MOST: Final = 200
 """Latest conversations of a client that count."""
-MOST_READ: Final = 5_000
+_MOST_READ: Final = 5_000
 MOST_TOKENS: Final = 16_000
 """The largest threshold, however much a client searches: some 100 tools. Longer lists make models choose worse."""
 
@@ -107,23 +107,23 @@ class WholeLists:
 
     def learn(self, say: Say) -> MethodResult:
         """Measure each client that has enough conversations; the others keep what was measured before."""
-        say(WHOLE, "adding up conversations", 0.0)
+        say(_WHOLE, "adding up conversations", 0.0)
         before = {each.client: each.whole_tokens for each in self.store.clients.all()}
-        found = list(measure(self.store.sessions.conversations(MOST_READ)))
+        found = list(measure_fill(self.store.sessions.conversations(_MOST_READ)))
         if not found:
-            return MethodResult(WHOLE, "skipped", f"no client has {LEAST} conversations whose list hid tools")
+            return MethodResult(_WHOLE, "skipped", f"no client has {LEAST} conversations whose list hid tools")
         for each in found:
             self.store.clients.set_whole(each.client, each.tokens)
         outcome = "promoted" if any(before.get(each.client) != each.tokens for each in found) else "kept"
-        return MethodResult(WHOLE, outcome, "; ".join(map(_describe, found)), {"clients": found})
+        return MethodResult(_WHOLE, outcome, "; ".join(map(_describe, found)), {"clients": found})
 
 
-def measure(conversations: Sequence[Conversation]) -> Iterator[Threshold]:
+def measure_fill(conversations: Sequence[ConversationCost]) -> Iterator[Threshold]:
     """Yield the threshold of each client that has enough conversations, of which the latest come first.
 
     The lower end of the 95 % interval counts, because a list of all tools is paid in every conversation.
     """
-    of_client: dict[str, list[Conversation]] = {}
+    of_client: dict[str, list[ConversationCost]] = {}
     for each in conversations:
         of_client.setdefault(each.client, []).append(each)
     for client, every in of_client.items():
@@ -135,7 +135,7 @@ def measure(conversations: Sequence[Conversation]) -> Iterator[Threshold]:
         yield Threshold(client, min(int(low), MOST_TOKENS), len(latest), round(lists, 1), round(searches, 3))
 
 
-def _costs(each: Conversation) -> tuple[int, int]:
+def _costs(each: ConversationCost) -> tuple[int, int]:
     return each.list_tokens, each.discoveries
 
 

@@ -23,9 +23,9 @@ from foretool.server.catalog.models import NamedShare
 from foretool.server.lists.order import ListBudget, NameCost
 from foretool.storage.records import Artifact, ToolId
 
-LEAST_EARLIER: Final = 20
+_LEAST_EARLIER: Final = 20
 """Tasks that fit the first share; a share fitted to fewer says little."""
-BLOCK: Final = 10
+_BLOCK: Final = 10
 """Tasks that are judged with one list."""
 NAME_SHARES: Final = (0.25, 0.5, 0.7, models.FIRST_NAMED)
 """Shares of a list's tokens that are tried for names."""
@@ -81,10 +81,10 @@ class ListNames:
         """Return the tasks to replay, block by block, each judged with lists made of everything before it. A list needs
         no training, so far more tasks can be replayed than for a method."""
         end = len(self.timeline)
-        first = max(self.timeline.place_after(old) if old is not None else LEAST_EARLIER, end - MOST_REPLAYED)
+        first = max(self.timeline.place_after(old) if old is not None else _LEAST_EARLIER, end - MOST_REPLAYED)
         if end - first < LEAST_REPLAYED:
             return []
-        return [(place, min(place + BLOCK, end)) for place in range(first, end, BLOCK)]
+        return [(place, min(place + _BLOCK, end)) for place in range(first, end, _BLOCK)]
 
     def _costs(self, share: float, earlier: Calls, later: Sequence[tuple[ToolId, ...]]) -> list[float]:
         budget = ListBudget(self.size.tokens, self.name_cost, self.size.budget, share)

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from foretool.learning.list_fill import ListFill, ListSize, judge
+from foretool.learning.list_fill import ListFill, ListSize, judge_gains
 from foretool.learning.results import MethodResult, Results, Say
 from foretool.learning.timeline import Timeline, usage_of
 from foretool.retrieval.evaluation import paired_difference
@@ -22,7 +22,7 @@ from foretool.storage.sql.artifacts import ArtifactStore
 
 HALF_LIFE: Final = 200.0
 """Tasks after which one counts half for what lists are filled with."""
-SIZE_PENALTIES: Final = (0.0, 0.5, 1.0)
+_SIZE_PENALTIES: Final = (0.0, 0.5, 1.0)
 """Values tried for how much a tool's size counts against it."""
 
 Calls = Sequence[tuple[ToolId, ...]]
@@ -54,10 +54,10 @@ class ListPrior:
         for first, last in parts:
             earlier, later = self.timeline.calls(0, first), self.timeline.calls(first, last)
             old_list, new_list = (self._listed(prior, earlier) for prior in (served, self.fit(earlier)))
-            before += coverage(old_list, later)
-            after += coverage(new_list, later)
+            before += listed_shares(old_list, later)
+            after += listed_shares(new_list, later)
             gains += filled.gains(new_list, self.timeline.episodes[first:last])
-        fill, gain = judge(gains, served.fill)
+        fill, gain = judge_gains(gains, served.fill)
         difference = paired_difference(after, before)
         covered = [fmean(each or [0.0]) for each in (before, after)]
         sizes = [sum(map(self.size.tokens, each)) for each in (old_list, new_list)]
@@ -84,14 +84,14 @@ class ListPrior:
         """Return the needs of all earlier tasks, with the size penalty that would have listed most for the last
         third."""
         split = len(earlier) * 2 // 3
-        known = needs(earlier[:split], HALF_LIFE)
+        known = call_shares(earlier[:split], HALF_LIFE)
 
         def covered(penalty: float) -> float:
             listed = self._listed(make_prior(known, penalty), earlier[:split])
-            return fmean(coverage(listed, earlier[split:]) or [0.0])
+            return fmean(listed_shares(listed, earlier[split:]) or [0.0])
 
-        best = max(SIZE_PENALTIES, key=covered)
-        return make_prior(needs(earlier, HALF_LIFE), best)
+        best = max(_SIZE_PENALTIES, key=covered)
+        return make_prior(call_shares(earlier, HALF_LIFE), best)
 
     def order(self, earlier: Calls) -> list[ToolId]:
         """Return the order in which tools compete for a list after these tasks, by a fitted prior if one is in use."""
@@ -105,7 +105,7 @@ class ListPrior:
         return fill_budget(self._order(prior, earlier), self.size.tokens, self.size.budget)
 
 
-def needs(episodes: Sequence[tuple[ToolId, ...]], half_life: float) -> dict[ToolId, float]:
+def call_shares(episodes: Sequence[tuple[ToolId, ...]], half_life: float) -> dict[ToolId, float]:
     """Return each tool's share of the calls of episodes, oldest first; one counts half after `half_life` later ones."""
     weight: dict[ToolId, float] = {}
     for age, calls in enumerate(reversed(episodes)):
@@ -115,7 +115,7 @@ def needs(episodes: Sequence[tuple[ToolId, ...]], half_life: float) -> dict[Tool
     return {tool: each / total for tool, each in weight.items()}
 
 
-def coverage(listed: Iterable[ToolId], episodes: Iterable[tuple[ToolId, ...]]) -> list[float]:
+def listed_shares(listed: Iterable[ToolId], episodes: Iterable[tuple[ToolId, ...]]) -> list[float]:
     """Return for each episode the share of its calls that listed tools receive; episodes without calls are left out."""
     shown = set(listed)
     return [sum(tool in shown for tool in calls) / len(calls) for calls in episodes if calls]

@@ -13,7 +13,7 @@ from foretool.learning.replay import Replay, describe_gain, describe_no_gain
 from foretool.learning.results import WEIGHED, MethodResult, Results, Say
 from foretool.learning.timeline import KnownModels, Timeline
 from foretool.learning.training import TooLittle
-from foretool.learning.training.replay import Comparison, StepRanks, compare
+from foretool.learning.training.replay import Comparison, StepRanks, compare_ranks
 from foretool.server.catalog import models
 from foretool.storage.records import Artifact
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from foretool.retrieval.rankers.learned import LearnedModel
 
 
-class Judgement(NamedTuple):
+class MethodJudgement(NamedTuple):
     """How a method did on later tasks."""
 
     ranks: Comparison
@@ -82,7 +82,7 @@ class MethodPromotion:
     def judge(
         self, kind: str, method: Method, parts: Sequence[tuple[int, int]], say: Say, earlier: bytes = b"",
         replaces: Artifact | None = None,
-    ) -> Judgement:  # fmt: skip
+    ) -> MethodJudgement:  # fmt: skip
         """Compare what serves with and without new models: in ranks and, where these leave it open, in what growing
         lists cost. `earlier`: a model that has weighed its parts on enough of the same log; `replaces`: the one of the
         same method that serves."""
@@ -102,19 +102,19 @@ class MethodPromotion:
             after += self.replay.ranks(both, first, last)
             served.append((old, both))
             trained.append((first, data))
-        ranks = compare(before, after)
+        ranks = compare_ranks(before, after)
         if replaces is not None or ranks.is_better or not ranks.may_follow:
-            return Judgement(ranks, None, trained)
+            return MethodJudgement(ranks, None, trained)
         say(kind, "replaying lists", 1.0)
         played = [
             (self.growth.segment(old, first, last), self.growth.segment(both, first, last))
             for (old, both), (first, last) in zip(served, parts, strict=True)
         ]
-        return Judgement(ranks, self.growth.compare(played), trained)
+        return MethodJudgement(ranks, self.growth.compare(played), trained)
 
 
-def is_promoted(found: Judgement, old: Artifact | None) -> bool:
-    """Tell whether a model is better outside the error in its ranks, or better there in the mean and cheaper in its
+def is_promoted(found: MethodJudgement, old: Artifact | None) -> bool:
+    """Return whether a model is better outside the error in its ranks, or better there in the mean and cheaper in its
     lists outside the error. A model that replaces one of its own method need only be better in the mean."""
     if found.ranks.is_better:
         return True

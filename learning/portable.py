@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from foretool.learning.sampling import Limits, read_sample
-from foretool.learning.shared_words import People, choose_episodes, session_of
+from foretool.learning.sampling import SampleLimits, read_sample
+from foretool.learning.shared_words import People, choose_episodes, episode_session
 from foretool.learning.timeline import rename_calls, trusted_tools
 from foretool.retrieval.portable_priors import (
     MOST_FOLLOWED,
@@ -37,7 +37,7 @@ from foretool.storage.store import Store
 if TYPE_CHECKING:
     from foretool.server.catalog.catalog import Catalog
 
-COUNTED: Final = Limits(tasks=20_000, calls=100_000, rare=2_000, read=100_000)
+_COUNTED: Final = SampleLimits(tasks=20_000, calls=100_000, rare=2_000, read=100_000)
 """How much of the log is counted."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:/@-]{1,128}")
 
@@ -47,7 +47,7 @@ def gather(store: Store, catalog: Catalog, least: int, now: float) -> PortablePr
     Raises `StorageError`."""
     tools = trusted_tools(store, catalog.tools())
     known = {tool.id: tool for tool in tools if _NAME.fullmatch(tool.upstream) and _NAME.fullmatch(tool.name)}
-    imported, logged = read_sample(store, now, known, COUNTED)
+    imported, logged = read_sample(store, now, known, _COUNTED)
     people = store.sessions.people()
     least = least if any(person for person, _ in people.values()) else 1
     chosen = rename_calls([*imported, *choose_episodes(logged, people)], catalog.find)
@@ -59,7 +59,7 @@ def gather(store: Store, catalog: Catalog, least: int, now: float) -> PortablePr
 
 
 def _person(episode: Episode, people: People) -> str:
-    return people.get(session_of(episode), ("", True))[0] if episode.source == "log" else ""
+    return people.get(episode_session(episode), ("", True))[0] if episode.source == "log" else ""
 
 
 class Counts:

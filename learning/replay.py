@@ -15,12 +15,12 @@ from foretool.learning.timeline import LEAST_REPLAYED, KnownModels, Timeline
 from foretool.learning.training.replay import (
     Comparison,
     StepRanks,
-    compare,
+    compare_ranks,
     fit_factors,
     rank_called,
     rank_crossed,
     rank_steps,
-    score_parts,
+    steps_with_parts,
 )
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import Factors, LearnedModels
@@ -104,9 +104,9 @@ def refit_weights(timeline: Timeline, replay: Replay, known: KnownModels, result
         return trial.skip(f"{len(unseen)} tasks that no model has seen; it takes {LEAST_REPLAYED}")
     say(kind, "replaying", 0.0)
     pipeline = replay.pipeline(known.before(first))
-    steps = list(score_parts(pipeline, unseen, replay.upstream_of, timeline.usage_before(first)))
+    steps = list(steps_with_parts(pipeline, unseen, replay.upstream_of, timeline.usage_before(first)))
     say(kind, "fitting", 0.5)
-    compared = compare(rank_called(steps, factors_in_use(results.artifacts)), rank_crossed(steps))
+    compared = compare_ranks(rank_called(steps, factors_in_use(results.artifacts)), rank_crossed(steps))
     if not compared.is_better:
         return trial.keep(describe_no_gain(compared, kind, old), compared.report())
     encoders = "+".join(head.name for head in pipeline.dense.heads) if pipeline.dense else ""

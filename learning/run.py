@@ -25,7 +25,7 @@ from foretool.learning.list_fill import ListSize, WholeLists
 from foretool.learning.list_names import ListNames
 from foretool.learning.list_prior import ListPrior
 from foretool.learning.results import MethodResult, Results, Say
-from foretool.learning.sampling import LIMITS, Limits, read_sample
+from foretool.learning.sampling import LIMITS, SampleLimits, read_sample
 from foretool.learning.shared_words import People, choose_episodes, clean_episodes, clean_missed, sharing
 from foretool.learning.timeline import KnownModels, Timeline, read_missed, rename_calls, trusted_tools
 from foretool.retrieval import methods as register
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 RUN: Final = "run"
 """The kind under which the report of a whole run is kept."""
 
-EMBEDDING: Final = "tasks"
+_EMBEDDING: Final = "tasks"
 """Under this name a run says how many words of tasks it has embedded."""
 
 
-class Run(Struct, frozen=True, rename={"results": "lessons"}):
+class RunResult(Struct, frozen=True, rename={"results": "lessons"}):
     """What came of one run."""
 
     at: float
@@ -79,8 +79,8 @@ def learn(
     *,
     methods: Sequence[str] = (),
     now: float | None = None,
-    limits: Limits = LIMITS,
-) -> Run:
+    limits: SampleLimits = LIMITS,
+) -> RunResult:
     """Train, replay and promote, `methods` alone if any are named. Raises `Busy` and `StorageError`."""
     at = time.time() if now is None else now
     lead = store.lead(LEARNING)
@@ -99,7 +99,7 @@ def learn(
         results = tuple(learner.results(methods))
         file.check()
         took_s = round(time.perf_counter() - started, 1)
-        run = Run(at, len(learner.timeline), learner.timeline.imported, results, took_s, learner.waiting)
+        run = RunResult(at, len(learner.timeline), learner.timeline.imported, results, took_s, learner.waiting)
         with store.atomic():  # a run that has ended and that nobody is told of would never be served
             store.artifacts.add(RUN, b"", msgspec.to_builtins(run), promote=False, at=at)
             store.artifacts.bump_version()
@@ -158,7 +158,7 @@ class Learner:
         say: Say,
         now: float,
         check: Callable[[], None] = lambda: None,
-        limits: Limits = LIMITS,
+        limits: SampleLimits = LIMITS,
     ) -> None:
         """`check` raises `StorageError` if nothing may be written any more."""
         self._now = now
@@ -205,7 +205,7 @@ class Learner:
             return imported, logged
         spend_s = 0.0 if is_unfinished(self.store.artifacts.history(), RUN, self.texts.names, self._now) else EMBED_S
         both = [*imported, *logged]
-        chosen = self.texts.choose(both, spend_s, lambda share: self.say(EMBEDDING, "reading the tasks", share))
+        chosen = self.texts.choose(both, spend_s, lambda share: self.say(_EMBEDDING, "reading the tasks", share))
         self.waiting = len(both) - len(chosen)
         kept = set(map(id, chosen))
         self._unread = drop_calls([each for each in both if id(each) not in kept], self.upstream_of)
@@ -223,7 +223,7 @@ class Learner:
             if methods and kind not in methods:
                 continue
             try:
-                method: Method = register.load(trained.training)
+                method: Method = register.import_object(trained.training)
             except ImportError as error:
                 reason = f"{error.name} is missing; pip install 'foretool[models]'"
                 yield MethodResult(kind, "skipped", reason)

@@ -17,11 +17,11 @@ from foretool.storage.episodes import read_episodes, read_episodes_between
 from foretool.storage.records import Episode, ToolId
 from foretool.storage.store import Store
 
-AROUND: Final = 60
+_AROUND: Final = 60
 """Calls before and after one of a rare tool that are read for its task."""
 
 
-class Limits(Struct, frozen=True):
+class SampleLimits(Struct, frozen=True):
     """How much is read and chosen."""
 
     tasks: int = 2_400
@@ -38,11 +38,11 @@ class Limits(Struct, frozen=True):
     """Calls before them among which those of rare tools are looked for."""
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = SampleLimits()
 
 
 def read_sample(
-    store: Store, now: float, tools: Mapping[ToolId, object], limits: Limits = LIMITS
+    store: Store, now: float, tools: Mapping[ToolId, object], limits: SampleLimits = LIMITS
 ) -> tuple[list[Episode], list[Episode]]:
     """Return the chosen imported episodes and the chosen ones of the log, each the oldest first. Calls of other than
     these `tools` do not make a tool rare."""
@@ -54,7 +54,7 @@ def read_sample(
     return [each for each in chosen if each.source == "import"], [each for each in chosen if each.source != "import"]
 
 
-def choose_tasks(episodes: Iterable[Episode], limits: Limits = LIMITS) -> list[Episode]:
+def choose_tasks(episodes: Iterable[Episode], limits: SampleLimits = LIMITS) -> list[Episode]:
     """Choose among episodes that come the newest first; they are never held all at once."""
     chosen: list[Episode] = []
     counts: Counter[ToolId] = Counter()
@@ -73,7 +73,7 @@ def choose_tasks(episodes: Iterable[Episode], limits: Limits = LIMITS) -> list[E
 
 
 def read_rare(
-    store: Store, now: float, latest: Iterable[Episode], tools: Mapping[ToolId, object], limits: Limits
+    store: Store, now: float, latest: Iterable[Episode], tools: Mapping[ToolId, object], limits: SampleLimits
 ) -> list[Episode]:
     """Return older tasks of the tools that the latest tasks hardly use, the oldest first."""
     before = store.calls.first_of_latest(limits.read)
@@ -97,11 +97,11 @@ def _ranges(places: Iterable[int], before: int) -> Iterator[tuple[int, int]]:
     """Yield what to read around these ids, in rising order and none twice."""
     start = end = 0
     for place in places:
-        if end and place - AROUND <= end:
-            end = place + AROUND
+        if end and place - _AROUND <= end:
+            end = place + _AROUND
             continue
         if end:
             yield start, min(end, before - 1)
-        start, end = max(place - AROUND, 1), place + AROUND
+        start, end = max(place - _AROUND, 1), place + _AROUND
     if end:
         yield start, min(end, before - 1)

@@ -21,14 +21,14 @@ Clean = Callable[[str], str]
 _WORD = re.compile(r"\w+")
 
 
-def session_of(episode: Episode) -> str:
+def episode_session(episode: Episode) -> str:
     """Return the session that an episode of the log is of."""
     return re.split(r"[/:]", episode.key, maxsplit=1)[0]
 
 
 def choose_episodes(episodes: Iterable[Episode], people: People) -> list[Episode]:
     """Return the episodes that may be learned from."""
-    return [each for each in episodes if people.get(session_of(each), ("", True))[1]]
+    return [each for each in episodes if people.get(episode_session(each), ("", True))[1]]
 
 
 def sharing(episodes: Sequence[Episode], people: People, least: int) -> Clean:
@@ -37,7 +37,7 @@ def sharing(episodes: Sequence[Episode], people: People, least: int) -> Clean:
         return lambda text: text
     users: dict[str, set[str]] = {}
     for each in episodes:
-        person = people.get(session_of(each), ("", True))[0]
+        person = people.get(episode_session(each), ("", True))[0]
         for text in each.tasks:
             for word in set(_words(text)):
                 users.setdefault(word, set()).add(person)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from foretool.retrieval.rankers.learned import LearnedModel
 
 
-MOST: Final = 2_000
+_MOST: Final = 2_000
 """How many misses are read, the latest ones."""
 SHOWN: Final = 5
 """How many tools that stood above the needed one are kept."""
@@ -44,9 +44,9 @@ def read_missed(
 ) -> list[MissedNeed]:
     """Return the needs that misses revealed, the oldest first; without tools that are gone, and without the sessions of
     `people` that may not be learned from."""
-    latest = store.calls.find_misses(MissFilter(), MOST)
+    latest = store.calls.find_misses(MissFilter(), _MOST)
     misses = [each for each in latest if each.query and each.discovery and each.tool in tools]
-    answers = {each.id: each for each in store.discoveries.answered(MOST)} if misses else {}
+    answers = {each.id: each for each in store.discoveries.answered(_MOST)} if misses else {}
     found = []
     for each in reversed(misses):
         if people is not None and not people.get(each.session, ("", True))[1]:
@@ -134,17 +134,17 @@ LEAST_REPLAYED: Final = 10
 """Fewer tasks say nothing about a model."""
 MOST_REPLAYED: Final = 300
 """Only the latest tasks are replayed; more would only take longer."""
-MOST_STEPS: Final = 500
-"""Calls of the replayed tasks, as long as there are `LEAST_OF_PART` tasks."""
-LONGEST_REPLAYED: Final = 20
+_MOST_STEPS: Final = 500
+"""Calls of the replayed tasks, as long as there are `_LEAST_OF_PART` tasks."""
+_LONGEST_REPLAYED: Final = 20
 """Calls of one task that are replayed (`retrieval.training.replay.LONGEST`, which needs numpy to import)."""
-MUCH_KNOWN: Final = 200
+_MUCH_KNOWN: Final = 200
 """After so many tasks the replayed ones are one part: a second training tells little more and costs as much again."""
-SHARE_REPLAYED: Final = 0.4
+_SHARE_REPLAYED: Final = 0.4
 """Share of all tasks that is replayed when a method is trained for the first time."""
-PARTS: Final = 2
+_PARTS: Final = 2
 """The replayed tasks are split into so many parts; each is judged with a model trained on everything before it."""
-LEAST_OF_PART: Final = 40
+_LEAST_OF_PART: Final = 40
 """Tasks of a part; fewer are replayed in one part, which saves a training."""
 
 
@@ -194,7 +194,7 @@ class Timeline:
         """Return the place from which the episodes are new to a model; with no model, the first that is to be
         replayed."""
         if model is None:
-            share = max(int(SHARE_REPLAYED * len(self)), LEAST_REPLAYED)
+            share = max(int(_SHARE_REPLAYED * len(self)), LEAST_REPLAYED)
             return max(len(self) - share, 0)
         until = model.report.get("until", 0.0)
         # The latest demonstrations are the last ones, also where some of them are left out.
@@ -213,23 +213,23 @@ class Timeline:
         first, last = self.place_after(model), len(self)
         if last - first < LEAST_REPLAYED:
             return []
-        count = PARTS if last - first >= PARTS * LEAST_OF_PART else 1
+        count = _PARTS if last - first >= _PARTS * _LEAST_OF_PART else 1
         if model is not None:
             # A new model has to have seen something that the old one has not.
             first = min(first + (last - first) // (count + 1), last - LEAST_REPLAYED)
         first = max(first, last - MOST_REPLAYED, self._place_of_steps(last))
-        if first >= MUCH_KNOWN:
+        if first >= _MUCH_KNOWN:
             count = 1
         bounds = [first + (last - first) * number // count for number in range(count + 1)]
         return list(itertools.pairwise(bounds))
 
     def _place_of_steps(self, last: int) -> int:
-        """Return the place from which the episodes have `MOST_STEPS` steps, but no more than `LEAST_OF_PART` episodes
+        """Return the place from which the episodes have `_MOST_STEPS` steps, but no more than `_LEAST_OF_PART` episodes
         before the last one."""
         steps, place = 0, last
-        while place and (steps < MOST_STEPS or last - place < LEAST_OF_PART):
+        while place and (steps < _MOST_STEPS or last - place < _LEAST_OF_PART):
             place -= 1
-            steps += min(len(self.episodes[place].calls), LONGEST_REPLAYED)
+            steps += min(len(self.episodes[place].calls), _LONGEST_REPLAYED)
         return place
 
     def describe_too_few(self, kind: str, model: Artifact | None) -> str:

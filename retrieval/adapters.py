@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from foretool.retrieval.model_format import NUMBERS, Floats, ModelError, pack, unpack
 
 METHOD, VERSION = "ports", 1
-FLOAT32 = 1  # TensorProto.DataType
-KINDS = ("float32", "float16")
+_FLOAT32 = 1  # TensorProto.DataType
+_KINDS = ("float32", "float16")
 """The types in which the thin matrices may be stored."""
 
 
@@ -55,7 +55,7 @@ def loads(model: bytes) -> Adapter:
     changes = {}
     for name in names:
         left, right = (arrays[f"{name}|{side}"] for side in ("left", "right"))
-        if str(left.dtype) not in KINDS or left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[0]:
+        if str(left.dtype) not in _KINDS or left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[0]:
             raise ModelError(
                 f"ports: {name}: {left.shape} and {right.shape} {left.dtype} are not a pair of thin matrices"
             )
@@ -63,7 +63,7 @@ def loads(model: bytes) -> Adapter:
     return Adapter(base, changes, header.get("report") or {})
 
 
-def check(adapter: Adapter, base: str) -> None:
+def check_base(adapter: Adapter, base: str) -> None:
     """Check that an adapter belongs to this file. Raises `ModelError` if it does not."""
     if adapter.base != base:
         raise ModelError(f"ports: trained on weights {adapter.base[:12]}, the encoder has {base[:12]}; train it again")
@@ -74,7 +74,7 @@ def matrices(model: Path) -> dict[str, Floats]:
     return _matrices(model, np.memmap(model.with_name(NUMBERS), np.uint8, "r"))
 
 
-def apply(adapter: Adapter, model: Path) -> None:
+def apply_adapter(adapter: Adapter, model: Path) -> None:
     """Add the changes to a model that was taken apart. Raises `ModelError`, and writes nothing, if one does not fit."""
     data = np.memmap(model.with_name(NUMBERS), np.uint8, "r+")
     found = _matrices(model, data)
@@ -93,7 +93,7 @@ def _matrices(model: Path, data: NDArray[np.uint8]) -> dict[str, Floats]:
     for graph in _read(model.read_bytes())[7]:
         for tensor in map(_read, _read(graph)[5]):
             told = {_text(entry[1]): _text(entry[2]) for entry in map(_read, tensor[13])}
-            if "offset" in told and next(_numbers(tensor[2]), 0) == FLOAT32:
+            if "offset" in told and next(_numbers(tensor[2]), 0) == _FLOAT32:
                 shape, start = tuple(_numbers(tensor[1])), int(told["offset"])
                 rows = data[start : start + 4 * prod(shape)].view(np.float32)
                 found[_text(tensor[8])] = rows.reshape(shape)

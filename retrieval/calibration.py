@@ -11,11 +11,11 @@ Outcome = tuple[float, float]
 """A stated probability, and 1 if it came true, else 0."""
 
 BINS = 10
-EDGE = 1e-3
+_EDGE = 1e-3
 """Probabilities nearer to 0 or 1 than this count as this near."""
-STEPS = 25
-PRIOR = 4.0
-MOST = 10.0
+_STEPS = 25
+_PRIOR = 4.0
+_MOST = 10.0
 """The largest slope and shift."""
 
 
@@ -30,13 +30,13 @@ class Platt(Struct, frozen=True):
 
 
 def platt(outcomes: Sequence[Outcome]) -> Platt:
-    """Fit a logistic regression on the log-odds (Platt 1999) by Newton's method. A prior with the weight of `PRIOR`
+    """Fit a logistic regression on the log-odds (Platt 1999) by Newton's method. A prior with the weight of `_PRIOR`
     outcomes draws it towards no change, so that a few move little. The slope never reverses the order."""
     said = [(logit(probability), true) for probability, true in outcomes]
     slope, shift = 1.0, 0.0
-    for _ in range(STEPS):
-        down, across = PRIOR * (slope - 1.0), PRIOR * shift
-        h11, h12, h22 = PRIOR, 0.0, PRIOR
+    for _ in range(_STEPS):
+        down, across = _PRIOR * (slope - 1.0), _PRIOR * shift
+        h11, h12, h22 = _PRIOR, 0.0, _PRIOR
         for x, true in said:
             p = sigmoid(slope * x + shift)
             down += (p - true) * x
@@ -49,15 +49,15 @@ def platt(outcomes: Sequence[Outcome]) -> Platt:
         before = slope, shift
         slope -= (h22 * down - h12 * across) / determinant
         shift -= (h11 * across - h12 * down) / determinant
-        slope, shift = max(min(slope, MOST), 0.0), max(min(shift, MOST), -MOST)
+        slope, shift = max(min(slope, _MOST), 0.0), max(min(shift, _MOST), -_MOST)
         if (slope, shift) == before:
             break  # every further step would change nothing
     return Platt(slope, shift)
 
 
 def logit(probability: float) -> float:
-    """Return the logarithm of the odds; probabilities within `EDGE` of 0 and 1 count as `EDGE` away."""
-    kept = max(min(probability, 1.0 - EDGE), EDGE)
+    """Return the logarithm of the odds; probabilities within `_EDGE` of 0 and 1 count as `_EDGE` away."""
+    kept = max(min(probability, 1.0 - _EDGE), _EDGE)
     return log(kept / (1.0 - kept))
 
 

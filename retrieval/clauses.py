@@ -17,11 +17,11 @@ from foretool.retrieval.words import terms
 
 MOST = 8
 """The budget of a task: with more clauses, the shortest neighbours are joined."""
-READ = 64
+_READ = 64
 """So many clauses are told apart; what stands behind them belongs to the last one."""
-LEAST_TERMS = 4
+_LEAST_TERMS = 4
 """A clause with fewer different terms names no need of its own."""
-LEAST_STEP = 2
+_LEAST_STEP = 2
 """The same for a step of a short task."""
 LONG = 14
 """With encoders a task of more words is read clause by clause; by words alone only a paragraph."""
@@ -57,7 +57,7 @@ _STEP = re.compile(
 def steps(need: str) -> list[str]:
     """Return the steps of a short need that says one after the other; [] where it says one alone."""
     found = [piece.strip() for piece in _STEP.split(" ".join(need.split()))]
-    return found if 1 < len(found) <= MOST and all(len(set(terms(each))) >= LEAST_STEP for each in found) else []
+    return found if 1 < len(found) <= MOST and all(len(set(terms(each))) >= _LEAST_STEP for each in found) else []
 
 
 def clauses(need: str, longer_than: int = MAX_NEED_WORDS) -> list[str]:
@@ -80,8 +80,8 @@ def clauses(need: str, longer_than: int = MAX_NEED_WORDS) -> list[str]:
 def _told_apart(pieces: Sequence[str]) -> list[str]:
     """Return the pieces that name a need."""
     said = [piece.strip() for piece in pieces if piece.strip()]
-    said = [*said[: READ - 1], " ".join(said[READ - 1 :])]
-    return [piece for piece in said if len(set(terms(piece))) >= LEAST_TERMS]
+    said = [*said[: _READ - 1], " ".join(said[_READ - 1 :])]
+    return [piece for piece in said if len(set(terms(piece))) >= _LEAST_TERMS]
 
 
 def _listed(lines: Sequence[str]) -> list[str]:
@@ -103,7 +103,7 @@ def in_english(need: str) -> str:
 
 
 def is_story(need: str) -> bool:
-    """Tell whether a need is so long that most of its clauses tell a story."""
+    """Return whether a need is so long that most of its clauses tell a story."""
     return _count_words([" ".join(line.split()) for line in need.splitlines()]) > STORY
 
 

@@ -31,9 +31,9 @@ HIGH, MEDIUM = 0.90, 0.55
 first `WITHIN` with the other."""
 READ = 0.7
 """Nothing is sure about a task of whose words a smaller share can be read: another language, code, figures."""
-PROMISE = 0.90
+_PROMISE = 0.90
 """An answer shows as many tools as hold a needed one with this probability."""
-ROUNDED = 1e-9
+_ROUNDED = 1e-9
 """Probabilities that differ by less are the same."""
 LEAST_SHOWN = 3
 """A task often takes more than the one tool that the gate speaks of, and a line more costs little."""
@@ -46,18 +46,18 @@ FAINTEST = 0.35
 COVERED, SPREAD = 0.6, 3.0
 """A tool that has this share of what the words of a line tell is no match by chance, however common the words are, if
 the scores of the line have less entropy: words that some twenty tools share equally tell nothing."""
-UNNEEDED = 0.05
+_UNNEEDED = 0.05
 """Below this probability that a task needs a tool at all, whatever matches is chance."""
-LEAST_FIT = 0.35
+_LEAST_FIT = 0.35
 """With encoders of unknown cosines, no tool fits below this probability."""
 WORTH = 0.2
 """Words alone whose list holds a needed tool with this probability are worth the names of their tools, if it has less
 entropy: in a small catalogue the words that tell are common, so their strength is low."""
 SURE = 0.5
 """A tool with this chance, a good part of whose score was learned, is no match by chance."""
-TAUGHT = 0.25
+_TAUGHT = 0.25
 """The least share of the best score that learned models gave where they rank surely."""
-AHEAD_OF = 5
+_AHEAD_OF = 5
 """The place of the tool that the first one is compared with: the next ones often do nearly the same."""
 
 AFTER_LEARNING, ANY = " learned", "any"
@@ -84,7 +84,7 @@ class Logistic(Struct, frozen=True):
         return {name: weight * features.get(name, 0.0) for name, weight in self.weights.items()}
 
 
-class Weights(Struct, frozen=True):
+class GateWeights(Struct, frozen=True):
     """What was fitted for one kind of list."""
 
     gain: tuple[float, ...]
@@ -99,8 +99,8 @@ class Gate(Struct, frozen=True):
     """What `gate.json` holds."""
 
     fitted_on: str
-    models: dict[str, Weights]
-    """By `kind_of`."""
+    models: dict[str, GateWeights]
+    """By `weights_name`."""
     least: dict[str, float] = {}
     """By encoders, the mean cosine of the best tool below which no tool fits."""
 
@@ -143,9 +143,9 @@ def judge(
     if calibrate is None or named:
         calibrate = float
     # What a log says of the first five can take a level away from the first tool alone, and not give it one.
-    is_sure = named or (min(held[0], calibrate(held[0])) >= HIGH - ROUNDED and is_ahead(ranking) and is_read(ranking))
+    is_sure = named or (min(held[0], calibrate(held[0])) >= HIGH - _ROUNDED and is_ahead(ranking) and is_read(ranking))
     level: Level = "high" if is_sure else "medium" if calibrate(said) >= MEDIUM else "low"
-    enough = next((k for k, each in enumerate(held, 1) if calibrate(each) >= PROMISE - ROUNDED), len(held))
+    enough = next((k for k, each in enumerate(held, 1) if calibrate(each) >= _PROMISE - _ROUNDED), len(held))
     return Judgement(level, said, enough if named else max(enough, min(LEAST_SHOWN, len(held))), chances, held)
 
 
@@ -154,15 +154,15 @@ def level(ranking: Ranking) -> Level:
     return judge(ranking).level
 
 
-def kind_of(ranking: Ranking) -> str:
+def weights_name(ranking: Ranking) -> str:
     """Return which weights judge a ranking: the encoders that took part, or `words`, and whether models did."""
     found = next((each.nearness.encoders for each in ranking.evidence if each.nearness is not None), "words")
     return f"{found}{AFTER_LEARNING}" if ranking.is_learned else found
 
 
-def weights_for(ranking: Ranking) -> Weights:
+def weights_for(ranking: Ranking) -> GateWeights:
     """Return the shipped weights for a ranking; those of any encoder where its encoders were not fitted."""
-    models, kind = shipped().models, kind_of(ranking)
+    models, kind = shipped().models, weights_name(ranking)
     return models.get(kind) or models[ANY + AFTER_LEARNING * kind.endswith(AFTER_LEARNING)]
 
 
@@ -175,10 +175,10 @@ def signs(ranking: Ranking) -> dict[str, float]:
     """Return what the gate reads of a list, whatever k; {} where no line in words ranks it."""
     if not ranking.ranked or (fit := ranking.ranked[0].fit) is None:
         return {}
-    scores = [each.score for each in ranking.ranked[:AHEAD_OF]]
+    scores = [each.score for each in ranking.ranked[:_AHEAD_OF]]
     best = max(scores[0], LEAST_BEST)
     return {
-        "ahead": (scores[0] - scores[-1]) / best if len(scores) == AHEAD_OF else 1.0,
+        "ahead": (scores[0] - scores[-1]) / best if len(scores) == _AHEAD_OF else 1.0,
         "coverage": fit.coverage,
         "strength": fit.strength,
         "cosine": fit.cosine,
@@ -190,15 +190,15 @@ def signs(ranking: Ranking) -> dict[str, float]:
 
 
 def is_ahead(ranking: Ranking) -> bool:
-    """Tell whether the first tool is clearly better than the next one, which else may be meant as well. Each need of a
-    task that has several may have its own tool among the first."""
+    """Return whether the first tool is clearly better than the next one, which else may be meant as well. Each need of
+    a task that has several may have its own tool among the first."""
     first, *others = ranking.ranked
     is_one = first.fit is None or first.fit.needs == 1
     return not (is_one and others) or first.score >= CLEARLY * others[0].score
 
 
 def is_read(ranking: Ranking) -> bool:
-    """Tell whether enough of the words of a task can be read for a level to be high."""
+    """Return whether enough of the words of a task can be read for a level to be high."""
     from foretool.retrieval.glossary import legibility  # reads a word list, which only a level that may be high needs
 
     return legibility(ranking.task).share >= READ and any(map(str.isalpha, terms(ranking.task)))
@@ -257,13 +257,13 @@ def _held(ranking: Ranking, chances: Sequence[float]) -> list[float]:
 
 
 def fits(evidence: Evidence, probability: float = 0.0) -> bool:
-    """Tell whether any tool fits this line at all, by words and meaning. The cosines alone answer this better than the
-    probability does (`docs/benchmarks.md`), which decides only for encoders whose cosines nobody fitted."""
+    """Return whether any tool fits this line at all, by words and meaning. The cosines alone answer this better than
+    the probability does (`docs/benchmarks.md`), which decides only for encoders whose cosines nobody fitted."""
     if evidence.nearness is None:
         return evidence.strength >= FAINTEST or (evidence.coverage >= COVERED and evidence.entropy < SPREAD)
     least = shipped().least.get(evidence.nearness.encoders)
     if least is None:
-        return probability >= LEAST_FIT
+        return probability >= _LEAST_FIT
     cosines = evidence.nearness.cosines
     return sum(cosines) / len(cosines) >= least
 
@@ -275,15 +275,15 @@ def shipped() -> Gate:
 
 
 def _is_learned(ranking: Ranking, chances: Sequence[float]) -> bool:
-    """Tell whether something learned ranks the first tool surely, whatever its words and meaning are."""
+    """Return whether something learned ranks the first tool surely, whatever its words and meaning are."""
     best = ranking.ranked[0]
-    return chances[0] >= SURE and taught(best) >= TAUGHT * max(best.score, LEAST_BEST)
+    return chances[0] >= SURE and taught(best) >= _TAUGHT * max(best.score, LEAST_BEST)
 
 
 def _is_chance(evidence: Evidence, probability: float) -> bool:
     if evidence.named:
         return False
-    if evidence.needed is not None and evidence.needed < UNNEEDED:
+    if evidence.needed is not None and evidence.needed < _UNNEEDED:
         return True
     if evidence.nearness is None and probability >= WORTH and evidence.entropy < SPREAD:
         return False

@@ -21,7 +21,7 @@ from foretool.retrieval.document import (
 from foretool.retrieval.glossary import is_put_into_english, put_into_english
 from foretool.retrieval.rankers.bm25 import SERVERS_OWN, Lexical, field_texts
 from foretool.retrieval.rankers.deletions import deletes
-from foretool.retrieval.rankers.names import Names
+from foretool.retrieval.rankers.names import NameIndex
 from foretool.retrieval.rankers.servers import ServerNames
 from foretool.retrieval.ranking import ALIKE
 from foretool.retrieval.words import own_terms, terms
@@ -35,7 +35,7 @@ _DROPPED_AT_ONCE = 100
 """Tools that are dropped, or get new slots, between two pauses, which takes about a millisecond."""
 
 
-class Identity(NamedTuple):
+class ToolIdentity(NamedTuple):
     """What tells a tool from those of other upstreams."""
 
     upstream: str
@@ -43,8 +43,8 @@ class Identity(NamedTuple):
     words: frozenset[str]
     """Its own terms (`words.own_terms`)."""
 
-    def is_twin(self, other: Identity) -> bool:
-        """Tell whether two tools are the same one on two upstreams, such as two entries of one program."""
+    def is_twin(self, other: ToolIdentity) -> bool:
+        """Return whether two tools are the same one on two upstreams, such as two entries of one program."""
         shared = len(self.words & other.words)
         return self.name == other.name and shared >= ALIKE * len(self.words | other.words)
 
@@ -60,7 +60,7 @@ class Corpus:
     ) -> None:
         """`shipped` gives the wordings of tools that have none of their own; None gives none."""
         self.lexical = Lexical()
-        self.names = Names()
+        self.names = NameIndex()
         self.server_names = ServerNames()
         """The words by which a task may name each upstream; whoever knows them puts them here."""
         self.ids: list[ToolId | None] = []
@@ -173,10 +173,10 @@ class Corpus:
             return None
         return self._said[slot] if self._known[tool.id][:3] == _source(tool) else None
 
-    def identity(self, slot: int) -> Identity:
+    def identity(self, slot: int) -> ToolIdentity:
         """Return what tells the tool in a slot from those of other upstreams."""
         upstream, name = self._known[tool][:2] if (tool := self.ids[slot]) is not None else ("", "")
-        return Identity(upstream, name, frozenset(self._said[slot].split()))
+        return ToolIdentity(upstream, name, frozenset(self._said[slot].split()))
 
     def _add(self, tool: Tool, server_text: str) -> None:
         read, plain = self.read(tool, server_text)
@@ -227,7 +227,7 @@ class Corpus:
         """Close the gaps that dropped tools left, and pause now and then; every slot may get another number."""
         ids: list[ToolId | None] = [tool for tool in self.ids if tool is not None]
         slot_of = {tool: slot for slot, tool in enumerate(ids) if tool is not None}
-        names, slots_of, deleting = Names(), dict[str, list[int]](), set[int]()
+        names, slots_of, deleting = NameIndex(), dict[str, list[int]](), set[int]()
         for tool, slot in slot_of.items():
             if slot % _DROPPED_AT_ONCE == 0:
                 yield

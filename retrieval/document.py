@@ -23,12 +23,12 @@ from foretool.storage.records import Tool, ToolId
 
 MAX_DESCRIPTION = 8_000
 MAX_PARAMETERS = 200
-MAX_PARAMETER_TEXT = 1_000
-MAX_ENUM_VALUES = 12
+_MAX_PARAMETER_TEXT = 1_000
+_MAX_ENUM_VALUES = 12
 MAX_SERVER_TEXT = 200
 """How many characters of a server's description count; more make the tools of one server look alike."""
 MAX_SUMMARY = 120
-MAX_EMBEDDED = 2_000
+_MAX_EMBEDDED = 2_000
 """How many characters of a description are embedded; encoders cut at 128 to 256 tokens."""
 EMBEDDED_PARAMETERS = 60
 """How many names of parameters are embedded."""
@@ -40,7 +40,7 @@ IN_ENGLISH = "\x1f"
 DEPTH = 3
 """How deep an `outputSchema` is read: a list of issues has its ids on the second level."""
 
-MAX_HEADINGS = 8
+_MAX_HEADINGS = 8
 """How many lines above a first sentence are skipped."""
 _HEADING = re.compile(r"#{1,6}\s.*|<[A-Za-z][\w-]{0,30}>|")
 _LABEL = re.compile(r"\W{0,4}\w{1,20}(?: \w{1,20}){0,2}:?")
@@ -100,7 +100,7 @@ def document(tool: Tool, server_text: str = "") -> Document:
         id=tool.id,
         server=tool.upstream,
         name=tool.name,
-        title=_text(definition.get("title"))[:MAX_PARAMETER_TEXT],
+        title=_text(definition.get("title"))[:_MAX_PARAMETER_TEXT],
         description=_text(definition.get("description"))[:MAX_DESCRIPTION],
         parameters=tuple(parameters),
         parameter_texts=tuple(text for text in parameters.values() if text),
@@ -151,7 +151,7 @@ def whole_sentence(text: str) -> str:
 
 def _skip_headings(text: str) -> str:
     """Return a text without what stands above its first sentence: headings, tags, and labels and marks of a list."""
-    lines = text.strip().split("\n", MAX_HEADINGS)
+    lines = text.strip().split("\n", _MAX_HEADINGS)
     for at, line in enumerate(lines[:-1]):
         below = next(filter(None, map(str.strip, lines[at + 1 :])), "")
         if _HEADING.fullmatch(line.strip()) or (_LABEL.fullmatch(line.strip()) and _LIST_MARK.match(below)):
@@ -184,7 +184,7 @@ def _said(document: Document, wordings: tuple[str, ...]) -> str:
     parts = [in_words(document.name) + "."]
     if document.server:
         parts.insert(0, in_words(document.server) + ":")
-    if text := " ".join((document.description or document.title)[:MAX_EMBEDDED].split()):
+    if text := " ".join((document.description or document.title)[:_MAX_EMBEDDED].split()):
         parts.append(text if text.endswith((".", "!", "?")) else text + ".")
     if wordings:
         parts.append("; ".join(wordings) + ".")
@@ -241,16 +241,16 @@ def _parameters(definition: dict[str, Any]) -> Iterator[tuple[str, str]]:
     root = _as_object(definition.get("inputSchema") or definition.get("input_schema"))
     for part in _alternatives(root, root):
         for name, schema in _properties(part):
-            yield name, " ".join(_schema_texts(_as_object(schema), root))[:MAX_PARAMETER_TEXT]
+            yield name, " ".join(_schema_texts(_as_object(schema), root))[:_MAX_PARAMETER_TEXT]
 
 
 def _schema_texts(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[str]:
     for part in _alternatives(schema, root):
-        if text := _text(part.get("description"))[:MAX_PARAMETER_TEXT]:
+        if text := _text(part.get("description"))[:_MAX_PARAMETER_TEXT]:
             yield _EXAMPLE.sub(_without_values, text)
         values = part.get("enum")
         if isinstance(values, list):
-            yield from (value for value in values[:MAX_ENUM_VALUES] if isinstance(value, str))
+            yield from (value for value in values[:_MAX_ENUM_VALUES] if isinstance(value, str))
 
 
 def _without_values(example: re.Match[str]) -> str:
@@ -267,7 +267,7 @@ def _alternatives(schema: dict[str, Any], root: dict[str, Any]) -> Iterator[dict
         yield target
     yield _resolve(schema.get("items"), root)
     for members in _combined(schema):
-        yield from (_resolve(member, root) for member in members[:MAX_ENUM_VALUES])
+        yield from (_resolve(member, root) for member in members[:_MAX_ENUM_VALUES])
 
 
 # What a tool takes and gives: the two ends of a dependency
@@ -287,7 +287,7 @@ class Fields(Struct, frozen=True):
     """The words of each result field that says something; empty without an `outputSchema`."""
 
 
-def fields(tool: Tool) -> Fields:
+def definition_fields(tool: Tool) -> Fields:
     """Read a definition; a missing or malformed part is left out."""
     definition = _decode(tool.definition)
     taken, given = _as_object(definition.get("inputSchema")), _as_object(definition.get("outputSchema"))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from foretool.retrieval.words import terms
 
-LEAST = 3
+_LEAST = 3
 """A list of fewer members is no enumeration: the joining words of two needs split them already."""
 LEAST_TERMS = 2
 """A member with fewer different terms names no need. Fewer than for a clause: the sentence says the rest."""
@@ -41,7 +41,7 @@ def members(sentence: str) -> list[str]:
     first, *others = _COMMA.split(_BEFORE_ANNOUNCED.sub(" ", sentence.strip().rstrip(".!?;")))
     if others and not _JOINED_LAST.search(sentence):
         others = _part_last(others)
-    if len(others) < LEAST - 1 or (start := _start(first, others)) is None:
+    if len(others) < _LEAST - 1 or (start := _start(first, others)) is None:
         return []
     found = [first[start:].strip(), *(each.strip() for each in others)]
     return found if all(len(set(terms(each))) >= LEAST_TERMS for each in found) else []

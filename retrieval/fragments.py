@@ -24,14 +24,14 @@ from foretool.retrieval.tokens import estimate
 from foretool.storage.records import ToolId
 
 LEAST: Final = 200
-MOST: Final = 540
+_MOST: Final = 540
 """Tokens of a chunk (ITR 3.2: 200 to 600), as estimated, which may be a tenth too few."""
 
 Priority = Literal["safety", "policy", "guidance", "example"]
 PRIORITIES: Final[tuple[Priority, ...]] = ("safety", "policy", "guidance", "example")
 """The order in a prompt; `safety` is the overlay, which is always on (ITR 3.6)."""
 
-BACKGROUND: Final = 20
+_BACKGROUND: Final = 20
 """The fewest fragments that the idf of a word assumes: among two, every word would tell little."""
 
 
@@ -66,16 +66,16 @@ def fragments(text: str, source: str, priority: Priority = "guidance", upstream:
     """Cut one text into fragments, in its order; [] for an empty text."""
     seen: Counter[str] = Counter()
     found = []
-    for heading, chunk in chunks(text):
-        place = f"{source}#{slug(heading)}" if slug(heading) else source
+    for heading, chunk in text_chunks(text):
+        place = f"{source}#{heading_slug(heading)}" if heading_slug(heading) else source
         seen[place] += 1
         id = place if seen[place] == 1 else f"{place}-{seen[place]}"
         found.append(Fragment(id, source, chunk, priority, upstream, estimate(chunk), digest(chunk)))
     return found
 
 
-def chunks(text: str) -> list[tuple[str, str]]:
-    """Return the heading and the text of each chunk: at most `MOST` tokens, at least `LEAST` if a neighbour can be
+def text_chunks(text: str) -> list[tuple[str, str]]:
+    """Return the heading and the text of each chunk: at most `_MOST` tokens, at least `LEAST` if a neighbour can be
     joined."""
     sections = ((heading, piece) for heading, section in _sections(text) for piece in _cut(section))
     pieces = (_Piece(heading, [piece], estimate(piece) + 1) for heading, piece in sections)
@@ -105,17 +105,17 @@ class _Piece(Struct):
 
 
 def _joined(pieces: Iterable[_Piece], wanted: Callable[[_Piece, _Piece], bool]) -> list[_Piece]:
-    """Join neighbours if the two are `wanted` together and have at most `MOST` tokens."""
+    """Join neighbours if the two are `wanted` together and have at most `_MOST` tokens."""
     joined: list[_Piece] = []
     for piece in pieces:
-        if joined and wanted(joined[-1], piece) and joined[-1].tokens + piece.tokens <= MOST:
+        if joined and wanted(joined[-1], piece) and joined[-1].tokens + piece.tokens <= _MOST:
             joined[-1].add(piece)
         else:
             joined.append(piece)
     return joined
 
 
-def slug(heading: str) -> str:
+def heading_slug(heading: str) -> str:
     """Return the words of a heading in lower case, joined by `-`."""
     return "-".join(re.findall(r"\w+", heading.lower()))[:60]
 
@@ -136,7 +136,7 @@ def unique(found: Iterable[Fragment]) -> list[Fragment]:
 
 
 def is_overlay(fragment: Fragment) -> bool:
-    """Tell whether a fragment is always on (ITR 3.6); the words of a server never are."""
+    """Return whether a fragment is always on (ITR 3.6); the words of a server never are."""
     return fragment.priority == "safety" and not fragment.upstream
 
 
@@ -191,13 +191,13 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _cut(section: str) -> Iterator[str]:
-    """Cut a section into pieces of about the same size, none over `MOST` tokens."""
+    """Cut a section into pieces of about the same size, none over `_MOST` tokens."""
     size = estimate(section)
-    if size <= MOST:
+    if size <= _MOST:
         yield section
         return
     # Equal parts rather than full ones and a rest.
-    size_of_piece = ceil(size / ceil(size / MOST))
+    size_of_piece = ceil(size / ceil(size / _MOST))
     # Long paragraphs are cut by line, then by sentence, then by word.
     ways = (("\n", str.splitlines), (" ", _SENTENCE.split))
     paragraphs = filter(str.strip, re.split(r"\n\s*\n", section))
@@ -208,7 +208,7 @@ def _cut(section: str) -> Iterator[str]:
             kept = piece
         elif (
             kept.tokens + piece.tokens - size_of_piece > size_of_piece - kept.tokens
-            or kept.tokens + piece.tokens > MOST
+            or kept.tokens + piece.tokens > _MOST
         ):
             yield kept.text
             kept = piece
@@ -223,7 +223,7 @@ def _smaller(
 ) -> Iterator[tuple[str, str]]:
     """Yield the whole text, or its parts by the first way of cutting that makes them short enough; each with the text
     that stands before it."""
-    if estimate(text) <= MOST:
+    if estimate(text) <= _MOST:
         yield between, text
     elif not ways:
         yield from ((" ", piece) for piece in _words(text))
@@ -235,7 +235,7 @@ def _smaller(
 
 def _words(unit: str) -> Iterator[str]:
     """Cut a text without sentences where the tokens are full; one endless word by its characters."""
-    parts = ceil(estimate(unit) / MOST) + 1
+    parts = ceil(estimate(unit) / _MOST) + 1
     size = max(len(unit) // parts, 1)
     start = 0
     while start < len(unit):
@@ -264,7 +264,9 @@ class FragmentIndex:
         self.fragments = tuple(found)
         self._lexical = Lexical(wide=0)
         for fragment in self.fragments:
-            self._lexical.add(Document(ToolId(fragment.id), fragment.upstream, slug(fragment.id), "", fragment.text))
+            self._lexical.add(
+                Document(ToolId(fragment.id), fragment.upstream, heading_slug(fragment.id), "", fragment.text)
+            )
 
     def find(self, lines: Sequence[str], limit: int = 20) -> list[Hit]:
         """Return the fragments that fit any line of a query, best first; each shares a word with it."""
@@ -274,6 +276,6 @@ class FragmentIndex:
             hits = self._lexical.search(wanted)
             for slot in nlargest(2 * limit, hits, key=hits.__getitem__):
                 score = hits[slot]
-                best[slot] = max((self._lexical.coverage(wanted, slot, BACKGROUND), score), best.get(slot, (0.0, 0.0)))
+                best[slot] = max((self._lexical.coverage(wanted, slot, _BACKGROUND), score), best.get(slot, (0.0, 0.0)))
         order = sorted(best, key=lambda slot: (-best[slot][0], -best[slot][1], slot))[:limit]
         return [Hit(self.fragments[slot], best[slot][0]) for slot in order]

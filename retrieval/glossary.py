@@ -34,17 +34,17 @@ MOST_READ: Final = 4_000
 """How many characters of a text are put into English; what stands behind them stays as it is."""
 LONGEST: Final = 12
 """How many characters a word has at most in a script without spaces."""
-SIMPLIFIED: Final = "="
+_SIMPLIFIED: Final = "="
 """Stands before the simplified form of a traditional character."""
-LEAST_SMALL_WORDS: Final = 3
+_LEAST_SMALL_WORDS: Final = 3
 """The text of a tool is in another language than English if it has so many small words of that."""
-NOUN_OR_NAME: Final = 0.5
+_NOUN_OR_NAME: Final = 0.5
 """What an unknown word with a capital letter counts as unread in German, where nouns have one too."""
-TOLD_BY: Final = 400
+_TOLD_BY: Final = 400
 """So many characters of what a tool says tell its language."""
-LEAST_ALONE: Final = 4
+_LEAST_ALONE: Final = 4
 """So many letters a word has at least that tells a language alone."""
-ENGLISH_ENOUGH: Final = 2
+_ENGLISH_ENOUGH: Final = 2
 """A text with so many small English words is English, whatever script stands beside them."""
 REMEMBERED: Final = 64
 """How many texts that were read last are remembered: a search reads its task several times."""
@@ -99,12 +99,12 @@ class Legibility(Struct, frozen=True):
 
 
 def has_han(text: str) -> bool:
-    """Tell whether a text has Chinese characters, which other languages have too."""
+    """Return whether a text has Chinese characters, which other languages have too."""
     return not text.isascii() and _any(_HAN).search(text) is not None
 
 
 def is_unspaced(text: str) -> bool:
-    """Tell whether a text has characters of a script of which each is a term of its own."""
+    """Return whether a text has characters of a script of which each is a term of its own."""
     return not text.isascii() and _any(_HAN + _KANA + _HANGUL).search(text) is not None
 
 
@@ -128,7 +128,7 @@ def translated(text: str, language: str | None = None) -> list[Piece]:
 
 
 def is_put_into_english(text: str) -> bool:
-    """Tell whether a text is read in other words than its own."""
+    """Return whether a text is read in other words than its own."""
     language = language_of(text)
     return language is not None and bool(_pieces(text, language))
 
@@ -149,7 +149,7 @@ def legibility(text: str) -> Legibility:
         elif not _is_name(word):
             unread += 1.0
         elif language == "de":
-            unread += NOUN_OR_NAME
+            unread += _NOUN_OR_NAME
     for piece in _pieces(text, language) if language is not None else ():
         if is_unspaced(piece.text):
             read += len(piece.text) if piece.english is not None else 0
@@ -173,17 +173,17 @@ def language_of_tool(said: str, named: Sequence[str]) -> str | None:
         text = "\n".join((said, *named))
         if (found := _script_language(text)) is not None:
             return found
-    said = said[:TOLD_BY]
+    said = said[:_TOLD_BY]
     if said.isascii() and not _ENGLISH_ALONE.isdisjoint(said.lower().split()):
         return None
     small = tally(words_of(said))
     best = max(small, key=lambda each: small[each].own - small[each].english)
     own, english = small[best].own, small[best].english
-    return best if own >= LEAST_SMALL_WORDS + 2 * english or (own == 2 and not english) else None
+    return best if own >= _LEAST_SMALL_WORDS + 2 * english or (own == 2 and not english) else None
 
 
 def is_english(word: str) -> bool:
-    """Tell whether a word in small letters is an English one that is known."""
+    """Return whether a word in small letters is an English one that is known."""
     from foretool.retrieval.near_words import is_known
 
     return word in STOP_WORDS or is_known(word) or stem(word) in _english_words()
@@ -208,7 +208,7 @@ class Glossary:
         self._simplified: dict[int, str] = {}
         for line in lines:
             word, _, english = line.partition("\t")
-            if english.startswith(SIMPLIFIED):
+            if english.startswith(_SIMPLIFIED):
                 self._simplified[ord(word)] = english[1:]
             else:
                 self._english[word] = english
@@ -290,7 +290,7 @@ def _script_language(text: str) -> str | None:
     if found == "zh":
         return found
     english = sum(word.text.lower() in STOP_WORDS for word in words_of(text[:MOST_READ]))
-    return found if english < ENGLISH_ENOUGH else None
+    return found if english < _ENGLISH_ENOUGH else None
 
 
 def _spaced_language(text: str) -> str | None:
@@ -335,13 +335,13 @@ def _count_own(words: Sequence[Word], language: str) -> tuple[int, int]:
         return 0, read
     if len(own) == 1:
         (alone,) = own
-        if len(alone) < LEAST_ALONE or counted > 2 or not _words_of(language).has(alone):
+        if len(alone) < _LEAST_ALONE or counted > 2 or not _words_of(language).has(alone):
             return 0, read
     return len(own), read
 
 
 def _is_name(word: Word) -> bool:
-    """Tell whether a word may be a name."""
+    """Return whether a word may be a name."""
     return word.start > 0 and word.text[0].isupper()
 
 

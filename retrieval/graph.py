@@ -25,9 +25,9 @@ FIELD = 0.5
 """How sure an edge is over any other field of one name, such as a date: the user often knows its value."""
 NAME = 0.3
 """How sure an edge is that names alone suggest (`docs/benchmarks.md`)."""
-OPTIONAL = 0.5
+_OPTIONAL = 0.5
 """The share of that confidence that is left where the dependant can do without the field."""
-MOST_PRODUCERS = 8
+_MOST_PRODUCERS = 8
 """If more tools could give a thing by their names, that says nothing about any one of them."""
 
 
@@ -125,7 +125,7 @@ def _field_edges(tools: Sequence[Fields]) -> Iterator[Edge]:
                     continue
                 need = "requires" if is_required else "takes"
                 told = f"schema: {tool.id} {need} {field!r}, {giver.id} gives it"
-                yield Edge(giver.id, tool.id, sure if is_required else sure * OPTIONAL, (told,))
+                yield Edge(giver.id, tool.id, sure if is_required else sure * _OPTIONAL, (told,))
 
 
 def _name_edges(tools: Sequence[Fields]) -> Iterator[Edge]:
@@ -142,7 +142,7 @@ def _name_edges(tools: Sequence[Fields]) -> Iterator[Edge]:
                 continue
             named = givers.get((tool.upstream, thing.split()[-1]), ())
             able = [each for each in named if each.id != tool.id and not each.takes.get(field, False)]
-            if len(able) <= MOST_PRODUCERS:
+            if len(able) <= _MOST_PRODUCERS:
                 for giver in able:
                     told = f"names: {tool.id} requires {field!r}, and {giver.id} answers with such"
                     yield Edge(giver.id, tool.id, NAME, (told,))

@@ -68,11 +68,11 @@ class Parameters(Struct, frozen=True, kw_only=True):
 
 PUBLISHED: Final = Parameters()
 
-SURE: Final = 0.75
+_SURE: Final = 0.75
 """The least probability at which a domain counts: a few of its words, or one that several examples have."""
 ELSE: Final = ""
 """The domain of a task that is in no other."""
-VOCABULARY: Final = 1000
+_VOCABULARY: Final = 1000
 
 
 class Candidate(Struct, frozen=True):
@@ -190,7 +190,7 @@ def summary(tools: Iterable[str], budget: int, count: Callable[[str], int]) -> s
 class Domains:
     """Says which domain a task belongs to (3.7 pins rare but critical tools "via domain classifiers").
 
-    Multinomial naive Bayes over the words of example tasks, add-one smoothed over `VOCABULARY` words. All domains are
+    Multinomial naive Bayes over the words of example tasks, add-one smoothed over `_VOCABULARY` words. All domains are
     equally likely beforehand. In one more domain, everything else, each word is as likely as any other:
 
         P(domain | words)  ~  product over words of  (count in domain + 1) / (words in domain + 1000)
@@ -204,9 +204,9 @@ class Domains:
     def probabilities(self, query: str) -> dict[str, float]:
         """Return the probability of each domain and of `ELSE`."""
         words = terms(query)
-        logs = {ELSE: -len(words) * log(VOCABULARY)}
+        logs = {ELSE: -len(words) * log(_VOCABULARY)}
         for name, counts in self._counts.items():
-            size = counts.total() + VOCABULARY
+            size = counts.total() + _VOCABULARY
             logs[name] = sum(log((counts[word] + 1) / size) for word in words)
         top = max(logs.values())
         weights = {name: exp(value - top) for name, value in logs.items()}
@@ -217,7 +217,7 @@ class Domains:
         """Return the likeliest domain if it is likely enough, else `ELSE`."""
         found = self.probabilities(query)
         name = max(found, key=found.__getitem__)
-        return name if found[name] >= SURE else ELSE
+        return name if found[name] >= _SURE else ELSE
 
 
 # Cache, section 3.8
@@ -246,7 +246,7 @@ class Signatures(Generic[T]):
         self._kept[key] = value
 
 
-def signature(query: str) -> tuple[str, ...]:
+def task_signature(query: str) -> tuple[str, ...]:
     """Return the words of a task without their order and endings; tasks with the same signature count as the same
     task."""
     return tuple(sorted(set(terms(query))))

@@ -66,7 +66,7 @@ class KnownTools:
         return best if common >= LEAST_COMMON else None
 
 
-def find_wordings(document: Document) -> tuple[str, ...]:
+def shipped_wordings(document: Document) -> tuple[str, ...]:
     """Return the wordings that come with foretool for a tool; () if it is not a known one."""
     found = known_tools().find(document)
     return found.wishes if found is not None else ()

@@ -33,7 +33,7 @@ from foretool.retrieval.known_tools import (
 )
 
 FILE: Final = Path(__file__).with_name("known_vectors.bin")
-NEARLY_ALL: Final = 0.9
+_NEARLY_ALL: Final = 0.9
 """How much of the words of two definitions has to be the same: then a vector of the one serves the other."""
 _HASH_BYTES: Final = 8
 _LARGEST: Final = 127
@@ -66,7 +66,7 @@ class KnownVectors:
         }  # fmt: skip
 
     def has(self, tool: KnownTool) -> bool:
-        """Tell whether a known tool has a vector."""
+        """Return whether a known tool has a vector."""
         return _hash(tool) in self._starts
 
     def find(self, document: Document) -> bytes | None:
@@ -74,7 +74,7 @@ class KnownVectors:
         known = self._tools.find(document) if document.wordings else None
         if known is None or document.wordings != known.wishes:
             return None
-        if share_in_common(sketch_definition(document), known.sketch) < NEARLY_ALL:
+        if share_in_common(sketch_definition(document), known.sketch) < _NEARLY_ALL:
             return None
         start = self._starts.get(_hash(known))
         return None if start is None else _unpack(self._rows[start : start + self._size - _HASH_BYTES])
@@ -85,7 +85,7 @@ def read_file() -> KnownVectors:
     return KnownVectors(FILE.read_bytes(), known_tools())
 
 
-def write(encoder: str, dimension: int, vectors: Iterable[tuple[KnownTool, Iterable[float]]]) -> bytes:
+def encode_vectors(encoder: str, dimension: int, vectors: Iterable[tuple[KnownTool, Iterable[float]]]) -> bytes:
     """Return the bytes of a file with these vectors."""
     rows = sorted(_hash(tool) + _pack(vector) for tool, vector in vectors)
     return msgspec.json.encode(_Head(encoder, dimension)) + b"\n" + b"".join(rows)

@@ -23,7 +23,7 @@ NAMES: Final = {
 }  # fmt: skip
 """The languages that are read beside English, by their codes."""
 
-MOST_WORDS: Final = 80
+_MOST_WORDS: Final = 80
 """So many words of a text tell its language."""
 
 _SAID_IN: Final = {
@@ -149,7 +149,7 @@ class Tally(Struct):
 def tally(words: Sequence[Word]) -> dict[str, Tally]:
     """Count the small words of a text for each language."""
     found = {language: Tally() for language in MARKS}
-    read = words[:MOST_WORDS]
+    read = words[:_MOST_WORDS]
     for at, word in enumerate(read):
         small = fold(word.text)
         if small in STOP_WORDS:
@@ -162,7 +162,7 @@ def tally(words: Sequence[Word]) -> dict[str, Tally]:
 
 
 def _is_in_name(words: Sequence[Word], at: int) -> bool:
-    """Tell whether a small word stands between names, or others such as itself and names."""
+    """Return whether a small word stands between names, or others such as itself and names."""
     before = next((word.text for word in reversed(words[:at]) if fold(word.text) not in _NAME_WORDS), "")
     after = next((word.text for word in words[at + 1 :] if fold(word.text) not in _NAME_WORDS), "")
     return before[:1].isupper() and after[:1].isupper()

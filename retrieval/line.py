@@ -17,7 +17,7 @@ SAMPLED, LEAST_SAMPLED = 8, 800
 
 
 def searched_terms(texts: Sequence[str], *, widened: bool) -> Iterator[str]:
-    """Yield the terms that a request looks up for its lines and clauses; `widened` as for `Line`."""
+    """Yield the terms that a request looks up for its lines and clauses; `widened` as for `NeedScores`."""
     for text in texts:
         said, near = _read(text, widened)
         yield from said
@@ -32,7 +32,7 @@ def _read(text: str, widened: bool) -> tuple[dict[str, float], dict[str, tuple[s
     return said, near_terms(said) if widened else {}
 
 
-class Line:
+class NeedScores:
     """One need of a task: its terms and what they score."""
 
     def __init__(self, corpus: Corpus, text: str, *, widened: bool = False) -> None:

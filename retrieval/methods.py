@@ -36,7 +36,7 @@ METHODS: Final[Mapping[str, TrainedMethod]] = {
 """By the method's name, as the CLI, the store and the docs spell it."""
 
 
-def load(path: str) -> Any:
+def import_object(path: str) -> Any:
     """Import what `module:name` names. Raises `ImportError` where something is not installed."""
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)

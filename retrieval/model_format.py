@@ -27,7 +27,7 @@ Reading = tuple[Floats, ...]
 HEADER = "header"
 NUMBERS = "numbers.bin"
 """The file beside a prepared ONNX model that holds its numbers."""
-MOST_BYTES = 2**30
+_MOST_BYTES = 2**30
 """The largest size of an unpacked model; a few kilobytes can claim to be terabytes."""
 
 
@@ -58,7 +58,7 @@ def _decode(model: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     if not isinstance(held, np.lib.npyio.NpzFile):
         raise ValueError("an array alone")
     with held, zipfile.ZipFile(io.BytesIO(model)) as archive:
-        if sum(part.file_size for part in archive.infolist()) > MOST_BYTES:
+        if sum(part.file_size for part in archive.infolist()) > _MOST_BYTES:
             raise ValueError("larger than any model")
         arrays = {name: held[name] for name in held.files}
     if any(not isinstance(array, np.ndarray) for array in arrays.values()):

@@ -38,7 +38,7 @@ def near_terms(said: Mapping[str, float]) -> dict[str, tuple[str, float]]:
 
 
 def is_known(word: str) -> bool:
-    """Tell whether the file has an English word."""
+    """Return whether the file has an English word."""
     return bool(_lines().near(stem(word)))
 
 

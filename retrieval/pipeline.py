@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from foretool.retrieval.clauses import split_task
 from foretool.retrieval.corpus import Corpus
-from foretool.retrieval.line import Line, searched_terms
+from foretool.retrieval.line import NeedScores, searched_terms
 from foretool.retrieval.rankers.usage import habits
-from foretool.retrieval.ranking import Query, Ranked, Ranking, Reasons, needs
-from foretool.retrieval.scoring import FIRST, Kept, Request
+from foretool.retrieval.ranking import Query, Ranked, Ranking, Reasons, split_needs
+from foretool.retrieval.scoring import FIRST, Kept, QueryScores
 from foretool.storage.records import ToolId, Usage
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ MAX_PREDICTIONS = 128
 """How many predictions are remembered: those of the latest calls, and those that were made ahead of a call."""
 MAX_READINGS, REPLAYED_READINGS = 256, 4_096
 """How many texts keep their vectors, and in a replay."""
-MAX_USAGES = 16
+_MAX_USAGES = 16
 """How many usages are remembered: one of each profile that has one of its own."""
 MAX_PREPARED = 4
 """So many searches may be prepared before they are ranked."""
-LEAST_CHANCE = 0.01
+_LEAST_CHANCE = 0.01
 """Tools that are less likely to be called next are left out of a prediction."""
 
 MANY_NAMES = 1000
@@ -102,24 +102,24 @@ class Pipeline:
         """Compute what `rank` needs of the words of a query, in steps; among tens of thousands of tools that takes
         longer than the ranking itself. The result is the same without it."""
         widened = self._ready_encoders() is None
-        texts = split_task(needs(query.lines), by_words=widened)
+        texts = split_task(split_needs(query.lines), by_words=widened)
         yield from self.corpus.lexical.prepare(searched_terms(texts, widened=widened))
         if self.corpus.names.looks_near(texts, query.names):
             yield from self.corpus.names.noting()
         made_of, kept = (self.corpus.version, widened), Kept(len(self.corpus.ids))
         for text in texts:
             yield
-            kept.line(text, partial(Line, self.corpus, widened=widened))
+            kept.line(text, partial(NeedScores, self.corpus, widened=widened))
         if self.corpus.version == made_of[0]:
             while len(self._prepared) >= MAX_PREPARED:
                 del self._prepared[next(iter(self._prepared))]
             self._prepared[query.lines] = made_of, kept
 
     def has_names_to_note(self, query: Query) -> bool:
-        """Tell whether a query is the first one that looks for near names, among so many that it takes long."""
+        """Return whether a query is the first one that looks for near names, among so many that it takes long."""
         if self.corpus.names.unnoted <= MANY_NAMES:
             return False
-        texts = split_task(needs(query.lines), by_words=self._ready_encoders() is None)
+        texts = split_task(split_needs(query.lines), by_words=self._ready_encoders() is None)
         return self.corpus.names.looks_near(texts, query.names)
 
     def parts(self, query: Query, usage: Mapping[ToolId, Usage] | None = None) -> dict[str, Floats]:
@@ -147,7 +147,7 @@ class Pipeline:
         return known[1]
 
     def knows_next(self, history: Sequence[ToolId], lines: Sequence[str] = ()) -> bool:
-        """Tell whether `after` has its answer from before, so that asking it costs nothing."""
+        """Return whether `after` has its answer from before, so that asking it costs nothing."""
         learned, dense = self.learned, self.dense
         if dense is not None and (dense.version != self.corpus.version or not dense.is_whole):
             dense = None
@@ -161,7 +161,7 @@ class Pipeline:
 
     def _known_reading(self, lines: Sequence[str]) -> Reading | None:
         """Return the vectors of a task that was searched before."""
-        return self._readings.get("\n".join(needs(lines))) if lines else None
+        return self._readings.get("\n".join(split_needs(lines))) if lines else None
 
     def take_readings(self) -> dict[str, Reading]:
         """Return the vectors of the texts that the encoders in use have read since the last time, by text."""
@@ -176,18 +176,18 @@ class Pipeline:
         if found is None:
             return {}, 0.0
         chances, end = found
-        slots = (chances >= LEAST_CHANCE).nonzero()[0]
+        slots = (chances >= _LEAST_CHANCE).nonzero()[0]
         likely = sorted(zip(chances[slots].tolist(), slots.tolist(), strict=True), key=_chance, reverse=True)
         ids = self.corpus.ids
         return {tool: chance for chance, slot in likely if (tool := ids[slot]) is not None}, end
 
-    def _request(self, query: Query, usage: Mapping[ToolId, Usage] | None) -> Request:
+    def _request(self, query: Query, usage: Mapping[ToolId, Usage] | None) -> QueryScores:
         dense = self._ready_encoders()
         usage = usage or {}
         learned = self._aligned_models(dense)
         kept = self._keep(dense) if self.is_replaying else self._take_prepared(query, widened=dense is None)
         habit = self._habit_of(usage)
-        return Request(self.corpus, query, usage, habit, dense, learned, self._read, kept, self.may_read)
+        return QueryScores(self.corpus, query, usage, habit, dense, learned, self._read, kept, self.may_read)
 
     def _take_prepared(self, query: Query, *, widened: bool) -> Kept | None:
         """Return the lines that were prepared for a query; None where the corpus or the encoders have changed since."""
@@ -204,7 +204,7 @@ class Pipeline:
     def _habit_of(self, usage: Mapping[ToolId, Usage]) -> Mapping[ToolId, float]:
         known = self._habits.get(id(usage))
         if known is None:
-            while len(self._habits) >= MAX_USAGES:
+            while len(self._habits) >= _MAX_USAGES:
                 del self._habits[next(iter(self._habits))]
             known = self._habits[id(usage)] = usage, habits(usage)
         return known[1]

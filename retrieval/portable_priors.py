@@ -1,8 +1,8 @@
 """What one store has learned, in a form that another store can read: names and counts, no texts.
 
 A file names tools by server and own name, with the names of their parameters. It says how often each was called, which
-tool followed which, and how lists weigh size against need. `read` refuses everything else, so no text of a file reaches
-a model or a terminal: a name in it only finds a tool that the reading store has itself.
+tool followed which, and how lists weigh size against need. `decode_priors` refuses everything else, so no text of a
+file reaches a model or a terminal: a name in it only finds a tool that the reading store has itself.
 
 What a file says counts as a bounded number of calls. So it decides while nothing was called yet, and fades as own calls
 are added. This module imports nothing heavy, because a client waits for its list.
@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 
 from foretool.storage.records import Tool, ToolId
 
-VERSION: Final = 1
+_VERSION: Final = 1
 LARGEST: Final = 2 * 2**20
 """Bytes of a file."""
 MOST_TOOLS, MOST_FOLLOWED, MOST_PARAMETERS = 2_000, 20_000, 64
@@ -29,9 +29,9 @@ WORTH: Final = 100
 """How many own calls all imported ones count as."""
 MOST_OF_TOOL, MOST_OF_SERVER = 25, 50
 """How many of these one tool, and all tools of one server, may count as."""
-MOST_RANKED: Final = 100
+_MOST_RANKED: Final = 100
 """The most used tools of a file take part; each counts as one call at least."""
-DOUBT: Final = 4
+_DOUBT: Final = 4
 """Tasks that went on in another way, which are added to those of a file: a pair that was seen once says little."""
 SIZE_PENALTY: Final = 0.5
 """How much the size of a tool counts in a list until that was learned (`docs/benchmarks.md`)."""
@@ -115,7 +115,7 @@ class Expected(Struct, frozen=True):
 NOTHING: Final = Expected({}, {}, {}, 0)
 
 
-def read(data: bytes) -> PortablePriors:
+def decode_priors(data: bytes) -> PortablePriors:
     """Read and check the bytes of a file. Raises `NotPriors`."""
     try:
         head = msgspec.json.decode(data, type=_Head)
@@ -123,10 +123,10 @@ def read(data: bytes) -> PortablePriors:
         raise NotPriors("expected what `foretool learn --export` writes, found something else") from None
     if head.format != "foretool-priors":
         raise NotPriors('expected "format": "foretool-priors"; `foretool learn --export` writes such a file')
-    if head.version != VERSION or isinstance(head.version, bool):
-        newer = isinstance(head.version, int) and head.version > VERSION
+    if head.version != _VERSION or isinstance(head.version, bool):
+        newer = isinstance(head.version, int) and head.version > _VERSION
         way_out = "update foretool" if newer else "export it again with `foretool learn --export`"
-        raise NotPriors(f"this foretool reads version {VERSION} alone, and the file has another one; {way_out}")
+        raise NotPriors(f"this foretool reads version {_VERSION} alone, and the file has another one; {way_out}")
     try:
         found = msgspec.json.decode(data, type=PortablePriors)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -148,7 +148,7 @@ def _say(error: BaseException) -> str:
     return f"{place}: {what}" if place else what
 
 
-def write(priors: PortablePriors) -> bytes:
+def encode_priors(priors: PortablePriors) -> bytes:
     """Return the bytes of a file, one tool or pair a line."""
     return msgspec.json.format(msgspec.json.encode(priors), indent=1) + b"\n"
 
@@ -210,7 +210,7 @@ def expect(priors: PortablePriors, found: Mapping[int, Tool]) -> Expected:
     end: dict[ToolId, float] = {}
     for place, tool in found.items():
         each = priors.tools[place]
-        total = totals[place] + each.ended + DOUBT
+        total = totals[place] + each.ended + _DOUBT
         end[tool.id] = min(each.ended / total, SUREST)
         best = sorted(following[place].items(), key=lambda item: (-item[1], item[0]))[:MOST_NEXT]
         upcoming[tool.id] = {after: min(times / total, SUREST) for after, times in best if times}
@@ -223,7 +223,7 @@ def _weigh(tools: Sequence[PriorTool], found: Mapping[int, Tool]) -> dict[ToolId
     used = sorted((place for place in found if tools[place].calls), key=lambda place: (-tools[place].calls, place))
     of_server: Counter[str] = Counter()
     weights: dict[ToolId, int] = {}
-    for place in used[:MOST_RANKED]:
+    for place in used[:_MOST_RANKED]:
         tool = found[place]
         share = min(max(round(WORTH * tools[place].calls / total), 1), MOST_OF_TOOL)
         share = min(share, MOST_OF_SERVER - of_server[tool.upstream])

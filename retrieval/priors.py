@@ -53,9 +53,9 @@ _OF_TESTS = re.compile(
     re.IGNORECASE,
 )
 """What their tools say of themselves."""
-TEST_SHARE = 0.2
+_TEST_SHARE = 0.2
 """A server is there to be tried if at least this share of its tools says so."""
-MOST_REQUIRED = 8
+_MOST_REQUIRED = 8
 """More required parameters count as so many."""
 MOST_OF_ONE = 0.5
 """The share of a budget that one server gets before the tools of others have been offered the rest."""
@@ -158,7 +158,7 @@ def _find_tried(tools: Sequence[Fields], weights: Sequence[Weight]) -> set[str]:
     return {
         name
         for name, number in count.items()
-        if tests[name] >= TEST_SHARE * number or not _TEST_NAMES.isdisjoint(in_words(name).split())
+        if tests[name] >= _TEST_SHARE * number or not _TEST_NAMES.isdisjoint(in_words(name).split())
     }
 
 
@@ -166,7 +166,7 @@ def features(tool: Fields) -> Iterator[tuple[str, float]]:
     """Yield the features of a tool by name; each is 0 to about 2."""
     yield f"deed:{deed(tool)}", 1.0
     required = sum(tool.takes.values())
-    yield "required", log1p(min(required, MOST_REQUIRED))
+    yield "required", log1p(min(required, _MOST_REQUIRED))
     yield "none required", float(not required)
     yield "no parameters", float(not tool.takes)
 

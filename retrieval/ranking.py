@@ -77,7 +77,7 @@ class Reasons(Sequence[str]):
         return repr(self._all())
 
 
-class Fit(Struct, frozen=True):
+class ClauseFit(Struct, frozen=True):
     """How well a tool meets a task, in the line or clause that it meets best. Nothing learned changes it."""
 
     coverage: float
@@ -105,7 +105,7 @@ class Ranked(Struct, frozen=True):
     """What each ranker added to `score`."""
     reasons: Sequence[str] = ()
     """For people: "name", "words: issue, create", `USED`, `IN_USE`."""
-    fit: Fit | None = None
+    fit: ClauseFit | None = None
     """None for tools further down, and without a task in words."""
 
 
@@ -153,7 +153,7 @@ class Ranking(Struct, frozen=True):
         return next((rank for rank, each in enumerate(self.ranked, 1) if each.tool == tool), 0)
 
 
-def needs(lines: Sequence[str]) -> list[str]:
+def split_needs(lines: Sequence[str]) -> list[str]:
     """Split a task into its needs: the lines that say something, at most `MAX_LINES`; one need where a line is a
     paragraph."""
     said = [line for line in lines if line.strip()]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.glossary import Piece, translated
-from foretool.retrieval.line import Line
+from foretool.retrieval.line import NeedScores
 from foretool.retrieval.rankers.bm25 import Impacts
 from foretool.retrieval.rankers.names import EXACT
 from foretool.retrieval.ranking import IN_USE, SERVER_NAMED, USED, Query
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from foretool.retrieval.graph import Raised
     from foretool.retrieval.rankers.learned import LearnedModels
 
-MAX_REASON_TERMS = 8
+_MAX_REASON_TERMS = 8
 """How many of the telling terms of a query are looked for in a tool."""
-MAX_REASON_WORDS = 5
-TELLING = 0.5
+_MAX_REASON_WORDS = 5
+_TELLING = 0.5
 """The least score of a learned part that is a reason."""
 
 
@@ -33,7 +33,7 @@ class ReasonFinder:
         self,
         corpus: Corpus,
         query: Query,
-        lines: Sequence[Line],
+        lines: Sequence[NeedScores],
         named: Mapping[int, float],
         usage: Mapping[ToolId, Usage],
         learned: LearnedModels | None,
@@ -69,7 +69,7 @@ class ReasonFinder:
         if translated:
             yield "words translated: " + ", ".join(translated)
         if has and not (said or translated):
-            alike = [KINDRED_WORDS.get(term) or self._alike[term] for term in has[:MAX_REASON_WORDS]]
+            alike = [KINDRED_WORDS.get(term) or self._alike[term] for term in has[:_MAX_REASON_WORDS]]
             yield "words alike: " + ", ".join(alike)
         elif self._by_meaning:
             yield "meaning"
@@ -85,19 +85,19 @@ class ReasonFinder:
         those that one of them has in another language."""
         in_english = self._corpus.translated.get(tool, frozenset())
         written = [term for term in has if term in self._spelled]
-        said = [self._spelled[term] for term in written if term not in in_english][:MAX_REASON_WORDS]
+        said = [self._spelled[term] for term in written if term not in in_english][:_MAX_REASON_WORDS]
         put = [self._in_english[term] for term in has if term in self._in_english and term not in written]
         translated = [
             *(each for each, word in put if word not in said),
             *(self._spelled[term] for term in written if term in in_english),
         ]
-        return list(dict.fromkeys(said)), list(dict.fromkeys(translated))[:MAX_REASON_WORDS]
+        return list(dict.fromkeys(said)), list(dict.fromkeys(translated))[:_MAX_REASON_WORDS]
 
     def _learned_reasons(self, learned: LearnedModels, parts: Mapping[str, float], tool: ToolId) -> Iterator[str]:
         history = self._query.history
-        if parts.get("tasks", 0.0) >= TELLING:
+        if parts.get("tasks", 0.0) >= _TELLING:
             yield "like an earlier task"
-        if parts.get("history", 0.0) >= TELLING:
+        if parts.get("history", 0.0) >= _TELLING:
             yield f"usually follows {history[-1]}" if history else "often comes first"
         if (lift := self._raised.get(tool)) is not None:
             yield f"feeds {lift.edge.after}"
@@ -122,7 +122,7 @@ class ReasonFinder:
                 if known := impacts(term):
                     having[term] = known
                     worth[term] = max(weight * known.idf, worth.get(term, 0.0))
-        return [(term, having[term]) for term in sorted(worth, key=worth.__getitem__, reverse=True)[:MAX_REASON_TERMS]]
+        return [(term, having[term]) for term in sorted(worth, key=worth.__getitem__, reverse=True)[:_MAX_REASON_TERMS]]
 
     @cached_property
     def _alike(self) -> dict[str, str]:

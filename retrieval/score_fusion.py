@@ -16,7 +16,7 @@ WHOLE = 1.0
 paragraphs, and nobody tells which; using both readings is best over sets of both kinds (`docs/benchmarks.md`)."""
 
 
-def spread(hits: Mapping[int, float], size: int) -> float:
+def score_deviation(hits: Mapping[int, float], size: int) -> float:
     """Standard deviation over a corpus of this size; slots without a hit count as 0."""
     mean = sum(hits.values()) / size
     return sqrt(max(hypot(*hits.values()) ** 2 / size - mean * mean, 0.0))
@@ -32,7 +32,7 @@ def level_hits(hits: Mapping[int, float], size: int) -> dict[int, float]:
     """Return the hits of one line times its `level_scale`."""
     if not hits:
         return {}
-    scale = level_scale(spread(hits, size), max(hits.values()))
+    scale = level_scale(score_deviation(hits, size), max(hits.values()))
     return {slot: scale * score for slot, score in hits.items()}
 
 

@@ -17,7 +17,7 @@ from foretool.retrieval.score_fusion import WHOLE, leader, level_scale
 
 LEAD = 1.0
 """What the best tool of a clause gains, and that of the task as a whole."""
-MOST_LIFTED = 10
+_MOST_LIFTED = 10
 """How many tools that no training has seen are lifted."""
 
 
@@ -167,7 +167,7 @@ def newcomer_lifts(total: Floats, base: Floats, new: NDArray[np.bool_], share: f
     others = -np.sort(-total[alive & ~new])
     contenders = np.flatnonzero(alive & new & (base > 0) & (base >= 0.5 * base[alive].max(initial=0.0)))
     found: dict[int, float] = {}
-    for place, slot in enumerate(sorted(contenders.tolist(), key=lambda slot: -base[slot])[:MOST_LIFTED], 1):
+    for place, slot in enumerate(sorted(contenders.tolist(), key=lambda slot: -base[slot])[:_MOST_LIFTED], 1):
         after = int(np.ceil(place / share)) - place
         if after < len(others) and (lift := float(others[after]) + 1e-3 - float(total[slot])) > 0.0:
             found[slot] = lift

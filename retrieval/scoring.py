@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from foretool.retrieval.clauses import SHARE, in_english, is_story, parts
-from foretool.retrieval.corpus import Corpus, Identity
+from foretool.retrieval.corpus import Corpus, ToolIdentity
 from foretool.retrieval.glossary import put_into_english
-from foretool.retrieval.line import ENTROPY_DEPTH, Line
+from foretool.retrieval.line import ENTROPY_DEPTH, NeedScores
 from foretool.retrieval.rankers.bm25 import idf
 from foretool.retrieval.rankers.deletions import UNASKED, is_unasked
 from foretool.retrieval.rankers.servers import NOT_NAMED, TOLD_APART, Mention
 from foretool.retrieval.rankers.usage import usage_shares
-from foretool.retrieval.ranking import CLEARLY, Evidence, Fit, Query, needs
+from foretool.retrieval.ranking import CLEARLY, ClauseFit, Evidence, Query, split_needs
 from foretool.retrieval.reasons import ReasonFinder
 from foretool.retrieval.score_fusion import fuse_lines
 from foretool.storage.records import ToolId, Usage
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
     from foretool.retrieval.rankers.learned import LearnedModels
     from foretool.retrieval.score_sum import ScoreSum
 
-NAMED = 1000.0
+_NAMED = 1000.0
 """What a named tool gets: more than any sum of words, so that it comes first."""
-LEAST_WORDS = 0.01
+_LEAST_WORDS = 0.01
 """Usage is a share of this where a tool was named and shares no word."""
-RAISING = 50
+_RAISING = 50
 """How many of the best tools may raise what they need."""
 MOST_KEPT, LEAST_KEPT = 400_000, 50
 """Slots of all lines that a replay keeps, and the fewest lines."""
-LEAST_PART = 1e-5
+_LEAST_PART = 1e-5
 """A part of a score that is smaller is left out."""
 
 
-FITS = 10
+_FITS = 10
 """How many of the first tools are looked at more closely; a profile may leave out some of them."""
 FIRST = 20
 """How many of the first tools they are compared with."""
-LEADS_BY = 10
+_LEADS_BY = 10
 """The place of the tool whose cosine is compared with the nearest one's."""
 
 _coverage = attrgetter("coverage")
@@ -63,10 +63,10 @@ class Kept:
 
     def __init__(self, slots: int) -> None:
         self._most = max(MOST_KEPT // max(slots, 1), LEAST_KEPT)
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, NeedScores] = {}
         self._sums: dict[tuple[str, ...], list[ScoreSum]] = {}
 
-    def line(self, text: str, make: Callable[[str], Line]) -> Line:
+    def line(self, text: str, make: Callable[[str], NeedScores]) -> NeedScores:
         """Return the line of a text, which `make` makes."""
         if (found := self._lines.get(text)) is None:
             if len(self._lines) >= self._most:
@@ -83,7 +83,7 @@ class Kept:
         return list(found)
 
 
-class Request:
+class QueryScores:
     """One query against one corpus: every part of every score, before the best tools are picked."""
 
     def __init__(
@@ -110,7 +110,7 @@ class Request:
         self._readings: dict[str, Reading] = {}
         self._kept = kept
         self._widened = dense is None
-        self.lines = [self._line(text) for text in needs(query.lines)]
+        self.lines = [self._line(text) for text in split_needs(query.lines)]
         alone = self.lines[0].text if len(self.lines) == 1 else ""
         found = parts(alone, by_words=self._widened)
         if may_read is not None and not self._widened and not may_read(found):
@@ -139,11 +139,11 @@ class Request:
         """By slot, what puts a tool whose server the task names before those that do the same."""
         self._shares = usage_shares(query.servers_in_use, habit, corpus.slot_of, corpus.slots_of)
 
-    def _line(self, text: str) -> Line:
+    def _line(self, text: str) -> NeedScores:
         return self._make_line(text) if self._kept is None else self._kept.line(text, self._make_line)
 
-    def _make_line(self, text: str) -> Line:
-        return Line(self.corpus, text, widened=self._widened)
+    def _make_line(self, text: str) -> NeedScores:
+        return NeedScores(self.corpus, text, widened=self._widened)
 
     def best(self, limit: int) -> tuple[list[tuple[int, float]], int]:
         """Return the `limit` best slots with their scores, and how many slots fit at all."""
@@ -173,8 +173,8 @@ class Request:
         self._gains = {slot: gain for slot, score in order if (gain := scores[slot] - score) > 0.0}
         return sorted(scores.items(), key=lambda each: -each[1])
 
-    def _is_meant(self, slot: int, other: int, said: Mapping[int, Mention], tools: Mapping[int, Identity]) -> bool:
-        """Tell whether the task means one tool in place of another, because it names the server of that one alone. A
+    def _is_meant(self, slot: int, other: int, said: Mapping[int, Mention], tools: Mapping[int, ToolIdentity]) -> bool:
+        """Return whether the task means one tool in place of another, because it names the server of that one alone. A
         word that the tool has itself names no other server: "list the files" need not mean the server `files`."""
         ours, its = tools[slot], tools[other]
         if ours.name != its.name or its.upstream in ("", ours.upstream):
@@ -187,21 +187,21 @@ class Request:
         return bool(one.names - two.names) or (one.names == two.names and bool(one.marks - two.marks))
 
     def _best_of_sum(self, limit: int, summed: ScoreSum) -> tuple[list[tuple[int, float]], int]:
-        boosts = {slot: NAMED * strength for slot, strength in self.named.items()}
+        boosts = {slot: _NAMED * strength for slot, strength in self.named.items()}
         for slot, share in self._shares.items():
-            boosts[slot] = boosts.get(slot, 0.0) + share * max(float(summed.total[slot]), LEAST_WORDS)
+            boosts[slot] = boosts.get(slot, 0.0) + share * max(float(summed.total[slot]), _LEAST_WORDS)
         return summed.best(limit, boosts, self.corpus.ids)
 
     def parts_of(self, slot: int, score: float) -> dict[str, float]:
         """Return what each ranker added to the score of one tool; parts of nearly nothing are left out."""
-        if self.sum is None and score == self.words.get(slot) and score > LEAST_PART and slot not in self.named:
+        if self.sum is None and score == self.words.get(slot) and score > _LEAST_PART and slot not in self.named:
             return {"lexical": score}
         said = {"lexical": self.words.get(slot, 0.0)} if self.sum is None else self.sum.of(slot)
-        named = NAMED * self.named.get(slot, 0.0)
+        named = _NAMED * self.named.get(slot, 0.0)
         if gain := self._gains.get(slot, 0.0):
             said["server"] = said.get("server", 0.0) + gain
         parts = {"name": named, **said, "usage": score - named - sum(said.values())}
-        return {name: part for name, part in parts.items() if abs(part) > LEAST_PART}
+        return {name: part for name, part in parts.items() if abs(part) > _LEAST_PART}
 
     def evidence(self) -> tuple[Evidence, ...]:
         """Return how well each line and each name was met."""
@@ -213,29 +213,29 @@ class Request:
             found = [replace(each, needed=chance) for each, chance in zip(found, self._needed, strict=False)]
         return (*found, *(Evidence(named=bool(names.asked((name,)))) for name in self.query.names))
 
-    def fits(self, slots: Sequence[int]) -> list[Fit]:
+    def fits(self, slots: Sequence[int]) -> list[ClauseFit]:
         """Return how well the first of these tools meet the task, each by the line or clause that it meets best."""
         lines = [*self.lines, *self.clauses]
         if not lines or not slots:
             return []
         if self.dense is None:
-            return [max((self._fit(line, slot) for line in lines), key=_coverage) for slot in slots[:FITS]]
+            return [max((self._fit(line, slot) for line in lines), key=_coverage) for slot in slots[:_FITS]]
         readings = self._read(self.dense, [line.text for line in lines])
-        found = list[Fit]()
+        found = list[ClauseFit]()
         cosines = [[float(each) for each in row] for row in self.dense.nearness(readings, slots)]
         met = sorted(map(max, cosines))[len(cosines) // 2]
-        for place, slot in enumerate(slots[:FITS]):
+        for place, slot in enumerate(slots[:_FITS]):
             line, near = max(zip(lines, cosines, strict=True), key=lambda pair: pair[1][place])
             order = sorted(near, reverse=True)
-            lead = order[0] - order[min(LEADS_BY, len(order)) - 1]
+            lead = order[0] - order[min(_LEADS_BY, len(order)) - 1]
             agreed = 1.0 / (1 + sum(each > near[place] for each in near))
             found.append(replace(self._fit(line, slot), cosine=near[place], lead=lead, met=met, agreed=agreed))
         return found
 
-    def _fit(self, line: Line, slot: int) -> Fit:
+    def _fit(self, line: NeedScores, slot: int) -> ClauseFit:
         lexical = self.corpus.lexical
         strength = line.hits.get(slot, 0.0) / idf(lexical.live, 1)
-        return Fit(lexical.coverage(line.wanted, slot), strength, needs=len(self.lines) + len(self.clauses))
+        return ClauseFit(lexical.coverage(line.wanted, slot), strength, needs=len(self.lines) + len(self.clauses))
 
     def reasons(self, slot: int, tool: ToolId) -> Iterator[str]:
         """Return why a tool stands in the ranking, in words for people, the strongest kind of reason first."""
@@ -268,7 +268,7 @@ class Request:
         size = max(self.corpus.lexical.live, 1)
         return fuse_lines(hits, self._hits_of(self._whole()), size, lambda slot: str(self.corpus.ids[slot]))
 
-    def _hits_of(self, line: Line) -> dict[int, float]:
+    def _hits_of(self, line: NeedScores) -> dict[int, float]:
         """Return what the words of a line score, and what the servers gain that it names."""
         servers = self._servers_in(line.text)
         hits = self._lower_hits(line.hits)
@@ -298,7 +298,7 @@ class Request:
                 best[slot] = max(score, best.get(slot, 0.0))
         return {slot: hits.get(slot, 0.0) + SHARE * best.get(slot, 0.0) for slot in hits.keys() | best.keys()}
 
-    def _whole(self) -> Line:
+    def _whole(self) -> NeedScores:
         """Return all lines as one text."""
         return self._line(self._whole_text())
 
@@ -325,12 +325,12 @@ class Request:
             return dict(self._shares)
         total = dict(words)
         for slot, strength in self.named.items():
-            total[slot] = self.words.get(slot, 0.0) + NAMED * strength
+            total[slot] = self.words.get(slot, 0.0) + _NAMED * strength
         shares = self._shares.keys()
         for slot in (shares & self.words.keys()) | (shares & self.named.keys()):
             # Also among tools of the same name, whatever their words: the share is small against any other difference.
             said = self.words.get(slot, 0.0)
-            total[slot] = total.get(slot, said) + self._shares[slot] * max(said, LEAST_WORDS)
+            total[slot] = total.get(slot, said) + self._shares[slot] * max(said, _LEAST_WORDS)
         return total
 
     # -- with encoders or learned models
@@ -360,7 +360,7 @@ class Request:
         found = self.corpus.server_names.find(line) if not self.clauses else {}
         return {server: mention for server, mention in found.items() if mention.share}
 
-    def _lift_servers(self, summed: ScoreSum, line: Line) -> ScoreSum:
+    def _lift_servers(self, summed: ScoreSum, line: NeedScores) -> ScoreSum:
         """Add what the servers gain that a line names. Which of the tools of such a server is meant, the line says
         without the name: the shorter the text of a tool, the more the name alone makes it look like the line."""
         lifts: dict[int, float] = {}
@@ -372,7 +372,7 @@ class Request:
                 lifts[slot] = shifts.get(slot, 0.0) + mention.share * max(score, 0.0)
         return summed.lifted("server", lifts)
 
-    def _shifts_without(self, line: Line, rest: str, slots: Sequence[int], summed: ScoreSum) -> dict[int, float]:
+    def _shifts_without(self, line: NeedScores, rest: str, slots: Sequence[int], summed: ScoreSum) -> dict[int, float]:
         """Return by how much the tools of one server stand higher or lower by meaning where a line is read without the
         server's name; 0 in the mean."""
         if self.dense is None or not slots:
@@ -389,14 +389,16 @@ class Request:
         return {slot: shift - mean for slot, shift in shifts.items()}
 
     def _sum_with_encoders(
-        self, dense: DenseEnsemble, lines: Sequence[Line], readings: Sequence[Reading]
+        self, dense: DenseEnsemble, lines: Sequence[NeedScores], readings: Sequence[Reading]
     ) -> list[ScoreSum]:
         def sums() -> list[ScoreSum]:
             return dense.sums([line.hits for line in lines], readings, [line.telling for line in lines])
 
         return sums() if self._kept is None else self._kept.sums(tuple(line.text for line in lines), sums)
 
-    def _sum_learned(self, learned: LearnedModels, lines: Sequence[Line], readings: list[Reading]) -> list[ScoreSum]:
+    def _sum_learned(
+        self, learned: LearnedModels, lines: Sequence[NeedScores], readings: list[Reading]
+    ) -> list[ScoreSum]:
         """Return one sum for each text with what was learned; one of the history alone without texts and names; []
         where nothing but words has a say."""
         from foretool.retrieval.score_sum import sum_words
@@ -456,7 +458,7 @@ class Request:
         if graph is None:
             return summed
         ids, slot_of = self.corpus.ids, self.corpus.slot_of
-        order, _ = summed.best(RAISING, {}, ids)
+        order, _ = summed.best(_RAISING, {}, ids)
         best = {tool: score for slot, score in order if (tool := ids[slot]) is not None}
         self.raised = {tool: each for tool, each in graph.raised(best).items() if tool in slot_of}
         slots = {slot_of[tool]: each.score for tool, each in self.raised.items()}

@@ -6,7 +6,7 @@ its lines begin takes 10 ms, which a prompt hook has not. The lines that the fir
 
 from __future__ import annotations
 
-REMEMBERED = 128
+_REMEMBERED = 128
 """Into so many parts a table is cut by halvings that look at each line once only."""
 
 
@@ -39,7 +39,7 @@ class SortedLines:
         """Return where the middle line of a part begins and ends, and its key."""
         start = max(self._data.rfind(b"\n", low, (low + high) // 2) + 1, low)
         found = start, self._end(start), self._split(start)[0]
-        if (high - low) * REMEMBERED > len(self._data):
+        if (high - low) * _REMEMBERED > len(self._data):
             self._looked_at[low, high] = found
         return found
 

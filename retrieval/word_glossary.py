@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 
 from foretool.retrieval.languages import Word, fold
 
-LEAST_STEM: Final = 3
+_LEAST_STEM: Final = 3
 """How many letters are left of a word at least, where an ending is cut off."""
-LONGEST_PHRASE: Final = 4
+_LONGEST_PHRASE: Final = 4
 """How many words a phrase has at most."""
-LONGEST_WORD: Final = 40
+_LONGEST_WORD: Final = 40
 """A longer word is not looked for."""
-FARTHEST: Final = 14
+_FARTHEST: Final = 14
 """How many words stand at most between a verb and the part of it that comes last."""
 
 _ENDINGS: Final = {
@@ -114,18 +114,18 @@ class WordGlossary:
     def stem(self, word: str) -> str:
         """Cut the longest ending off a word without accents."""
         for ending in self._endings:
-            if word.endswith(ending) and len(word) - len(ending) >= LEAST_STEM:
+            if word.endswith(ending) and len(word) - len(ending) >= _LEAST_STEM:
                 return word[: -len(ending)]
         return word
 
     def has(self, word: str) -> bool:
-        """Tell whether a word without accents stands in the file as it is."""
+        """Return whether a word without accents stands in the file as it is."""
         return word in self._written
 
     def find(self, word: str, written: str = "") -> str | None:
         """Return the English of a word without accents; None for one that is not known. `written`: the word in small
         letters as it stands there."""
-        if len(word) > LONGEST_WORD:
+        if len(word) > _LONGEST_WORD:
             return None
         if (found := self._accented.get(written)) is not None:
             return found
@@ -141,13 +141,13 @@ class WordGlossary:
 
     def _find_compound(self, word: str) -> str | None:
         """Return the English of a compound of known words, the longest last one first."""
-        for at in range(LEAST_STEM, len(word) - LEAST_STEM):
+        for at in range(_LEAST_STEM, len(word) - _LEAST_STEM):
             last = self._written.get(word[at:]) or self._stems.get(self.stem(word[at:]))
             if not last:
                 continue
             for joint in self._joints:
                 first = word[: at - len(joint)] if word[:at].endswith(joint) else ""
-                if len(first) >= LEAST_STEM and (
+                if len(first) >= _LEAST_STEM and (
                     known := self._written.get(first) or self._stems.get(first) or self._stems.get(self.stem(first))
                 ):
                     return f"{known} {last}"
@@ -174,7 +174,7 @@ class WordGlossary:
         phrases = self._phrases.get(self.stem(folded[at]))
         if phrases is None:
             return None
-        ahead = [self.stem(word) for word in folded[at : at + LONGEST_PHRASE]]
+        ahead = [self.stem(word) for word in folded[at : at + _LONGEST_PHRASE]]
         for stems, english in phrases:
             if tuple(ahead[: len(stems)]) == stems:
                 return Entry(at, at + len(stems) - 1, english)
@@ -186,7 +186,7 @@ class WordGlossary:
         for at, word in enumerate(folded):
             if word not in self._last:
                 continue
-            for before in range(at - 1, max(at - FARTHEST, 0) - 1, -1):
+            for before in range(at - 1, max(at - _FARTHEST, 0) - 1, -1):
                 joined = f"{word}{folded[before]}"
                 english = self._written.get(joined) or self._stems.get(self.stem(joined))
                 if english and before not in verbs and folded[before] not in self._last:

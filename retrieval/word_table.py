@@ -14,7 +14,7 @@ from heapq import nlargest
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from foretool.retrieval.corpus import Corpus, Identity
+from foretool.retrieval.corpus import Corpus, ToolIdentity
 from foretool.retrieval.document import document, summary_line
 from foretool.retrieval.rankers.bm25 import Impacts, Lexical, idf, pick_rare
 from foretool.retrieval.words import own_terms
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from foretool.storage.records import Tool
 
-MAGIC: Final = f"words 1 {sys.byteorder}".encode().ljust(16)
+_MAGIC: Final = f"words 1 {sys.byteorder}".encode().ljust(16)
 """The form, and the order of bytes: a table from another machine is none."""
-STEPS: Final = 255
+_STEPS: Final = 255
 MOST_TERMS: Final = 40
 """How many words of a prompt are looked up, those that tell most."""
 AT_ONCE: Final = 2_000
@@ -36,14 +36,16 @@ _PLACE: Final = 4
 """Bytes of a slot, and of a place in the bytes."""
 
 
-def pack(impacts: Iterator[tuple[str, Impacts]], tools: Sequence[bytes], live: int) -> Generator[None, None, bytes]:
+def pack_table(
+    impacts: Iterator[tuple[str, Impacts]], tools: Sequence[bytes], live: int
+) -> Generator[None, None, bytes]:
     """Return the table, in steps: what every term is worth, and by slot what the reader knows a tool by (b"" where a
     tool was dropped), of which `live` are there."""
     found: dict[bytes, tuple[array[int], bytes]] = {}
     written = 0
     for term, each in impacts:
         if each.slots:
-            shares = bytes(min(round(STEPS * value / each.idf), STEPS) for value in each.values)
+            shares = bytes(min(round(_STEPS * value / each.idf), _STEPS) for value in each.values)
             found[term.encode("utf-8", "replace")] = each.slots, shares
         written += 1 + len(each.slots)
         if written > AT_ONCE:
@@ -59,7 +61,7 @@ def pack(impacts: Iterator[tuple[str, Impacts]], tools: Sequence[bytes], live: i
         begins.append(len(slots))
         if at % AT_ONCE == 0:
             yield
-    head = _HEAD.pack(MAGIC, live, len(tools), len(terms), len(slots))
+    head = _HEAD.pack(_MAGIC, live, len(tools), len(terms), len(slots))
     return b"".join((
         head, _starts(tools), _starts(terms), begins.tobytes(), slots.tobytes(), bytes(worth), *tools, *terms,
     ))  # fmt: skip
@@ -75,7 +77,7 @@ def _starts(parts: Sequence[bytes]) -> bytes:
 
 
 class WordTable:
-    """A table that `pack` has made."""
+    """A table that `pack_table` has made."""
 
     def __init__(self, data: bytes) -> None:
         """Raises `ValueError` for anything else."""
@@ -83,7 +85,7 @@ class WordTable:
             raise ValueError(f"table of words: {len(data)} bytes, its head alone has {_HEAD.size}")
         magic, self.live, tools, terms, postings = _HEAD.unpack_from(data)
         sizes = [_PLACE * (tools + 1), _PLACE * (terms + 1), _PLACE * (terms + 1), _PLACE * postings, postings]
-        if magic != MAGIC or len(data) < _HEAD.size + sum(sizes):
+        if magic != _MAGIC or len(data) < _HEAD.size + sum(sizes):
             raise ValueError(f"table of words: {len(data)} bytes that begin with {magic!r} are none")
         view, at = memoryview(data), _HEAD.size
         parts = []
@@ -103,7 +105,7 @@ class WordTable:
         return bytes(self._tool_bytes[self._tools[slot] : self._tools[slot + 1]])
 
     def having(self, term: str) -> tuple[memoryview, memoryview]:
-        """Return the slots of the tools that have a term, and how much of its worth each gets, up to `STEPS`."""
+        """Return the slots of the tools that have a term, and how much of its worth each gets, up to `_STEPS`."""
         wanted = term.encode("utf-8", "replace")
         low, high = 0, self._count
         while low < high:
@@ -129,7 +131,7 @@ class WordTable:
         scores: dict[int, float] = {}
         so_far = scores.get
         for term, worth in wanted.items():
-            step = worth / STEPS
+            step = worth / _STEPS
             for slot, share in zip(*having[term], strict=True):
                 scores[slot] = so_far(slot, 0.0) + step * share
         return sorted(scores, key=scores.__getitem__, reverse=True)
@@ -157,7 +159,7 @@ class TableLexical(Lexical):
             return None
         worth, number = idf(self.live, len(slots)), self._number
         found = [(number[slot], share) for slot, share in zip(slots, shares, strict=True) if slot in number]
-        values = array("f", [worth * share / STEPS for _, share in found])
+        values = array("f", [worth * share / _STEPS for _, share in found])
         return Impacts(array("I", [at for at, _ in found]), values, worth, len(slots))
 
 
@@ -177,6 +179,6 @@ class TableCorpus(Corpus):
             self.slots_of[tool.upstream] = (*self.slots_of.get(tool.upstream, ()), number)
         self.version += 1
 
-    def identity(self, slot: int) -> Identity:
+    def identity(self, slot: int) -> ToolIdentity:
         tool = self._tools[slot]
-        return Identity(tool.upstream, tool.name, own_terms(tool.name, summary_line(document(tool)), tool.upstream))
+        return ToolIdentity(tool.upstream, tool.name, own_terms(tool.name, summary_line(document(tool)), tool.upstream))

@@ -46,7 +46,7 @@ def chunks(text: str) -> list[str]:
 
 
 def is_question(text: str) -> bool:
-    """Tell whether a text begins as a question for something does; what answers it is named `get` by most authors."""
+    """Return whether a text begins as a question for something does; what answers it is named `get` by most authors."""
     return _QUESTION.match(text) is not None
 
 

@@ -124,7 +124,7 @@ class Answering:
         }  # fmt: skip
 
     def _take_in_prompts(self, upstream: Upstream, served: Mapping[str, Raw]) -> Steps[None]:
-        """Take in the prompts of an upstream, as far as somebody has searched; the first search reads them itself."""
+        """Record the prompts of an upstream, as far as somebody has searched; the first search reads them itself."""
         yield
         if self._instructions is not None:
             yield from self._instructions.take_in(upstream, served)

@@ -176,8 +176,8 @@ class App:
     # -- for HTTP
 
     def is_ready(self) -> bool:
-        """Tell whether clients should come here. What stands behind us does not count: it concerns each replica alike.
-        Neither does a database that is away while there is room for records: it is away for all replicas."""
+        """Return whether clients should come here. What stands behind us does not count: it concerns each replica
+        alike. Neither does a database that is away while there is room for records: it is away for all replicas."""
         return not self.store.trouble or (self.store.replicas is not None and self.recorder.has_room)
 
     # -- running
@@ -254,7 +254,7 @@ class App:
             self._people.tick()
 
     def _is_storage_said(self) -> bool:
-        """Tell whether users hear of trouble with the storage from its watch."""
+        """Return whether users hear of trouble with the storage from its watch."""
         return bool(self.store.trouble or self.recorder.refusal)
 
     def tick(self) -> None:

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-RANKING = "search"
+_RANKING = "search"
 """The command that makes a whole proxy with its encoder, ranks once and ends. A fifth of its time went into looking for
 garbage, of which there is none, and into taking everything down."""
 
@@ -20,7 +20,7 @@ garbage, of which there is none, and into taking everything down."""
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command line and exit."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    ranks = bool(arguments) and arguments[0] == RANKING
+    ranks = bool(arguments) and arguments[0] == _RANKING
     if ranks:
         gc.disable()
     try:

@@ -78,7 +78,7 @@ class UpstreamCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class TokenSummary:
     """What a client would load without foretool, and what it loads with it."""
 
     servers: int
@@ -99,7 +99,7 @@ class Diagnosis:
 
     findings: tuple[Finding, ...]
     upstreams: tuple[UpstreamCheck, ...]
-    summary: Summary
+    summary: TokenSummary
     failing_jobs: tuple[ProxyJob, ...] = ()
     """What running proxies cannot do in the background at present; each is among the findings too."""
 

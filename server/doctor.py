@@ -20,7 +20,7 @@ from foretool.server.checks.storage import CHECK_S, check_jobs, check_storage
 from foretool.server.checks.upstreams import check_held, check_upstreams
 from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config
-from foretool.server.diagnosis import Diagnosis, Finding, Summary, UpstreamCheck
+from foretool.server.diagnosis import Diagnosis, Finding, TokenSummary, UpstreamCheck
 from foretool.server.inspection import inspect, report
 from foretool.server.probing import OnProgress, Probe, ignore, is_foretool, probe_servers
 from foretool.server.recording.notes import find_failing_jobs
@@ -72,7 +72,7 @@ def diagnose(
     return Diagnosis(tuple(findings), upstreams, _summarize(config, catalog, upstreams), failing)
 
 
-def _summarize(config: Config, catalog: Catalog, upstreams: Sequence[UpstreamCheck]) -> Summary:
+def _summarize(config: Config, catalog: Catalog, upstreams: Sequence[UpstreamCheck]) -> TokenSummary:
     tools = catalog.tools()
     listed = names = None
     with suppress(StorageError), open_existing_store(config.storage) as store:
@@ -80,7 +80,7 @@ def _summarize(config: Config, catalog: Catalog, upstreams: Sequence[UpstreamChe
         app = App(config, store)
         view = app.lists.preview(profile, "frozen" if profile.policy == "auto" else profile.policy)
         listed, names = view.tokens, len(view.tools)
-    return Summary(
+    return TokenSummary(
         servers=len(upstreams) + len(config.broken),
         well=sum(each.is_well for each in upstreams),
         tools=len(tools),

@@ -36,32 +36,32 @@ if TYPE_CHECKING:  # typing and pathlib take half as long to import as everythin
 Head = tuple[str, "ToolId", str, bytes]
 """Upstream, exposed name, own name, and the first bytes of the definition of a tool."""
 
-DEADLINE_MS: Final = 145.0
+_DEADLINE_MS: Final = 145.0
 """Longest life of the process, unless the variable FORETOOL_HINT_MS sets another limit."""
-ASK_PART: Final = 0.6
+_ASK_PART: Final = 0.6
 """A proxy may use this part of what is left: ranking by words alone takes the rest."""
 STATUS: Final = "/proc/self/stat"
-MOST_STDIN: Final = 4 * 1024 * 1024
+_MOST_STDIN: Final = 4 * 1024 * 1024
 MOST_TEXT: Final = 20_000
 """Characters of a prompt that are stored; pasted text can be megabytes."""
-MOST_SENT: Final = 21_000
+_MOST_SENT: Final = 21_000
 """Characters of a prompt that a proxy is sent: a secret across the end of what is stored is still recognised."""
-MOST_SEARCHED: Final = 2_000
+_MOST_SEARCHED: Final = 2_000
 """Characters of a prompt that are searched with."""
-MOST_RANKED: Final = 100
+_MOST_RANKED: Final = 100
 """How many tools are read and ranked, those with most words of the prompt; ranking 4,400 finds 3 in 100 more."""
-MOST_SCORED: Final = 40
+_MOST_SCORED: Final = 40
 """The same where all tools are scored by their words before one is read: more than are named, as some may be denied."""
-HEAD_BYTES: Final = 600
+_HEAD_BYTES: Final = 600
 """Bytes of a definition that are scanned for words; they mostly hold its name and description."""
-IN_NAME: Final = 1.5
+_IN_NAME: Final = 1.5
 """Weight of a word that is in the name too."""
-MOST_TERMS: Final = 20
-MOST_ALIKE: Final = 12
+_MOST_TERMS: Final = 20
+_MOST_ALIKE: Final = 12
 """How many words are looked for that mean nearly the same as those of the prompt; the ranker takes six of them."""
 
 
-PLAIN: Final = ("claude-code", "opencode")
+_PLAIN: Final = ("claude-code", "opencode")
 """Clients whose hook takes the text as it is; that of opencode is a module of ours."""
 EVENTS: Final = {"codex": "UserPromptSubmit", "gemini": "BeforeAgent", "qwen": "UserPromptSubmit", "copilot": ""}
 """By client: the event that its hook's answer names; "" where the answer has no such member."""
@@ -73,7 +73,7 @@ class HintOptions(namedtuple("HintOptions", ("config", "profile", "client"), def
     __slots__ = ()
 
 
-class Asked(namedtuple("Asked", ("text", "session", "folder", "at"))):
+class HookPrompt(namedtuple("Asked", ("text", "session", "folder", "at"))):
     """A prompt as the client's hook told it. `session`: the client's own id of its conversation."""
 
     __slots__ = ()
@@ -90,7 +90,7 @@ def plain_hint(arguments: Sequence[str]) -> HintOptions | None:
         found[name] = value if equals else rest.pop(0)
     config = found.get("--config")
     client = found.get("--client", "claude-code")
-    if client not in PLAIN and client not in EVENTS:
+    if client not in _PLAIN and client not in EVENTS:
         return None
     return HintOptions(config or None, found.get("--profile", ""), client)
 
@@ -102,7 +102,7 @@ def main(options: HintOptions) -> int:
     signal.setitimer(signal.ITIMER_REAL, left_s())
     gc.disable()  # hardly anything that is made here is dropped before the process ends
     try:
-        hint = answer_prompt(sys.stdin.buffer.read(MOST_STDIN), options)
+        hint = answer_prompt(sys.stdin.buffer.read(_MOST_STDIN), options)
     except Exception:  # noqa: BLE001 -- no error is worth holding up a prompt
         hint = ""
     signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -114,7 +114,7 @@ def main(options: HintOptions) -> int:
 
 def form_output(hint: str, client: str) -> str:
     """Return what the client's hook has to print."""
-    if client in PLAIN:
+    if client in _PLAIN:
         return hint
     event = EVENTS[client]
     said = {"additionalContext": hint}
@@ -124,7 +124,7 @@ def form_output(hint: str, client: str) -> str:
 def left_s() -> float:
     """Return what is left of the deadline, which began when the process did."""
     written = os.environ.get("FORETOOL_HINT_MS", "")
-    total = float(written) if written.isdecimal() else DEADLINE_MS
+    total = float(written) if written.isdecimal() else _DEADLINE_MS
     return max(total / 1000 - age_s(), 0.001)
 
 
@@ -151,26 +151,26 @@ def answer_prompt(event_json: bytes, options: HintOptions, patience_s: float | N
     if not isinstance(text, str) or not text.strip():
         return ""
     session, folder = str(event.get("session_id") or event.get("sessionId") or ""), str(event.get("cwd") or "")
-    asked = Asked(text, session, folder, time.time())
-    said = ask_proxy(asked, options, left_s() * ASK_PART if patience_s is None else patience_s)
+    asked = HookPrompt(text, session, folder, time.time())
+    said = ask_proxy(asked, options, left_s() * _ASK_PART if patience_s is None else patience_s)
     return answer_by_words(asked, options) if said is None else said
 
 
-def ask_proxy(asked: Asked, options: HintOptions, patience_s: float) -> str | None:
+def ask_proxy(asked: HookPrompt, options: HintOptions, patience_s: float) -> str | None:
     """Return what the running proxy says, "" for nothing; None if none answers in time."""
     from foretool.server.local.caller import NoAnswer, ask
-    from foretool.server.local.places import Identity, find_folder
+    from foretool.server.local.places import ProxyIdentity, find_folder
 
     folder = find_folder(os.environ)
     if folder is None or not os.path.isdir(folder):  # noqa: PTH112 -- quicker
         return None
     config, here = os.path.realpath(_config_path(options.config)), os.path.realpath(asked.folder or ".")
     question = {
-        "prompt": asked.text[:MOST_SENT].encode("utf-8", "replace").decode(), "at": asked.at,
+        "prompt": asked.text[:_MOST_SENT].encode("utf-8", "replace").decode(), "at": asked.at,
         "session": asked.session, "cwd": asked.folder,
     }  # fmt: skip
     try:
-        said = ask(folder, Identity(config, options.profile, here), "hint", question, patience_s).get("text")
+        said = ask(folder, ProxyIdentity(config, options.profile, here), "hint", question, patience_s).get("text")
     except NoAnswer:
         return None
     return said if isinstance(said, str) else None
@@ -199,7 +199,7 @@ def _import_msgspec() -> None:
             del sys.modules[name]
 
 
-def answer_by_words(asked: Asked, options: HintOptions) -> str:
+def answer_by_words(asked: HookPrompt, options: HintOptions) -> str:
     """Store the prompt and name its tools without a proxy."""
     _import_msgspec()
     from pathlib import Path
@@ -219,7 +219,7 @@ def answer_by_words(asked: Asked, options: HintOptions) -> str:
             # The store may be busy or full, and the hint is still useful.
             with contextlib.suppress(StorageError):
                 store.tasks.add_prompt(Prompt(asked.at, clean, asked.session, asked.folder))
-        hint = _name_tools(config, store, asked.text[:MOST_SEARCHED], options.profile)
+        hint = _name_tools(config, store, asked.text[:_MOST_SEARCHED], options.profile)
         if hint.tools:
             shown = Exposure(asked.session, asked.at, "frozen", 0, hint.tools, hint.tokens, "prompt")
             with contextlib.suppress(StorageError):
@@ -280,7 +280,7 @@ def _read_kept(
             id, upstream, own = json.loads(table.tool(slot))
             if upstream in reached and reach.admits(upstream) and config.servers[upstream].offers(own):
                 found[upstream, own] = slot, id
-                if len(found) == MOST_SCORED:
+                if len(found) == _MOST_SCORED:
                     break
     except (ValueError, IndexError, TypeError):
         return None
@@ -299,7 +299,7 @@ def _read_heads(
 
     heads = [
         head
-        for head in store.catalog.tool_heads(list(reached.items()), HEAD_BYTES)
+        for head in store.catalog.tool_heads(list(reached.items()), _HEAD_BYTES)
         if config.servers[head[0]].offers(head[2])
     ]
     wanted = ((own, name, reached[name]) for name, _, own, _ in _preselect(heads, text))
@@ -330,13 +330,13 @@ def _preselect(heads: Sequence[Head], text: str) -> list[Head]:
     from foretool.retrieval.near_words import near_terms
     from foretool.retrieval.rankers.bm25 import SAID, pick_rare, weigh_terms
 
-    if len(heads) <= MOST_RANKED:
+    if len(heads) <= _MOST_RANKED:
         return list(heads)
     said = weigh_terms(text)
     # Long words say most, and looking for 20 of them in 5,000 tools takes milliseconds.
-    wanted = dict.fromkeys(nlargest(MOST_TERMS, (term for term in said if said[term] >= SAID), key=len), 1.0)
+    wanted = dict.fromkeys(nlargest(_MOST_TERMS, (term for term in said if said[term] >= SAID), key=len), 1.0)
     alike = {term: weight for term, (_, weight) in near_terms(said).items()}
-    near = {term: alike[term] for term in nlargest(MOST_ALIKE, alike, key=alike.__getitem__)}
+    near = {term: alike[term] for term in nlargest(_MOST_ALIKE, alike, key=alike.__getitem__)}
     names, find = [tool.lower() for _, tool, _, _ in heads], _finder([head for *_, head in heads])
     having = {term: find(term) for term in wanted.keys() | near.keys()}
     # The ranker chooses by the same rule which near words take part.
@@ -345,8 +345,8 @@ def _preselect(heads: Sequence[Head], text: str) -> list[Head]:
     for term, share in (wanted | {term: near[term] for term in rare}).items():
         weight = share * log(1 + len(heads) / (1 + len(having[term])))
         for place in having[term]:
-            scores[place] += weight * (IN_NAME if term in names[place] else 1.0)
-    best = nlargest(MOST_RANKED, range(len(heads)), key=lambda place: (scores[place], -place))
+            scores[place] += weight * (_IN_NAME if term in names[place] else 1.0)
+    best = nlargest(_MOST_RANKED, range(len(heads)), key=lambda place: (scores[place], -place))
     return [heads[place] for place in sorted(best) if scores[place] > 0.0]
 
 

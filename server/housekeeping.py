@@ -15,7 +15,7 @@ from foretool.server.transports.tasks import SLICE_S, wait_for_tick
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.store import Store
 
-TRIM_S: Final = 10.0
+_TRIM_S: Final = 10.0
 """Pause between two returns of unused memory to the system; one takes a few milliseconds."""
 
 
@@ -65,7 +65,7 @@ async def run_checkpoint(store: Store) -> None:
 
 
 class MemoryReturn:
-    """Gives unused memory back to the system every `TRIM_S` seconds.
+    """Gives unused memory back to the system every `_TRIM_S` seconds.
 
     After some hundred thousand messages of many sizes, the heap of the C library is full of free pieces, and the
     process looks megabytes bigger than it is.
@@ -75,7 +75,7 @@ class MemoryReturn:
         self._at = time.monotonic()
 
     def tick(self) -> None:
-        if time.monotonic() - self._at > TRIM_S:
+        if time.monotonic() - self._at > _TRIM_S:
             self._at = time.monotonic()
             trim_heap()
 

@@ -17,13 +17,13 @@ from foretool.server.config.loader import Config
 from foretool.server.config.servers import fingerprint
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
-from foretool.server.trust.findings import Finding, find, find_in_text
+from foretool.server.trust.findings import TextFinding, find_in_text, find_suspicious
 from foretool.server.trust.lookalikes import Names
 from foretool.server.trust.phrases import Severity
 from foretool.storage.records import Tool, ToolId
 from foretool.storage.store import Store
 
-LIMIT_S: Final = 5.0
+_LIMIT_S: Final = 5.0
 """A server with thousands of long definitions must not make a command wait."""
 _SHOWN: Final = 3
 """How many findings on one server `foretool doctor` prints."""
@@ -34,10 +34,10 @@ INSTRUCTIONS: Final = ToolId("")
 class Inspection(Struct, frozen=True):
     """The findings on all servers."""
 
-    by_server: dict[str, dict[ToolId, tuple[Finding, ...]]]
+    by_server: dict[str, dict[ToolId, tuple[TextFinding, ...]]]
     """By server and tool, where there are any; `INSTRUCTIONS` is the key of a server's instructions."""
 
-    def of(self, tool: Tool) -> tuple[Finding, ...]:
+    def of(self, tool: Tool) -> tuple[TextFinding, ...]:
         """Return the findings on one tool."""
         return self.by_server.get(tool.upstream, {}).get(tool.id, ())
 
@@ -48,7 +48,7 @@ class Inspection(Struct, frozen=True):
             for server, found in self.by_server.items()
         }
 
-    def grave(self) -> Iterator[tuple[str, ToolId, Finding]]:
+    def grave(self) -> Iterator[tuple[str, ToolId, TextFinding]]:
         """Yield the findings that are not low, each with its server and its tool."""
         for server, found in self.by_server.items():
             for tool, findings in found.items():
@@ -56,13 +56,13 @@ class Inspection(Struct, frozen=True):
 
 
 def inspect(
-    catalog: Catalog, listed: Mapping[str, Sequence[Raw]] | None = None, limit_s: float = LIMIT_S
+    catalog: Catalog, listed: Mapping[str, Sequence[Raw]] | None = None, limit_s: float = _LIMIT_S
 ) -> Inspection:
     """Look at all tools and instructions, for at most `limit_s` a server. `listed`: what servers sent, where invisible
     characters are still in it; the catalog has removed them."""
     names = Names((tool.upstream, tool.name, _member(tool.definition, "description")) for tool in catalog.tools())
     raw = {server: {_member(each, "name"): bytes(each) for each in sent} for server, sent in (listed or {}).items()}
-    by_server: dict[str, dict[ToolId, tuple[Finding, ...]]] = {}
+    by_server: dict[str, dict[ToolId, tuple[TextFinding, ...]]] = {}
     for server in catalog.upstreams():
         sent = raw.get(server, {})
         deadline = time.monotonic() + limit_s
@@ -70,9 +70,9 @@ def inspect(
         for place, tool in enumerate(catalog.of(server)):
             if time.monotonic() > deadline:
                 late = f"{len(catalog.of(server)) - place} tools were not looked at within {limit_s:g} s"
-                found[tool.id] = (Finding("too much text", "medium", "definition", late),)
+                found[tool.id] = (TextFinding("too much text", "medium", "definition", late),)
                 break
-            found[tool.id] = find(tool.definition, server, names, sent.get(tool.name, b""))
+            found[tool.id] = find_suspicious(tool.definition, server, names, sent.get(tool.name, b""))
         if kept := {tool: findings for tool, findings in found.items() if findings}:
             by_server[server] = kept
     return Inspection(by_server)

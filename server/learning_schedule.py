@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from foretool.server.config.files import read_regular
-from foretool.server.config.variables import names_in
+from foretool.server.config.variables import variable_names
 from foretool.server.system.processes import WORKER_FOLDER, worker_command, worker_environment
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.places import MEMORY, ServerAddress
@@ -28,7 +28,7 @@ SETTLED_S: Final = 600.0
 LEAST_CALLS: Final = 20
 """Calls since the last run that make another one worth it."""
 
-AHEAD_S: Final = 3600.0
+_AHEAD_S: Final = 3600.0
 """A run on record that is so far ahead of the clock shows that the clock was set back."""
 
 LEARNING: Final = "learning"
@@ -91,15 +91,15 @@ class Schedule(BackgroundWork):
         written = place.written if isinstance(place, ServerAddress) else str(place)
         storage = {"FORETOOL_STORAGE": written} if written != MEMORY else {}
         return worker_environment(
-            ("FORETOOL_*", "PG*", *names_in(read_regular(self._config).decode("utf-8", "replace"))), **storage
+            ("FORETOOL_*", "PG*", *variable_names(read_regular(self._config).decode("utf-8", "replace"))), **storage
         )
 
 
 def is_due(store: Store, learn_s: float, now: float) -> bool:
-    """Tell whether the last run is long enough ago and enough was called since then. May raise `StorageError`."""
+    """Return whether the last run is long enough ago and enough was called since then. May raise `StorageError`."""
     last = next((each.created_at for each in store.artifacts.history("run", 1)), 0.0)
     calls = store.calls.recent(LEAST_CALLS)
-    if last > now + AHEAD_S:
+    if last > now + _AHEAD_S:
         # The clock was set back since: what was called since then cannot be told by time.
         return len(calls) == LEAST_CALLS
     return now - last >= learn_s and len(calls) == LEAST_CALLS and calls[-1].at > last

@@ -29,14 +29,14 @@ from foretool.server.app import App
 from foretool.server.clients.client import Client
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import Config, load, parse
-from foretool.server.discovery.agent_step import BUDGET, Plan
+from foretool.server.discovery.agent_step import BUDGET, StepPlan
 from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
 from foretool.storage.opening import open_serving_store
 from foretool.storage.records import Level
 from foretool.storage.store import Store
 
-GRACE_S: Final = 2.0
+_GRACE_S: Final = 2.0
 """How long calls under way may still be answered when the block ends."""
 
 T = TypeVar("T")
@@ -118,7 +118,7 @@ class Step(Struct, frozen=True, eq=False):
     fallback: str
     """`none`, or how the step was widened: `expand` (more tools) or `discover` (the names of the others)."""
     _owner: Foretool
-    _plan: Plan
+    _plan: StepPlan
 
     async def widen(self, sufficiency: float) -> Step:
         """Return a step with more tools if the model rated these below the threshold (0 to 1), else this step."""
@@ -200,7 +200,7 @@ class Foretool:
     ) -> None:
         if self._client is not None and self._app is not None:
             if error is None:
-                await self._app.clients.wait_for_answers(GRACE_S)
+                await self._app.clients.wait_for_answers(_GRACE_S)
             self._client.close()
         await self._stack.aclose()
 
@@ -211,9 +211,9 @@ class Foretool:
         chat = session.conversation()
         chat.note_task(tuple(line.strip() for line in query.splitlines() if line.strip()), app.recorder.now())
         wanted = app.answering.steps.query(query, chat.steps if history is None else history)
-        planned: asyncio.Future[Plan] = asyncio.get_running_loop().create_future()
+        planned: asyncio.Future[StepPlan] = asyncio.get_running_loop().create_future()
 
-        def ready(plan: Plan) -> None:
+        def ready(plan: StepPlan) -> None:
             if not planned.done():  # the caller may have stopped waiting
                 planned.set_result(plan)
 
@@ -247,7 +247,7 @@ class Foretool:
         text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
         return Result(text, blocks, result.get("structuredContent"), result.get("isError") is True)
 
-    def _make_step(self, plan: Plan) -> Step:
+    def _make_step(self, plan: StepPlan) -> Step:
         """Show and record a plan, and return it as a step."""
         app, client, session = self._running()
         app.catalog.fix_names()
@@ -255,7 +255,7 @@ class Foretool:
         app.answering.steps.show(session, plan, client.profile)
         app.parties.outbox.flush()
         shown = [*plan.tools, app.answering.steps.discover(client.profile)]
-        tools = Tools([jsonrpc.plain(each.definition) for each in shown])
+        tools = Tools([jsonrpc.decode_value(each.definition) for each in shown])
         sources = [fragment.id for fragment in plan.fragments]
         return Step(
             plan.task, plan.prompt, tools, sources, plan.level, plan.probability, plan.tokens, plan.fallback, self, plan
@@ -276,7 +276,7 @@ class Foretool:
             code, said = jsonrpc.error_of(message.error)
             raise CallFailed(code, said)
         assert isinstance(message.result, Raw)
-        result: dict[str, Any] = jsonrpc.plain(message.result)
+        result: dict[str, Any] = jsonrpc.decode_value(message.result)
         return result
 
     def _running(self) -> tuple[App, Client, Session]:

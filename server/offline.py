@@ -16,7 +16,7 @@ from foretool.storage.records import Policy
 
 
 @contextmanager
-def read(config: Config) -> Iterator[App]:
+def open_offline(config: Config) -> Iterator[App]:
     """Build an application that only reads the store of a config. Raises `StorageError`."""
     with open_existing_store(config.storage) as store:
         yield App(config, store)
@@ -28,7 +28,7 @@ def view(app: App, profile: Profile) -> View:
     return app.lists.preview(profile, policy)
 
 
-def suggest(app: App, name: str) -> str:
+def suggest_names(app: App, name: str) -> str:
     """Return "; did you mean" with the names closest to an unknown one, or ""."""
     close = app.catalog.meanings.near(name)
     return f"; did you mean {', '.join(close)}?" if close else ""

@@ -17,9 +17,9 @@ COMMANDS_OF_PACKS: Final[Mapping[str, str]] = {
     **{name: f"foretool.desk.commands.{name}" for name in ("page", "replay", "bench")},
 }
 """By the name of a command: the module that has it."""
-SHOW_CONFUSED: Final = "foretool.desk.commands.confused:show"
+SHOW_CONFUSED: Final = "foretool.desk.commands.confused:show_confusions"
 """Shows the tools that are taken for each other, for `foretool misses --confused`, and makes what tells them apart."""
-SHOW_NEEDS: Final = "foretool.desk.commands.needs:show"
+SHOW_NEEDS: Final = "foretool.desk.commands.needs:show_needs"
 """Shows which tools need the results of others, for `foretool tools --needs`."""
 MAKE_PAGE: Final = "foretool.desk.page.gate:make_page"
 """Takes the config and returns the page for browsers that `serve --http` shows below `/ui`."""
@@ -31,7 +31,7 @@ GRANTS: Final = "foretool.fleet.people.grants:Grants"
 """What people have allowed foretool to do at servers."""
 SHARE_SESSIONS: Final = "foretool.fleet.replicas.shared_sessions:share_sessions"
 """Takes the store and what hears of changed tables; returns the `SessionCarrier`, None for a store of one machine."""
-WATCH: Final = "foretool.fleet.telemetry.watching:Watch"
+WATCH: Final = "foretool.fleet.telemetry.watching:TelemetryWatch"
 """Takes the config and whether clients come over HTTP; returns the watcher that sends traces and metrics."""
 MEASURE_FIXES: Final = "foretool.desk.replay.effect:measure_diagnosis"
 """Takes the app, why a tool was missed and seconds of the processor; returns the changes with what each does."""
@@ -62,7 +62,7 @@ def require(name: str, wanted: str) -> Any:
     return getattr(import_from(module, wanted), part)
 
 
-def load(name: str) -> Any | None:
+def load_part(name: str) -> Any | None:
     """Return a part of a pack by the name of its module and its own, None if that pack is not installed."""
     try:
         return require(name, "")

@@ -51,14 +51,14 @@ def prepare_meaning(config: Config, on_embedded: OnEmbedded) -> str:
         return str(error)
 
 
-STOP_S: Final = 15.0
+_STOP_S: Final = 15.0
 """How long a child that ignores closed input and SIGTERM may take to end, with time to spare."""
-FIRST_RUN_S: Final = 15.0
+_FIRST_RUN_S: Final = 15.0
 """A server that has just been downloaded has at least so long: none of it was ever read from the disk or compiled."""
 
-AT_ONCE: Final = max(2, min(4, os.cpu_count() or 1))
+_AT_ONCE: Final = max(2, min(4, os.cpu_count() or 1))
 """Servers that start at a time: 14 at once on two cores made half of the failures that were not true."""
-AGAIN_S: Final = 1.0
+_AGAIN_S: Final = 1.0
 """How long a search waits for servers that have failed before and are due again; a doctor and a proxy give them more.
 Those that were silent are left to these, and launchers as well: a download that is broken off harms."""
 STILL_LOADING: Final = "was still downloading"
@@ -139,7 +139,7 @@ class Probe:
         finally:
             self._settled.set()  # what it says while it is being ended is not a finding
             with suppress(TimeoutError):
-                async with asyncio.timeout(STOP_S):
+                async with asyncio.timeout(_STOP_S):
                     await self.upstream.stop()
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -165,7 +165,7 @@ class Probe:
         on_progress(self.server.name, "started")
         if not was_loading or self._took_s > LOADING_S:
             return False
-        self._patience_s = max(timeout_s, FIRST_RUN_S)
+        self._patience_s = max(timeout_s, _FIRST_RUN_S)
         return await self._settles_within(self._patience_s)
 
     def _say_late(self) -> str:
@@ -215,7 +215,7 @@ async def probe_all(
     others are started once more, alone, if they `may_repeat`: a crowd makes servers slow and takes ports. `limit`:
     bytes of a message. `config`: the file that names the servers. `may_load`: the time of a download does not count."""
     watcher = ChildWatcher()
-    places = asyncio.Semaphore(AT_ONCE)
+    places = asyncio.Semaphore(_AT_ONCE)
     crowd = len(servers) > 1 and may_repeat
 
     async def run_one(server: Server) -> Probe:
@@ -244,7 +244,7 @@ async def probe_all(
 
 
 def _is_quick(server: Server) -> bool:
-    """Tell whether a start takes no download; the others begin first, because they take longest."""
+    """Return whether a start takes no download; the others begin first, because they take longest."""
     return not is_launcher(server.command, server.args)
 
 
@@ -279,7 +279,7 @@ def list_unknown(
     config: Config, profile: Profile, timeout_s: float, on_start: Callable[[list[str]], None]
 ) -> list[str]:
     """Start the servers of a profile whose tools the store does not know, and keep what they list. One that is known to
-    fail is left alone until it is due again, and then gets `AGAIN_S` at most. `on_start` hears their names first.
+    fail is left alone until it is due again, and then gets `_AGAIN_S` at most. `on_start` hears their names first.
     Returns the names of those whose tools are not known after that. Raises `StorageError`."""
     with open_existing_store(config.storage) as store:
         upstreams = App(config, store).upstreams
@@ -297,7 +297,7 @@ def list_unknown(
     on_start(due)
     is_new = any(failures[name] is None for name in due)
     probes = probe_servers(
-        config, [config.servers[name] for name in due], timeout_s if is_new else min(timeout_s, AGAIN_S),
+        config, [config.servers[name] for name in due], timeout_s if is_new else min(timeout_s, _AGAIN_S),
         may_load=False, may_repeat=is_new,
     )  # fmt: skip
     listed = {probe.server.name for probe in probes if probe.definitions is not None}
@@ -321,5 +321,5 @@ def keep_found(config: Config, probes: Sequence[Probe]) -> None:
 
 
 def is_foretool(server: Server) -> bool:
-    """Tell whether the command line of a server starts foretool."""
+    """Return whether the command line of a server starts foretool."""
     return starts_foretool({"command": server.command, "args": server.args})

@@ -10,7 +10,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.registry import Announcements, ClientRegistry
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config, LiveConfig, diff, load_again, stamp
-from foretool.server.config.places import Place
+from foretool.server.config.places import ConfigPlace
 from foretool.server.config.servers import same_connection
 from foretool.server.config.variables import BASIC_NAMES, CREDENTIAL
 from foretool.server.system import logs
@@ -43,7 +43,7 @@ class Reloader:
         self._followers.insert(0, follow)
 
     def has_changed(self) -> bool:
-        """Tell whether the file was written since it was last read."""
+        """Return whether the file was written since it was last read."""
         now = stamp(self._config.now.path)
         return now is not None and now != self._stamp
 
@@ -98,7 +98,7 @@ def report_place(config: Config) -> None:
     """Log which file is served, and which one is not read."""
     log.info("config: %s (%s)", config.path, config.named_by)
     if config.ignored is not None:
-        log.warning("%s", Place(config.path, config.named_by, config.ignored).notice)
+        log.warning("%s", ConfigPlace(config.path, config.named_by, config.ignored).notice)
 
 
 def report_risks(config: Config) -> None:

@@ -25,7 +25,7 @@ from foretool.server.config.loader import Config
 from foretool.server.local.hello import SERVICE, STATUS
 from foretool.server.local.joined import Windows
 from foretool.server.local.opening import Opening
-from foretool.server.local.places import Identity
+from foretool.server.local.places import ProxyIdentity
 from foretool.server.local.server import LocalServer
 from foretool.server.local.sharing import Sharing
 from foretool.server.setup.installation import fit_hint
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from foretool.server.transports.client.carrier import SessionCarrier
     from foretool.server.transports.client.http import HttpServer
 
-GRACE_S: Final = 2.0
+_GRACE_S: Final = 2.0
 """A client that closes our input still gets the answers that come within this time."""
 
-DRAIN_S: Final = 8.0
+_DRAIN_S: Final = 8.0
 """On SIGTERM calls over HTTP have so long to be answered. Docker kills a container after 10 s."""
 
-REPORT_S: Final = 0.5
+_REPORT_S: Final = 0.5
 """How long after the start the risks of the config are looked for, which takes some milliseconds."""
 
 log = logging.getLogger("foretool.app")
@@ -64,7 +64,7 @@ async def serve_stdio(config: Config, profile: str = "", opening: Opening | None
             await transport.start()
             await _wait_for_first(transport.closed, ended)
             if not ended.is_set():
-                await app.clients.wait_for_answers(GRACE_S)
+                await app.clients.wait_for_answers(_GRACE_S)
             await transport.close()
 
 
@@ -74,7 +74,7 @@ async def serve_windows(config: Config, profile: str, first: socket.socket, when
     with watching(config) as watch, _open(config) as store:
         app = watch.make(config, store)
         app.clients.are_windows = True
-        identity = Identity.own(config.path, profile, is_project=config.named_by == "project_config")
+        identity = ProxyIdentity.own(config.path, profile, is_project=config.named_by == "project_config")
         sharing = Sharing(app.live, identity.folder, lambda: sorted(app.answering.server_requests.working_in_roots))
         windows = Windows(
             app.router,
@@ -158,7 +158,7 @@ async def serve_http(config: Config, written: str = "", page: Page | None = None
 
 def _share(app: App, store: Store) -> SessionCarrier | None:
     """Return what carries sessions over to other processes; None where one machine alone can have the store."""
-    if store.replicas is None or (share := packs.load(packs.SHARE_SESSIONS)) is None:
+    if store.replicas is None or (share := packs.load_part(packs.SHARE_SESSIONS)) is None:
         return None
 
     def follow(table: str) -> None:
@@ -243,7 +243,7 @@ async def _reporting_risks(config: Config) -> AsyncIterator[None]:
         is_told = True
         reload.report_risks(config)
 
-    timer = asyncio.get_running_loop().call_later(REPORT_S, report)
+    timer = asyncio.get_running_loop().call_later(_REPORT_S, report)
     try:
         yield
     finally:
@@ -259,7 +259,7 @@ async def _answering_locally(
     """Let other processes of our user find this proxy. `profile`: None for every profile. `windows`: those that share
     it, if any may."""
     config = app.config
-    identity = Identity.own(config.path, profile, is_project=config.named_by == "project_config")
+    identity = ProxyIdentity.own(config.path, profile, is_project=config.named_by == "project_config")
     services = {"hint": app.answering.prompt_answers.service()}
     if windows is not None:
         services |= {SERVICE: windows.service(), STATUS: windows.status()}
@@ -271,32 +271,32 @@ async def _answering_locally(
         await local.stop()
 
 
-async def _drain(app: App, transport: HttpServer, ended: Ended) -> None:
-    """Let calls be answered before the end: for `DRAIN_S` at most, and only until somebody asks once more. A person who
-    presses Ctrl-C waits for nobody."""
+async def _drain(app: App, transport: HttpServer, ended: EndSignal) -> None:
+    """Let calls be answered before the end: for `_DRAIN_S` at most, and only until somebody asks once more. A person
+    who presses Ctrl-C waits for nobody."""
     if ended.has_time:
         transport.drain()
         ended.clear()
-        answers = asyncio.create_task(app.clients.wait_for_answers(DRAIN_S))
+        answers = asyncio.create_task(app.clients.wait_for_answers(_DRAIN_S))
         await _wait_for_first(ended, answers)
         answers.cancel()
 
 
-class Ended(asyncio.Event):
+class EndSignal(asyncio.Event):
     """Is set when the process is asked to end."""
 
     has_time = False
     """Whether it was asked by SIGTERM, as supervisors do before they take more than words."""
 
     def ask(self, number: int) -> None:
-        """Take in a signal."""
+        """Handle a signal."""
         self.has_time = number == signal.SIGTERM
         self.set()
 
 
-def _stop_on_signals() -> Ended:
+def _stop_on_signals() -> EndSignal:
     """Return an event that is set when the process is asked to end."""
-    ended = Ended()
+    ended = EndSignal()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, ended.ask, number)
     return ended

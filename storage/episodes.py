@@ -25,7 +25,7 @@ GAP_S: Final = 1800.0
 """After this long without an event, the next event belongs to another task."""
 PROMPT_S: Final = 300.0
 """A prompt belongs to the conversation with the next event, if that comes within this time."""
-ALIKE: Final = 0.5
+_ALIKE: Final = 0.5
 """Two texts describe the same task if they share at least this part of the shorter text's words."""
 MOST_CALLS: Final = 200_000
 """How many calls are read, the latest ones."""
@@ -233,10 +233,10 @@ def _begins_task(part: Sequence[Event], event: Event) -> bool:
 
 
 def are_alike(one: str, other: str) -> bool:
-    """Tell whether two texts describe the same task."""
+    """Return whether two texts describe the same task."""
     words = [set(_WORD.findall(text.lower())) for text in (one, other)]
     least = min(len(each) for each in words)
-    return one == other or (least > 0 and len(words[0] & words[1]) >= ALIKE * least)
+    return one == other or (least > 0 and len(words[0] & words[1]) >= _ALIKE * least)
 
 
 def _steps(part: Sequence[Event]) -> list[Event]:

@@ -61,7 +61,7 @@ def open_existing_store(place: StorePlace) -> Store:
 
 
 def store_exists(place: StorePlace) -> bool:
-    """Tell whether there is a store. Raises `StorageError` for a server that cannot be reached."""
+    """Return whether there is a store. Raises `StorageError` for a server that cannot be reached."""
     if not isinstance(place, ServerAddress):
         return place.exists()
     return bool(_server_health(place).has_tables(place, 10))

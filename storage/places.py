@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
-SCHEMES: Final = ("postgresql://", "postgres://")
+_SCHEMES: Final = ("postgresql://", "postgres://")
 MEMORY: Final = ":memory:"
 _SHOWN: Final = ("host", "hostaddr", "port", "dbname", "user", "options")
 """Values of the query that tell databases apart and are no secrets."""
@@ -58,8 +58,8 @@ StorePlace = Path | ServerAddress
 
 
 def is_address(written: object) -> bool:
-    """Tell whether a storage setting is the address of a server, not a file."""
-    return isinstance(written, str) and written.startswith(SCHEMES)
+    """Return whether a storage setting is the address of a server, not a file."""
+    return isinstance(written, str) and written.startswith(_SCHEMES)
 
 
 def read_place(written: str, state: Path | None = None) -> StorePlace:

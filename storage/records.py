@@ -294,7 +294,7 @@ class Retry(Struct, frozen=True):
     tool: ToolId
 
 
-class Answer(Struct, frozen=True):
+class AnswerSummary(Struct, frozen=True):
     """What a search found, in short."""
 
     id: int
@@ -304,7 +304,7 @@ class Answer(Struct, frozen=True):
     """The best first."""
 
 
-class Turn(Struct, frozen=True):
+class CostEvent(Struct, frozen=True):
     """One thing that happened in a session, as far as its cost is concerned."""
 
     session: str
@@ -322,7 +322,7 @@ class Turn(Struct, frozen=True):
 class LogPart(Struct, frozen=True):
     """What sessions were shown and did, in a part of the log that is not added up yet."""
 
-    turns: list[Turn]
+    turns: list[CostEvent]
     """In no fixed order."""
     events: list[Event]
     """The calls and tasks of that time, also those of turns that are added up."""
@@ -514,7 +514,7 @@ class ClientRecord(Struct, frozen=True):
     """Up to how many tokens a list of all tools was measured to cost it less than discoveries; 0 if not measured."""
 
 
-class Conversation(Struct, frozen=True):
+class ConversationCost(Struct, frozen=True):
     """What one session took whose list hid tools and that called or searched something."""
 
     client: str

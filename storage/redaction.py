@@ -13,15 +13,15 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, Protocol
 
-HIDDEN: Final = "[secret]"
+_HIDDEN: Final = "[secret]"
 """What stands in place of a secret that no setting names."""
-LEAST: Final = 6
+_LEAST: Final = 6
 """Shorter texts are left alone: the config knows no shorter secret either."""
-CACHED: Final = 200
+_CACHED: Final = 200
 """Longest text whose outcome is remembered: names and keys come again and again."""
-LEAST_RANDOM: Final = 24
+_LEAST_RANDOM: Final = 24
 """Shortest run of characters that is taken for a secret because it looks random; our own handles have 22."""
-RANDOM_CHANGES: Final = 0.45
+_RANDOM_CHANGES: Final = 0.45
 """Share of neighbours of different kinds (small, capital, digit) from which a run looks random: camelCase has a third,
 random letters and digits have three fifths."""
 
@@ -84,24 +84,24 @@ _SAID = (
     r"(?=\S{0,100}[\d!@#$%^*])\S{4,}"
 )
 _SURROUNDED: Final = (
-    (("private key",), _PEM, HIDDEN),
-    (("://",), _LOGIN, rf"\g<1>{HIDDEN}"),
-    (("bearer", "token"), _HEADER, rf"\g<1>{HIDDEN}"),
-    ((" is ",), _SAID, rf"\g<1>{HIDDEN}"),
+    (("private key",), _PEM, _HIDDEN),
+    (("://",), _LOGIN, rf"\g<1>{_HIDDEN}"),
+    (("bearer", "token"), _HEADER, rf"\g<1>{_HIDDEN}"),
+    ((" is ",), _SAID, rf"\g<1>{_HIDDEN}"),
     (
         ("pass", "pwd", "secret", "token", "key", "credential", "authorization", "cookie"),
         _NAMED,
-        rf"\g<1>\g<2>{HIDDEN}",
+        rf"\g<1>\g<2>{_HIDDEN}",
     ),
 )
 """What surrounds a secret, in any case: words of which each has one, the pattern, and what takes its place."""
 
-_random = re.compile(rf"[A-Za-z0-9+/=_-]{{{LEAST_RANDOM},}}")
+_random = re.compile(rf"[A-Za-z0-9+/=_-]{{{_LEAST_RANDOM},}}")
 _changes = re.compile(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]")
 _pairs = re.compile(r"(?<=[A-Za-z0-9])[A-Za-z0-9]")
 
 
-class Known(Protocol):
+class KnownSecrets(Protocol):
     """Secrets that are known by their values."""
 
     def redact(self, text: str) -> str:
@@ -111,20 +111,20 @@ class Known(Protocol):
 class Redaction:
     """Takes known secrets and well-known shapes of secrets out of texts."""
 
-    def __init__(self, known: Callable[[], Known] | None = None) -> None:
+    def __init__(self, known: Callable[[], KnownSecrets] | None = None) -> None:
         """`known` returns the secrets of the config in force; a reload may change them."""
         self.known = known
-        self._used: Known | None = None
+        self._used: KnownSecrets | None = None
         self._outcomes: dict[str, str] = {}
 
     def clean(self, text: str) -> str:
         """Return the text with `[NAME]` in place of a secret of the config, and `[secret]` in place of any other."""
-        if len(text) < LEAST:
+        if len(text) < _LEAST:
             return text
         known = self.known() if self.known is not None else None
         if known is not self._used:
             self._used, self._outcomes = known, {}
-        if len(text) > CACHED:
+        if len(text) > _CACHED:
             return hide_shapes(known.redact(text) if known is not None else text)
         found = self._outcomes.get(text)
         if found is None:
@@ -138,25 +138,25 @@ def hide_shapes(text: str) -> str:
     """Return the text with `[secret]` in place of whatever looks like a secret."""
     for literal in _TOKENS:
         if literal in text:
-            text = _token(literal).sub(HIDDEN, text)
+            text = _token(literal).sub(_HIDDEN, text)
     lower = text.lower()
     for words, pattern, instead in _SURROUNDED:
         if any(word in lower for word in words):
             text = _surrounded(pattern).sub(instead, text)
-    if len(text) >= LEAST_RANDOM:
+    if len(text) >= _LEAST_RANDOM:
         text = _random.sub(_hide_random, text)
     return text
 
 
 def looks_random(text: str) -> bool:
-    """Tell whether a run of letters and digits looks like a random token rather than like words or a hash in hex."""
+    """Return whether a run of letters and digits looks like a random token rather than like words or a hash in hex."""
     if not (any(map(str.islower, text)) and any(map(str.isupper, text)) and any(map(str.isdigit, text))):
         return False
-    return len(_changes.findall(text)) >= RANDOM_CHANGES * len(_pairs.findall(text))
+    return len(_changes.findall(text)) >= _RANDOM_CHANGES * len(_pairs.findall(text))
 
 
 def _hide_random(match: re.Match[str]) -> str:
-    return HIDDEN if looks_random(match[0]) else match[0]
+    return _HIDDEN if looks_random(match[0]) else match[0]
 
 
 @lru_cache

@@ -52,7 +52,7 @@ class Asker:
         await self._client.close()
 
     async def is_served(self) -> bool:
-        """Tell whether an answer goes by the model."""
+        """Return whether an answer goes by the model."""
         answer = await self._client.call("discover_tools", {"task": TASK, "structured": True})
         return any(LEARNED in each["why"] for each in answer["structuredContent"]["matches"])
 

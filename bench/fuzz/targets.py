@@ -20,7 +20,7 @@ from foretool.server.config.servers import fingerprint
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, BadMessage, Message
 from foretool.server.protocol.lines import LineSplitter
-from foretool.server.transports.upstream.sse import Event, EventParser, TooLarge
+from foretool.server.transports.upstream.sse import EventParser, SseEvent, TooLarge
 
 Target = Callable[[bytes], None]
 
@@ -64,7 +64,7 @@ def _count_dropped(lines: LineSplitter) -> int:
 
 def _check_round_trip(message: Message) -> None:
     """A message that is sent on reads the same; its parts can be decoded, or are refused with `ValueError`."""
-    again = jsonrpc.decode(jsonrpc.one_line(jsonrpc.encode(message)))
+    again = jsonrpc.decode(jsonrpc.without_line_breaks(jsonrpc.encode(message)))
     assert (again.id, again.method) == (message.id, message.method)
     assert (message.method is not UNSET) is not message.is_reply
     for part in (message.params, message.result, message.error):
@@ -77,13 +77,15 @@ def _check_round_trip(message: Message) -> None:
 def _decode_part(part: bytes) -> None:
     with contextlib.suppress(ValueError):
         members = jsonrpc.fields(part)
-        assert jsonrpc.fields(jsonrpc.merge(jsonrpc.Raw(part), {"_meta": {}})).keys() == members.keys() | {"_meta"}
+        assert jsonrpc.fields(jsonrpc.merge_members(jsonrpc.Raw(part), {"_meta": {}})).keys() == members.keys() | {
+            "_meta"
+        }
         for member in members.values():
             jsonrpc.text(member)
     with contextlib.suppress(ValueError):
         jsonrpc.items(part)
     with contextlib.suppress(ValueError):
-        jsonrpc.plain(part)
+        jsonrpc.decode_value(part)
 
 
 # Server-sent events
@@ -98,16 +100,16 @@ def events(data: bytes) -> None:
         assert found == _by_the_standard(data)
 
 
-def _read(stream: EventParser, parts: Iterator[bytes] | list[bytes]) -> list[Event] | None:
+def _read(stream: EventParser, parts: Iterator[bytes] | list[bytes]) -> list[SseEvent] | None:
     try:
         return [event for part in parts for event in stream.feed(part)]
     except TooLarge:
         return None
 
 
-def _by_the_standard(data: bytes) -> list[Event]:
+def _by_the_standard(data: bytes) -> list[SseEvent]:
     """The events by the steps of the HTML standard, 9.2.6."""
-    found: list[Event] = []
+    found: list[SseEvent] = []
     lines: list[bytes] = []
     kind = "message"
     whole = re.split(rb"\r\n|\r|\n", data.removeprefix(b"\xef\xbb\xbf"))[:-1]
@@ -115,7 +117,7 @@ def _by_the_standard(data: bytes) -> list[Event]:
         if not line:
             # An event with empty data means nothing in MCP, so the reader skips it.
             if any(lines) or len(lines) > 1:
-                found.append(Event(kind, b"\n".join(lines)))
+                found.append(SseEvent(kind, b"\n".join(lines)))
             kind, lines = "message", []
             continue
         field, _, value = line.partition(b":")

@@ -38,7 +38,7 @@ from bench.options import add_foretool, make_parser, split_names
 from bench.proxy.windows import processes as processes_of
 from bench.servers.echo import made_up
 from foretool.learning.linear_maps import PLACES, Lsa, NextText
-from foretool.learning.rankers.dtdr_model import PARTS, Calls, Model, Network, rows_of
+from foretool.learning.rankers.dtdr_model import PARTS, Model, Network, PastCalls, rows_of
 from foretool.learning.training.linear_maps import MOST_TERMS
 from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId
@@ -79,7 +79,7 @@ def make_model(tools: Sequence[str], tasks: int, dimension: int = 0) -> bytes:
         next_text=NextText(some(dimension, dimension), some(2 * dimension + PLACES, dimension), some(dimension)),
         lens=some(dimension + WIDTH, 64),
         tasks=some(min(tasks, 4000), 64),
-        calls=Calls(
+        calls=PastCalls(
             draw.integers(0, classes, (min(tasks, 4000), LENGTH)).astype(np.int32),
             np.full(min(tasks, 4000), LENGTH, np.int32),
             np.ones(min(tasks, 4000), np.bool_),

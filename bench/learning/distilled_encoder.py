@@ -48,7 +48,7 @@ from bench.learning.wished_encoder import (
 )
 from bench.papers.larger_encoder import find_larger
 from bench.reports import print_row
-from foretool.learning.training.ports_trainer import Batch, Example
+from foretool.learning.training.ports_trainer import Example, TrainingBatch
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.model_format import Floats
@@ -163,11 +163,11 @@ class Distilled(ServersApart):
     def _alike(self, places: Sequence[int]) -> NDArray[np.bool_]:
         return super()._alike(places) | self.without_tasks
 
-    def _target(self, batch: Batch) -> Floats:
+    def _target(self, batch: TrainingBatch) -> Floats:
         """What the teachers say of every document; (tasks, documents)."""
         return together(self.teachers, batch.examples)
 
-    def _loss(self, cosines: Any, batch: Batch) -> Any:
+    def _loss(self, cosines: Any, batch: TrainingBatch) -> Any:
         torch = self._torch
         target = self._target(batch) * (self.deviation / SHARPNESS)
         apart = divergence(torch.from_numpy(target.astype(np.float32)), cosines / SHARPNESS, torch)
@@ -225,7 +225,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     servers = servers_of(arguments)
     with open_vectors(cache) as vectors:
         if arguments.what == "train":
-            found = [*encoders.find("minilm-tools+bge-small"), find_larger(cache / "larger")]
+            found = [*encoders.resolve_weights("minilm-tools+bge-small"), find_larger(cache / "larger")]
             teachers = [open_kept(each, cache / "encoders", vectors) for each in found]
             out.write_bytes(train(folders_of(arguments), servers, start, cache, teachers).dumps())
             return

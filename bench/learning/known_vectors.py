@@ -20,7 +20,7 @@ from bench.options import make_parser
 from foretool.retrieval.document import MAX_SERVER_TEXT, Document, embedded_text, with_english
 from foretool.retrieval.encoders import MANIFEST, open_encoder
 from foretool.retrieval.known_tools import KnownTool, known_tools
-from foretool.retrieval.known_vectors import FILE, write
+from foretool.retrieval.known_vectors import FILE, encode_vectors
 
 
 def usual_name(server: str) -> str:
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     vectors = encoder.documents([embedded_text(read) for _, read in found])
     rows = ((known, vector.tolist()) for (known, _), vector in zip(found, vectors, strict=True))
     out: Path = arguments.out
-    out.write_bytes(write(MANIFEST[0].key, vectors.shape[1], rows))
+    out.write_bytes(encode_vectors(MANIFEST[0].key, vectors.shape[1], rows))
     print(f"{len(found)} tools, {out.stat().st_size} bytes")
 
 

@@ -49,7 +49,7 @@ from bench.learning.simulation import read_names, size
 from bench.options import make_parser
 from bench.proxy.many_servers import read_set
 from foretool.learning.encoded_texts import EncodedTexts
-from foretool.learning.list_prior import HALF_LIFE, make_prior, needs
+from foretool.learning.list_prior import HALF_LIFE, call_shares, make_prior
 from foretool.learning.training import Material, TooLittle
 from foretool.retrieval import methods
 from foretool.retrieval.evaluation import paired_difference
@@ -372,10 +372,10 @@ def train(
         if chosen and not any(kind in name or name == "all" for name in chosen):
             continue
         try:
-            found[kind] = methods.load(method.training).train(material, lambda what, share: None)
+            found[kind] = methods.import_object(method.training).train(material, lambda what, share: None)
         except (ImportError, TooLittle) as error:
             print(json.dumps({"left_out": kind, "why": str(error)}), flush=True)
-    prior = make_prior(needs([each.calls for each in episodes], HALF_LIFE), 1.0)
+    prior = make_prior(call_shares([each.calls for each in episodes], HALF_LIFE), 1.0)
     return {**found, models.PRIOR: msgspec.json.encode(prior)}
 
 

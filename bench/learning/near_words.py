@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("out", type=Path, metavar="OUT")
     out: Path = parser.parse_args(argv).out
     words = words_by_stem()
-    (weights,) = encoders.find("minilm")
+    (weights,) = encoders.resolve_weights("minilm")
     vectors = encoders.open_encoder(weights, None).documents(list(words.values()))
     found = sorted(lines(words, vectors), key=str.encode)
     out.write_text("".join(f"{line}\n" for line in found), "utf-8")

@@ -43,7 +43,7 @@ from bench.options import add_json, make_parser
 from bench.reports import Row, difference, print_row, rounded
 from bench.retrieval.pool import Pool
 from bench.retrieval.ranking_methods import build_method
-from foretool.learning.training.ports_trainer import Batch, Example, Trainer, TrainingPlan
+from foretool.learning.training.ports_trainer import Example, PortsTrainer, TrainingBatch, TrainingPlan
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.document import document, embedded_text
@@ -138,10 +138,10 @@ Recalls = dict[int, list[float]]
 """By k, the recall of each query."""
 
 
-class SeveralRight(Trainer):
+class SeveralRight(PortsTrainer):
     """A trainer to which every tool of a task is right, and no right tool is a negative of another."""
 
-    def _loss(self, cosines: Any, batch: Batch) -> Any:
+    def _loss(self, cosines: Any, batch: TrainingBatch) -> Any:
         """The mean over the batch of the mean loss over a task's tools."""
         torch = self._torch
         scores = cosines / self.plan.temperature
@@ -350,7 +350,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     cache: Path = arguments.cache
     with open_vectors(cache) as vectors:
-        opened = [open_kept(each.untrained, cache / "encoders", vectors) for each in encoders.find("auto")]
+        opened = [open_kept(each.untrained, cache / "encoders", vectors) for each in encoders.resolve_weights("auto")]
         if arguments.what == "train":
             train(arguments.data, arguments.out, cache, opened[0])
             return

@@ -162,7 +162,7 @@ CLIENTS: Mapping[str, type[Agent]] = {"again": Agent, "deaf": DeafAgent, "modern
 
 @lru_cache(maxsize=20_000)
 def _tokens(text: str) -> int:
-    return sum(tokens.count([text]))
+    return sum(tokens.count_tokens([text]))
 
 
 def size(*texts: str) -> int:
@@ -223,13 +223,13 @@ class Reader:
         self._cost.read(size(*written(list(self._agent.listed.values()))), self._said)
 
     def read(self, *texts: str) -> tuple[int, set[str]]:
-        """Take in texts of foretool; return their tokens and the tools that they name."""
+        """Record texts of foretool; return their tokens and the tools that they name."""
         tokens = size(*texts)
         self._said += tokens
         return tokens, self._note(texts)
 
     def _note(self, texts: Sequence[str]) -> set[str]:
-        """Take in the tools that texts name; return those that they name with their arguments."""
+        """Record the tools that texts name; return those that they name with their arguments."""
         with_arguments, bare = read_names(texts, self._names)
         self.known |= with_arguments
         self.bare |= bare

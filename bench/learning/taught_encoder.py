@@ -62,7 +62,7 @@ from bench.learning.wished_encoder import (
 )
 from bench.papers.larger_encoder import find_larger
 from bench.reports import print_row
-from foretool.learning.training.ports_trainer import Batch, Example
+from foretool.learning.training.ports_trainer import Example, TrainingBatch
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import adapted, onnx
@@ -100,7 +100,7 @@ class Taught(Distilled):
     of_documents: Sequence[Teacher]
     deviation_of_documents: float
     """Of the untrained encoder's cosines of a document."""
-    _asked: Batch | None = None
+    _asked: TrainingBatch | None = None
     _said: Floats
     """What the teachers say of `_asked`, which a step asks for twice."""
 
@@ -112,12 +112,12 @@ class Taught(Distilled):
     def _alike(self, places: Sequence[int]) -> NDArray[np.bool_]:
         return self._near(self.first, places) | self.without_tasks
 
-    def _target(self, batch: Batch) -> Floats:
+    def _target(self, batch: TrainingBatch) -> Floats:
         if self._asked is not batch:
             self._asked, self._said = batch, super()._target(batch)
         return self._said
 
-    def _tool_vectors(self, batch: Batch) -> Any:
+    def _tool_vectors(self, batch: TrainingBatch) -> Any:
         places = sorted(self._choose(batch), key=lambda at: len(self._documents[at]))
         third = -(-len(places) // 3)  # texts of like length share a batch
         parts = [places[at : at + third] for at in range(0, len(places), third)]
@@ -125,7 +125,7 @@ class Taught(Distilled):
         self._fresh = places, read
         return self._torch.from_numpy(self.vectors).index_copy(0, self._torch.tensor(places), read)
 
-    def _choose(self, batch: Batch) -> list[int]:
+    def _choose(self, batch: TrainingBatch) -> list[int]:
         """The documents that this step reads."""
         right = [self._right(at) for at in batch.examples]
         wanted = [at for own in right for at in self._draw.sample(own, min(MOST_RIGHT, len(own)))]
@@ -139,7 +139,7 @@ class Taught(Distilled):
         self._draw.shuffle(found)
         return found
 
-    def _loss(self, cosines: Any, batch: Batch) -> Any:
+    def _loss(self, cosines: Any, batch: TrainingBatch) -> Any:
         torch, (places, read) = self._torch, self._fresh
         near = together(self.of_documents, places) * (self.deviation_of_documents / SHARPNESS)
         near[np.arange(len(places)), places] = -1e4  # a document is no neighbour of its own

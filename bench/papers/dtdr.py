@@ -34,13 +34,13 @@ from foretool.learning.rankers.dtdr import Dtdr
 from foretool.learning.training import Embed, Material
 from foretool.learning.training.demonstrations import (
     Demonstration,
-    Step,
+    PredictionStep,
     ToolVectors,
     TrainingSet,
     dependencies,
     task_vectors,
 )
-from foretool.learning.training.dtdr import METHOD, Recipe, Trainer
+from foretool.learning.training.dtdr import METHOD, DtdrTrainer, Recipe
 from foretool.retrieval import encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.model_format import Floats
@@ -122,7 +122,7 @@ class World(NamedTuple):
 def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | None) -> Iterator[Row]:
     """Every row of the sets, then one of the time of a prediction."""
     with open_vectors(cache) as vectors:
-        found = encoders.find("auto")
+        found = encoders.resolve_weights("auto")
         opened = [open_kept(weights, cache, vectors) for weights in found]
         untrained = open_kept(found[0].untrained, cache, vectors) if found else None
         for name in sets or [each for each in SETS if (data / each).is_dir()]:
@@ -135,7 +135,7 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
 def worlds(data: Path, names: Sequence[str], cache: Path | None) -> Iterator[World]:
     """The sets as published forms read them: with the untrained encoder."""
     with open_vectors(cache) as vectors:
-        untrained = open_kept(encoders.find("auto")[0].untrained, cache, vectors)
+        untrained = open_kept(encoders.resolve_weights("auto")[0].untrained, cache, vectors)
         for name in names:
             yield read(data / name, "dev.jsonl", [], untrained)
 
@@ -175,7 +175,7 @@ def demonstration(row: Mapping[str, Any], number: Mapping[str, int]) -> Demonstr
     )
 
 
-Predict = Callable[[Demonstration, Step], Floats]
+Predict = Callable[[Demonstration, PredictionStep], Floats]
 """Scores every class at a step, (classes and END,)."""
 
 
@@ -275,7 +275,7 @@ def published_l(world: World, last: int | None = None) -> Predict:
     return lambda each, step: model.after(known[text_of(world, each, step, last)])
 
 
-def text_of(world: World, each: Demonstration, step: Step, last: int | None = None) -> str:
+def text_of(world: World, each: Demonstration, step: PredictionStep, last: int | None = None) -> str:
     read = step.history if last is None else step.history[len(step.history) - min(last, len(step.history)) :]
     return history_text(each.task, [world.tools[call].name for call in read])
 
@@ -298,7 +298,7 @@ def served_by(world: World, model: Dtdr, *, said: bool = True) -> Predict:
     ids = [tool.id for tool in world.tools]
     known = asked_vectors(world, world.readings)
 
-    def predict(each: Demonstration, step: Step) -> Floats:
+    def predict(each: Demonstration, step: PredictionStep) -> Floats:
         history = [ids[call] for call in step.history]
         chance, end = model.after(history, known.get(each.task) if said else None, (each.task,) if said else ())
         return np.append(chance, np.float32(end))
@@ -314,7 +314,7 @@ def across_turns(world: World) -> bytes:
     """A model trained on histories that begin with the calls of earlier turns."""
     readings = task_vectors([each.task for each in world.train], world.readings)
     given = TrainingSet(tuple(tool.id for tool in world.tools), world.train, readings)
-    return Trainer().model(given, tool_vectors(world), SEED, lambda what, share: None).dumps()
+    return DtdrTrainer().model(given, tool_vectors(world), SEED, lambda what, share: None).dumps()
 
 
 def cold(world: World) -> Row:
@@ -366,7 +366,7 @@ class NewToolWatch:
         self._any: list[float] = []
         self._together: list[float] = []
 
-    def __call__(self, each: Demonstration, step: Step) -> Floats:
+    def __call__(self, each: Demonstration, step: PredictionStep) -> Floats:
         found = self._predict(each, step)
         new = np.asarray([number in self._new for number in range(len(found))], np.bool_)
         self._needed.append(float(found[list(step.acceptable)].max()))
@@ -397,7 +397,7 @@ def similarity(world: World) -> Predict:
     assert documents is not None
     known = asked_vectors(world, world.embed)
 
-    def predict(each: Demonstration, step: Step) -> Floats:
+    def predict(each: Demonstration, step: PredictionStep) -> Floats:
         cosines = np.append(documents @ known[each.task], np.float32(-1))
         cosines[list(step.history)] -= 2
         return cosines
@@ -419,7 +419,7 @@ def latency(size: int = LARGE, episodes: int = 3_000) -> Row:
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     # What is timed has the size of the real thing; what it says does not matter.
     given = TrainingSet(tuple(ids), past, vectors[:episodes])
-    model = Trainer(Recipe(epochs=(1, 1))).fit(given, ToolVectors(ids, texts), SEED, lambda share: None)
+    model = DtdrTrainer(Recipe(epochs=(1, 1))).fit(given, ToolVectors(ids, texts), SEED, lambda share: None)
     served = Dtdr.loads(model.dumps())
     served.align(ids, texts)
     times: dict[str, list[float]] = {"first": [], "next": []}

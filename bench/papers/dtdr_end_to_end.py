@@ -41,7 +41,7 @@ from bench.options import make_parser
 from bench.papers.dtdr import Predict, World, aligned, read, served_by, without_earlier
 from bench.reports import Row, difference, mean_row
 from bench.retrieval.pool import Pool, bm25
-from foretool.learning.training.demonstrations import Demonstration, Step
+from foretool.learning.training.demonstrations import Demonstration, PredictionStep
 from foretool.learning.training.dtdr import METHOD
 from foretool.retrieval import encoders
 from foretool.storage.records import Tool
@@ -64,7 +64,7 @@ class Asked(NamedTuple):
     """One step of one task."""
 
     task: Demonstration
-    step: Step
+    step: PredictionStep
 
 
 class Answer(NamedTuple):
@@ -213,7 +213,7 @@ def over(world: World, model: Callable[[str], Answer], most: int, methods: Seque
 
 def results(arguments: argparse.Namespace) -> Iterator[Row]:
     """The rows of each set."""
-    cache, weights = arguments.cache, encoders.find("auto")[0]
+    cache, weights = arguments.cache, encoders.resolve_weights("auto")[0]
     with open_vectors(cache) as vectors:
         model = Model(arguments.model, arguments.threads, cache / "answers.jsonl")
         encoder = open_kept(weights, cache, vectors)

@@ -36,7 +36,7 @@ from bench.papers.__main__ import with_cost
 from bench.papers.dtdr import SEED, Predict, World, published_c, published_l, without_earlier, worlds
 from bench.papers.dtdr_end_to_end import signature
 from bench.reports import Row, mean_row, print_row
-from foretool.learning.training.demonstrations import Demonstration, Step
+from foretool.learning.training.demonstrations import Demonstration, PredictionStep
 from foretool.retrieval import tokens
 from foretool.retrieval.model_format import Floats
 
@@ -73,7 +73,9 @@ class Masks:
         self.names = [*(tool.name for tool in world.tools), "end"]
         self.example = demonstrated(self, random.Random(SEED).choice(list(world.train)))
 
-    def prompt(self, form: str, each: Demonstration, step: Step, expected: Sequence[tuple[int, float]]) -> Prompt:
+    def prompt(
+        self, form: str, each: Demonstration, step: PredictionStep, expected: Sequence[tuple[int, float]]
+    ) -> Prompt:
         """The prompt of a form; `expected`: classes with their probabilities, the likeliest first."""
         weighted = form.endswith("weighted")
         asked = [*([WEIGHTS] if weighted else []), self.question(each, step)]
@@ -88,7 +90,7 @@ class Masks:
             return Prompt(constant, [*self.demonstrations({at for at, _ in expected}), *asked])
         return Prompt(constant, asked)
 
-    def question(self, each: Demonstration, step: Step) -> str:
+    def question(self, each: Demonstration, step: PredictionStep) -> str:
         """The task and the calls so far."""
         calls = ", ".join(self.names[call] for call in step.history) or "none"
         return f"Task: {each.task}\nCalls made so far, in order: {calls}\nWhat is the next call?"
@@ -109,7 +111,7 @@ def demonstrated(masks: Masks, each: Demonstration) -> str:
 @cache
 def cost(text: str) -> int:
     """Tokens of one text and the line break behind it."""
-    return tokens.count([f"{text}\n"])[0]
+    return tokens.count_tokens([f"{text}\n"])[0]
 
 
 def expected_at(chances: Floats, alpha: float) -> list[tuple[int, float]]:
@@ -141,7 +143,7 @@ def rows(world: World, alphas: Sequence[float]) -> Iterator[Row]:
                        "total over no list": round(change, 3)}  # fmt: skip
 
 
-def holding(steps: Sequence[tuple[Demonstration, Step]], found: Sequence[Sequence[tuple[int, float]]]) -> Row:
+def holding(steps: Sequence[tuple[Demonstration, PredictionStep]], found: Sequence[Sequence[tuple[int, float]]]) -> Row:
     """How many are expected, and what they hold of the acceptable calls."""
     shares = [
         fmean(float(call in {at for at, _ in one}) for call in step.acceptable)

@@ -89,7 +89,7 @@ class World(NamedTuple):
 def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | None) -> Iterator[Row]:
     """Every row of the sets; the published forms come last, because they take longest."""
     with open_vectors(cache) as kept:
-        found = encoders.find("auto")
+        found = encoders.resolve_weights("auto")
         have = [open_kept(weights, cache, kept) for weights in found]
         pasts: dict[str, MassTool] = {}
         names = sets or [each for each in SETS if is_there(data / each / queries)]

@@ -276,7 +276,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     def every() -> Iterator[Row]:
         yield from papers_rows()
         with open_vectors(arguments.cache) as vectors:
-            weights = encoders.find("auto")[0].untrained
+            weights = encoders.resolve_weights("auto")[0].untrained
             for kind in kinds:
                 kept: KeptEncoder = (
                     open_kept(weights, arguments.cache, vectors)

@@ -21,7 +21,7 @@ from bench.papers.published.ports import Loss
 from bench.reports import Row, difference
 from foretool.learning.language_models import open_scorer
 from foretool.learning.training.continuation import ContinuationScorer, ScoreFile, ScorerError
-from foretool.learning.training.ports import Answers, ask
+from foretool.learning.training.ports import ModelAnswers, ask_preferences
 
 FEW, BATCH, NEGATIVES = 200, 16, 3
 LOSSES: tuple[Loss, ...] = ("contrastive", "replug", "ports", "full")
@@ -72,15 +72,15 @@ def compared(bench: Bench) -> Iterator[Row]:
             }
 
 
-def answers(bench: Bench, scorer: ContinuationScorer, tasks: int = FEW, negatives: int = NEGATIVES) -> Answers:
+def answers(bench: Bench, scorer: ContinuationScorer, tasks: int = FEW, negatives: int = NEGATIVES) -> ModelAnswers:
     """The language model's answers about the tasks that all losses are trained on."""
     with ScoreFile(bench.cache / "scores.txt") as kept:
         trainer = bench.trainer(Recipe("full", SEEDS[0], tasks, 1, BATCH))
         tools = [bench.world.tools[at] for at in bench.called]
-        return ask(trainer, tools, scorer, kept, most=(1 + negatives) * tasks, hard=negatives)
+        return ask_preferences(trainer, tools, scorer, kept, most=(1 + negatives) * tasks, hard=negatives)
 
 
-def right(asked: Answers) -> float:
+def right(asked: ModelAnswers) -> float:
     """The share of tasks whose right call is the likeliest of those that were asked about."""
     means = [[asked.means[at, each] for each in near] for at, near in asked.scored.items()]
     return round(fmean(max(row) == row[0] for row in means), 3)
@@ -92,7 +92,7 @@ def drawn(world: World) -> World:
     return world._replace(queries=[world.queries[at] for at in few], gold=[world.gold[at] for at in few])
 
 
-def hits_of(bench: Bench, world: World, loss: Loss, seed: int, asked: Answers) -> Found:
+def hits_of(bench: Bench, world: World, loss: Loss, seed: int, asked: ModelAnswers) -> Found:
     """Train with one loss and one seed."""
     scores = bench.scores(bench.trained(Recipe(loss, seed, FEW, PASSES.get(world.name, 1), BATCH), asked), world)
     return {pool: hits(ranks(scores, world, members)) for pool, members in world.pools.items()}

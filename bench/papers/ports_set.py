@@ -25,8 +25,8 @@ from foretool.learning.rankers.masstool import MassTool
 from foretool.learning.training import Material
 from foretool.learning.training.continuation import write_call
 from foretool.learning.training.masstool import METHOD as PAST
-from foretool.learning.training.ports import Answers, keep_called, shipped_adapter
-from foretool.learning.training.ports_trainer import Example, Trainer
+from foretool.learning.training.ports import ModelAnswers, keep_called, shipped_adapter
+from foretool.learning.training.ports_trainer import Example, PortsTrainer
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import adapted
@@ -173,7 +173,7 @@ class Bench:
     def __init__(self, world: World, cache: Path, vectors: VectorStore) -> None:
         self.world, self.cache = world, cache
         self.head: Row = {"set": world.name, "n": len(world.queries)}
-        found = encoders.find("auto")
+        found = encoders.resolve_weights("auto")
         self.weights = tuple(each.untrained for each in found) if world.name in CROSSED else found
         self.kept = vectors
         self.encoders = [self._open(each) for each in self.weights]
@@ -255,16 +255,18 @@ class Bench:
         )
         return {"masstool": MassTool.loads(PAST.train(material, lambda doing, share: None))}
 
-    def trainer(self, recipe: Recipe, checkpoint: Path | None = None, asked: Answers | None = None) -> Trainer:
+    def trainer(
+        self, recipe: Recipe, checkpoint: Path | None = None, asked: ModelAnswers | None = None
+    ) -> PortsTrainer:
         """Trains the first encoder."""
-        texts, asked = self.world.texts, asked or Answers()
+        texts, asked = self.world.texts, asked or ModelAnswers()
         return PublishedTrainer(
             self.base, [texts[at] for at in self.called], self.examples[: recipe.tasks], recipe.plan,
             self.cache / "model", checkpoint, asked.useful, asked.scored, self.vectors[self.called],
             shipped_adapter(recipe.plan.rank) if recipe.goes_on else None,
         )  # fmt: skip
 
-    def trained(self, recipe: Recipe, asked: Answers | None = None) -> bytes:
+    def trained(self, recipe: Recipe, asked: ModelAnswers | None = None) -> bytes:
         """The adapter of a recipe: from the cache, or trained now. An interrupted training continues."""
         path = self.cache / f"{self.told(recipe)}.adapter"
         if path.exists():
@@ -288,7 +290,7 @@ class Bench:
         encoder = InTorch(weights, lambda: self._torch(weights, recipe))
         return KeptEncoder(encoder, self.kept, key, f"queries {key}")
 
-    def _torch(self, weights: encoders.Weights, recipe: Recipe | None) -> Trainer:
+    def _torch(self, weights: encoders.Weights, recipe: Recipe | None) -> PortsTrainer:
         if recipe is None:
             return PublishedTrainer(weights, (), (), PublishedPlan(), self.cache / "larger")
         texts = self.world.texts
@@ -304,12 +306,12 @@ class Bench:
 class InTorch:
     """An `Encoder` that a trainer runs; the trainer is built at the first text."""
 
-    def __init__(self, weights: encoders.Weights, make: Callable[[], Trainer]) -> None:
+    def __init__(self, weights: encoders.Weights, make: Callable[[], PortsTrainer]) -> None:
         self.name = Path(weights.name).name
         self._make = make
 
     @cached_property
-    def _trainer(self) -> Trainer:
+    def _trainer(self) -> PortsTrainer:
         return self._make()
 
     def documents(self, texts: Sequence[str]) -> Floats:

@@ -40,7 +40,7 @@ from bench.reports import Row, mean_row
 from bench.retrieval.pool import Pool
 from foretool.learning.rankers.tgr import Tgr
 from foretool.retrieval import encoders
-from foretool.retrieval.document import Fields, document, embedded_text, fields
+from foretool.retrieval.document import Fields, definition_fields, document, embedded_text
 from foretool.retrieval.encoders.onnx import OnnxEncoder
 from foretool.retrieval.graph import Graph, schema_edges
 from foretool.retrieval.model_format import Floats
@@ -88,7 +88,7 @@ class Bank:
             for row in self.rows
         ]
         self.ids = [tool.id for tool in self.tools]
-        self.read = [fields(tool) for tool in self.tools]
+        self.read = [definition_fields(tool) for tool in self.tools]
         self.gold = [tuple(frozenset((ToolId(name),)) for name in dict.fromkeys(row["calls"])) for row in self.records]
 
     def descriptions(self) -> Floats:
@@ -196,7 +196,7 @@ def taught(data: Path, encoder: KeptEncoder) -> tuple[Discriminator, Quality, in
         tools += [tool_from_row(row, outputSchema=row.get("output_schema") or {}) for row in rows]
     if (data / "mcp_catalogs").is_dir():
         tools += catalog_tools(data / "mcp_catalogs")
-    giving = [(tool, each) for tool in tools if (each := fields(tool)).gives]
+    giving = [(tool, each) for tool in tools if (each := definition_fields(tool)).gives]
     if not giving:
         return None
     read = [each for _, each in giving]
@@ -304,7 +304,7 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
         return
     for method, figures in PAPER.items():
         yield {"set": SET, "method": method, "n": 311, **dict(zip(NAMES, figures, strict=True))}
-    found = encoders.find("auto")
+    found = encoders.resolve_weights("auto")
     if not found:
         raise SystemExit(f"tgr: no encoder is installed; {encoders.INSTALL}")
     with open_vectors(cache) as vectors:

@@ -67,7 +67,9 @@ async def settled(client: StdioClient) -> None:
 
 def cost(listed: Sequence[Json]) -> int:
     """Tokens of a list as it is sent, counted tool by tool, because the tokenizer refuses texts of megabytes."""
-    return sum(tokens.count([json.dumps(tool, ensure_ascii=False, separators=(",", ":")) + "," for tool in listed]))
+    return sum(
+        tokens.count_tokens([json.dumps(tool, ensure_ascii=False, separators=(",", ":")) + "," for tool in listed])
+    )
 
 
 def exposed_names(command: Sequence[str], path: Path) -> dict[str, list[str]]:

@@ -37,14 +37,14 @@ from bench.proxy.discovery import CALL_S, discover, measure_searches
 from foretool.retrieval import encoders
 from foretool.retrieval.corpus import Corpus, digest
 from foretool.retrieval.document import embedded_text
-from foretool.retrieval.known_tools import find_wordings
+from foretool.retrieval.known_tools import shipped_wordings
 from foretool.storage.opening import open_store
 
 EXCHANGED = 0.15
 """The share of the words of a repeated tool that are exchanged."""
 NOISE = 0.35
 """The length of the noise that is added to a vector of length 1."""
-READER = Corpus(shipped=find_wordings)
+READER = Corpus(shipped=shipped_wordings)
 SEARCHES = 300
 READY_S = 900.0
 SETTLE_S = 5.0
@@ -52,7 +52,7 @@ PING_S = 0.005
 
 
 def is_servable(tool: Json) -> bool:
-    """Tell whether a proxy carries a tool: it drops those that run only as a task, and would never know them all."""
+    """Return whether a proxy carries a tool: it drops those that run only as a task, and would never know them all."""
     return (tool.get("execution") or {}).get("taskSupport") != "required"
 
 
@@ -196,7 +196,7 @@ def scale(command: Sequence[str], originals: Sequence[tuple[str, Json]], size: i
     asked |= {path.parent.name: [row["query"] for row in read_rows(path)] for path in more.queries}
     with tempfile.TemporaryDirectory(prefix="bench-scale-") as place:
         folder = Path(place)
-        embedding = [embed(each, originals, served, folder, more.vectors) for each in encoders.find(encoder)]
+        embedding = [embed(each, originals, served, folder, more.vectors) for each in encoders.resolve_weights(encoder)]
         catalogs = {name: [tool for _, tool in theirs] for name, theirs in served.items()}
         entries = processes.serve_tools(folder, catalogs)
         path = processes.write_config(folder, entries, policy="frozen", encoder=encoder)

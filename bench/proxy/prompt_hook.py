@@ -188,7 +188,7 @@ def run_hook(claude: str) -> dict[str, Any]:
         typed = f"env FORETOOL_HINT_MS=5000 {installing.hook_command(path)}"
         hook, settings = prompt_hooks.HOOKS["claude-code"], home / ".claude" / "settings.json"
         if change := prompt_hooks.change(hook, settings, typed):
-            changes.apply([change], folder / changes.FOLDER)
+            changes.write_changes([change], folder / changes.FOLDER)
         with claude_code.server_entry(processes.installed(None), path, "stdio") as server:
             for _ in range(2):
                 claude_code.converse(claude, server, home, url, prompt)

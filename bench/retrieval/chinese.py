@@ -34,11 +34,11 @@ from bench.retrieval.pool import Pool
 from foretool.retrieval import glossary
 from foretool.retrieval.confidence import level
 from foretool.retrieval.document import document
-from foretool.retrieval.encoders import find
-from foretool.retrieval.known_tools import find_wordings
+from foretool.retrieval.encoders import resolve_weights
+from foretool.retrieval.known_tools import shipped_wordings
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query
-from foretool.server.catalog.encoders import open_encoder
+from foretool.server.catalog.encoders import open_any_encoder
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId
 
@@ -70,7 +70,7 @@ def same_tools(tools: Sequence[Tool]) -> dict[ToolId, frozenset[ToolId]]:
 def by_wishes(tools: Sequence[Tool]) -> Asked:
     """The wishes of known tools that are described in Chinese."""
     same = same_tools(tools)
-    return [(wish, same[tool.id]) for tool in tools if tool.id in same for wish in find_wordings(document(tool))]
+    return [(wish, same[tool.id]) for tool in tools if tool.id in same for wish in shipped_wordings(document(tool))]
 
 
 def by_parameters(tools: Sequence[Tool]) -> Asked:
@@ -124,7 +124,7 @@ def measure(tools: Sequence[Tool], encoders: Sequence[KeptEncoder]) -> Iterator[
     yield row_of("parameters", Pool(bare, {}, encoders).pipeline(), by_parameters(tools))
     held = json.loads(FILE.read_text("utf-8"))
     english = [tool for tool in tools if tool.upstream in held["servers"]]
-    pipeline = Pool(english, {}, encoders, shipped=find_wordings).pipeline()
+    pipeline = Pool(english, {}, encoders, shipped=shipped_wordings).pipeline()
     talk = [level(pipeline.rank(Query((text,)), limit=DEPTH)) for text in held["talk"]]
     yield {**row_of("tasks", pipeline, by_tasks(held, english)), "levels of small talk": count_levels(talk)}
 
@@ -156,7 +156,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         open_store(given.vectors or Path(folder) / "vectors.sqlite3") as store,
     ):
         encoders = [
-            KeptEncoder(open_encoder(each, Path(folder)), store.vectors, each.key) for each in find(given.encoder)
+            KeptEncoder(open_any_encoder(each, Path(folder)), store.vectors, each.key)
+            for each in resolve_weights(given.encoder)
         ]
         for row in measure(list(found.values()), encoders):
             print_row(row, given.json)

@@ -141,7 +141,7 @@ def results(arguments: argparse.Namespace) -> Row:
     if arguments.show:
         for task, answer, place in zip(tasks, answers, places, strict=True):
             print(f"\n=== {task['task']}  (place {place})\n{text_of(answer)}")
-    sizes = tokens.count([text_of(answer) for answer in answers])
+    sizes = tokens.count_tokens([text_of(answer) for answer in answers])
     levels = [answer["structuredContent"]["confidence"] for answer in answers]
     return {
         "tasks": len(tasks),

@@ -52,9 +52,9 @@ from bench.retrieval.pool import Pool
 from foretool.learning.training import Material, TooLittle
 from foretool.retrieval import chances, confidence, encoders, methods
 from foretool.retrieval.calibration import calibration_error
-from foretool.retrieval.confidence import Gate, Logistic, Weights
+from foretool.retrieval.confidence import Gate, GateWeights, Logistic
 from foretool.retrieval.corpus import Shipped
-from foretool.retrieval.known_tools import find_wordings
+from foretool.retrieval.known_tools import shipped_wordings
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
 from foretool.retrieval.ranking import Query, Ranking
@@ -210,10 +210,10 @@ def learn(
     for kind in LEARNED:
         method = methods.METHODS[kind]
         try:
-            data = methods.load(method.training).train(material, lambda step, share: None)
+            data = methods.import_object(method.training).train(material, lambda step, share: None)
         except TooLittle:
             continue
-        models[kind] = methods.load(method.served).loads(data)
+        models[kind] = methods.import_object(method.served).loads(data)
     return LearnedModels(models) if models else None
 
 
@@ -237,7 +237,7 @@ def fit_logistic(
     return Logistic(round(float(beta[0] - found @ mean), 4), rounded)
 
 
-def fit(data: Sequence[Sample], *, cosines: bool = True) -> Weights:
+def fit(data: Sequence[Sample], *, cosines: bool = True) -> GateWeights:
     """Fit the first place on all queries, and on those that a tool serves its gain, and with the gain the gate over the
     first k: how many tools to show is asked where there is one. The models read `cosines` or do not."""
     data = [each for each in data if each.ranking.ranked and not each.ranking.evidence[0].named]
@@ -250,7 +250,7 @@ def fit(data: Sequence[Sample], *, cosines: bool = True) -> Weights:
     weights = (*(gain.weights[name] for name in read), gain.bias)
     of_list = [(confidence.signs(each.ranking), each.held(1), each.weight) for each in data]
     of_first = [(gate_inputs(each.ranking, weights, k), each.held(k), each.weight) for each in served for k in KS]
-    return Weights(weights, _fit_signs(of_list, cosines=cosines), _fit_signs(of_first, cosines=cosines))
+    return GateWeights(weights, _fit_signs(of_list, cosines=cosines), _fit_signs(of_first, cosines=cosines))
 
 
 def _fit_signs(rows: Sequence[tuple[Mapping[str, float], float, float]], *, cosines: bool) -> Logistic:
@@ -417,7 +417,7 @@ def fit_gate(
     for each in searched_sets(data):
         for most in range(len(embedders) + 1):
             for sample in fitted_samples(each, others, sampled(idle, IDLE), embedders[:most], shipped):
-                found.setdefault(confidence.kind_of(sample.ranking), []).append(sample)
+                found.setdefault(confidence.weights_name(sample.ranking), []).append(sample)
     weights = {kind: fit(each) for kind, each in found.items()}
     one = "+".join(each.name for each in embedders[:1])
     for rest in ("", confidence.AFTER_LEARNING):
@@ -458,7 +458,7 @@ def fitted_samples(
         yield from samples(Pool(hidden, {}, have, shipped=shipped).pipeline(len(have)), some, share("among", len(some)))
 
 
-def without_cosines(data: Sequence[Sample]) -> Weights:
+def without_cosines(data: Sequence[Sample]) -> GateWeights:
     """The weights for encoders that nobody fitted: those of any encoder, without what differs between encoders."""
     return fit(data, cosines=False)
 
@@ -516,10 +516,10 @@ def results(arguments: argparse.Namespace) -> Iterator[Row]:
     """A row per set; or the fitted gate, after it is written."""
     data: Path = arguments.data
     most: int = arguments.sample
-    shipped = None if arguments.without_wordings else find_wordings
+    shipped = None if arguments.without_wordings else shipped_wordings
     with open_store(arguments.vectors or ":memory:") as store:
         cache = arguments.vectors.parent / "encoders" if arguments.vectors else None
-        named, vectors = encoders.find(arguments.encoder), store.vectors
+        named, vectors = encoders.resolve_weights(arguments.encoder), store.vectors
         embedders = [open_kept(each, cache, vectors, queries=arguments.vectors is not None) for each in named]
         if arguments.fit:
             # Training on both sides moves all cosines, and has seen these sets: that encoder's least stays as it is.

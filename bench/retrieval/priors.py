@@ -37,7 +37,7 @@ from bench.datasets import is_there, place_by_name, read_rows, tool_from_row
 from bench.options import make_parser
 from bench.reports import Row
 from foretool.retrieval import priors
-from foretool.retrieval.document import Fields, fields
+from foretool.retrieval.document import Fields, definition_fields
 from foretool.retrieval.evaluation import RESAMPLES, SEED, interval
 from foretool.retrieval.graph import Graph, schema_edges
 from foretool.retrieval.priors import Priors
@@ -115,7 +115,7 @@ def read_log(folder: Path, part: str) -> Log:
     rows = read_rows(folder / f"{part}.jsonl")
     found = (tuple(tool for call in row["calls"] if (tool := known.get(call) or by_name.get(call))) for row in rows)
     sizes = {tool.id: estimate(tool.definition.decode()) for tool in tools}
-    return Log(folder.name, [fields(tool) for tool in tools], sizes, [each for each in found if each])
+    return Log(folder.name, [definition_fields(tool) for tool in tools], sizes, [each for each in found if each])
 
 
 # Lists

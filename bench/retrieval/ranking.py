@@ -43,11 +43,11 @@ from bench.retrieval.ranking_methods import build_method
 from foretool.retrieval import encoders, tokens
 from foretool.retrieval.confidence import level
 from foretool.retrieval.corpus import Corpus, Shipped
-from foretool.retrieval.known_tools import find_wordings
+from foretool.retrieval.known_tools import shipped_wordings
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.tokens import fill_budget
-from foretool.server.catalog.encoders import open_encoder
+from foretool.server.catalog.encoders import open_any_encoder
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId
 from foretool.storage.store import Store
@@ -142,7 +142,7 @@ def levels(pool: Pool, tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
 def token_sizes(tools: Sequence[Tool]) -> dict[ToolId, int]:
     """The tokens of every definition: counted where the tokenizer is installed, else estimated."""
     texts = [tool.definition.decode() for tool in tools]
-    counted = tokens.count(texts) if tokens.available() else [tokens.estimate(text) for text in texts]
+    counted = tokens.count_tokens(texts) if tokens.available() else [tokens.estimate(text) for text in texts]
     return {tool.id: size for tool, size in zip(tools, counted, strict=True)}
 
 
@@ -194,8 +194,8 @@ def open_encoders(arguments: argparse.Namespace, store: Store, setting: str) -> 
     cache = arguments.vectors.parent / "encoders" if arguments.vectors else None
     endpoint = encoders.Endpoint(arguments.encoder_url, os.environ.get(KEY, ""))
     return [
-        KeptEncoder(open_encoder(weights, cache, key=endpoint.key), store.vectors, weights.key)
-        for weights in encoders.find(setting, endpoint)
+        KeptEncoder(open_any_encoder(weights, cache, key=endpoint.key), store.vectors, weights.key)
+        for weights in encoders.resolve_weights(setting, endpoint)
     ]
 
 
@@ -262,9 +262,9 @@ def choose_wordings(arguments: argparse.Namespace) -> Shipped | None:
     if arguments.without_wordings:
         return None
     if arguments.wordings is None:
-        return find_wordings
+        return shipped_wordings
     written = read_wordings(arguments.wordings)
-    return lambda read: written.get((read.server, read.name)) or find_wordings(read)
+    return lambda read: written.get((read.server, read.name)) or shipped_wordings(read)
 
 
 def read_wordings(file: Path) -> dict[tuple[str, str], tuple[str, ...]]:

@@ -25,7 +25,7 @@ from bench.retrieval.itr_ranking import published
 from bench.retrieval.pool import DEPTH, Pool, Search, bm25
 from foretool.retrieval import encoders
 from foretool.retrieval.corpus import Corpus
-from foretool.retrieval.line import Line
+from foretool.retrieval.line import NeedScores
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import ToolId
 
@@ -66,7 +66,7 @@ def lexical(pool: Pool, *, widened: bool = True) -> Search:
     corpus = pool.corpus
 
     def search(text: str) -> list[ToolId]:
-        hits = Line(corpus, text, widened=widened).hits
+        hits = NeedScores(corpus, text, widened=widened).hits
         return best(corpus, [hits.get(slot, float("-inf")) for slot in range(len(corpus.ids))])
 
     return search
@@ -87,7 +87,7 @@ def blended(pool: Pool, most: int) -> Search:
     assert meaning is not None
 
     def search(text: str) -> list[ToolId]:
-        line = Line(corpus, text)
+        line = NeedScores(corpus, text)
         (blend,) = meaning.sums([line.hits], meaning.readings([text]), [line.telling])
         order, _ = blend.best(DEPTH, {}, corpus.ids)
         return [tool for slot, _ in order if (tool := corpus.ids[slot])]

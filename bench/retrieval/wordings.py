@@ -30,13 +30,13 @@ from bench.kept_encoder import KeptEncoder
 from bench.reports import difference
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.encoders import find
+from foretool.retrieval.encoders import resolve_weights
 from foretool.retrieval.known_tools import known_tools
 from foretool.retrieval.near_words import near_terms
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query
 from foretool.retrieval.words import in_words, stem
-from foretool.server.catalog.encoders import open_encoder
+from foretool.server.catalog.encoders import open_any_encoder
 from foretool.storage.opening import open_store
 from foretool.storage.records import Tool, ToolId
 
@@ -142,8 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_json(parser)
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "vectors.sqlite3") as store:
-        found = find(given.encoder)[:1]
-        encoders = [KeptEncoder(open_encoder(each, Path(folder)), store.vectors, each.key) for each in found]
+        found = resolve_weights(given.encoder)[:1]
+        encoders = [KeptEncoder(open_any_encoder(each, Path(folder)), store.vectors, each.key) for each in found]
         measure_one = measure_known if given.known else measure
         for row in measure_one(given.folder, encoders[0] if encoders else None, given.queries):
             sys.stdout.write((json.dumps(row) if given.json else "  ".join(map(str, row.values()))) + "\n")

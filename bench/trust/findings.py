@@ -29,7 +29,7 @@ from typing import Any
 from bench import options
 from bench.datasets import read_catalogs
 from bench.reports import Row, print_row
-from foretool.server.trust.findings import Finding, find
+from foretool.server.trust.findings import TextFinding, find_suspicious
 from foretool.server.trust.lookalikes import Names
 
 HALVES = ("rules", "held-out")
@@ -53,9 +53,11 @@ class Sample:
         """Server, name and description of the tool itself."""
         return self.server, str(self.definition["name"]), str(self.definition.get("description") or "")
 
-    def flagged(self, names: Names | None = None) -> list[Finding]:
+    def flagged(self, names: Names | None = None) -> list[TextFinding]:
         """The findings that count, beside the tools of `names`, else beside its peers."""
-        found = find(json.dumps(self.definition).encode(), self.server, names or Names([*self.peers, self.own]))
+        found = find_suspicious(
+            json.dumps(self.definition).encode(), self.server, names or Names([*self.peers, self.own])
+        )
         return [each for each in found if each.severity != "low"]
 
 
@@ -99,7 +101,7 @@ def read_programs(path: Path, is_poisoned: bool) -> Iterator[Sample]:
                 yield Sample(f"{file.name}/{node.name}", file.stem, definition, is_poisoned, file.stem)
 
 
-OnWrong = Callable[[Sample, Sequence[Finding]], None]
+OnWrong = Callable[[Sample, Sequence[TextFinding]], None]
 """Hears of each definition that is judged wrongly, with its findings."""
 
 
@@ -165,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def chosen(samples: Iterable[Sample]) -> list[Sample]:
         return [each for each in samples if given.half in ("all", half_of(each.id))]
 
-    def show(sample: Sample, found: Sequence[Finding]) -> None:
+    def show(sample: Sample, found: Sequence[TextFinding]) -> None:
         if given.show:
             said = [f"{each.kind} in {each.where}: {each.excerpt}" for each in found]
             text = "; ".join(said) or f"missed: {' '.join(sample.own[2].split())}"

@@ -9,7 +9,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from foretool.desk.replay.queries import MOST, QuerySet, read_file, read_log
+from foretool.desk.replay.queries import MOST, QuerySet, read_log, read_queries
 from foretool.desk.replay.rankings import SERVED, Interval, RankingFigures, Rankings
 from foretool.server.commands import output
 from foretool.server.commands.exit import WRONG, complain
@@ -75,7 +75,7 @@ def command(path: Path | None, as_json: bool, profile: str, file: Path | None, s
             found = read_log(app.store, tools, now - since, now, most)
         else:
             try:
-                found = read_file(file, tools, app.store.calls.usage(), now)
+                found = read_queries(file, tools, app.store.calls.usage(), now)
             except (ValueError, OSError) as error:
                 raise click.ClickException(f"bench: {error}") from None
         if not found.queries:

@@ -7,34 +7,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from foretool.desk.confusions import Confusion, find_confusions, suggest
+from foretool.desk.confusions import Confusion, find_confusions, suggest_changes
 from foretool.desk.replay.effect import Replays
 from foretool.server import offline
 from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
-from foretool.server.commands.misses import Repair
+from foretool.server.commands.misses import RepairOptions
 from foretool.server.commands.one_miss import say_effect
 from foretool.server.config.loader import load
 
-LATELY_S: Final = 30 * 86_400
+_LATELY_S: Final = 30 * 86_400
 """How far back pairs are looked for, unless a time is named."""
-PLAYED: Final = 100
+_PLAYED: Final = 100
 """How many of the latest tasks each suggestion is tried on."""
-TRIED: Final = 5
+_TRIED: Final = 5
 """How many suggestions are tried, those of the most frequent pairs."""
 
 
-def show(path: Path | None, since: float | None, repair: Repair, *, as_json: bool) -> int:
+def show_confusions(path: Path | None, since: float | None, repair: RepairOptions, *, as_json: bool) -> int:
     """Show the pairs, or make the change that tells one of them apart. `since`: of the last so many seconds. Returns
     the exit status."""
     config, now = load(path), time.time()
-    start = now - (LATELY_S if since is None else since)
-    with offline.read(config) as app:
+    start = now - (_LATELY_S if since is None else since)
+    with offline.open_offline(config) as app:
         found = find_confusions(app.store, app.catalog, start)
-        replays = Replays(config, app.store, start, now, PLAYED) if repair.replays and found else None
+        replays = Replays(config, app.store, start, now, _PLAYED) if repair.replays and found else None
         with output.waiting("playing recorded tasks with each change"):
-            tried = suggest(app, found[:TRIED], replays)
-        found = [*tried, *suggest(app, found[TRIED:], None)]
+            tried = suggest_changes(app, found[:_TRIED], replays)
+        found = [*tried, *suggest_changes(app, found[_TRIED:], None)]
     number = repair.number
     if number is None:
         return output.show(found, as_json, _print)
@@ -45,7 +45,7 @@ def show(path: Path | None, since: float | None, repair: Repair, *, as_json: boo
     return _fix(path, found[number - 1], number, repair, as_json=as_json)
 
 
-def _fix(path: Path | None, pair: Confusion, number: int, repair: Repair, *, as_json: bool) -> int:
+def _fix(path: Path | None, pair: Confusion, number: int, repair: RepairOptions, *, as_json: bool) -> int:
     fix = next((each for each in pair.fixes if repair.kind in (None, each.fix.kind)), None)
     if fix is None:
         why = "no words of such a task are on record, so there is nothing to suggest"
@@ -56,7 +56,7 @@ def _fix(path: Path | None, pair: Confusion, number: int, repair: Repair, *, as_
     with edits.errors_of(own.path):
         for change in fix.fix.changes:
             change.make(own)
-    return edits.finish(own, fix.fix.what, "misses", dry_run=repair.dry_run, as_json=as_json)
+    return edits.finish_edit(own, fix.fix.what, "misses", dry_run=repair.dry_run, as_json=as_json)
 
 
 def _print(found: Sequence[Confusion]) -> None:

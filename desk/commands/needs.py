@@ -28,12 +28,12 @@ class Neighbours(Struct, frozen=True):
     """Whether a learned graph is in use."""
 
 
-def show(path: Path | None, tool: str, *, as_json: bool) -> int:
+def show_needs(path: Path | None, tool: str, *, as_json: bool) -> int:
     """Show all edges, the surest first, or those of one tool. Returns the exit status."""
-    with offline.read(load(path)) as app:
+    with offline.open_offline(load(path)) as app:
         found = app.catalog.find(tool) if tool else None
         if tool and found is None:
-            meant = offline.suggest(app, tool) or ";"
+            meant = offline.suggest_names(app, tool) or ";"
             return complain(f"tools --needs: no tool is called {tool!r}{meant} `foretool tools` lists them", WRONG)
         with output.waiting("comparing the schemas of all tools"):
             graph = draw_graph(app)

@@ -5,7 +5,7 @@ cannot read. Cookies of one host go to all its ports, so the page also lives und
 to that path: a server of another user on another port is never asked for it.
 
 A `Viewer` says who looks at the page: what they may see, and whether they may change anything. Whoever lets a request
-in (`Door`, or the gate of `serve --http`) puts one into its ASGI scope. A request without one is refused.
+in (`PageDoor`, or the gate of `serve --http`) puts one into its ASGI scope. A request without one is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from foretool.desk.page.page_rules import HEADERS, refusal_of
 from foretool.server.config.loader import Config
 from foretool.server.protocol.headers import Headers
 from foretool.server.system.processes import own_person
-from foretool.server.transports.client.security import Guards, Refused
+from foretool.server.transports.client.security import Guards, RequestRefused
 from foretool.server.trust.policy import Reach
 from foretool.storage.records import Person
 
@@ -66,7 +66,7 @@ def viewer_of(request: Request) -> Viewer:
 
 
 def admits(config: Config, viewer: Viewer, server: str) -> bool:
-    """Tell whether a viewer may see the tools of a server."""
+    """Return whether a viewer may see the tools of a server."""
     if viewer.profile is None:
         return True
     profile, found = config.profiles.get(viewer.profile), config.servers.get(server)
@@ -78,11 +78,11 @@ def admits(config: Config, viewer: Viewer, server: str) -> bool:
 LINK_S: Final = 300.0
 """How long the link works."""
 COOKIE: Final = "foretool_page"
-AGAIN: Final = "This link was used already, or is older than five minutes. Run `foretool page` again for a new one."
+_AGAIN: Final = "This link was used already, or is older than five minutes. Run `foretool page` again for a new one."
 CLOSED: Final = "Open the page with the link that `foretool page` prints."
 
 
-class Door:
+class PageDoor:
     """Lets the browser in that comes with the link, and keeps the others out. An ASGI app around the page."""
 
     def __init__(self, app: ASGIApp, clock: Callable[[], float] = time.monotonic) -> None:
@@ -116,7 +116,7 @@ class Door:
         headers = Headers(scope["headers"])
         try:
             self._guards.check(headers)
-        except Refused as error:
+        except RequestRefused as error:
             return PlainTextResponse(f"{error}\n", error.status)
         path: str = scope["path"]
         if path == self.place + "/open" and scope["method"] == "GET":
@@ -131,7 +131,7 @@ class Door:
         sent = parse_qs(query.decode("latin-1")).get("key", [""])[0]
         key = self._key if self._clock() < self._until else None
         if key is None or not hmac.compare_digest(sent.encode(), key.encode()):
-            return PlainTextResponse(f"{AGAIN}\n", 403)
+            return PlainTextResponse(f"{_AGAIN}\n", 403)
         self._key = None
         # A redirect would go on as a request of the site before us, without the cookie; our page begins a new one.
         home = f"{self.place}/"

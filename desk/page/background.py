@@ -22,7 +22,7 @@ KEPT: Final = 20
 """How many answers are kept."""
 WAITING: Final = 3
 """How many commands may wait for their turn."""
-LARGEST: Final = 8 * 1024 * 1024
+_LARGEST: Final = 8 * 1024 * 1024
 """Bytes of an answer."""
 _START: Final = (
     "import os, sys\n"
@@ -33,7 +33,7 @@ _START: Final = (
 )
 
 
-class Work(Struct, frozen=True):
+class BackgroundCommand(Struct, frozen=True):
     """One command, and what has come of it so far: a page that is being made sees it in one state from top to end."""
 
     what: tuple[str, ...]
@@ -57,7 +57,7 @@ class Background:
     """Runs commands and keeps their answers."""
 
     def __init__(self) -> None:
-        self._works: OrderedDict[int, Work] = OrderedDict()
+        self._works: OrderedDict[int, BackgroundCommand] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
         self._last = 0
@@ -71,7 +71,7 @@ class Background:
         if len(self._tasks) > WAITING:
             return None
         self._last += 1
-        self._works[self._last] = Work(tuple(arguments), time.monotonic())
+        self._works[self._last] = BackgroundCommand(tuple(arguments), time.monotonic())
         task = asyncio.get_running_loop().create_task(self._run(self._last, arguments))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -79,7 +79,7 @@ class Background:
             self._works.popitem(last=False)
         return self._last
 
-    def get(self, number: int) -> Work | None:
+    def get(self, number: int) -> BackgroundCommand | None:
         return self._works.get(number)
 
     async def _run(self, number: int, arguments: Sequence[str]) -> None:
@@ -116,7 +116,7 @@ async def _run(arguments: Sequence[str]) -> bytes:
             running.kill()
         await running.wait()
         raise
-    if running.returncode == 0 and len(out) <= LARGEST:
+    if running.returncode == 0 and len(out) <= _LARGEST:
         return out
     lines = err.decode(errors="replace").strip().splitlines()
     raise _Failed(lines[-1][:500] if lines else f"the command ended with {running.returncode}")

@@ -15,7 +15,7 @@ from foretool.storage.opening import open_existing_store
 
 LATEST: Final = 2000
 """So many of the latest searches are compared with what followed them."""
-BINS: Final = 10
+_BINS: Final = 10
 LEAST: Final = FEWEST
 """Fewer outcomes show nothing."""
 
@@ -62,8 +62,10 @@ def make_bins(pairs: Sequence[tuple[float, float]]) -> list[Bin]:
     """Return promises (probability, and 1.0 if it came true) by tenths, without those that have none."""
     tenths: dict[int, list[float]] = {}
     for probability, true in pairs:
-        tenths.setdefault(min(int(probability * BINS), BINS - 1), []).append(true)
+        tenths.setdefault(min(int(probability * _BINS), _BINS - 1), []).append(true)
     return [
-        Bin(place / BINS, (place + 1) / BINS, len(own), sum(own) / len(own), wilson(int(sum(own)), len(own)) or (0, 1))
+        Bin(
+            place / _BINS, (place + 1) / _BINS, len(own), sum(own) / len(own), wilson(int(sum(own)), len(own)) or (0, 1)
+        )
         for place, own in sorted(tenths.items())
     ]

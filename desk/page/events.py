@@ -17,7 +17,7 @@ from foretool.storage.places import ServerAddress, StorePlace
 
 LOOK_S: Final = 1.0
 """How often the files are looked at."""
-LEAST_S: Final = 5.0
+_LEAST_S: Final = 5.0
 """A page hears of changes at most this often: at each it reads its content again."""
 PING_S: Final = 15.0
 MOST: Final = 16
@@ -41,7 +41,7 @@ def look(paths: Callable[[], list[Path]]) -> Stamp:
     return tuple(found)
 
 
-class Changes:
+class FileChanges:
     """Follows files for any number of open pages, up to `MOST`."""
 
     def __init__(self, paths: Callable[[], list[Path]], ask: Callable[[], object] = lambda: None) -> None:
@@ -58,7 +58,7 @@ class Changes:
         """Return a mark of how things are, another one after each change. May block."""
         return hashlib.sha256(repr((look(self._paths), self._ask())).encode()).hexdigest()[:16]
 
-    async def follow(self, since: str = "", look_s: float = LOOK_S, least_s: float = LEAST_S) -> AsyncIterator[bytes]:
+    async def follow(self, since: str = "", look_s: float = LOOK_S, least_s: float = _LEAST_S) -> AsyncIterator[bytes]:
         """Yield one event for each change after the mark `since`, by default after now, and a comment where there is
         none for long. The identifier of an event is its mark, so that a browser that connects again misses nothing."""
         self.open += 1

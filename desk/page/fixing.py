@@ -15,18 +15,18 @@ import msgspec
 from msgspec import Struct
 from rich.text import Text
 
-from foretool.desk.page.background import Work
+from foretool.desk.page.background import BackgroundCommand
 from foretool.desk.page.forms import FormError
 from foretool.server import offline
 from foretool.server.config.loader import Config
 from foretool.server.ledger.diffs import diff_lines
-from foretool.server.ledger.fixes import Diagnosis, Fix, FixProblem, MeasuredFix, diagnose, edit_config
+from foretool.server.ledger.fixes import Fix, FixProblem, MeasuredFix, MissDiagnosis, diagnose_miss, edit_config
 from foretool.server.setup.changes import ChangeError
 from foretool.server.setup.masking import mask_text
 from foretool.server.setup.own_servers import OwnServers, save_edit, undo_edit
 
-KEY_LENGTH: Final = 16
-KEPT: Final = 50
+_KEY_LENGTH: Final = 16
+_KEPT: Final = 50
 KEPT_S: Final = 30.0
 
 
@@ -51,7 +51,7 @@ class FixPage(Struct, frozen=True):
     listed_now: bool | None
     fixes: Sequence[ShownFix]
     """The best comes first once they were tried; those that do harm are left out then."""
-    work: Work | None
+    work: BackgroundCommand | None
     """The trial of the changes; None if nobody has asked for it."""
 
     @property
@@ -76,27 +76,27 @@ class Diagnoses:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._kept: OrderedDict[tuple[object, int], tuple[float, Diagnosis | None]] = OrderedDict()
+        self._kept: OrderedDict[tuple[object, int], tuple[float, MissDiagnosis | None]] = OrderedDict()
 
-    def read(self, config: Config, id: int) -> Diagnosis | None:
+    def read(self, config: Config, id: int) -> MissDiagnosis | None:
         """Return why a tool was missed and what would have shown it; None if there is no such miss. Raises
         `StorageError`."""
         key, now = (config.stamp, id), self._clock()
         kept = self._kept.get(key)
         if kept is None or now - kept[0] > KEPT_S:
             kept = self._kept[key] = now, _diagnose(config, id)
-            while len(self._kept) > KEPT:
+            while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         return kept[1]
 
 
-def _diagnose(config: Config, id: int) -> Diagnosis | None:
-    with offline.read(config) as app:
+def _diagnose(config: Config, id: int) -> MissDiagnosis | None:
+    with offline.open_offline(config) as app:
         miss = app.store.calls.miss(id)
-        return diagnose(app, miss) if miss is not None else None
+        return diagnose_miss(app, miss) if miss is not None else None
 
 
-def read_fixes(config: Config, id: int, work: Work | None, diagnoses: Diagnoses) -> FixPage | None:
+def read_fixes(config: Config, id: int, work: BackgroundCommand | None, diagnoses: Diagnoses) -> FixPage | None:
     """Return what can be done about a miss; None if there is no such miss. Raises `StorageError`."""
     found = diagnoses.read(config, id)
     if found is None:
@@ -114,7 +114,7 @@ def read_fixes(config: Config, id: int, work: Work | None, diagnoses: Diagnoses)
 def key_of(fix: Fix) -> str:
     """Return what names a change in a form."""
     said = msgspec.json.encode([fix.kind, *(change.text for change in fix.changes)])
-    return hashlib.sha256(said).hexdigest()[:KEY_LENGTH]
+    return hashlib.sha256(said).hexdigest()[:_KEY_LENGTH]
 
 
 def _show(config: Config, fix: Fix, measured: MeasuredFix | None) -> ShownFix:
@@ -143,7 +143,7 @@ def make_fix(config: Config, id: int, key: str) -> str:
     return chosen.what
 
 
-def take_back(config: Config) -> str:
+def take_edit_back(config: Config) -> str:
     """Put the config back as it was before the latest edit; return in words what came of it. Raises `FormError`."""
     try:
         restored, problems = undo_edit(config.path)

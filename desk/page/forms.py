@@ -13,10 +13,10 @@ from foretool.desk.page.access import viewer_of
 from foretool.desk.page.page_rules import is_from_here
 from foretool.server.protocol.headers import Headers, media_type
 
-LARGEST: Final = 256 * 1024
+_LARGEST: Final = 256 * 1024
 """Bytes of one form; a review of some thousand changes sends a hash for each."""
-MOST_FIELDS: Final = 4000
-KIND: Final = "application/x-www-form-urlencoded"
+_MOST_FIELDS: Final = 4000
+_KIND: Final = "application/x-www-form-urlencoded"
 KEY: Final = "form_key"
 
 Form = Mapping[str, Sequence[str]]
@@ -31,15 +31,15 @@ async def read_form(request: Request) -> Form:
     viewer = viewer_of(request)
     if not is_from_here(Headers(request.scope["headers"])):
         raise FormError("Only this page may send this form; open the page again and press the button there.")
-    if media_type(request.headers.get("content-type")) != KIND:
-        raise FormError(f"Forms are sent as {KIND}.")
+    if media_type(request.headers.get("content-type")) != _KIND:
+        raise FormError(f"Forms are sent as {_KIND}.")
     body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > LARGEST:
-            raise FormError(f"The form is over {LARGEST // 1024} KiB; choose fewer changes at a time.")
+        if len(body) > _LARGEST:
+            raise FormError(f"The form is over {_LARGEST // 1024} KiB; choose fewer changes at a time.")
     try:
-        fields = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
+        fields = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
     except ValueError:
         raise FormError("The form cannot be read; open the page again and press the button there.") from None
     form: dict[str, list[str]] = {}

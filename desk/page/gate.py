@@ -27,17 +27,17 @@ from foretool.server.protocol.headers import Headers
 from foretool.server.transports.client.access import Access, Identity
 from foretool.server.transports.client.door import Door
 from foretool.server.transports.client.http_request import HttpRequest
-from foretool.server.transports.client.security import Refused
+from foretool.server.transports.client.security import RequestRefused
 
 ROOT: Final = "/ui"
 COOKIE: Final = "foretool_ui"
-VISIT_S: Final = 12 * 3600.0
+_VISIT_S: Final = 12 * 3600.0
 """After this long a browser shows its token again."""
 MOST_VISITS: Final = 200
 """Browsers that are let in at a time; where one more comes, the token with most of them loses its oldest."""
-LARGEST_FORM: Final = 256 * 1024
+_LARGEST_FORM: Final = 256 * 1024
 """Bytes of a form of the page."""
-LARGEST_SIGN_IN: Final = 8 * 1024
+_LARGEST_SIGN_IN: Final = 8 * 1024
 """Bytes of the form with a token, which everybody may send."""
 CLOSED: Final = "This page needs a token of foretool's config."
 
@@ -50,7 +50,7 @@ class Visit(Struct, frozen=True):
     until: float
 
 
-class Answer(Exception):
+class GateResponse(Exception):
     """What is said to a request that goes no further."""
 
     def __init__(self, status: int, text: str = "", headers: dict[str, str] | None = None) -> None:
@@ -59,7 +59,7 @@ class Answer(Exception):
         self.headers = {"content-type": "text/plain; charset=utf-8", **(headers or {})}
 
 
-class Gate:
+class PageGate:
     """The part of the HTTP server that answers below `/ui`."""
 
     def __init__(self, page: PageProcess) -> None:
@@ -71,14 +71,14 @@ class Gate:
         """Answer one request below `/ui`."""
         try:
             await self._serve(door, request)
-        except Refused as error:
-            await _say(request, Answer(error.status, f"{error}\n", error.headers))
-        except Answer as answer:
+        except RequestRefused as error:
+            await _say(request, GateResponse(error.status, f"{error}\n", error.headers))
+        except GateResponse as answer:
             await _say(request, answer)
         except ProcessFailed as error:
-            await _say(request, Answer(503, f"{error}\n"))
+            await _say(request, GateResponse(503, f"{error}\n"))
         except TimeoutError:
-            await _say(request, Answer(408))
+            await _say(request, GateResponse(408))
         except ConnectionError:
             pass  # the browser has gone, or the page's process ended within an answer
 
@@ -89,7 +89,7 @@ class Gate:
         method, path, headers = request.method, request.path, request.headers
         door.rules.guards.check(headers)
         if (refused := refusal_of(method, headers)) is not None:
-            raise Answer(*refused)
+            raise GateResponse(*refused)
         if path == f"{ROOT}/open" and method == "POST":
             raise await self._open(door, request)
         identity, form_key = await self._identify(door, request)
@@ -104,14 +104,14 @@ class Gate:
             "principal": identity.principal,
             "name": identity.name,
         }
-        body = await request.body(LARGEST_FORM) if method == "POST" else b""
+        body = await request.body(_LARGEST_FORM) if method == "POST" else b""
         query = request.query.encode("latin-1")
         await self._page.forward(method, inner, query, headers, viewer, body, request.receive, request.send)
 
     # Who it is
 
     async def _identify(self, door: Door, request: HttpRequest) -> tuple[Identity, str]:
-        """Return who sends a request and the key of its forms. Raises `Answer` with the form for a token."""
+        """Return who sends a request and the key of its forms. Raises `GateResponse` with the form for a token."""
         authorization = request.headers.get("authorization") or ""
         if authorization or door.rules.access.is_open:
             identity = await door.identify(request, authorization)
@@ -127,25 +127,25 @@ class Gate:
     def _key_of(self, principal: str) -> str:
         return hmac.digest(self._secret, principal.encode(), "sha256").hex()
 
-    async def _open(self, door: Door, request: HttpRequest) -> Answer:
+    async def _open(self, door: Door, request: HttpRequest) -> GateResponse:
         """Trade a token for a cookie."""
         if not is_from_here(request.headers):
-            return Answer(403, "Only this page may send this form.\n")
-        form = parse_qs((await request.body(LARGEST_SIGN_IN)).decode("latin-1"), keep_blank_values=True)
+            return GateResponse(403, "Only this page may send this form.\n")
+        form = parse_qs((await request.body(_LARGEST_SIGN_IN)).decode("latin-1"), keep_blank_values=True)
         try:
             identity = await door.identify(request, f"Bearer {form.get('token', [''])[0]}")
-        except Refused as error:
+        except RequestRefused as error:
             if error.status == 429:
                 raise
             reason = "The config has no such token." if door.rules.access.issuer is None else f"{error}."
             return _form(401, reason[:1].upper() + reason[1:])
         name = secrets.token_urlsafe(32)
-        self._visits[name] = Visit(identity, secrets.token_urlsafe(32), time.monotonic() + VISIT_S)
+        self._visits[name] = Visit(identity, secrets.token_urlsafe(32), time.monotonic() + _VISIT_S)
         if len(self._visits) > MOST_VISITS:
             self._end_oldest_visit()
         secure = "; Secure" if urlsplit(request.headers.get("origin") or "").scheme == "https" else ""
-        cookie = f"{COOKIE}={name}; Path={ROOT}; HttpOnly; SameSite=Strict; Max-Age={int(VISIT_S)}{secure}"
-        return Answer(303, "", {"location": ROOT, "set-cookie": cookie})
+        cookie = f"{COOKIE}={name}; Path={ROOT}; HttpOnly; SameSite=Strict; Max-Age={int(_VISIT_S)}{secure}"
+        return GateResponse(303, "", {"location": ROOT, "set-cookie": cookie})
 
     def _end_oldest_visit(self) -> None:
         """End the oldest visit of the token that has most of them."""
@@ -155,13 +155,13 @@ class Gate:
 
     # Where it goes
 
-    def _choose(self, access: Access, identity: Identity) -> Answer:
+    def _choose(self, access: Access, identity: Identity) -> GateResponse:
         """Lead to what the token opens, or let choose among several profiles."""
         if identity.profiles == access.profiles:
-            return Answer(303, "", {"location": f"{ROOT}/all/"})
+            return GateResponse(303, "", {"location": f"{ROOT}/all/"})
         links = [f"{ROOT}/profile/{quote(name or DEFAULT, safe='')}/" for name in sorted(identity.profiles)]
         if len(links) == 1:
-            return Answer(303, "", {"location": links[0]})
+            return GateResponse(303, "", {"location": links[0]})
         names = [f'<li><a href="{escape(link)}">{escape(link.split("/")[3])}</a></li>' for link in links]
         return _html(200, f"<h1>Profiles that this token opens</h1><ul>{''.join(names)}</ul>")
 
@@ -175,7 +175,7 @@ class Gate:
             if rest[0] and name in identity.profiles:
                 return name, "/" + "/".join(rest[1:])
         # What this token does not open looks like what does not exist.
-        raise Answer(404, f"Nothing is served here; the page begins at {ROOT}.\n")
+        raise GateResponse(404, f"Nothing is served here; the page begins at {ROOT}.\n")
 
 
 def _cookie_of(headers: Headers) -> str:
@@ -185,7 +185,7 @@ def _cookie_of(headers: Headers) -> str:
     return ""
 
 
-def _form(status: int, said: str) -> Answer:
+def _form(status: int, said: str) -> GateResponse:
     text = (
         f'<h1>foretool</h1><p role="status">{escape(said)}</p><form method="post" action="{ROOT}/open">'
         '<label>Token <input name="token" type="password" required autocomplete="off"></label>'
@@ -194,22 +194,22 @@ def _form(status: int, said: str) -> Answer:
     return _html(status, text)
 
 
-def _html(status: int, body: str) -> Answer:
+def _html(status: int, body: str) -> GateResponse:
     text = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>foretool</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"></head>'
         f"<body><main>{body}</main></body></html>"
     )
-    return Answer(status, text, {"content-type": "text/html; charset=utf-8"})
+    return GateResponse(status, text, {"content-type": "text/html; charset=utf-8"})
 
 
-def make_page(config: Config) -> Gate:
+def make_page(config: Config) -> PageGate:
     """Return the page of a proxy, which starts a process of its own when somebody opens it."""
-    return Gate(PageProcess([f"--config={config.path}"], {"FORETOOL_STORAGE": str(config.storage)}))
+    return PageGate(PageProcess([f"--config={config.path}"], {"FORETOOL_STORAGE": str(config.storage)}))
 
 
-async def _say(request: HttpRequest, answer: Answer) -> None:
+async def _say(request: HttpRequest, answer: GateResponse) -> None:
     body = str(answer).encode()
     lines = {**HEADERS, **answer.headers, "content-length": str(len(body))}
     headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in lines.items()]

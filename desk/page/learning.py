@@ -13,7 +13,7 @@ from foretool.storage.records import Artifact
 
 SHOWN: Final = 200
 """How many trained models are listed."""
-MEASURES: Final[Mapping[str, str]] = {
+_MEASURES: Final[Mapping[str, str]] = {
     "mrr": "mean reciprocal rank of the next tool",
     "in_list": "share of needed tools that were in the list",
     "hidden": "share of calls whose tool was hidden",
@@ -38,20 +38,20 @@ class Lesson(Struct, frozen=True):
     in_tokens: bool
 
 
-class Run(Struct, frozen=True):
+class LearningRun(Struct, frozen=True):
     """Everything that one learning run trained."""
 
     at: float
     lessons: Sequence[Lesson]
 
 
-def read_runs(config: Config) -> list[Run]:
+def read_runs(config: Config) -> list[LearningRun]:
     """Return the learning runs, the newest first. Raises `StorageError`."""
     with open_existing_store(config.storage) as store:
         return cut_runs(store.artifacts.history(limit=SHOWN))
 
 
-def cut_runs(found: Sequence[Artifact]) -> list[Run]:
+def cut_runs(found: Sequence[Artifact]) -> list[LearningRun]:
     """Sort models, the newest first, into the runs that trained them: the record of a run comes after its models."""
     runs: list[tuple[float, list[Lesson]]] = []
     for each in found:
@@ -61,14 +61,14 @@ def cut_runs(found: Sequence[Artifact]) -> list[Run]:
         if not runs:
             runs.append((each.created_at, []))  # a run that goes on, or broke off
         runs[-1][1].append(read_lesson(each))
-    return [Run(at, lessons) for at, lessons in runs if lessons]
+    return [LearningRun(at, lessons) for at, lessons in runs if lessons]
 
 
 def read_lesson(artifact: Artifact) -> Lesson:
     """Return what a report says, as far as it says it."""
     report: dict[str, Any] = artifact.report
     old, new = report.get("old") or {}, report.get("new") or {}
-    measure = next((key for key in MEASURES if key in new), "")
+    measure = next((key for key in _MEASURES if key in new), "")
     difference = report.get("difference")
     return Lesson(
         kind=artifact.kind,
@@ -77,7 +77,7 @@ def read_lesson(artifact: Artifact) -> Lesson:
         state=_say_state(artifact),
         tasks=int(report.get("episodes") or 0),
         replayed=int(report.get("replayed") or 0),
-        measure=MEASURES.get(measure, ""),
+        measure=_MEASURES.get(measure, ""),
         before=old.get(measure),
         after=new.get(measure),
         difference=(difference[0], difference[1], difference[2]) if difference and len(difference) == 3 else None,

@@ -53,7 +53,7 @@ def read_miss(config: Config, viewer: Viewer, id: int) -> MissStory | None:
     return replace(found, story=(tell_session(session), *found.story)) if session is not None else found
 
 
-def read_before(query: Mapping[str, str]) -> float:
+def time_before(query: Mapping[str, str]) -> float:
     """Return the time before which an address asks for what was earlier; 0 if it names none."""
     text = query.get("before", "")
     return float(text) if _SECONDS.fullmatch(text) else 0.0
@@ -66,7 +66,7 @@ def read_filter(query: Mapping[str, str], causes: Collection[str], now: float, v
     recovered = {"yes": True, "no": False}.get(query.get("recovered", ""))
     return MissFilter(
         since=now - days * 86_400 if days else 0.0,
-        until=read_before(query) or None,
+        until=time_before(query) or None,
         server=query.get("server", "")[:200],
         tool=query.get("tool", "")[:200],
         cause=cause if cause in causes else None,

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from foretool.desk.dependencies import draw_graph
 from foretool.desk.page.access import Viewer, admits
-from foretool.desk.page.tools import member, read_usage
+from foretool.desk.page.tools import read_usage, text_member
 from foretool.retrieval.graph import Edge, Graph
 from foretool.server import offline
 from foretool.server.app import App
@@ -22,13 +22,13 @@ from foretool.server.ledger.diffs import diff_definitions
 from foretool.server.protocol import jsonrpc
 from foretool.storage.records import Miss, MissFilter, Neighbour, Tool, ToolId, ToolVersion, Usage
 
-TOP: Final = 5
+_TOP: Final = 5
 """How many misses of it are named."""
-MOST: Final = 8
+_MOST: Final = 8
 """How many neighbours of it are named on each side."""
-VERSIONS: Final = 20
+_VERSIONS: Final = 20
 """How many of its latest versions are shown."""
-LATEST: Final = 20_000
+_LATEST: Final = 20_000
 """Of so many latest calls it is counted what comes before and after the tool."""
 
 
@@ -70,21 +70,21 @@ class ToolPage(Struct, frozen=True):
 
 def read_tool(config: Config, viewer: Viewer, name: str, graphs: Graphs) -> ToolPage | None:
     """Return one tool; None if this viewer may see none of this exposed name. Raises `StorageError`."""
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         tool = app.catalog.get(ToolId(name))
         if tool is None or not admits(config, viewer, tool.upstream):
             return None
         kept = next((each for each in app.catalog.listed(tool.upstream) if each.name == tool.name), tool)
         schema = jsonrpc.fields(tool.definition).get("inputSchema")
-        said, written = member(kept, "description"), member(tool, "description")
+        said, written = text_member(kept, "description"), text_member(tool, "description")
         graph = graphs.draw(app)
-        needs = [edge for edge in graph.producers(tool.id) if _may_see(app, config, viewer, edge.before)][:MOST]
-        feeds = [edge for edge in graph.consumers(tool.id) if _may_see(app, config, viewer, edge.after)][:MOST]
-        neighbours = app.store.browsing.neighbours(tool.id, LATEST, viewer.profile)
+        needs = [edge for edge in graph.producers(tool.id) if _may_see(app, config, viewer, edge.before)][:_MOST]
+        feeds = [edge for edge in graph.consumers(tool.id) if _may_see(app, config, viewer, edge.after)][:_MOST]
+        neighbours = app.store.browsing.neighbours(tool.id, _LATEST, viewer.profile)
         profile = config.profiles.get(viewer.profile or "", config.profiles[""])
         return ToolPage(
             tool=tool,
-            title=member(tool, "title"),
+            title=text_member(tool, "title"),
             description=written,
             schema=msgspec.json.format(bytes(schema), indent=2).decode() if schema is not None else "",
             original=said if said != written else "",
@@ -96,11 +96,11 @@ def read_tool(config: Config, viewer: Viewer, name: str, graphs: Graphs) -> Tool
             versions=_read_versions(app.store.catalog.versions(tool.upstream, tool.name)),
             needs=needs,
             feeds=feeds,
-            before=[each for each in neighbours if each.is_before][:MOST],
-            after=[each for each in neighbours if not each.is_before][:MOST],
+            before=[each for each in neighbours if each.is_before][:_MOST],
+            after=[each for each in neighbours if not each.is_before][:_MOST],
             misses=[
                 each
-                for each in app.store.calls.find_misses(MissFilter(tool=tool.id, profile=viewer.profile), TOP)
+                for each in app.store.calls.find_misses(MissFilter(tool=tool.id, profile=viewer.profile), _TOP)
                 if each.tool == tool.id
             ],
         )
@@ -139,7 +139,7 @@ def _read_state(app: App, tool: Tool) -> str:
 
 
 def _read_versions(versions: Sequence[ToolVersion]) -> list[Version]:
-    latest = versions[-VERSIONS:]
+    latest = versions[-_VERSIONS:]
     lines = [
         [],
         *(diff_definitions(old.definition, new.definition) for old, new in pairwise(latest)),

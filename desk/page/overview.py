@@ -27,7 +27,7 @@ LATEST: Final = 30_000
 """Of so many latest calls those of one profile are counted."""
 AT_ONCE: Final = 10_000
 """So many calls that are not added up are read for the page; of more it says that they are still to come."""
-TOP: Final = 3
+_TOP: Final = 3
 """How many of the most missed tools are named."""
 _Z: Final = 1.959964
 """Of a 95 % interval."""
@@ -49,7 +49,7 @@ class Day(Struct, frozen=True):
         return self.listed + self.found + self.missed
 
 
-class Overview(Struct, frozen=True):
+class OverviewPage(Struct, frozen=True):
     """The first page."""
 
     total: Costs
@@ -73,7 +73,7 @@ class Overview(Struct, frozen=True):
     """Calls that no figure counts yet, because they are still being added up."""
     fewest: int = FEWEST
     """Tasks whose end is known from which rates are formed."""
-    top: int = TOP
+    top: int = _TOP
     days_back: int = DAYS
 
     @property
@@ -107,11 +107,11 @@ def wilson(hits: int, of: int) -> tuple[float, float] | None:
     return max(0.0, (middle - reach) / below), min(1.0, (middle + reach) / below)
 
 
-def read_overview(config: Config, viewer: Viewer) -> Overview:
+def read_overview(config: Config, viewer: Viewer) -> OverviewPage:
     """Return what the first page shows. Raises `StorageError`."""
     now = time.time()
     days = _last_days(now)
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         tools = [tool for tool in app.catalog.tools() if admits(config, viewer, tool.upstream)]
         full = sum(app.catalog.tokens(tool.id) for tool in tools)
         waiting = app.store.costs.waiting() if viewer.profile is None else 0
@@ -128,7 +128,7 @@ def read_overview(config: Config, viewer: Viewer) -> Overview:
             each for each in list_servers(app, config, {}) if viewer.sees_all or admits(config, viewer, each.name)
         ]
         view = offline.view(app, config.profiles.get(viewer.profile or "", config.profiles[""]))
-        return Overview(
+        return OverviewPage(
             total=total,
             bound=wilson(total.rated_misses, total.rated_calls) if total.has_rates else None,
             todo=read_todo(app, config, viewer, servers, missed, view.shown),

@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 
 from foretool.server.protocol.headers import Headers
 
-POLICY: Final = (
+_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS: Final = {
-    "content-security-policy": POLICY,
+    "content-security-policy": _POLICY,
     "cache-control": "no-store",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -34,7 +34,7 @@ def refusal_of(method: str, headers: Headers) -> tuple[int, str, dict[str, str]]
 
 
 def is_from_here(headers: Headers) -> bool:
-    """Tell whether a request comes from a page of the same host and port, as browsers say it."""
+    """Return whether a request comes from a page of the same host and port, as browsers say it."""
     if (headers.get("sec-fetch-site") or "same-origin") != "same-origin":
         return False
     try:

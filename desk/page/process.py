@@ -36,12 +36,12 @@ IDLE_S: Final = 900.0
 MOST: Final = 64
 """Requests that it answers at the same time."""
 VIEWER: Final = "x-foretool-viewer"
-PASSED: Final = (
+_PASSED: Final = (
     "host", "origin", "sec-fetch-site", "content-type", "accept", "hx-request", "hx-target", "hx-current-url",
     "if-none-match", "if-modified-since",
 )  # fmt: skip
 """Headers that go on to the page; cookies and tokens stay here."""
-RETURNED: Final = ("content-type", "location", "etag", "last-modified", "content-length")
+_RETURNED: Final = ("content-type", "location", "etag", "last-modified", "content-length")
 
 
 class ProcessFailed(Exception):
@@ -76,7 +76,7 @@ class PageProcess:
 
         if self._open >= MOST:
             raise ProcessFailed("too many pages are open; close some and try again")
-        passed = {name: value for name in PASSED if (value := headers.get(name)) is not None}
+        passed = {name: value for name in _PASSED if (value := headers.get(name)) is not None}
         passed[VIEWER] = base64.b64encode(msgspec.json.encode(viewer)).decode()
         self._open += 1
         self._stay()
@@ -85,7 +85,7 @@ class PageProcess:
             client = await self._ready()
             target = client.base_url.copy_with(raw_path=_raw(path) + (b"?" + query if query else b""))
             async with client.stream(method, target, headers=passed, content=body or None) as answer:
-                lines = {**HEADERS, **{key: answer.headers[key] for key in RETURNED if key in answer.headers}}
+                lines = {**HEADERS, **{key: answer.headers[key] for key in _RETURNED if key in answer.headers}}
                 start = [(name.encode(), value.encode("latin-1")) for name, value in lines.items()]
                 has_begun = True
                 await send({"type": "http.response.start", "status": answer.status_code, "headers": start})

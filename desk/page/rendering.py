@@ -22,7 +22,7 @@ from foretool.server.trust.text import clean
 from foretool.storage.records import Cause, Noticed
 
 HERE: Final = Path(__file__).parent
-SECTIONS: Final = (
+_SECTIONS: Final = (
     ("overview", "/", "Overview"),
     ("misses", "/misses", "Misses"),
     ("tools", "/tools", "Tools"),
@@ -63,7 +63,7 @@ class Renderer:
     def show(self, template: str, base: str, viewer: Viewer, status: int = 200, **values: Any) -> Response:
         """Return a page. `base`: the relative path from its address to the first page."""
         found = self._templates.get_template(template)
-        return HTMLResponse(found.render(base=base, viewer=viewer, sections=SECTIONS, **values), status)
+        return HTMLResponse(found.render(base=base, viewer=viewer, sections=_SECTIONS, **values), status)
 
 
 def _finalize(value: Any) -> Any:

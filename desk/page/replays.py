@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from foretool.desk.page.background import Work
+from foretool.desk.page.background import BackgroundCommand
 from foretool.desk.page.forms import Form, FormError, first
 from foretool.desk.replay.changes import ChangeProblem, read_changes
 from foretool.desk.replay.effect import Recorded
@@ -24,7 +24,7 @@ FEW: Final = 20
 """With fewer tasks the intervals say little."""
 
 
-class ReplayAnswer(Struct, frozen=True):
+class PrintedReplay(Struct, frozen=True):
     """What `foretool replay --json` prints."""
 
     changes: tuple[str, ...]
@@ -36,12 +36,12 @@ class ReplayAnswer(Struct, frozen=True):
 class ReplayPage(Struct, frozen=True):
     """One replay that was asked for."""
 
-    work: Work
-    answer: ReplayAnswer | None
+    work: BackgroundCommand
+    answer: PrintedReplay | None
     few: int = FEW
 
 
-def read_form(config: Config, form: Form) -> tuple[str, ...]:
+def replay_arguments(config: Config, form: Form) -> tuple[str, ...]:
     """Return the arguments of the command that a form asks for. Raises `FormError` if a change cannot be read."""
     changes = [f"{name}={value}" for name in ("list_tokens", "policy") if (value := first(form, name).strip())]
     changes += [f"pin+={name.strip()}" for name in first(form, "pin").split(",") if name.strip()]
@@ -59,7 +59,7 @@ def read_form(config: Config, form: Form) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def read_answer(work: Work) -> ReplayPage:
+def read_replay(work: BackgroundCommand) -> ReplayPage:
     """Return a replay with its answer, as far as it has one."""
-    answer = msgspec.json.decode(work.answer, type=ReplayAnswer) if work.answer is not None else None
+    answer = msgspec.json.decode(work.answer, type=PrintedReplay) if work.answer is not None else None
     return ReplayPage(work, answer)

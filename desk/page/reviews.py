@@ -15,8 +15,8 @@ from foretool.server.ledger.diffs import diff_definitions
 from foretool.server.ledger.review import (
     EFFECTS,
     Batch,
-    Change,
-    choose,
+    DefinitionChange,
+    choose_changes,
     diff_change,
     list_waiting,
     name_change,
@@ -28,15 +28,15 @@ from foretool.server.ledger.review import (
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Approval, Person
 
-MOST_LINES: Final = 200
+_MOST_LINES: Final = 200
 """Lines of one difference that are shown."""
-DECISIONS: Final[Mapping[str, Approval]] = {"approve": "approved", "block": "blocked"}
+_DECISIONS: Final[Mapping[str, Approval]] = {"approve": "approved", "block": "blocked"}
 
 
 class ShownChange(Struct, frozen=True):
     """One change, with what a person needs to decide."""
 
-    change: Change
+    change: DefinitionChange
     name: str
     effect: str
     lines: Sequence[Text]
@@ -77,19 +77,19 @@ def read_one(config: Config, server: str) -> ReviewPage | None:
     )
 
 
-def _show(change: Change) -> ShownChange:
+def _show(change: DefinitionChange) -> ShownChange:
     lines = diff_change(change)
     suspect = any(finding.severity != "low" for finding in change.findings)
-    more = max(len(lines) - MOST_LINES, 0)
-    return ShownChange(change, name_change(change), EFFECTS[change.effect], lines[:MOST_LINES], more, suspect)
+    more = max(len(lines) - _MOST_LINES, 0)
+    return ShownChange(change, name_change(change), EFFECTS[change.effect], lines[:_MOST_LINES], more, suspect)
 
 
-def decide(config: Config, server: str, form: Form, by: Person) -> str:
+def decide_by_form(config: Config, server: str, form: Form, by: Person) -> str:
     """Approve or block what a form names by hash; return what came of it, as a query. Raises `FormError`.
 
     Whoever approves a tool approves the command of its server too; so that command has to be one that was shown.
     """
-    decision = DECISIONS.get(first(form, "decision"))
+    decision = _DECISIONS.get(first(form, "decision"))
     if decision is None:
         raise FormError("The form has no decision; press Approve or Block.")
     chosen, shown = set(form.get("change", ())), set(form.get("shown", ()))
@@ -100,7 +100,7 @@ def decide(config: Config, server: str, form: Form, by: Person) -> str:
             if not launches <= shown:
                 raise FormError(f"The command of {server} has changed since you looked; open its review again.")
             chosen |= launches
-        known = choose(batch, chosen)
+        known = choose_changes(batch, chosen)
         done, gone = decide_changes(store, batch, known, decision, by)
     left = len(gone) + len(chosen) - len(known)
     return urlencode({"done": decision, "count": len(done), "left": left})
@@ -109,7 +109,7 @@ def decide(config: Config, server: str, form: Form, by: Person) -> str:
 def say_done(query: Mapping[str, str]) -> str:
     """Return in words what a decision did; "" if the address tells of none."""
     done, count, left = query.get("done", ""), query.get("count", ""), query.get("left", "")
-    if done not in DECISIONS.values() or not (count.isdecimal() and left.isdecimal() and len(count + left) < 12):
+    if done not in _DECISIONS.values() or not (count.isdecimal() and left.isdecimal() and len(count + left) < 12):
         return ""
     said = f"{int(count):,} {done}." if int(count) else "Nothing was ticked, so nothing was decided."
     if int(left):

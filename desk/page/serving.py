@@ -15,33 +15,33 @@ import msgspec
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from foretool.desk.page.access import VIEWER, Door, Viewer
+from foretool.desk.page.access import VIEWER, PageDoor, Viewer
 from foretool.desk.page.process import VIEWER as PASSED_VIEWER
 from foretool.desk.page.rendering import Words
 from foretool.desk.page.site import Site
 from foretool.server.config.loader import Config
 
-LOOPBACK: Final = "127.0.0.1"
-MOST_REQUESTS: Final = 64
+_LOOPBACK: Final = "127.0.0.1"
+_MOST_REQUESTS: Final = 64
 
 
-def make_door(config: Config, words: Words) -> Door:
+def make_door(config: Config, words: Words) -> PageDoor:
     """Return the page behind its door."""
-    return Door(Site(config, words).app)
+    return PageDoor(Site(config, words).app)
 
 
 async def serve_page(config: Config, words: Words, port: int, tell: Callable[[str], None]) -> None:
     """Serve the page; `tell` gets the one-time link. Raises `OSError` if the port cannot be had."""
     door = make_door(config, words)
-    listener = socket.create_server((LOOPBACK, port))
+    listener = socket.create_server((_LOOPBACK, port))
     server = uvicorn.Server(
         uvicorn.Config(
             door, log_config=None, access_log=False, server_header=False, lifespan="off", ws="none",
-            limit_concurrency=MOST_REQUESTS, timeout_graceful_shutdown=1,
+            limit_concurrency=_MOST_REQUESTS, timeout_graceful_shutdown=1,
         )
     )  # fmt: skip
     with listener:
-        tell(f"http://{LOOPBACK}:{listener.getsockname()[1]}{door.link}")
+        tell(f"http://{_LOOPBACK}:{listener.getsockname()[1]}{door.link}")
         await server.serve(sockets=[listener])
         await asyncio.sleep(0)
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from foretool.desk.page.access import Viewer
 from foretool.server.config.loader import Config
 from foretool.server.ledger.story import (
-    Step,
+    StoryStep,
     sort_steps,
     tell_call,
     tell_list,
@@ -28,7 +28,7 @@ MOST: Final = 400
 """How many calls, searches and misses of one session are shown, from its beginning."""
 
 
-class Revealed(Step, frozen=True):
+class Revealed(StoryStep, frozen=True):
     """A step that was a miss, or revealed one."""
 
     miss: int
@@ -39,7 +39,7 @@ class SessionPage(Struct, frozen=True):
     """One session and its steps in order."""
 
     session: SessionRecord
-    steps: Sequence[Step]
+    steps: Sequence[StoryStep]
     calls: int
     misses: int
     is_cut: bool
@@ -68,17 +68,17 @@ def read_session(config: Config, viewer: Viewer, key: str) -> SessionPage | None
     return SessionPage(session, [tell_session(session), *ordered], len(calls), len(misses), len(calls) == MOST)
 
 
-def tell_calls(calls: Sequence[Call], misses: Sequence[Miss]) -> list[Step]:
+def tell_calls(calls: Sequence[Call], misses: Sequence[Miss]) -> list[StoryStep]:
     """Return calls as steps; those that revealed a miss say which."""
     revealed = {miss.call: miss.id for miss in misses if miss.call}
     return [_reveal(tell_call(call), revealed[call.id]) if call.id in revealed else tell_call(call) for call in calls]
 
 
-def tell_other_misses(calls: Sequence[Call], misses: Sequence[Miss]) -> list[Step]:
+def tell_other_misses(calls: Sequence[Call], misses: Sequence[Miss]) -> list[StoryStep]:
     """Return the misses as steps that no call of these revealed."""
     known = {call.id for call in calls}
     return [_reveal(tell_miss(miss), miss.id) for miss in misses if miss.call not in known]
 
 
-def _reveal(step: Step, miss: int) -> Revealed:
+def _reveal(step: StoryStep, miss: int) -> Revealed:
     return Revealed(step.at, step.kind, step.what, step.tokens, miss)

@@ -35,7 +35,7 @@ from foretool.desk.page import (
 from foretool.desk.page import settings as in_force
 from foretool.desk.page import tools as tool_list
 from foretool.desk.page.access import Viewer, viewer_of
-from foretool.desk.page.background import Background, Work
+from foretool.desk.page.background import Background, BackgroundCommand
 from foretool.desk.page.forms import Form, FormError, first, read_form
 from foretool.desk.page.rendering import HERE, Renderer, Words
 from foretool.server.config.errors import ConfigError
@@ -45,10 +45,10 @@ from foretool.storage.engine import StorageError
 from foretool.storage.opening import find_change_mark, open_existing_store
 from foretool.storage.records import AuditEntry
 
-NOTES: Final = 100
+_NOTES: Final = 100
 """How many notes of buttons are kept."""
 
-MOVED: Final = {
+_MOVED: Final = {
     "/confidence": "settings#confidence", "/learning": "settings#learned", "/replay": "settings#try",
     "/review": "tools#review",
 }  # fmt: skip
@@ -82,7 +82,7 @@ class Notes:
         """Keep a note; return its name."""
         name = secrets.token_urlsafe(6)
         self._notes[name] = said
-        while len(self._notes) > NOTES:
+        while len(self._notes) > _NOTES:
             self._notes.popitem(last=False)
         return name
 
@@ -102,7 +102,7 @@ class Site:
         self._background = Background()
         self._notes = Notes()
         self._diagnoses = fixing.Diagnoses()
-        self._changes = events.Changes(self._files, lambda: find_change_mark(self._live.now.storage))
+        self._changes = events.FileChanges(self._files, lambda: find_change_mark(self._live.now.storage))
         self._adding: threading.Thread | None = None
         """Adds up a log that no proxy has added up."""
         self.app = Starlette(
@@ -121,7 +121,7 @@ class Site:
                 self._page("/sessions/{key}", self.session),
                 self._page("/settings", self.settings),
                 self._button("/replay", self.begin_replay, decides=False),
-                *(self._page(old, moved_to(new), of_profiles=False) for old, new in MOVED.items()),
+                *(self._page(old, moved_to(new), of_profiles=False) for old, new in _MOVED.items()),
                 Route("/events", self.follow),
                 Mount("/static", StaticFiles(directory=HERE / "static")),
             ],
@@ -176,7 +176,7 @@ class Site:
             raise FormError("Too much waits already; try again in a minute.")
         return RedirectResponse(f"{asked.address}?work={number}", 303)
 
-    def _work(self, request: Request) -> tuple[int, Work | None]:
+    def _work(self, request: Request) -> tuple[int, BackgroundCommand | None]:
         """Return the work that an address names, and its number."""
         text = request.query_params.get("work", "")
         number = int(text) if text.isdecimal() and len(text) < 9 else 0
@@ -222,7 +222,9 @@ class Site:
 
     def tools(self, request: Request, viewer: Viewer) -> Response:
         query = dict(request.query_params)
-        page = tool_list.read_tools(self._config, viewer, *(query.get(key, "") for key in ("text", "server", "use")))
+        page = tool_list.matching_tools(
+            self._config, viewer, *(query.get(key, "") for key in ("text", "server", "use"))
+        )
         servers = misses.servers_of(self._config, viewer)
         batches = reviews.read_all(self._config) if viewer.sees_all else ()
         return self._renderer.show("tools.html", ".", viewer, page=page, query=query, servers=servers, batches=batches)
@@ -236,7 +238,7 @@ class Site:
 
     def sessions(self, request: Request, viewer: Viewer) -> Response:
         query = dict(request.query_params)
-        found = sessions.read_sessions(self._config, viewer, query.get("client", ""), misses.read_before(query))
+        found = sessions.read_sessions(self._config, viewer, query.get("client", ""), misses.time_before(query))
         more = found[-1].session.started_at if len(found) == sessions.SHOWN else 0.0
         clients = misses.read_clients(self._config, viewer)
         return self._renderer.show(
@@ -257,7 +259,7 @@ class Site:
         number, work = self._work(request)
         return self._renderer.show(
             "settings.html", ".", viewer, page=page, number=number, now=self._config.settings, times=replays.TIMES,
-            replay=replays.read_answer(work) if work is not None and work.what[0] == "replay" else None,
+            replay=replays.read_replay(work) if work is not None and work.what[0] == "replay" else None,
             runs=learning.read_runs(self._config), confidence=confidence.read_confidence(self._config),
         )  # fmt: skip
 
@@ -283,7 +285,7 @@ class Site:
 
     def undo(self, request: Request, viewer: Viewer, form: Form) -> Response:
         id = request.path_params["id"]
-        done = f"taken back: {fixing.take_back(self._config)}"
+        done = f"taken back: {fixing.take_edit_back(self._config)}"
         self._note_fix(viewer, id, done)
         return self._back_to_miss(id, f"{done[0].upper()}{done[1:]}.")
 
@@ -298,11 +300,11 @@ class Site:
 
     def decide(self, request: Request, viewer: Viewer, form: Form) -> Response:
         server = request.path_params["server"]
-        done = reviews.decide(self._config, server, form, viewer.person)
+        done = reviews.decide_by_form(self._config, server, form, viewer.person)
         return RedirectResponse(f"{quote(server, safe='')}?{done}", 303)
 
     def begin_replay(self, request: Request, viewer: Viewer, form: Form) -> Later:
-        return Later(replays.read_form(self._config, form), "settings")
+        return Later(replays.replay_arguments(self._config, form), "settings")
 
     # Events and errors
 

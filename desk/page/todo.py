@@ -15,7 +15,7 @@ from foretool.server.ledger.conditions import ListedServer
 from foretool.server.system.counts import name_some, plural
 from foretool.storage.records import MissCount, ToolId
 
-NAMED: Final = 3
+_NAMED: Final = 3
 """How many servers an entry names."""
 
 
@@ -48,7 +48,7 @@ def _repair(servers: Sequence[ListedServer]) -> list[Todo]:
         return []
     if len(ill) == 1:
         return [Todo(f"Repair {ill[0].name}", ill[0].error, "#servers")]
-    return [Todo(f"Repair {plural(len(ill), 'server')}", name_some([each.name for each in ill], NAMED), "#servers")]
+    return [Todo(f"Repair {plural(len(ill), 'server')}", name_some([each.name for each in ill], _NAMED), "#servers")]
 
 
 def _review(servers: Sequence[ListedServer]) -> list[Todo]:
@@ -58,7 +58,7 @@ def _review(servers: Sequence[ListedServer]) -> list[Todo]:
     if len(held) == 1:
         address = f"review/{quote(held[0].name, safe='')}"
         return [Todo(f"Review {held[0].name}", f"{held[0].held}; not served before you approve it", address)]
-    names = name_some([each.name for each in held], NAMED)
+    names = name_some([each.name for each in held], _NAMED)
     return [
         Todo(
             f"Review {plural(len(held), 'server')}",
@@ -88,5 +88,5 @@ def _show_tool(app: App, missed: Sequence[MissCount], listed: Collection[ToolId]
 def _start(servers: Sequence[ListedServer]) -> list[Todo]:
     if not servers:
         return [Todo("Run foretool init", "no server yet; it takes over those of your clients")]
-    new = name_some([each.name for each in servers if each.condition == "new"], NAMED)
+    new = name_some([each.name for each in servers if each.condition == "new"], _NAMED)
     return [Todo("Run foretool doctor", f"it starts {new} once, to learn what tools there are")] if new else []

@@ -66,10 +66,10 @@ class ToolsPage(Struct, frozen=True):
     shown: int = SHOWN
 
 
-def read_tools(config: Config, viewer: Viewer, text: str, server: str, use: str) -> ToolsPage:
+def matching_tools(config: Config, viewer: Viewer, text: str, server: str, use: str) -> ToolsPage:
     """Return the tools that fit: `text` is a part of the name or of the first line of the description. Raises
     `StorageError`."""
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         usage = read_usage(app, viewer)
         profile = config.profiles.get(viewer.profile or "", config.profiles[""])
         listed = offline.view(app, profile).shown
@@ -77,7 +77,7 @@ def read_tools(config: Config, viewer: Viewer, text: str, server: str, use: str)
         held = {(each.server, each.name) for each in app.store.approvals.undecided() if each.kind == "tool"}
         rows = [
             ToolRow(
-                tool.id, tool.upstream, member(tool, "description").strip().partition("\n")[0][:200],
+                tool.id, tool.upstream, text_member(tool, "description").strip().partition("\n")[0][:200],
                 app.catalog.tokens(tool.id), used.calls, used.misses, used.last_at, tool.id in listed,
                 tool.id in pinned, tool.name in app.catalog.overrides.of(tool.upstream),
                 (tool.upstream, tool.name) in held,
@@ -122,6 +122,6 @@ def read_usage(app: App, viewer: Viewer) -> dict[ToolId, Usage]:
     return {each.tool: each for each in app.store.browsing.usage(viewer.profile, LATEST)}
 
 
-def member(tool: Tool, name: str) -> str:
+def text_member(tool: Tool, name: str) -> str:
     """Return a text member of a definition, or ""."""
     return jsonrpc.member(jsonrpc.Raw(tool.definition), name) or ""

@@ -11,9 +11,9 @@ from foretool.server.config.loader import Config
 from foretool.server.setup.documents import Keys
 from foretool.server.setup.own_servers import ConfigChange
 
-SETTINGS: Final = ("policy", "list_tokens", "pin", "encoder", "answer_tokens", "bridges")
+_SETTINGS: Final = ("policy", "list_tokens", "pin", "encoder", "answer_tokens", "bridges")
 """The settings of our own block that decide what a client sees."""
-PROFILE: Final = ("policy", "list_tokens", "pin", "servers", "allow", "deny", "about")
+_PROFILE: Final = ("policy", "list_tokens", "pin", "servers", "allow", "deny", "about")
 SERVER: Final = ("disabled", "pin", "include", "exclude", "allow", "deny", "description")
 TOOL: Final = ("name", "description")
 _LISTS: Final = frozenset({"include", "exclude", "allow", "deny", "servers", "pin"})
@@ -43,12 +43,12 @@ def _read_change(text: str, config: Config) -> ConfigChange:
 
 
 def _read_keys(name: str, config: Config) -> Keys:
-    if name in SETTINGS:
+    if name in _SETTINGS:
         return ("foretool", name)
     head, _, rest = name.partition(".")
     if head == "profiles":
         profile, field = _split(rest, [each for each in config.profiles if each], "profile", name)
-        return ("foretool", "profiles", profile, _known(field, PROFILE, name))
+        return ("foretool", "profiles", profile, _known(field, _PROFILE, name))
     if head in ("servers", "mcpServers"):
         servers = [*config.servers, *config.disabled, *config.broken]
         server, field = _split(rest, servers, "server", name)
@@ -58,7 +58,7 @@ def _read_keys(name: str, config: Config) -> Keys:
         if not tool:
             raise ChangeProblem(f"{name}: expected servers.{server}.tools.TOOL.KEY, with a KEY of {', '.join(TOOL)}")
         return ("servers", server, "tools", tool, _known(own, TOOL, name))
-    return ("foretool", _known(name, SETTINGS, name))
+    return ("foretool", _known(name, _SETTINGS, name))
 
 
 def _split(text: str, names: Sequence[str], what: str, whole: str) -> tuple[str, str]:

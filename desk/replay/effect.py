@@ -19,7 +19,7 @@ from typing import Final
 from msgspec import Struct
 
 from foretool.desk.replay.encoders import OpenedEncoders
-from foretool.desk.replay.past import Before, read_before
+from foretool.desk.replay.past import Before, read_past
 from foretool.desk.replay.player import PlayedTask, Player
 from foretool.desk.replay.queries import MOST, RecordedTask, read_tasks, searched_texts
 from foretool.retrieval.evaluation import paired_difference
@@ -28,22 +28,22 @@ from foretool.server.catalog.search import Search
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import Config
 from foretool.server.ledger.effects import Difference, Effect, Figures, ToolShift
-from foretool.server.ledger.fixes import Diagnosis, Fix, Kind, MeasuredFix, open_own
+from foretool.server.ledger.fixes import Fix, Kind, MeasuredFix, MissDiagnosis, open_own
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.own_servers import change_config
 from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Miss
 from foretool.storage.store import Store
 
-WEEK_S: Final = 7 * 86_400.0
+_WEEK_S: Final = 7 * 86_400.0
 """How far a replay looks back unless it is told otherwise."""
-LEAST_PLAYED: Final = 5
+_LEAST_PLAYED: Final = 5
 """Tasks that are played however long they take, by up to three configs."""
-LEAST_OF_MANY: Final = 15
+_LEAST_OF_MANY: Final = 15
 """So many times a task is played by a config in all, however long it takes, where there are more configs."""
-TOP: Final = 5
+_TOP: Final = 5
 """How many tools are named whose misses change."""
-UNSEEN: Final = ("unknown_name", "nothing_found")
+_UNSEEN: Final = ("unknown_name", "nothing_found")
 """What reveals misses that no task of the log tells of: they led to no call. Nor does a search that failed before the
 one that did not."""
 
@@ -87,7 +87,7 @@ class Replays:
     @cached_property
     def _before(self) -> Before:
         """What had happened before the first task."""
-        return read_before(self._store, self.tasks[0].episode.at if self.tasks else 0.0)
+        return read_past(self._store, self.tasks[0].episode.at if self.tasks else 0.0)
 
     @cached_property
     def recorded(self) -> Recorded:
@@ -117,7 +117,7 @@ class Replays:
         the encoder has as much to do for the tasks ahead as they have with this one."""
         found: list[list[PlayedTask]] = [[] for _ in configs]
         until = time.process_time() + self._patience_s
-        least = min(LEAST_PLAYED, max(LEAST_OF_MANY // len(configs), 2))
+        least = min(_LEAST_PLAYED, max(_LEAST_OF_MANY // len(configs), 2))
         with ExitStack() as opened:
             opened.callback(self._encoders.close)
             players: list[Player] = []
@@ -153,7 +153,7 @@ class Replays:
     def _compare(self, then: Sequence[PlayedTask], started: float) -> Effect:
         sessions = len({each.session.key for each in self.tasks})
         took_s = round(time.perf_counter() - started, 1)
-        return compare(self.now, then, sessions=sessions, took_s=took_s, of=self.found)
+        return compare_tasks(self.now, then, sessions=sessions, took_s=took_s, of=self.found)
 
 
 @contextmanager
@@ -163,7 +163,7 @@ def open_replays(config: Config, since: float, now: float, most: int = MOST) -> 
         yield Replays(config, store, since, now, most)
 
 
-def compare(
+def compare_tasks(
     now: Sequence[PlayedTask], then: Sequence[PlayedTask], *, sessions: int = 0, took_s: float = 0.0, of: int = 0
 ) -> Effect:
     """Compare what the same tasks take under two configs; `of`: how many could have been played."""
@@ -180,14 +180,14 @@ def compare(
         misses=_difference(now, then, "misses"),
         discoveries=_difference(now, then, "discoveries"),
         tokens=_difference(now, then, "read"),
-        shifts=tuple(shifts[:TOP]),
+        shifts=tuple(shifts[:_TOP]),
         took_s=took_s,
         of=max(of, len(now)),
     )
 
 
 def _is_of_call(miss: Miss) -> bool:
-    return miss.noticed not in UNSEEN and (miss.noticed != "search" or miss.call > 0)
+    return miss.noticed not in _UNSEEN and (miss.noticed != "search" or miss.call > 0)
 
 
 def _figures(played: Sequence[PlayedTask]) -> Figures:
@@ -205,7 +205,7 @@ def _difference(now: Sequence[PlayedTask], then: Sequence[PlayedTask], name: str
 
 PLAYED: Final = 100
 """How many of the latest tasks each change is tried on."""
-SINCE_S: Final = 30 * 86_400.0
+_SINCE_S: Final = 30 * 86_400.0
 """How far back they may lie."""
 ORDER: Final[tuple[Kind, ...]] = (
     "enable", "approve", "profile", "pin", "budget", "policy", "description", "alias", "rule", "learn",
@@ -214,17 +214,17 @@ ORDER: Final[tuple[Kind, ...]] = (
 """Of two changes that take the same, the one whose kind stands first here comes first."""
 
 
-def measure_diagnosis(app: App, diagnosis: Diagnosis, patience_s: float) -> list[MeasuredFix]:
+def measure_diagnosis(app: App, diagnosis: MissDiagnosis, patience_s: float) -> list[MeasuredFix]:
     """Return the fixes of a miss with what each would have done to the latest tasks, the best first.
     `patience_s`: seconds of the processor after which fewer tasks have to do."""
     now = time.time()
     # The tasks around the miss tell most, however long ago that was.
-    since = min(now - SINCE_S, diagnosis.miss.at - SINCE_S)
+    since = min(now - _SINCE_S, diagnosis.miss.at - _SINCE_S)
     replays = Replays(app.config, app.store, since, now, PLAYED, patience_s, app.search)
-    return measure(replays, app.config, diagnosis.fixes, diagnosis.tool)
+    return measure_fixes(replays, app.config, diagnosis.fixes, diagnosis.tool)
 
 
-def measure(replays: Replays, config: Config, fixes: Iterable[Fix], tool: str) -> list[MeasuredFix]:
+def measure_fixes(replays: Replays, config: Config, fixes: Iterable[Fix], tool: str) -> list[MeasuredFix]:
     """Return the fixes with what they would have done to the tasks on record: the one with the fewest misses first, of
     these the one with the fewest searches, then tokens. Changes that the config does not understand are left out."""
     measured: list[MeasuredFix] = []
@@ -238,7 +238,7 @@ def measure(replays: Replays, config: Config, fixes: Iterable[Fix], tool: str) -
     played = replays.play_all([each for _, each in changed]) if changed else []
     for (fix, _), then in zip(changed, played, strict=True):
         before, after = (sum(each.missed.count(tool) for each in tasks) for tasks in (replays.now, then))
-        measured.append(MeasuredFix(fix, compare(replays.now, then, of=replays.found), before - after))
+        measured.append(MeasuredFix(fix, compare_tasks(replays.now, then, of=replays.found), before - after))
     return sorted(measured, key=_cost)
 
 

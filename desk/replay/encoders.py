@@ -71,7 +71,7 @@ class OpenedEncoders:
     def _open(self, settings: Settings, kept: Store) -> tuple[tuple[Weights, ...], list[Remembering]]:
         key = tuple(str(getattr(settings, name)) for name in embedding.CHOICE)
         if key not in self._opened:
-            from foretool.server.catalog.encoders import open_encoder
+            from foretool.server.catalog.encoders import open_any_encoder
 
             weights = embedding.find_weights(settings)
             folder = models_folder(kept.path)
@@ -79,7 +79,7 @@ class OpenedEncoders:
             # Somebody else's model may give a text another vector among other texts.
             encoders = [
                 Remembering(
-                    open_encoder(each, folder, key=settings.encoder_key, in_bulk=True),
+                    open_any_encoder(each, folder, key=settings.encoder_key, in_bulk=True),
                     self._texts,
                     _load(kept.vectors, each.query_key, self._texts),
                     embeds_ahead=not each.is_slow,

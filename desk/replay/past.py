@@ -27,11 +27,11 @@ from foretool.storage.store import Store
 if TYPE_CHECKING:
     from foretool.storage.sql.database import Database
 
-MOST_EVENTS: Final = 200_000
+_MOST_EVENTS: Final = 200_000
 """How many calls are read, the latest ones."""
-LOOKED_BACK: Final = 20_000
+_LOOKED_BACK: Final = 20_000
 """Calls before the first task among which the last one of each tool is looked for."""
-SEEDED: Final = 1000
+_SEEDED: Final = 1000
 """How many of the calls before the first task are put into the log, so that tools which always failed are known."""
 TEXTS: Final = 5
 """How many of the latest tasks before the first one are put into the log: lists are made of them too."""
@@ -50,9 +50,9 @@ class Before(Struct, frozen=True):
     """How often each tool had been called and missed, without `calls`."""
 
 
-def read_before(kept: Store, since: float) -> Before:
+def read_past(kept: Store, since: float) -> Before:
     """Return what had happened before a time. Reads a bounded part of the log."""
-    calls = kept.calls.events_before(since, SEEDED, MOST_EVENTS)
+    calls = kept.calls.events_before(since, _SEEDED, _MOST_EVENTS)
     until = nextafter(since, -inf)
     texts = kept.discoveries.events(until=until, limit=TEXTS)
     texts += [Event(each.at, "prompt", each.text) for each in kept.tasks.prompts(until=until, limit=TEXTS)]
@@ -108,9 +108,9 @@ def _to_call(event: Event) -> Call:
 
 def _read_usage(kept: Store, since: float, seeded: Sequence[Event]) -> dict[ToolId, Usage]:
     """Return how often each tool had been called and missed before a time, without the calls that are seeded."""
-    later = {each.tool: each for each in kept.calls.used_since(since, MOST_EVENTS)}
+    later = {each.tool: each for each in kept.calls.used_since(since, _MOST_EVENTS)}
     # Of a tool that was called later too, the usage does not say when it was called before.
-    among = min(sum(each.calls for each in later.values()) + LOOKED_BACK, MOST_EVENTS)
+    among = min(sum(each.calls for each in later.values()) + _LOOKED_BACK, _MOST_EVENTS)
     last = kept.calls.last_used(since, among)
     put_in = Counter(each.text for each in seeded)
     found = {}

@@ -37,9 +37,9 @@ from foretool.server.lists.policy import RELIST_SHARE, RELISTERS, relist_share
 from foretool.storage.records import Call, ListReason, Prompt, Tool, ToolId
 from foretool.storage.store import Store
 
-STEP_S: Final = 0.001
+_STEP_S: Final = 0.001
 """The time between two calls of a task: when exactly they came is not known."""
-ANSWER_TOKENS: Final = 600
+_ANSWER_TOKENS: Final = 600
 """Tokens of the answer to a search in vain, until an answer was given to compare with."""
 
 
@@ -127,13 +127,13 @@ class Player:
         played = PlayedTask(episode.key)
         run = _Run(self, seat, seat.session, task, played)
         played.listed = run.listed
-        self._past.time += STEP_S  # a list is there before the first call
+        self._past.time += _STEP_S  # a list is there before the first call
         for tool in episode.failed:
             self._record(seat.session, tool, "tool_error")
         run.read_prompt()
         for place, name in enumerate(episode.calls):
             run.call(name, episode.arguments[place] if episode.arguments else "")
-            self._past.time += STEP_S
+            self._past.time += _STEP_S
         app.recorder.commit()
         if task.is_last:
             app.recorder.end_session(task.session.key)
@@ -320,4 +320,4 @@ class _Run:
 
     def _mean_answer(self) -> int:
         answers = self._player._answers
-        return round(sum(answers) / len(answers)) if answers else ANSWER_TOKENS
+        return round(sum(answers) / len(answers)) if answers else _ANSWER_TOKENS

@@ -149,7 +149,7 @@ class _Row(Struct):
 _row = msgspec.json.Decoder(_Row)
 
 
-def read_file(path: Path, tools: Sequence[Tool], usage: Sequence[Usage], now: float) -> QuerySet:
+def read_queries(path: Path, tools: Sequence[Tool], usage: Sequence[Usage], now: float) -> QuerySet:
     """Return the queries of a file with an object a line, as if they were asked now. Raises `ValueError` with the line
     that is wrong, and `OSError`."""
     names = names_for_demonstrations(tools)

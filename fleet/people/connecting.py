@@ -20,7 +20,7 @@ from foretool.server.transports.tasks import BackgroundWork
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.records import AuditEntry
 
-USAGE: Final = 'connect_server takes {"server": NAME, "code": CODE}, or {"server": NAME, "disconnect": true}'
+_USAGE: Final = 'connect_server takes {"server": NAME, "code": CODE}, or {"server": NAME, "disconnect": true}'
 MOST_QUERY: Final = 8 * 1024
 
 log = logging.getLogger("foretool.identity")
@@ -48,7 +48,7 @@ class Connecting:
         server = self._config.now.servers.get(name) if isinstance(name, str) else None
         is_served = server is not None and self._upstreams.admits(profile, server.name)
         if server is None or not is_served or server.per_user is None or server.per_user.kind != "grant" or not person:
-            exchange.tool_error(f"no server of this name wants the consent of this person. {USAGE}")
+            exchange.tool_error(f"no server of this name wants the consent of this person. {_USAGE}")
         elif given.get("disconnect") is True:
             self._spawn(self._disconnect(exchange, server.name, person))
         elif isinstance(code, str) and code.strip():

@@ -43,7 +43,7 @@ class Subjects:
         self._latest: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
     def note(self, person: str, token: str, expires_at: float) -> None:
-        """Take in a token that was believed."""
+        """Record a token that was believed."""
         if self.wanted:
             self._latest.pop(person, None)
             self._latest[person] = (token, expires_at)
@@ -59,9 +59,9 @@ class Subjects:
         return f"Subjects({len(self._latest)})"
 
 
-EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
-ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105  # a kind of token
-ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105  # a kind of token
+_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ASSERTION_S: Final = 60
 """How long the statement that foretool signs is valid; it is used at once."""
 UNSAID_S: Final = 300.0
@@ -83,7 +83,7 @@ class CredentialError(Exception):
     """A person gets no token for a server. The message is one line, for that person alone, without words of others."""
 
 
-class Source(Protocol):
+class TokenSource(Protocol):
     """Knows how a person gets a token for one server."""
 
     async def fetch(self, person: str, refused: str) -> Issued:
@@ -91,7 +91,7 @@ class Source(Protocol):
         ...
 
     def holds(self, person: str) -> bool:
-        """Tell whether a token that was fetched may still be used, whatever it says of its end."""
+        """Return whether a token that was fetched may still be used, whatever it says of its end."""
         ...
 
     def stamp(self, person: str) -> object:
@@ -133,7 +133,7 @@ class _Kept(Struct, eq=False):
 class Credentials:
     """The tokens of all people for one server."""
 
-    def __init__(self, server: str, source: Source) -> None:
+    def __init__(self, server: str, source: TokenSource) -> None:
         self.server = server
         self._source = source
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
@@ -209,7 +209,7 @@ class Credentials:
             kept.trading = None
 
 
-class Exchange:
+class TokenExchange:
     """Trades the token of a caller for one for the server (RFC 8693)."""
 
     def __init__(self, entry: PerUserEntry, url: str, subjects: Subjects, post: Post | None = None) -> None:
@@ -233,10 +233,10 @@ class Exchange:
                 " that is valid; sign in there, and send its token to foretool"
             )
         wanted = {
-            "grant_type": EXCHANGE,
+            "grant_type": _EXCHANGE,
             "subject_token": subject,
-            "subject_token_type": ACCESS_TOKEN,
-            "requested_token_type": ACCESS_TOKEN,
+            "subject_token_type": _ACCESS_TOKEN,
+            "requested_token_type": _ACCESS_TOKEN,
         }
         if entry.audience:
             wanted["audience"] = entry.audience
@@ -263,7 +263,7 @@ async def post_as_client(
     headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
     form = dict(wanted)
     if entry.private_key:
-        form |= {"client_id": entry.client_id, "client_assertion_type": ASSERTION, "client_assertion": _assert(entry)}
+        form |= {"client_id": entry.client_id, "client_assertion_type": _ASSERTION, "client_assertion": _assert(entry)}
     else:
         headers["authorization"] = basic(entry.client_id, entry.client_secret)
     return await post(url, headers, urlencode(form).encode())
@@ -275,8 +275,8 @@ def read_token(status: int, answer: Mapping[str, Any]) -> Issued:
     if status != 200 or not isinstance(token, str) or not is_sendable(token):
         code = error_code(dict(answer))
         raise CredentialError(f"the authorization server gave no token for it: HTTP {status} ({code})")
-    kind = str(answer.get("issued_token_type", ACCESS_TOKEN))
-    if str(answer.get("token_type", "Bearer")).lower() != "bearer" or kind not in (ACCESS_TOKEN, _JWT):
+    kind = str(answer.get("issued_token_type", _ACCESS_TOKEN))
+    if str(answer.get("token_type", "Bearer")).lower() != "bearer" or kind not in (_ACCESS_TOKEN, _JWT):
         raise CredentialError("the authorization server gave a token of a kind that foretool cannot use")
     now = time.time()
     return Issued(token, expiry(answer.get("expires_in"), now) or now + UNSAID_S)

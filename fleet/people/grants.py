@@ -34,24 +34,24 @@ from foretool.storage.engine import StorageError
 from foretool.storage.records import AuditEntry, SealedGrant
 from foretool.storage.store import Store
 
-CALLBACK: Final = "/connect/callback"
+_CALLBACK: Final = "/connect/callback"
 CONSENT_S: Final = 600.0
 """How long a person has to allow access, and again to bring the code."""
 HELD_S: Final = 2.0
 """A grant that was ended at another replica is used no longer than this."""
 LATE_S: Final = 30.0
 """Pause between two looks for what was allowed and never confirmed."""
-MOST_LATE: Final = 50
+_MOST_LATE: Final = 50
 """So many of them are ended at a look."""
 TRIES: Final = 6
 """So often that is tried at an authorization server which does not answer, a look's pause longer each time."""
 REVOKE_S: Final = 10.0
 """Longest time in which the tokens of one grant are ended at its authorization server."""
 ALL_S: Final = 30.0
-AT_ONCE: Final = 8
+_AT_ONCE: Final = 8
 """Longest time in which those of many are, and of how many at the same time."""
-MOST_SEEN: Final = 4096
-MOST_CODE: Final = 64
+_MOST_SEEN: Final = 4096
+_MOST_CODE: Final = 64
 _ALPHABET: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 """Of codes: no letter looks like a digit."""
 _OVER: Final = frozenset({"invalid_grant", "invalid_token"})
@@ -104,7 +104,7 @@ class Grants:
         self._keys = keys
         self._read: tuple[Sequence[str], Seals] = ((), Seals([]))
         parts = urlsplit(resource)
-        self.redirect_uri = f"{parts.scheme}://{parts.netloc}{CALLBACK}"
+        self.redirect_uri = f"{parts.scheme}://{parts.netloc}{_CALLBACK}"
         self._servers = servers
         self._post = post or post_form
         self._unsaved: dict[tuple[str, str], tuple[bytes, Grant]] = {}
@@ -147,7 +147,7 @@ class Grants:
         )
 
     async def come_back(self, state: str, code: str, error: str = "") -> str:
-        """Take in that a browser comes back; return the code that the person has to bring. Raises `CredentialError`."""
+        """Note that a browser comes back; return the code that the person has to bring. Raises `CredentialError`."""
         consent = self._take(state, _Consent)
         if error or not code:
             raise CredentialError("access was not allowed")
@@ -172,7 +172,7 @@ class Grants:
     def confirm(self, server: str, person: str, code: str, entry: AuditEntry) -> None:
         """Make a grant that of the person who brings its code. Raises `CredentialError`. `entry` goes into the audit
         log with it."""
-        written = code.strip().upper()[:MOST_CODE]
+        written = code.strip().upper()[:_MOST_CODE]
         grant = self._take(_place(server, person, written), _Allowed).grant
         sealed, store = self._seal(grant, "grant", server, person), self._store
         try:
@@ -208,7 +208,7 @@ class Grants:
         ended by one replica, and tried again later where that fails. Never raises."""
         ended, now = 0, time.time()
         try:
-            found = self._store().grants.take_late(now, MOST_LATE)
+            found = self._store().grants.take_late(now, _MOST_LATE)
         except StorageError:
             return 0  # another time
         for ident, sealed in found:
@@ -227,7 +227,7 @@ class Grants:
         """End all that was allowed and not confirmed, late or not, and delete it. Returns how many may go on, by server
         and reason. Raises `StorageError`."""
         problems: Counter[tuple[str, str]] = Counter()
-        while found := self._store().grants.take_late(inf, MOST_LATE):
+        while found := self._store().grants.take_late(inf, _MOST_LATE):
             for waiting in (self._open_allowed(*each) for each in found):
                 if waiting is not None and (problem := await self._revoke(waiting.server, waiting.grant)):
                     problems[waiting.server, problem] += 1
@@ -244,7 +244,7 @@ class Grants:
     async def end_all(self, found: Sequence[SealedGrant]) -> Counter[tuple[str, str]]:
         """End the tokens of grants that were deleted, of as many as `ALL_S` suffices for. Returns how many may go on,
         by server and reason."""
-        gate = asyncio.Semaphore(AT_ONCE)
+        gate = asyncio.Semaphore(_AT_ONCE)
 
         async def end(each: SealedGrant) -> str:
             async with gate:
@@ -429,7 +429,7 @@ class GrantSource:
         return self._look(person)
 
     def holds(self, person: str) -> bool:
-        """Tell whether the grant is still what the last token came from. What was seen a moment ago counts."""
+        """Return whether the grant is still what the last token came from. What was seen a moment ago counts."""
         before, at = self._seen.get(person, (None, 0.0))
         if before is None or time.monotonic() - at < HELD_S:
             return before is not None
@@ -466,7 +466,7 @@ class GrantSource:
     def _note(self, person: str, sealed: bytes | None) -> None:
         self._seen.pop(person, None)
         self._seen[person] = (sealed, time.monotonic())
-        while len(self._seen) > MOST_SEEN:
+        while len(self._seen) > _MOST_SEEN:
             self._seen.popitem(last=False)
 
     def _ask_for_consent(self, person: str) -> str:

@@ -20,18 +20,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.fleet.people.credentials import CredentialError, Post, Subjects, post_form
-from foretool.fleet.people.issuer import MOST_SUBJECT, MOST_TOKEN, Issuer
+from foretool.fleet.people.issuer import MOST_SUBJECT, MOST_TOKEN, ConfiguredIssuer
 from foretool.fleet.people.key_sets import KeySet
 from foretool.server.config.settings import AccessEntry
 from foretool.server.signin.tokens import basic
 from foretool.server.transports.client.access import Identity
-from foretool.server.transports.client.security import Refused
+from foretool.server.transports.client.security import RequestRefused
 
 MOST_KEPT: Final = 4096
 """Answers of each kind that are kept."""
 MOST_ASKED: Final = 64
 """Questions at the same time: whoever shows made-up tokens cannot have us ask for each of them."""
-WAIT_S: Final = 10.0
+_WAIT_S: Final = 10.0
 
 
 class _Answer(Struct, frozen=True):
@@ -43,7 +43,7 @@ class _Answer(Struct, frozen=True):
     reason: str = ""
 
 
-class OpaqueTokens(Issuer):
+class OpaqueTokens(ConfiguredIssuer):
     """The authorization server of a config that is asked about each token."""
 
     def __init__(
@@ -84,17 +84,17 @@ class OpaqueTokens(Issuer):
         task = self._asking.get(digest)
         if task is None:
             if len(self._asking) >= MOST_ASKED:
-                raise Refused(503, "too many tokens are being checked at the moment", retry_after="1")
+                raise RequestRefused(503, "too many tokens are being checked at the moment", retry_after="1")
             task = self._asking[digest] = asyncio.create_task(self._ask(digest, token))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(_WAIT_S):
                 return await asyncio.shield(task)
         except TimeoutError:
-            problem = f"the authorization server did not answer within {WAIT_S:g} s"
+            problem = f"the authorization server did not answer within {_WAIT_S:g} s"
         except CredentialError as error:
             problem = str(error)
-        raise Refused(503, f"tokens cannot be checked at the moment: {problem}", retry_after="10")
+        raise RequestRefused(503, f"tokens cannot be checked at the moment: {problem}", retry_after="10")
 
     async def _ask(self, digest: bytes, token: str) -> _Answer:
         entry, began, now = self.entry, time.monotonic(), time.time()
@@ -161,8 +161,8 @@ def _keep(answers: OrderedDict[bytes, _Answer], digest: bytes, answer: _Answer) 
 
 def new_issuer(
     entry: AccessEntry, profiles: Collection[str], keys: KeySet | None, subjects: Subjects | None = None
-) -> Issuer:
+) -> ConfiguredIssuer:
     """Return what checks the tokens of a config's authorization server: by its keys, or by asking it."""
     if entry.introspection_endpoint:
         return OpaqueTokens(entry, profiles, subjects)
-    return Issuer(entry, profiles, keys, subjects)
+    return ConfiguredIssuer(entry, profiles, keys, subjects)

@@ -18,19 +18,19 @@ import jwt
 
 from foretool.fleet.people.credentials import Subjects
 from foretool.fleet.people.key_sets import KeySet, KeysMissing
-from foretool.server.config.errors import one_line
+from foretool.server.config.errors import printable_line
 from foretool.server.config.servers import matches
 from foretool.server.config.settings import AccessEntry, GrantEntry
 from foretool.server.config.tokens import opens_profile
 from foretool.server.transports.client.access import Identity, challenge, is_plain
-from foretool.server.transports.client.security import Refused
+from foretool.server.transports.client.security import RequestRefused
 from foretool.server.trust.text import clean
 
-NAMES: Final = ("preferred_username", "email", "sub")
+_NAMES: Final = ("preferred_username", "email", "sub")
 """Claims that may name a person, in the order in which they are tried. `client_id` is the program, not the person."""
 MOST_NAME: Final = 80
 """Characters of a name that is shown."""
-MOST_VALUES: Final = 1000
+_MOST_VALUES: Final = 1000
 """Values of one claim that are looked at."""
 
 
@@ -43,9 +43,9 @@ def principal_of(issuer: str, subject: str) -> str:
 
 def name_of(claims: Mapping[str, Any]) -> str:
     """Return the name of a person for logs. Two people may have the same, and rights never depend on it."""
-    for claim in NAMES:
+    for claim in _NAMES:
         for value in values_of(claims, claim)[:1]:
-            if shown := one_line(clean(value[:1000])).strip()[:MOST_NAME]:
+            if shown := printable_line(clean(value[:1000])).strip()[:MOST_NAME]:
                 return shown
     return ""
 
@@ -60,7 +60,7 @@ def values_of(claims: Mapping[str, Any], claim: str) -> list[str]:
             found = found.get(step) if isinstance(found, Mapping) else None
     if isinstance(found, str):
         return found.split() if claim in ("scope", "scp") else [found]
-    listed = found[:MOST_VALUES] if isinstance(found, list) else [found]
+    listed = found[:_MOST_VALUES] if isinstance(found, list) else [found]
     return [_word(each) for each in listed if isinstance(each, str | bool | int)]
 
 
@@ -73,8 +73,8 @@ def scopes_of(claims: Mapping[str, Any]) -> set[str]:
     return {*values_of(claims, "scope"), *values_of(claims, "scp")}
 
 
-def fits(grant: GrantEntry, claims: Mapping[str, Any]) -> bool:
-    """Tell whether a token has what a grant asks for."""
+def grant_fits(grant: GrantEntry, claims: Mapping[str, Any]) -> bool:
+    """Return whether a token has what a grant asks for."""
     found: Iterable[str] = scopes_of(claims) if grant.claim == "scope" else values_of(claims, grant.claim)
     return any(matches(value, grant.values) for value in found)
 
@@ -103,7 +103,7 @@ MOST_TOKEN: Final = 16 * 1024
 MOST_SUBJECT: Final = 1000
 MOST_KEPT: Final = 4096
 """Checked tokens that are kept, so that a request costs no signature each time."""
-TYPES: Final = ("at+jwt", "application/at+jwt", "jwt", "")
+_TYPES: Final = ("at+jwt", "application/at+jwt", "jwt", "")
 """What `typ` of an access token may be. Many issuers write `JWT`; what is meant for something else has another one."""
 _SAID: Final[tuple[tuple[type[Exception], str], ...]] = (
     (jwt.ExpiredSignatureError, "the token has expired"),
@@ -115,7 +115,7 @@ _SAID: Final[tuple[tuple[type[Exception], str], ...]] = (
 )
 
 
-class Issuer:
+class ConfiguredIssuer:
     """The authorization server of a config. `profiles`: those that its grants may open."""
 
     def __init__(
@@ -132,14 +132,14 @@ class Issuer:
         """Of the keys with which the kept tokens were checked."""
 
     async def identify(self, token: str) -> Identity:
-        """Return who a token stands for. Raises `Refused`: 401 for one that is not believed, 403 for one without the
-        scopes that every token needs, 503 while there are no keys."""
+        """Return who a token stands for. Raises `RequestRefused`: 401 for one that is not believed, 403 for one without
+        the scopes that every token needs, 503 while there are no keys."""
         found = await self._believe(token)
         lacking = [scope for scope in self.entry.scopes if scope not in scopes_of(found.claims)]
         if lacking:
             reason = f"the token lacks the scope {' '.join(lacking)}"
             header = challenge(self.entry, "insufficient_scope", reason, self.entry.scopes)
-            raise Refused(403, reason, www_authenticate=header)
+            raise RequestRefused(403, reason, www_authenticate=header)
         self._subjects.note(found.principal, token, found.expires_at)
         return found
 
@@ -171,14 +171,14 @@ class Issuer:
             return None
         return self._read(said)
 
-    def lacking(self, profile: str) -> Refused | None:
+    def lacking(self, profile: str) -> RequestRefused | None:
         """Return the refusal that names the scopes which would open a profile, None if no scope does."""
         scopes = scopes_for(self.entry, profile, self._profiles) if profile in self._profiles else ()
         if not scopes:
             return None
         reason = f"this needs the scope {' '.join(scopes)}"
         header = challenge(self.entry, "insufficient_scope", reason, scopes)
-        return Refused(403, reason, www_authenticate=header)
+        return RequestRefused(403, reason, www_authenticate=header)
 
     def warm(self) -> None:
         """Begin to read the keys before a token needs them."""
@@ -191,7 +191,7 @@ class Issuer:
         return float(said["exp"])
 
     def _read(self, said: Mapping[str, Any]) -> Identity:
-        grants = [grant for grant in self.entry.grants if fits(grant, said)]
+        grants = [grant for grant in self.entry.grants if grant_fits(grant, said)]
         return Identity(
             principal=principal_of(said["iss"], said["sub"]),
             profiles=opened_by(grants, self._profiles),
@@ -202,7 +202,7 @@ class Issuer:
         )
 
     async def _check(self, token: str) -> dict[str, Any]:
-        """Return the claims of a token that is believed. Raises `Refused`."""
+        """Return the claims of a token that is believed. Raises `RequestRefused`."""
         if len(token) > MOST_TOKEN or token.count(".") != 2:
             raise self._refused("this is no token of the authorization server")
         try:
@@ -212,14 +212,14 @@ class Issuer:
         algorithm, name, kind = header.get("alg"), header.get("kid"), header.get("typ", "")
         if algorithm not in self.entry.algorithms:
             raise self._refused(f"the token is not signed by one of: {', '.join(self.entry.algorithms)}")
-        if not (isinstance(kind, str) and kind.lower() in TYPES) or "crit" in header:
+        if not (isinstance(kind, str) and kind.lower() in _TYPES) or "crit" in header:
             raise self._refused("this is a token for another purpose")
         if name is not None and not isinstance(name, str):
             raise self._refused("the token names no key")
         try:
             keys = await self.keys.find(name, algorithm)
         except KeysMissing as error:
-            raise Refused(503, f"tokens cannot be checked at the moment: {error}", retry_after="10") from None
+            raise RequestRefused(503, f"tokens cannot be checked at the moment: {error}", retry_after="10") from None
         said = "the token is not signed with a key of its issuer"
         for key in keys:
             try:
@@ -247,6 +247,6 @@ class Issuer:
             raise jwt.InvalidTokenError("cnf")
         return said
 
-    def _refused(self, reason: str) -> Refused:
+    def _refused(self, reason: str) -> RequestRefused:
         header = challenge(self.entry, "invalid_token", reason, self.entry.scopes)
-        return Refused(401, reason, www_authenticate=header)
+        return RequestRefused(401, reason, www_authenticate=header)

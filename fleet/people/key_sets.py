@@ -35,8 +35,8 @@ WAIT_S: Final = 5.0
 MOST_KEYS: Final = 64
 MOST_NAME: Final = 256
 """Characters of a key's name."""
-LEAST_BITS: Final = 2048
-MOST_BITS: Final = 8192
+_LEAST_BITS: Final = 2048
+_MOST_BITS: Final = 8192
 """Of an RSA key: a shorter one can be broken, a longer one makes each check slow."""
 
 _RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -194,7 +194,7 @@ def _any_algorithm(entry: dict[str, Any]) -> str:
 def algorithms_of(public: object) -> tuple[str, ...]:
     """Return what a public key may check: its kind decides, never the token."""
     if isinstance(public, RSAPublicKey):
-        return _RSA if LEAST_BITS <= public.key_size <= MOST_BITS else ()
+        return _RSA if _LEAST_BITS <= public.key_size <= _MOST_BITS else ()
     if isinstance(public, EllipticCurvePublicKey):
         return tuple(filter(None, (CURVES.get(public.curve.name),)))
     return ("EdDSA",) if isinstance(public, Ed25519PublicKey) else ()

@@ -18,7 +18,7 @@ from foretool.server.protocol.lists import ListKind
 from foretool.server.signin.record import read_challenge
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream.base import Verdict
-from foretool.server.transports.upstream.http_client import Refused
+from foretool.server.transports.upstream.http_client import SendRefused
 from foretool.server.upstreams.connection import Lost, Reply, Request, answer_error
 from foretool.server.upstreams.upstream import Host, OpenLink, State, Upstream
 from foretool.storage.records import Era
@@ -42,7 +42,7 @@ class PersonAuthorizer:
         try:
             return f"Bearer {await self._credentials.token(self._person)}"
         except CredentialError as error:
-            raise Refused(str(error)) from None
+            raise SendRefused(str(error)) from None
 
     async def on_refused(self, status: int, header: str | None, sent: str) -> Verdict:
         if status == 403:

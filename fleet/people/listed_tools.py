@@ -36,7 +36,7 @@ class _Server:
         """The definitions, by hash."""
 
     def replace(self, person: str, found: Mapping[str, tuple[str, bytes]]) -> None:
-        """Take in the list of one person."""
+        """Record the list of one person."""
         self._let_go(self.by_person.pop(person, {}))
         self.by_person[person] = {name: digest for name, (digest, _) in found.items()}
         for name, (digest, text) in found.items():
@@ -57,7 +57,7 @@ class _Server:
                 del self.holders[name]
 
 
-class ListedTools:
+class PersonalTools:
     """Knows what each person was listed."""
 
     def __init__(self, catalog: Catalog) -> None:
@@ -68,7 +68,7 @@ class ListedTools:
         self._told: set[tuple[str, str]] = set()
 
     def take_in(self, server: str, person: str, definitions: Sequence[Raw]) -> list[Raw]:
-        """Take in the list of one person; return the definitions for the catalog, one for each name."""
+        """Record the list of one person; return the definitions for the catalog, one for each name."""
         known = self._servers.setdefault(server, _Server())
         known.replace(person, self._catalog.reader.read_texts(server, definitions))
         # What nobody has listed since this process began stays: it is shown to nobody, and its words were approved.
@@ -84,7 +84,7 @@ class ListedTools:
         return [Raw(chosen[name]) for name in held]
 
     def sees(self, person: str, tool: Tool) -> bool:
-        """Tell whether the server of a tool has listed it to a person as the catalog has it."""
+        """Return whether the server of a tool has listed it to a person as the catalog has it."""
         known = self._servers.get(tool.upstream)
         listed = known.by_person.get(person) if known is not None and person else None
         own = listed.get(tool.name) if listed is not None else None

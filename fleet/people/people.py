@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from foretool.fleet.people.connecting import Connecting, UnconfirmedGrants, come_back
-from foretool.fleet.people.credentials import Credentials, Exchange, Source, Subjects
+from foretool.fleet.people.credentials import Credentials, Subjects, TokenExchange, TokenSource
 from foretool.fleet.people.grants import Grants, GrantSource
 from foretool.fleet.people.introspection import new_issuer
-from foretool.fleet.people.issuer import Issuer
+from foretool.fleet.people.issuer import ConfiguredIssuer
 from foretool.fleet.people.lanes import Lane, PersonalHost, PersonalUpstream, PersonAuthorizer
-from foretool.fleet.people.listed_tools import ListedTools
+from foretool.fleet.people.listed_tools import PersonalTools
 from foretool.server.clients import exchange as exchanges
 from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
@@ -27,11 +27,11 @@ class People:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self.subjects = Subjects()
-        self._listed = ListedTools(around.catalog)
+        self._listed = PersonalTools(around.catalog)
         self._unconfirmed = UnconfirmedGrants(self._wants_consent, lambda: self._grants)
         self._connecting = Connecting(around.config, around.upstreams, lambda: self._grants, self._forget_listed)
-        self._issuer: Issuer | None = None
-        self._closing: list[Issuer] = []
+        self._issuer: ConfiguredIssuer | None = None
+        self._closing: list[ConfiguredIssuer] = []
 
     @cached_property
     def _grants(self) -> Grants:
@@ -47,7 +47,7 @@ class People:
 
     # -- people of an authorization server
 
-    def issuer(self, config: Config) -> Issuer | None:
+    def issuer(self, config: Config) -> ConfiguredIssuer | None:
         """Return what checks the tokens of the authorization server of a config, None if it has none. Its keys are kept
         while other settings change."""
         entry, before = config.settings.access, self._issuer
@@ -68,12 +68,12 @@ class People:
         """Return what stands for such a server."""
         assert server.per_user is not None
         self._listed.forget(server.name)
-        source: Source
+        source: TokenSource
         if server.per_user.kind == "grant":
             source = GrantSource(self._grants, server.name)
         else:
             self.subjects.wanted = True
-            source = Exchange(server.per_user, server.url, self.subjects)
+            source = TokenExchange(server.per_user, server.url, self.subjects)
         credentials = Credentials(server.name, source)
         host = PersonalHost(self._around.events, self._take_in, self._around.upstreams.wake)
 
@@ -89,11 +89,11 @@ class People:
         return PersonalUpstream(server.name, self._around.events, make_lane, credentials, server.entry.timeout_s)
 
     def sees(self, person: str, tool: Tool) -> bool:
-        """Tell whether such a server has listed a tool to a person as the catalog has it."""
+        """Return whether such a server has listed a tool to a person as the catalog has it."""
         return self._listed.sees(person, tool)
 
     def _take_in(self, lane: Lane, tools: Sequence[Raw]) -> None:
-        """Take in what a server has listed to one person."""
+        """Record what a server has listed to one person."""
         owner = self._around.upstreams.get(lane.name)
         if owner is None or owner.of(lane.person) is not lane:  # a reload has replaced it
             return

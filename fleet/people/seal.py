@@ -16,10 +16,10 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-VERSION: Final = b"\x01"
-KEY_BYTES: Final = 32
+_VERSION: Final = b"\x01"
+_KEY_BYTES: Final = 32
 _NAME, _NONCE = 8, 12
-_HEAD: Final = len(VERSION) + _NAME + _NONCE
+_HEAD: Final = len(_VERSION) + _NAME + _NONCE
 
 
 class SealError(Exception):
@@ -33,7 +33,7 @@ def read_key(written: str) -> bytes:
         key = base64.urlsafe_b64decode(letters.replace("+", "-").replace("/", "_") + "=" * (-len(letters) % 4))
     except (binascii.Error, ValueError):
         key = b""
-    if len(key) != KEY_BYTES:
+    if len(key) != _KEY_BYTES:
         raise ValueError("expected 32 bytes in base64, as `openssl rand -base64 32` prints them")
     return key
 
@@ -49,15 +49,15 @@ class Seals:
         """Return a text sealed with the first key. `belongs`: what it is of."""
         if not self._names:
             raise SealError("no key seals it: set seal_keys")
-        head = VERSION + self._names[0]
+        head = _VERSION + self._names[0]
         nonce = os.urandom(_NONCE)
         return head + nonce + self._keys[self._names[0]].encrypt(nonce, text, head + _bind(belongs))
 
     def open(self, sealed: bytes, *belongs: str) -> bytes:
         """Return the text. Raises `SealError` for one that is not as it was sealed, or with a key that is gone."""
-        head, nonce = sealed[: len(VERSION) + _NAME], sealed[len(VERSION) + _NAME : _HEAD]
-        key = self._keys.get(head[len(VERSION) :])
-        if head[: len(VERSION)] != VERSION or len(nonce) != _NONCE:
+        head, nonce = sealed[: len(_VERSION) + _NAME], sealed[len(_VERSION) + _NAME : _HEAD]
+        key = self._keys.get(head[len(_VERSION) :])
+        if head[: len(_VERSION)] != _VERSION or len(nonce) != _NONCE:
             raise SealError("it is not as it was sealed")
         if key is None:
             raise SealError("it was sealed with a key that seal_keys does not have")
@@ -67,8 +67,8 @@ class Seals:
             raise SealError("it is not as it was sealed") from None
 
     def is_current(self, sealed: bytes) -> bool:
-        """Tell whether a text is sealed with the key that seals now."""
-        return bool(self._names) and sealed[len(VERSION) : len(VERSION) + _NAME] == self._names[0]
+        """Return whether a text is sealed with the key that seals now."""
+        return bool(self._names) and sealed[len(_VERSION) : len(_VERSION) + _NAME] == self._names[0]
 
     def __repr__(self) -> str:
         return f"Seals({len(self._names)} keys)"

@@ -62,7 +62,7 @@ _SERVED_BY: Final = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE
 END_PROCESS: Final = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %s AND backend_start::text = %s
 """
-MIGRATING_MS: Final = 60_000
+_MIGRATING_MS: Final = 60_000
 """How long another process may take that migrates the tables."""
 SETTINGS: Final[dict[str, Any]] = {
     # A network that swallows packets is noticed by the system, also while nothing is sent.
@@ -71,7 +71,7 @@ SETTINGS: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
-class Connection(psycopg.Connection[Any]):
+class TimedConnection(psycopg.Connection[Any]):
     """A connection on which nothing is waited for longer than `patience_s`; 0 waits as long as it takes."""
 
     patience_s: float = 0.0
@@ -92,7 +92,7 @@ class Connection(psycopg.Connection[Any]):
             raise psycopg.OperationalError(f"the server has not answered for {self.patience_s:g} s") from None
 
 
-def connect(address: ServerAddress, busy_ms: int, patience_s: int, answer_s: float = 0.0) -> Connection:
+def connect(address: ServerAddress, busy_ms: int, patience_s: int, answer_s: float = 0.0) -> TimedConnection:
     """Connect, and choose the schema; create nothing. Raises `StorageError`.
 
     `busy_ms`: how long a lock is waited for. `patience_s`: how long connecting may take. `answer_s`: how long the
@@ -100,7 +100,7 @@ def connect(address: ServerAddress, busy_ms: int, patience_s: int, answer_s: flo
     """
     connection = None
     try:
-        connection = Connection.connect(
+        connection = TimedConnection.connect(
             address.written, autocommit=True, connect_timeout=patience_s, cursor_factory=psycopg.ClientCursor,
             **SETTINGS,
         )  # fmt: skip
@@ -124,7 +124,7 @@ def connect(address: ServerAddress, busy_ms: int, patience_s: int, answer_s: flo
     return connection
 
 
-def prepare(connection: Connection, address: ServerAddress, *, creates: bool) -> bool:
+def prepare_schema(connection: TimedConnection, address: ServerAddress, *, creates: bool) -> bool:
     """Migrate the tables, after creating them if they are missing. Returns False if they are missing and `creates` is
     not set. Raises `StorageError`, and closes the connection then."""
     run = psycopg.Cursor(connection).execute
@@ -137,7 +137,7 @@ def prepare(connection: Connection, address: ServerAddress, *, creates: bool) ->
             _refuse_foreign(run, address)
         if found < len(schema.STEPS):
             with connection.transaction():
-                run(f"SET LOCAL lock_timeout = {MIGRATING_MS}")
+                run(f"SET LOCAL lock_timeout = {_MIGRATING_MS}")
                 if _needs_schema(run):
                     run(f"SELECT pg_advisory_xact_lock({schema.LOCK}, 0)")
                     run(f"CREATE SCHEMA IF NOT EXISTS {OWN_SCHEMA}")

@@ -15,7 +15,14 @@ from typing import Any, Final
 import psycopg
 
 from foretool.fleet.postgres import schema
-from foretool.fleet.postgres.connecting import END_PROCESS, LOCK_SQL, Connection, connect, explain_error, prepare
+from foretool.fleet.postgres.connecting import (
+    END_PROCESS,
+    LOCK_SQL,
+    TimedConnection,
+    connect,
+    explain_error,
+    prepare_schema,
+)
 from foretool.fleet.postgres.leads import ServerLead
 from foretool.fleet.postgres.replicas import ReplicaStore
 from foretool.fleet.postgres.translation import regular_expression, translate, write_values
@@ -23,14 +30,14 @@ from foretool.storage.engine import StorageError
 from foretool.storage.places import ServerAddress
 from foretool.storage.sql.database import Database, Values
 
-OPENING_S: Final = 10
-SERVING_S: Final = 2
+_OPENING_S: Final = 10
+_SERVING_S: Final = 2
 """How long connecting may take: when a command opens the store, and when a proxy does."""
-HURRY_MS: Final = 100
+_HURRY_MS: Final = 100
 """Who waits no longer than this for a lock does not wait longer for the server either."""
 ANSWER_S: Final = 5.0
 """How long a proxy waits for an answer of the server. Then it goes on without it until it can be reached."""
-LATEST_S: Final = 120.0
+_LATEST_S: Final = 120.0
 """How long a process of the server that did not answer is waited for until it counts as gone."""
 _SIZE: Final = """
 SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class
@@ -51,11 +58,12 @@ class PostgresDatabase(Database):
         super().__init__(address, serves=serves)
         self.address = address
         self._busy_ms = busy_ms
-        self._held: Connection | None = None
+        self._held: TimedConnection | None = None
         self._depth = 0
         self.replicas = ReplicaStore(self, address)
         self._doubtful: tuple[int, Any] = (0, None)
-        """The process of the server that may still make a commit whose answer was lost; see `Connection.served_by`."""
+        """The process of the server that may still make a commit whose answer was lost; see
+        `TimedConnection.served_by`."""
         self._doubtful_since = 0.0
 
     @classmethod
@@ -63,9 +71,9 @@ class PostgresDatabase(Database):
         """Connect; create and migrate the tables if needed. Without `creates`, return None where there are none.
         Raises `StorageError`."""
         database = cls(address, busy_ms)
-        patience_s = OPENING_S if busy_ms > HURRY_MS else 1
+        patience_s = _OPENING_S if busy_ms > _HURRY_MS else 1
         connection = connect(address, busy_ms, patience_s)
-        if not prepare(connection, address, creates=creates):
+        if not prepare_schema(connection, address, creates=creates):
             connection.close()
             return None
         database._held = connection
@@ -81,7 +89,7 @@ class PostgresDatabase(Database):
     # A server that cannot be reached
 
     @property
-    def _connection(self) -> Connection:
+    def _connection(self) -> TimedConnection:
         if self._held is None:
             raise self._missing()
         return self._held
@@ -103,9 +111,9 @@ class PostgresDatabase(Database):
         if self._held is not None:
             return True
         try:
-            found = connect(self.address, self._busy_ms, SERVING_S, ANSWER_S)
+            found = connect(self.address, self._busy_ms, _SERVING_S, ANSWER_S)
             self._end_doubtful(found)
-            prepare(found, self.address, creates=True)
+            prepare_schema(found, self.address, creates=True)
         except StorageError as error:
             # The first reason stays: who waits for the server is told once.
             self.trouble = self.trouble or str(error)
@@ -113,7 +121,7 @@ class PostgresDatabase(Database):
         self.trouble, self._held = "", found
         return True
 
-    def _end_doubtful(self, connection: Connection) -> None:
+    def _end_doubtful(self, connection: TimedConnection) -> None:
         """Let nobody look for a commit that the server may still make."""
         if not self._doubtful[0]:
             return
@@ -126,7 +134,7 @@ class PostgresDatabase(Database):
         except (psycopg.Error, OSError) as error:
             connection.close()
             raise explain_error(error, self.address, is_closed=True) from error
-        if is_there and time.monotonic() - self._doubtful_since < LATEST_S:
+        if is_there and time.monotonic() - self._doubtful_since < _LATEST_S:
             connection.close()
             raise StorageError(
                 f"{self.address}: the process {self._doubtful[0]} of the server that did not answer has not ended yet;"

@@ -11,7 +11,7 @@ from foretool.fleet.postgres.connecting import OWN_SCHEMA, connect, explain_erro
 from foretool.storage.places import ServerAddress
 from foretool.storage.records import Health
 
-OLDEST: Final = 130_000
+_OLDEST: Final = 130_000
 """The oldest server that is tested, as PostgreSQL numbers its versions."""
 _LOOK: Final = """
 SELECT current_setting('server_version'), current_setting('server_version_num')::int,
@@ -47,7 +47,7 @@ def examine(address: ServerAddress, patience_s: float) -> Health:
 
 
 def has_tables(address: ServerAddress, patience_s: int) -> bool:
-    """Tell whether foretool has made its tables. Raises `StorageError`."""
+    """Return whether foretool has made its tables. Raises `StorageError`."""
     connection = connect(address, 1000, patience_s)
     try:
         return schema.version(psycopg.Cursor(connection).execute) > 0
@@ -73,8 +73,8 @@ def _examine(connection: psycopg.Connection[Any]) -> Health:
     named, number, encoding, is_read_only, schema_name, user, may_create, may_make_tables = run(_LOOK).fetchall()[0]
     version = schema.version(run)
     problems = []
-    if number < OLDEST:
-        problems.append(f"PostgreSQL {named} is too old; foretool needs {OLDEST // 10_000} or newer")
+    if number < _OLDEST:
+        problems.append(f"PostgreSQL {named} is too old; foretool needs {_OLDEST // 10_000} or newer")
     if encoding != "UTF8":
         problems.append(
             f"its encoding is {encoding}; create it again: CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"

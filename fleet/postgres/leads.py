@@ -16,7 +16,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from foretool.fleet.postgres import schema
-from foretool.fleet.postgres.connecting import Connection
+from foretool.fleet.postgres.connecting import TimedConnection
 from foretool.storage.engine import BEAT_S, Lead, StorageError
 from foretool.storage.records import Holder
 
@@ -38,13 +38,13 @@ class ServerLead(Lead):
     """The right to do one kind of work for a database."""
 
     def __init__(
-        self, connection: Callable[[], Connection | None], explain: Callable[[Exception], StorageError], work: str
+        self, connection: Callable[[], TimedConnection | None], explain: Callable[[Exception], StorageError], work: str
     ) -> None:
         """`connection` returns that of the store, None while it has none. `explain` turns errors into ours."""
         self._connection = connection
         self._explain = explain
         self._work = work
-        self._locked: Connection | None = None
+        self._locked: TimedConnection | None = None
         """The connection that has the lock."""
         self._beat_at = 0.0
 
@@ -102,7 +102,7 @@ class ServerLead(Lead):
             except StorageError:
                 return  # the server has dropped the lock with the connection
 
-    def _ask(self, connection: Connection, sql: str, values: tuple[Any, ...]) -> list[Any]:
+    def _ask(self, connection: TimedConnection, sql: str, values: tuple[Any, ...]) -> list[Any]:
         try:
             return psycopg.Cursor(connection, row_factory=tuple_row).execute(sql, values).fetchall()
         except (psycopg.Error, OSError) as error:

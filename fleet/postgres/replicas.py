@@ -25,7 +25,7 @@ from foretool.storage.places import ServerAddress
 from foretool.storage.records import Letter, LiveEvent, LiveSession
 from foretool.storage.sql.database import Database, Subject
 
-LONGEST: Final = 7_000
+_LONGEST: Final = 7_000
 """Bytes of a letter that one notification carries; the server allows less than 8,000."""
 EVENTS_S: Final = 120.0
 """How long events and long letters are kept: whoever has lost a connection comes back within seconds."""
@@ -136,13 +136,13 @@ class ReplicaStore(Subject):
     def post(self, letter: Letter) -> None:
         """Say something to other replicas."""
         said = _encode(letter)
-        if len(said) > LONGEST:
+        if len(said) > _LONGEST:
             id = self._database.insert("INSERT INTO letters (data, at) VALUES (?, ?)", (said, time.time()))
             said = b"%d" % id
         self._database.rows(f"SELECT pg_notify({_CHANNEL}, ?)", (said.decode(),))
 
     def is_alive(self, replica: str) -> bool:
-        """Tell whether a replica runs, as far as that can be known."""
+        """Return whether a replica runs, as far as that can be known."""
         if not self._listening_since or time.monotonic() - self._listening_since < SETTLING_S:
             return True
         return self._database.row(_ALIVE, (f"replica {replica}",)) is not None

@@ -153,7 +153,7 @@ def _create_replicas(run: Run) -> None:
         " 'BEGIN PERFORM pg_notify(''foretool_'' || left(md5(TG_TABLE_SCHEMA), 16), ''changed '' || TG_TABLE_NAME);"
         " RETURN NULL; END'"
     )
-    for table in TOLD:
+    for table in _TOLD:
         run(
             f"CREATE TRIGGER {table}_tells_replicas AFTER INSERT OR UPDATE OR DELETE ON {table}"
             " FOR EACH STATEMENT EXECUTE FUNCTION tell_replicas()"
@@ -232,7 +232,7 @@ def _join_days(run: Run) -> None:
     run("DROP TABLE days")
 
 
-TOLD: Final = ("approvals", "artifacts", "working_sets")
+_TOLD: Final = ("approvals", "artifacts", "working_sets")
 """The tables whose changes replicas are told of: what is approved, which models serve, which lists are given out."""
 LIVE: Final = frozenset({"live_sessions", "live_events", "letters"})
 """The tables that SQLite does not have."""

@@ -97,7 +97,7 @@ class Replica:
             self.store.post(Letter(kind, self.id, to, shared.ident, shared.seal(data, kind)))
 
     def is_alive(self, replica: str) -> bool:
-        """Tell whether another replica runs; while nobody knows, it does."""
+        """Return whether another replica runs; while nobody knows, it does."""
         try:
             return self.store.is_alive(replica)
         except StorageError:

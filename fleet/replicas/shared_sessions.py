@@ -22,18 +22,18 @@ from foretool.fleet.replicas.replica import Replica, Shared
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Id, Message
 from foretool.server.transports.client.base import Channel
-from foretool.server.transports.client.carrier import Session
+from foretool.server.transports.client.carrier import TransportSession
 from foretool.server.transports.client.event_store import EventStore, Memory, Stream, split_event_id
-from foretool.server.transports.client.security import Refused
+from foretool.server.transports.client.security import RequestRefused
 from foretool.storage.engine import StorageError
 from foretool.storage.records import Letter, LiveSession
 from foretool.storage.store import Store
 
-TOUCH_S: Final = 30.0
+_TOUCH_S: Final = 30.0
 """How often it is kept that a session is in use."""
 MOST_FEEDS: Final = 16
 """Streams of other replicas that one session may resume at the same time."""
-FEED_S: Final = 900.0
+_FEED_S: Final = 900.0
 """How long such a stream waits for its next event."""
 _FIRST_LOOK_S: Final = 0.02
 _LOOK_S: Final = 0.5
@@ -44,7 +44,7 @@ GONE: Final = (
     "the replica that ran this request has ended before its answer was kept; whether it was carried out is not known:"
     " send it again if that does no harm"
 )
-AWAY: Final = "this replica does not know the session and cannot reach the database where it is kept; try again"
+_AWAY: Final = "this replica does not know the session and cannot reach the database where it is kept; try again"
 
 
 class SharedSessions:
@@ -55,7 +55,7 @@ class SharedSessions:
         self.id = replica.id
         self.drop: Callable[..., None] = lambda session: None
         """Forgets a session that has ended elsewhere."""
-        self._by_ident: dict[bytes, Session] = {}
+        self._by_ident: dict[bytes, TransportSession] = {}
         self._feeds: set[asyncio.Task[None]] = set()
         self._touched_at: dict[bytes, float] = {}
         replica.take = self._take
@@ -66,7 +66,7 @@ class SharedSessions:
 
     # -- coming and going
 
-    def attach(self, session: Session, memory: Memory) -> Channel:
+    def attach(self, session: TransportSession, memory: Memory) -> Channel:
         """Prepare a session that begins here; return its channel for what belongs to no request."""
         session.shared = Shared(session.id)
         prefix = f"{self.replica.id}-"
@@ -77,18 +77,18 @@ class SharedSessions:
 
     def find(self, session_id: str, principal: str, profile: str) -> tuple[LiveSession, bytes] | None:
         """Return what is kept of a session and its memo, None if it is not there or belongs to somebody else.
-        Raises `Refused` while the database is away."""
+        Raises `RequestRefused` while the database is away."""
         shared = Shared(session_id)
         try:
             found = self.replica.store.find(shared.ident)
         except StorageError:
-            raise Refused(503, AWAY, retry_after="1") from None
+            raise RequestRefused(503, _AWAY, retry_after="1") from None
         if found is None or (found.principal, found.profile) != (principal, profile):
             return None
         memo = shared.open(found.memo, _MEMO)
         return None if memo is None else (found, memo)
 
-    def adopt(self, session: Session, found: tuple[LiveSession, bytes]) -> None:
+    def adopt(self, session: TransportSession, found: tuple[LiveSession, bytes]) -> None:
         """Go on with a session of other replicas."""
         kept, memo = found
         session.front.resume(memo)
@@ -96,8 +96,8 @@ class SharedSessions:
         session.shared.revision, session.shared.reader = kept.revision, kept.reader
         session.shared.memo = session.front.memo()
 
-    def follow(self, session: Session) -> bool:
-        """Take in what other replicas have changed of a session; return False if it has ended."""
+    def follow(self, session: TransportSession) -> bool:
+        """Record what other replicas have changed of a session; return False if it has ended."""
         shared = session.shared
         if not shared.revision:
             return True  # the database does not have it yet
@@ -106,7 +106,7 @@ class SharedSessions:
             if revision == shared.revision:
                 return True
             found = self.find(session.id, session.principal, session.profile)
-        except (StorageError, Refused):
+        except (StorageError, RequestRefused):
             return True
         if found is None:
             self.drop(session)
@@ -114,7 +114,7 @@ class SharedSessions:
         self.adopt(session, found)
         return True
 
-    def save(self, session: Session) -> None:
+    def save(self, session: TransportSession) -> None:
         """Keep what has changed of a session."""
         shared = session.shared
         memo = session.front.memo()
@@ -128,21 +128,21 @@ class SharedSessions:
             shared.revision = self.replica.store.save(row)
             shared.memo = memo
 
-    def end(self, session: Session) -> None:
+    def end(self, session: TransportSession) -> None:
         """End a session for all replicas."""
         self.forget(session)
         with contextlib.suppress(StorageError):
             self.replica.store.end(session.shared.ident)
         self.replica.post("ended", session.shared)
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: TransportSession) -> None:
         """Forget a session here."""
         self._by_ident.pop(session.shared.ident, None)
         self._touched_at.pop(session.shared.ident, None)
 
-    def tick(self, sessions: Iterable[Session], now: float, idle_s: float) -> None:
+    def tick(self, sessions: Iterable[TransportSession], now: float, idle_s: float) -> None:
         """Note which sessions are in use, and remove what nobody uses; called about once a second. `now`: monotonic."""
-        pause = min(TOUCH_S, idle_s / 4) if idle_s else TOUCH_S
+        pause = min(_TOUCH_S, idle_s / 4) if idle_s else _TOUCH_S
         due = []
         for session in sessions:
             if not session.shared.revision:
@@ -167,11 +167,11 @@ class SharedSessions:
         written = base64.urlsafe_b64encode(jsonrpc.encode(ident)).decode()
         return f"~{written}" if len(written) <= _LONGEST_TAG else ""
 
-    def _keep(self, session: Session, stream: str, number: int, data: bytes, last: bool) -> None:
+    def _keep(self, session: TransportSession, stream: str, number: int, data: bytes, last: bool) -> None:
         if stream.startswith(f"{self.replica.id}-"):
             self.replica.keep(session.shared, stream, number, data, last, partial(self.save, session))
 
-    def resume(self, session: Session, event_id: str) -> Stream | None:
+    def resume(self, session: TransportSession, event_id: str) -> Stream | None:
         """Return the stream of an event that another replica has sent, None if there can be none."""
         name, after = split_event_id(event_id)
         owner, _, rest = name.partition("-")
@@ -182,18 +182,18 @@ class SharedSessions:
                 session.events.standalone.send(data)
             return session.events.standalone
         if session.shared.feeds >= MOST_FEEDS:
-            raise Refused(429, f"{MOST_FEEDS} streams of this session are being resumed", retry_after="2")
+            raise RequestRefused(429, f"{MOST_FEEDS} streams of this session are being resumed", retry_after="2")
         stream = session.events.adopt(name, after)
         task = asyncio.create_task(self._feed(session, stream, owner, after))
         self._feeds.add(task)
         task.add_done_callback(self._feeds.discard)
         return stream
 
-    async def _feed(self, session: Session, stream: Stream, owner: str, after: int) -> None:
+    async def _feed(self, session: TransportSession, stream: Stream, owner: str, after: int) -> None:
         """Send what the owner of a stream keeps, until its end; answer in its place if it has gone."""
         session.shared.feeds += 1
         try:
-            async with asyncio.timeout(FEED_S):
+            async with asyncio.timeout(_FEED_S):
                 pause = _FIRST_LOOK_S
                 while not stream.is_finished:
                     is_alive = self.replica.is_alive(owner)  # before the look, which then sees its last event
@@ -209,7 +209,7 @@ class SharedSessions:
         finally:
             session.shared.feeds -= 1
 
-    def _events(self, session: Session, stream: str, after: int) -> list[tuple[int, bytes]]:
+    def _events(self, session: TransportSession, stream: str, after: int) -> list[tuple[int, bytes]]:
         try:
             kept = self.replica.store.events(session.shared.ident, stream, after)
         except StorageError:
@@ -235,7 +235,7 @@ class SharedSessions:
 
     # -- what belongs to no request
 
-    async def carry(self, session: Session, sending: Awaitable[None]) -> None:
+    async def carry(self, session: TransportSession, sending: Awaitable[None]) -> None:
         """Send what belongs to no request to the client, for all replicas, while `sending` lasts."""
         self._set_reader(session, self.replica.id)
         try:
@@ -244,13 +244,13 @@ class SharedSessions:
             if session.shared.reader == self.replica.id and not session.events.standalone.is_carried:
                 self._set_reader(session, "")
 
-    def _set_reader(self, session: Session, reader: str) -> None:
+    def _set_reader(self, session: TransportSession, reader: str) -> None:
         session.shared.reader = reader
         with contextlib.suppress(StorageError):
             self.replica.store.set_reader(session.shared.ident, reader, self.replica.id)
         self.replica.post("reader", session.shared, reader.encode())
 
-    def send_unasked(self, session: Session, data: bytes) -> None:
+    def send_unasked(self, session: TransportSession, data: bytes) -> None:
         """Send what belongs to no request, by way of the replica that carries the stream for it."""
         stream, reader = session.events.standalone, session.shared.reader
         if reader in ("", self.replica.id) or stream.is_carried:
@@ -263,12 +263,12 @@ class SharedSessions:
 
     # -- letters
 
-    def pass_on(self, session: Session, message: Message) -> None:
+    def pass_on(self, session: TransportSession, message: Message) -> None:
         """Tell other replicas what the client has said about a request, or answered, that may be theirs."""
         if message.method != "notifications/initialized":
             self.replica.post("message", session.shared, jsonrpc.encode(message))
 
-    def note_listed(self, session: Session) -> None:
+    def note_listed(self, session: TransportSession) -> None:
         """Tell other replicas that the client has listed its tools."""
         self.replica.post("listed", session.shared)
 
@@ -296,7 +296,7 @@ class SharedSessions:
 class _Standalone:
     """The `Channel` for what belongs to no request of a session."""
 
-    def __init__(self, sharing: SharedSessions, session: Session) -> None:
+    def __init__(self, sharing: SharedSessions, session: TransportSession) -> None:
         self._sharing = sharing
         self._session = session
 
@@ -314,7 +314,7 @@ class _Standalone:
 
 
 def is_reply(data: bytes) -> bool:
-    """Tell whether a message of ours is a reply."""
+    """Return whether a message of ours is a reply."""
     return jsonrpc.decode(data).is_reply
 
 

@@ -35,11 +35,11 @@ class Meters(Observer):
         self._began: dict[str, float] = {}
 
     def server(self, took_s: float, labels: Labels) -> None:
-        """Take in how long a request of a client took."""
+        """Record how long a request of a client took."""
         self._server.record(took_s, labels)
 
     def client(self, took_s: float, labels: Labels) -> None:
-        """Take in how long a server took to answer."""
+        """Record how long a server took to answer."""
         self._client.record(took_s, labels)
 
     def on_miss(self, miss: Miss) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from foretool.fleet.telemetry import conventions
-from foretool.fleet.telemetry.tracing import Failure, RequestSpan, Tracing, read_failure
+from foretool.fleet.telemetry.tracing import RequestFailure, RequestSpan, Tracing, read_failure
 from foretool.server.clients.exchange import Caller, Exchange, Outbox
 from foretool.server.config.loader import LiveConfig
 from foretool.server.methods.forwarder import Forwarder
@@ -45,9 +45,9 @@ class TracedExchange(Exchange, eq=False):
             was_done = self.done
             Exchange.drop(self, reason)
         if not was_done and self.span is not None:
-            self.tracing.end(self.span, self, Failure(conventions.CANCELLED))
+            self.tracing.end(self.span, self, RequestFailure(conventions.CANCELLED))
 
-    def _end(self, read: Callable[[], Failure]) -> None:
+    def _end(self, read: Callable[[], RequestFailure]) -> None:
         if not self.done and self.span is not None and self.tracing is not None:
             self.tracing.end(self.span, self, read())
 

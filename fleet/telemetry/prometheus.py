@@ -18,10 +18,10 @@ from foretool.server.app import App
 from foretool.server.upstreams.upstream import State
 from foretool.storage.records import Call, Discovery, Exposure, Miss
 
-DURATIONS_S: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
-TOKENS: Final = (250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000, 128_000)
-TOOLS: Final = (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
-LISTS: Final = frozenset({"list", "growth", "epoch"})
+_DURATIONS_S: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+_TOKENS: Final = (250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000, 128_000)
+_TOOLS: Final = (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+_LISTS: Final = frozenset({"list", "growth", "epoch"})
 """Reasons of exposures that are lists."""
 
 _MEANINGS: Final = {name: meaning for name, _, meaning in conventions.SCRAPED}
@@ -41,13 +41,13 @@ class Metrics(Observer):
             return Histogram(name, _MEANINGS[name], labels, buckets=tuple(buckets), registry=registry)
 
         self._calls = counter("foretool_calls", "server", "outcome")
-        self._call_seconds = histogram("foretool_call_seconds", DURATIONS_S, "server")
+        self._call_seconds = histogram("foretool_call_seconds", _DURATIONS_S, "server")
         self._discoveries = counter("foretool_discoveries", "level")
-        self._discovery_seconds = histogram("foretool_discovery_seconds", DURATIONS_S)
+        self._discovery_seconds = histogram("foretool_discovery_seconds", _DURATIONS_S)
         self._misses = counter("foretool_misses", "cause")
         self._lists = counter("foretool_lists", "reason")
-        self._list_tokens = histogram("foretool_list_tokens", TOKENS)
-        self._list_tools = histogram("foretool_list_tools", TOOLS)
+        self._list_tokens = histogram("foretool_list_tokens", _TOKENS)
+        self._list_tools = histogram("foretool_list_tools", _TOOLS)
         self._state: _State | None = None
         self._writing = asyncio.Lock()
 
@@ -78,7 +78,7 @@ class Metrics(Observer):
         self._discovery_seconds.observe(discovery.took_ms / 1000)
 
     def on_exposure(self, exposure: Exposure) -> None:
-        if exposure.reason in LISTS:
+        if exposure.reason in _LISTS:
             self._lists.labels(exposure.reason).inc()
             self._list_tokens.observe(exposure.tokens)
             self._list_tools.observe(len(exposure.tools))

@@ -19,9 +19,9 @@ from foretool.server.transports.client.http_request import HttpRequest
 
 PARENT: Final = "traceparent"
 STATE: Final = "tracestate"
-BAGGAGE: Final = "baggage"
-KEYS: Final = (PARENT, STATE, BAGGAGE)
-LONGEST: Final = {PARENT: 128, STATE: 512, BAGGAGE: 8192}
+_BAGGAGE: Final = "baggage"
+_KEYS: Final = (PARENT, STATE, _BAGGAGE)
+_LONGEST: Final = {PARENT: 128, STATE: 512, _BAGGAGE: 8192}
 """Characters that are read; the W3C asks for so many of the last two. A longer text is not there, nor is one with
 anything but printable ASCII."""
 
@@ -50,7 +50,7 @@ def write_context(span: Span, context: Context) -> dict[str, Raw]:
 
 def _text(meta: Mapping[str, Raw], key: str) -> str:
     value = meta.get(key)
-    if value is None or memoryview(value).nbytes > LONGEST[key] + 2:
+    if value is None or memoryview(value).nbytes > _LONGEST[key] + 2:
         return ""
     try:
         text = jsonrpc.text(value) or ""
@@ -70,7 +70,7 @@ def adopt_headers(message: Message, headers: Headers) -> Message:
     except ValueError:
         return message  # whoever reads it says what is wrong
     if PARENT not in meta:
-        found = {key: text for key in KEYS if (text := headers.get(key)) and len(text) <= LONGEST[key]}
+        found = {key: text for key in _KEYS if (text := headers.get(key)) and len(text) <= _LONGEST[key]}
         message.params = jsonrpc.raw({**params, "_meta": {**found, **meta}})
     return message
 

@@ -25,15 +25,15 @@ from opentelemetry.trace import NoOpTracerProvider, Tracer
 
 from foretool._version import __version__
 from foretool.fleet.telemetry import conventions
-from foretool.server.system.logs import one_line
+from foretool.server.system.logs import log_line
 
 FLUSH_S: Final = 2.0
 """How long the end of the process waits for what is not sent yet."""
-TELL_S: Final = 3600.0
+_TELL_S: Final = 3600.0
 """Pause between two lines of our log about the same collector."""
-MOST_SAID: Final = 300
-DEFAULT: Final = "http://localhost:4318"
-WELL_KNOWN: Final = "foretool"
+_MOST_SAID: Final = 300
+_DEFAULT: Final = "http://localhost:4318"
+_WELL_KNOWN: Final = "foretool"
 
 log = logging.getLogger("foretool.telemetry")
 
@@ -47,7 +47,7 @@ class Sender:
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         """Raises `Unsuitable`."""
-        self.address = (environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or DEFAULT).rstrip("/")
+        self.address = (environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or _DEFAULT).rstrip("/")
         self._ends: list[Callable[[], object]] = []
         protocol = environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
         if protocol != "http/protobuf":
@@ -61,17 +61,17 @@ class Sender:
             raise Unsuitable(f"{type(error).__name__}: {error}") from error
 
     def _open(self, environ: Mapping[str, str]) -> None:
-        self.tracer: Tracer = NoOpTracerProvider().get_tracer(WELL_KNOWN)
-        self.meter: Meter = NoOpMeterProvider().get_meter(WELL_KNOWN)
+        self.tracer: Tracer = NoOpTracerProvider().get_tracer(_WELL_KNOWN)
+        self.meter: Meter = NoOpMeterProvider().get_meter(_WELL_KNOWN)
         if environ.get("OTEL_TRACES_EXPORTER") != "none":
             traces = TracerProvider(resource=self._resource, shutdown_on_exit=False)
             traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-            self.tracer = traces.get_tracer(WELL_KNOWN, __version__)
+            self.tracer = traces.get_tracer(_WELL_KNOWN, __version__)
             self._ends.append(traces.shutdown)
         if environ.get("OTEL_METRICS_EXPORTER") != "none":
             reader = PeriodicExportingMetricReader(OTLPMetricExporter())
             metrics = MeterProvider([reader], resource=self._resource, shutdown_on_exit=False)
-            self.meter = metrics.get_meter(WELL_KNOWN, __version__)
+            self.meter = metrics.get_meter(_WELL_KNOWN, __version__)
             self._ends.append(metrics.shutdown)
 
     def end(self) -> None:
@@ -90,7 +90,7 @@ class Sender:
 def _describe_process(environ: Mapping[str, str]) -> Resource:
     described = {conventions.VERSION: __version__}
     if not environ.get("OTEL_SERVICE_NAME") and conventions.SERVICE not in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
-        described[conventions.SERVICE] = WELL_KNOWN
+        described[conventions.SERVICE] = _WELL_KNOWN
     return Resource.create(described)
 
 
@@ -115,6 +115,6 @@ class _Words(logging.Handler):
 
     def tell(self, said: str) -> None:
         now = time.monotonic()
-        if self._told_at is None or now - self._told_at > TELL_S:
+        if self._told_at is None or now - self._told_at > _TELL_S:
             self._told_at = now
-            log.warning("telemetry: %s; calls go on, and what is not taken is dropped", one_line(said)[:MOST_SAID])
+            log.warning("telemetry: %s; calls go on, and what is not taken is dropped", log_line(said)[:_MOST_SAID])

@@ -22,7 +22,7 @@ from foretool.fleet.telemetry import conventions, propagation
 from foretool.fleet.telemetry.observing import Observer
 from foretool.server.protocol import jsonrpc, translate, versions
 from foretool.server.protocol.jsonrpc import Raw, UnsetType
-from foretool.server.system.logs import one_line
+from foretool.server.system.logs import log_line
 from foretool.server.upstreams.connection import Lost, Reply, Request
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Call, Discovery, Exposure, Miss
@@ -41,7 +41,7 @@ MOST_TOOLS: Final = 200
 def shorten(text: str, most: int = MOST_TEXT) -> str:
     """Return a text as one line of visible characters, cut to a length."""
     # What a half of a surrogate pair would do to a batch: its encoder refuses all of it.
-    return one_line(text[:most].encode("utf-8", "replace").decode())
+    return log_line(text[:most].encode("utf-8", "replace").decode())
 
 
 def name_method(method: str) -> str:
@@ -78,7 +78,7 @@ MOST_CONTENT: Final = 8192
 Attributes = dict[str, str | int | bool]
 
 
-class Failure(NamedTuple):
+class RequestFailure(NamedTuple):
     """Why a request failed: `error.type` ("" if it did not), the JSON-RPC code, and what the error says."""
 
     kind: str = ""
@@ -86,7 +86,7 @@ class Failure(NamedTuple):
     said: str = ""
 
 
-WELL: Final = Failure()
+_WELL: Final = RequestFailure()
 
 
 class RequestSpan:
@@ -103,7 +103,7 @@ class RequestSpan:
         self.is_over = False
         self._started = time.perf_counter()
 
-    def end(self, failure: Failure, content: Callable[[str], str]) -> float:
+    def end(self, failure: RequestFailure, content: Callable[[str], str]) -> float:
         """End it; return how many seconds it took."""
         self.is_over = True
         if failure.kind:
@@ -158,10 +158,10 @@ class Tracing(Observer):
         span = self._tracer.start_span(method, context, SpanKind.SERVER, {**labels, **more})
         return RequestSpan(span, context, labels, tool)
 
-    def end(self, request: RequestSpan, exchange: Exchange, failure: Failure = WELL) -> None:
+    def end(self, request: RequestSpan, exchange: Exchange, failure: RequestFailure = _WELL) -> None:
         """End the span of a client's request; what it asked servers for is given up with it."""
         for child in list(request.children):
-            self._end_child(request, child, Failure(conventions.CANCELLED))
+            self._end_child(request, child, RequestFailure(conventions.CANCELLED))
         version = versions.LATEST_MODERN if exchange.era == "modern" else exchange.client.version
         session = exchange.session
         more: Attributes = _protocol(version)
@@ -205,7 +205,7 @@ class Tracing(Observer):
 
     def give_up(self, asked: RequestSpan) -> None:
         """End the span of a request of our own whose reply nobody waits for any more."""
-        self._end_asked(asked, Failure(conventions.CANCELLED))
+        self._end_asked(asked, RequestFailure(conventions.CANCELLED))
 
     def _begin_sent(self, server: str, version: str, request: Request, above: Context, context: Context) -> RequestSpan:
         """Begin the span of a request to a server, and have its `_meta` name it. `context`: of whoever caused it."""
@@ -246,10 +246,10 @@ class Tracing(Observer):
             if named != conventions.OTHER_TOOL:
                 request.span.update_name(f"{request.labels[conventions.METHOD]} {named}")
 
-    def _read_reply(self, sent: RequestSpan, answer: Reply) -> Failure:
-        """Return why a request to a server failed, `WELL` if it did not."""
+    def _read_reply(self, sent: RequestSpan, answer: Reply) -> RequestFailure:
+        """Return why a request to a server failed, `_WELL` if it did not."""
         if isinstance(answer, Lost):
-            return Failure(conventions.LOST, said=answer.reason)
+            return RequestFailure(conventions.LOST, said=answer.reason)
         method = str(sent.labels[conventions.METHOD])
         if method == "tools/call" and isinstance(answer.result, Raw):
             more: Attributes = {}
@@ -257,11 +257,11 @@ class Tracing(Observer):
             sent.span.set_attributes(more)
         return read_failure(answer.result, answer.error, method)
 
-    def _end_asked(self, asked: RequestSpan, failure: Failure) -> None:
+    def _end_asked(self, asked: RequestSpan, failure: RequestFailure) -> None:
         if not asked.is_over:
             self._meters.client(asked.end(failure, self._content), asked.labels)
 
-    def _end_child(self, parent: RequestSpan, child: RequestSpan, failure: Failure) -> None:
+    def _end_child(self, parent: RequestSpan, child: RequestSpan, failure: RequestFailure) -> None:
         if child in parent.children:
             parent.children.discard(child)
             self._meters.client(child.end(failure, self._content), child.labels)
@@ -324,14 +324,14 @@ class Tracing(Observer):
             )
 
 
-def read_failure(result: Raw | UnsetType, error: Raw | UnsetType, method: str) -> Failure:
-    """Return why a reply is an error, `WELL` if it is none."""
+def read_failure(result: Raw | UnsetType, error: Raw | UnsetType, method: str) -> RequestFailure:
+    """Return why a reply is an error, `_WELL` if it is none."""
     if isinstance(error, Raw):
         code, said = jsonrpc.error_of(error)
-        return Failure(str(code), code, said)
+        return RequestFailure(str(code), code, said)
     if method == "tools/call" and isinstance(result, Raw) and translate.is_tool_error(result):
-        return Failure(conventions.TOOL_ERROR)
-    return WELL
+        return RequestFailure(conventions.TOOL_ERROR)
+    return _WELL
 
 
 def _read_target(method: str, params: Mapping[str, Raw], labels: Attributes, more: Attributes) -> str | None:

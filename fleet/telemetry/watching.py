@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("foretool.telemetry")
 
 
-class Watch:
+class TelemetryWatch:
     """Watches one proxy, which it makes of other parts."""
 
     def __init__(self, config: Config, *, http: bool) -> None:

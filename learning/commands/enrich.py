@@ -12,9 +12,16 @@ import click
 from msgspec import Struct
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from foretool.learning.enrichment.endpoint import Endpoint
+from foretool.learning.enrichment.endpoint import ChatEndpoint
 from foretool.learning.enrichment.local_model import LocalModel
-from foretool.learning.enrichment.run import Asked, LanguageModel, Plan, Question, ask_all, make_plan
+from foretool.learning.enrichment.run import (
+    EnrichmentPlan,
+    EnrichmentResult,
+    LanguageModel,
+    ToolQuestion,
+    ask_about_tools,
+    make_plan,
+)
 from foretool.server import offline
 from foretool.server.app import App
 from foretool.server.commands import output
@@ -27,9 +34,9 @@ from foretool.storage.opening import open_store, store_exists
 from foretool.storage.records import Tool
 from foretool.storage.store import Store
 
-BUSY_MS: Final = 5000
-EXAMPLE: Final = '"enrich": {"url": "http://127.0.0.1:11434/v1", "model": "llama3.2"}'
-LOCAL: Final = '"enrich": {"model": "~/models/qwen.gguf"}'
+_BUSY_MS: Final = 5000
+_EXAMPLE: Final = '"enrich": {"url": "http://127.0.0.1:11434/v1", "model": "llama3.2"}'
+_LOCAL: Final = '"enrich": {"model": "~/models/qwen.gguf"}'
 
 
 class Estimate(Struct, frozen=True):
@@ -51,7 +58,7 @@ class Enriched(Struct, frozen=True):
     """What was planned, and what came of it; `outcome` is null after `--dry-run`, or with nothing to ask."""
 
     estimate: Estimate
-    outcome: Asked | None
+    outcome: EnrichmentResult | None
 
 
 class KeptWording(Struct, frozen=True):
@@ -100,12 +107,12 @@ def command(
     if show or remove:
         if not store_exists(config.storage):
             return complain("enrich: nothing is on record yet; run `foretool enrich` first", WRONG)
-        with open_store(config.storage, busy_ms=BUSY_MS) as store:
+        with open_store(config.storage, busy_ms=_BUSY_MS) as store:
             return _remove(store, servers, as_json) if remove else _show(store, servers, as_json)
     entry = config.settings.enrich
     if entry is None:
-        return complain(f"enrich: {config.path}: foretool: no model is named; add {EXAMPLE} or {LOCAL}", WRONG)
-    with open_store(config.storage, busy_ms=BUSY_MS) as store, offline.read(config) as app:
+        return complain(f"enrich: {config.path}: foretool: no model is named; add {_EXAMPLE} or {_LOCAL}", WRONG)
+    with open_store(config.storage, busy_ms=_BUSY_MS) as store, offline.open_offline(config) as app:
         store.hide(lambda: config.secrets)
         tools = list(_find_tools(app, config, servers))
         if not tools:
@@ -142,30 +149,30 @@ def _find_tools(app: App, config: Config, servers: Sequence[str]) -> Iterable[To
             yield tool
 
 
-def _estimate(plan: Plan, entry: EnrichEntry) -> Estimate:
+def _estimate(plan: EnrichmentPlan, entry: EnrichEntry) -> Estimate:
     return Estimate(
         entry.name, entry.url, len(plan.questions), plan.known, plan.tokens_in, plan.tokens_out,
         round(plan.seconds, 1), plan.is_guess,
     )  # fmt: skip
 
 
-def _ask(plan: Plan, entry: EnrichEntry, app: App, store: Store) -> Asked:
+def _ask(plan: EnrichmentPlan, entry: EnrichEntry, app: App, store: Store) -> EnrichmentResult:
     bars = Progress(
         TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
         console=output.console(error=True), transient=True,
     )  # fmt: skip
 
-    async def run() -> Asked:
-        model: LanguageModel = Endpoint(entry) if entry.url else LocalModel(entry)
+    async def run() -> EnrichmentResult:
+        model: LanguageModel = ChatEndpoint(entry) if entry.url else LocalModel(entry)
         try:
-            return await ask_all(plan, entry, model, app.catalog, store, tell)
+            return await ask_about_tools(plan, entry, model, app.catalog, store, tell)
         finally:
             await model.close()
 
     with bars:
-        bar = bars.add_task(f"asking {output.clean(entry.name)}", total=len(plan.questions))
+        bar = bars.add_task(f"asking {output.printable_text(entry.name)}", total=len(plan.questions))
 
-        def tell(question: Question) -> None:
+        def tell(question: ToolQuestion) -> None:
             bars.advance(bar)
 
         # Before the first answer, too: a proxy that starts after a run was killed reads what it has kept.
@@ -206,7 +213,7 @@ def _is_here(url: str) -> bool:
         return False
 
 
-def _print_outcome(outcome: Asked) -> None:
+def _print_outcome(outcome: EnrichmentResult) -> None:
     came = [f"{outcome.kept:,} got wordings"]
     if outcome.empty:
         came.append(f"{outcome.empty:,} got none that can be used")

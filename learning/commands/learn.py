@@ -105,7 +105,7 @@ def command(
     if import_from is not None:
         return priors.take_over(config, import_from, dry_run=dry_run, agreed=agreed, as_json=as_json)
     if undo_import:
-        return priors.take_back(config, as_json=as_json)
+        return priors.undo_import(config, as_json=as_json)
     if report or rollback:
         if not store_exists(config.storage):
             return complain("learn: nothing is on record yet; let a client call tools through `foretool serve`", WRONG)
@@ -115,7 +115,7 @@ def command(
         # One thread, since calls come first.
         os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         os.nice(10)
-    with open_store(config.storage, busy_ms=5000) as store, offline.read(config) as app:
+    with open_store(config.storage, busy_ms=5000) as store, offline.open_offline(config) as app:
         store.hide(lambda: config.secrets)
         tools = app.catalog.tools()
         if not tools:

@@ -23,8 +23,8 @@ from foretool.server.commands.exit import USAGE, WRONG, complain
 from foretool.server.config.loader import Config
 from foretool.storage.opening import open_store, store_exists
 
-BUSY_MS: Final = 5000
-SHOWN: Final = 8
+_BUSY_MS: Final = 5000
+_SHOWN: Final = 8
 """How many tools are named that enter or leave a list."""
 
 
@@ -72,7 +72,7 @@ class UndoneImport(Struct, frozen=True):
 
 def write_file(config: Config, file: Path, *, as_json: bool) -> int:
     """Write what was learned into a file that must not exist. Returns the exit status."""
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         from foretool.learning.portable import gather
 
         priors = gather(app.store, app.catalog, config.settings.share_words, time.time())
@@ -82,7 +82,7 @@ def write_file(config: Config, file: Path, *, as_json: bool) -> int:
             f"learn: no calls of tools{shared} are on record in {config.storage}; `foretool status` says what is",
             WRONG,
         )
-    data = portable_priors.write(priors)
+    data = portable_priors.encode_priors(priors)
     try:
         opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(opened, "wb") as out:
@@ -101,7 +101,7 @@ def write_file(config: Config, file: Path, *, as_json: bool) -> int:
 def take_over(config: Config, file: Path, *, dry_run: bool, agreed: bool, as_json: bool) -> int:
     """Take over a file, after saying what that changes and asking. Returns the exit status."""
     try:
-        priors = portable_priors.read(read_file(file))
+        priors = portable_priors.decode_priors(read_priors(file))
     except (NotPriors, OSError) as error:
         return complain(f"learn: {file}: {error.strerror or error if isinstance(error, OSError) else error}")
     found = _compare(config, file, priors)
@@ -113,7 +113,7 @@ def take_over(config: Config, file: Path, *, dry_run: bool, agreed: bool, as_jso
             if not click.confirm("Take it over?"):
                 output.say("Nothing was changed.")
                 return WRONG
-        with open_store(config.storage, busy_ms=BUSY_MS) as store, store.atomic():
+        with open_store(config.storage, busy_ms=_BUSY_MS) as store, store.atomic():
             report = msgspec.to_builtins(note_of(priors))
             store.artifacts.add(IMPORTED, msgspec.json.encode(priors), report, promote=True, at=time.time())
             store.artifacts.bump_version()
@@ -125,7 +125,7 @@ def take_over(config: Config, file: Path, *, dry_run: bool, agreed: bool, as_jso
     return 0
 
 
-def read_file(file: Path) -> bytes:
+def read_priors(file: Path) -> bytes:
     """Read a file that somebody else may have made. Raises `NotPriors` and `OSError`."""
     # A link may point anywhere, and opening a pipe would wait for who writes into it.
     opened = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
@@ -140,7 +140,7 @@ def read_file(file: Path) -> bytes:
 
 def _compare(config: Config, file: Path, priors: PortablePriors) -> PriorsImport:
     """Return what the list of the default profile gains and loses."""
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         app.known.imported.refresh()
         before = frozenset(_list(app, config))
         active = app.store.artifacts.active(IMPORTED)
@@ -159,11 +159,11 @@ def _list(app: App, config: Config) -> tuple[str, ...]:
     return app.lists.try_out(profile, "frozen" if profile.policy == "auto" else profile.policy).tools
 
 
-def take_back(config: Config, *, as_json: bool) -> int:
+def undo_import(config: Config, *, as_json: bool) -> int:
     """Take the last import back; the one before it counts again. Returns the exit status."""
     if not store_exists(config.storage):
         return complain(f"learn: {config.storage} does not exist; nothing was imported", WRONG)
-    with open_store(config.storage, busy_ms=BUSY_MS) as store:
+    with open_store(config.storage, busy_ms=_BUSY_MS) as store:
         done = store.artifacts.roll_back(IMPORTED)
     if done is None:
         return complain("learn: nothing that was imported counts; there is nothing to take back", WRONG)
@@ -189,8 +189,8 @@ def _print(found: PriorsImport) -> None:
         output.say(f"They count as {calls} ({WORTH} at most), and less as yours are added.")
     for verb, tools in (("gains", found.enter), ("loses", found.leave)):
         if tools:
-            more = f" and {len(tools) - SHOWN} more" if len(tools) > SHOWN else ""
-            output.say(f"The list {verb} {', '.join(tools[:SHOWN])}{more}.")
+            more = f" and {len(tools) - _SHOWN} more" if len(tools) > _SHOWN else ""
+            output.say(f"The list {verb} {', '.join(tools[:_SHOWN])}{more}.")
     if not found.enter and not found.leave:
         output.say("The list stays as it is.")
     if found.replaces:

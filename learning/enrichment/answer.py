@@ -70,7 +70,7 @@ def write_request(model: str, text: str, *, plain: bool = False) -> dict[str, An
 MOST_CHARACTERS: Final = 120
 MOST_WORDS: Final = 14
 LEAST_WORDS: Final = 2
-LONGEST_NAME: Final = 6
+_LONGEST_NAME: Final = 6
 """Words of a name that are recognised when they are written apart."""
 MOST_READ: Final = 20_000
 """Characters of an answer that are read."""
@@ -103,7 +103,7 @@ class OtherNames:
                 words = tuple(in_words(name).casefold().split())
                 if least <= len(words):
                     self._written.add(name.casefold())
-                if least <= len(words) <= LONGEST_NAME:
+                if least <= len(words) <= _LONGEST_NAME:
                     self._spoken.add(words)
 
     def without(self, text: str, own: frozenset[str]) -> list[str]:
@@ -112,7 +112,7 @@ class OtherNames:
         folded = [word.casefold() for word in words]
         kept, at = list[str](), 0
         while at < len(words):
-            size = next((size for size in range(LONGEST_NAME, 0, -1) if self._names(folded[at : at + size], own)), 0)
+            size = next((size for size in range(_LONGEST_NAME, 0, -1) if self._names(folded[at : at + size], own)), 0)
             if not size:
                 kept.append(words[at])
             at += max(size, 1)
@@ -122,12 +122,12 @@ class OtherNames:
         return tuple(words) in self._spoken and not own.issuperset(words)
 
     def _is_identifier(self, piece: str, own: frozenset[str]) -> bool:
-        """Tell whether a piece is a name as programs write it."""
+        """Return whether a piece is a name as programs write it."""
         bare = piece.strip(".,;:!?()[]{}\"'`*").casefold()
         return bare in self._written and not own.issuperset(in_words(bare).split())
 
 
-def read_answer(content: str, own_text: str, names: OtherNames) -> tuple[str, ...]:
+def parse_wordings(content: str, own_text: str, names: OtherNames) -> tuple[str, ...]:
     """Return the wordings of an answer; () if none of them can be used. Raises `AnswerError` for another form."""
     own = frozenset(word for each in (own_text, in_words(own_text)) for word in map(str.casefold, _words(each)))
     found: dict[str, str] = {}

@@ -16,14 +16,14 @@ from foretool.learning.enrichment.answer import write_request
 from foretool.server.config.settings import EnrichEntry
 from foretool.server.trust.text import one_line
 
-ANSWER_S: Final = 120.0
+_ANSWER_S: Final = 120.0
 """How long one answer may take: a small model on a processor needs a minute for a long definition."""
 TRIES: Final = 4
 PAUSE_S: Final = 1.0
 """The pause before the second try; doubled each time."""
-MOST_BYTES: Final = 1024 * 1024
+_MOST_BYTES: Final = 1024 * 1024
 """Bytes of an answer that are read."""
-MOST_TOKENS: Final = 1_000_000
+_MOST_TOKENS: Final = 1_000_000
 """A larger count is not believed."""
 
 
@@ -35,7 +35,7 @@ class RefusedError(EndpointError):
     """The endpoint refuses all questions: the key, the model or the address is wrong."""
 
 
-class Reply(Struct, frozen=True):
+class ModelReply(Struct, frozen=True):
     """What the model wrote, and the tokens that were read and written as far as the endpoint says."""
 
     content: str
@@ -59,7 +59,7 @@ class _Completion(Struct, frozen=True):
     usage: _Usage | None = None
 
 
-class Endpoint:
+class ChatEndpoint:
     """Asks one model."""
 
     def __init__(self, entry: EnrichEntry, pause_s: float = PAUSE_S) -> None:
@@ -71,13 +71,13 @@ class Endpoint:
         """Whether the server refuses the members that not all servers know."""
         self._address = f"{entry.url.rstrip('/')}/chat/completions"
         headers = {"Authorization": f"Bearer {entry.key}"} if entry.key else {}
-        self._client = httpx2.AsyncClient(headers=headers, timeout=ANSWER_S, follow_redirects=False)
+        self._client = httpx2.AsyncClient(headers=headers, timeout=_ANSWER_S, follow_redirects=False)
 
     async def close(self) -> None:
         """Close all connections."""
         await self._client.aclose()
 
-    async def ask(self, text: str) -> Reply:
+    async def ask(self, text: str) -> ModelReply:
         """Ask about one tool; try again where the endpoint is busy. Raises `EndpointError`."""
         pause = self._pause_s
         for _ in range(TRIES - 1):
@@ -88,7 +88,7 @@ class Endpoint:
                 pause *= 2
         return await self._ask(text)
 
-    async def _ask(self, text: str) -> Reply:
+    async def _ask(self, text: str) -> ModelReply:
         is_plain = self._is_plain
         status, body = await self._post(write_request(self._entry.model, text, plain=is_plain))
         if status in (400, 422) and not is_plain:
@@ -105,7 +105,7 @@ class Endpoint:
         if not content:
             raise EndpointError(self._say("sent an empty answer; is the limit of its context too small?"))
         tokens = read.usage.total_tokens if read.usage else 0
-        return Reply(content, tokens if 0 <= tokens <= MOST_TOKENS else 0)
+        return ModelReply(content, tokens if 0 <= tokens <= _MOST_TOKENS else 0)
 
     async def _post(self, asked: dict[str, Any]) -> tuple[int, bytes]:
         import httpx2
@@ -115,8 +115,8 @@ class Endpoint:
                 body = bytearray()
                 async for part in answer.aiter_bytes():
                     body += part
-                    if len(body) > MOST_BYTES:
-                        raise EndpointError(self._say(f"sent more than {MOST_BYTES:,} bytes"))
+                    if len(body) > _MOST_BYTES:
+                        raise EndpointError(self._say(f"sent more than {_MOST_BYTES:,} bytes"))
                 return answer.status_code, bytes(body)
         except httpx2.HTTPError as error:
             raise _BusyError(self._say(f"{type(error).__name__}: {one_line(str(error), 120)}")) from None

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from foretool.learning.enrichment.answer import FORMAT, MOST_ANSWER, MOST_CHARACTERS, write_messages
-from foretool.learning.enrichment.endpoint import EndpointError, RefusedError, Reply
+from foretool.learning.enrichment.endpoint import EndpointError, ModelReply, RefusedError
 from foretool.server.config.settings import EnrichEntry
 from foretool.server.trust.text import one_line
 
 INSTALL: Final = "pip install 'foretool[llm]'"
-CONTEXT: Final = 4096
+_CONTEXT: Final = 4096
 """Tokens of question and answer."""
 
 
@@ -43,12 +43,12 @@ class LocalModel:
         """Let the model go."""
         self._llm = None
 
-    async def ask(self, text: str) -> Reply:
+    async def ask(self, text: str) -> ModelReply:
         """Ask about one tool. Raises `EndpointError`."""
         async with self._turn:
             return await asyncio.to_thread(self._ask, text)
 
-    def _ask(self, text: str) -> Reply:
+    def _ask(self, text: str) -> ModelReply:
         if self._llm is None:
             self._llm = self._open()
         # llama.cpp drops what it has read of another tool, and keeps our instructions, with which both begin.
@@ -61,7 +61,7 @@ class LocalModel:
         content = answer["choices"][0]["message"]["content"]
         if not content:
             raise EndpointError(f"{self._entry.name} wrote nothing")
-        return Reply(content, answer["usage"]["total_tokens"])
+        return ModelReply(content, answer["usage"]["total_tokens"])
 
     def _open(self) -> Any:
         path = Path(self._entry.model)
@@ -73,7 +73,7 @@ class LocalModel:
             raise RefusedError(f"enrich.model: llama.cpp is not installed, which runs {path.name}; {INSTALL}") from None
         threads = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
         try:
-            return llama.Llama(str(path), n_ctx=CONTEXT, n_threads=threads, n_threads_batch=threads, verbose=False)
+            return llama.Llama(str(path), n_ctx=_CONTEXT, n_threads=threads, n_threads_batch=threads, verbose=False)
         except (ValueError, RuntimeError, OSError) as error:
             problem = one_line(str(error), 120)
             raise RefusedError(f"enrich.model: llama.cpp cannot open {path}: {problem}; is it a whole GGUF?") from None

@@ -19,7 +19,7 @@ from foretool.learning.enrichment.answer import (
     VERSION,
     AnswerError,
     OtherNames,
-    read_answer,
+    parse_wordings,
     write_messages,
 )
 from foretool.learning.enrichment.endpoint import EndpointError, RefusedError
@@ -32,14 +32,14 @@ from foretool.storage.records import Tool, Wording
 from foretool.storage.store import Store
 
 if TYPE_CHECKING:
-    from foretool.learning.enrichment.endpoint import Reply
+    from foretool.learning.enrichment.endpoint import ModelReply
     from foretool.server.catalog.catalog import Catalog
 
 AT_ONCE: Final = 4
 """Questions that wait for an answer at the same time."""
 IN_A_ROW: Final = 8
 """So many questions without an answer one after the other end a run."""
-WRITTEN: Final = 80
+_WRITTEN: Final = 80
 """Tokens that an answer has, about."""
 GUESSED_S: Final = 2.0
 """What an answer takes where nobody has asked this model yet: a guess."""
@@ -48,7 +48,7 @@ GUESSED_S: Final = 2.0
 class LanguageModel(Protocol):
     """What is asked: an endpoint, or a model of this machine."""
 
-    async def ask(self, text: str) -> Reply:
+    async def ask(self, text: str) -> ModelReply:
         """Ask about one tool, given as the text that is sent. Raises `EndpointError`."""
         ...
 
@@ -57,7 +57,7 @@ class LanguageModel(Protocol):
         ...
 
 
-class Question(Struct, frozen=True):
+class ToolQuestion(Struct, frozen=True):
     """One tool that the model is to be asked about."""
 
     tool: Tool
@@ -66,10 +66,10 @@ class Question(Struct, frozen=True):
     """What is sent, without secrets and invisible characters."""
 
 
-class Plan(Struct, frozen=True):
+class EnrichmentPlan(Struct, frozen=True):
     """What a run will ask, and what that costs."""
 
-    questions: tuple[Question, ...]
+    questions: tuple[ToolQuestion, ...]
     known: int
     """Tools whose answers are kept already."""
     tokens_in: int
@@ -79,7 +79,7 @@ class Plan(Struct, frozen=True):
     """Whether nobody has asked this model before, so that the time is a guess."""
 
 
-class Asked(Struct, frozen=True):
+class EnrichmentResult(Struct, frozen=True):
     """What came of a run."""
 
     asked: int
@@ -96,35 +96,35 @@ class Asked(Struct, frozen=True):
 
 def make_plan(
     entry: EnrichEntry, catalog: Catalog, store: Store, redact: Callable[[str], str], tools: Iterable[Tool]
-) -> Plan:
+) -> EnrichmentPlan:
     """Return what has to be asked about these tools."""
     kept = {each.digest: each for each in store.wordings.all()}
-    questions, known = dict[bytes, Question](), 0
+    questions, known = dict[bytes, ToolQuestion](), 0
     for tool in tools:
         text = embedded_text(document(tool, catalog.server_text(tool.upstream)))
         key = digest(text)
         if (have := kept.get(key)) is not None and (have.model, have.version) == (entry.name, VERSION):
             known += 1
         else:
-            questions.setdefault(key, Question(tool, key, clean(redact(text))))
+            questions.setdefault(key, ToolQuestion(tool, key, clean(redact(text))))
     asked = tuple(questions.values())
     read = sum(estimate("".join(each["content"] for each in write_messages(question.text))) for question in asked)
-    written = WRITTEN * len(asked)
+    written = _WRITTEN * len(asked)
     times = [each.took_s for each in kept.values() if each.model == entry.name]
     each_s = median(times) if times else GUESSED_S
-    return Plan(asked, known, read, written, len(asked) * each_s / _at_once(entry), not times)
+    return EnrichmentPlan(asked, known, read, written, len(asked) * each_s / _at_once(entry), not times)
 
 
-async def ask_all(
-    plan: Plan,
+async def ask_about_tools(
+    plan: EnrichmentPlan,
     entry: EnrichEntry,
     model: LanguageModel,
     catalog: Catalog,
     store: Store,
-    say: Callable[[Question], None] = lambda question: None,
-) -> Asked:
+    say: Callable[[ToolQuestion], None] = lambda question: None,
+) -> EnrichmentResult:
     """Ask about every tool of a plan; each answer is kept as it comes. `say` is told of each question that is done."""
-    asking = _Asking(entry, model, store, name_tools(catalog.tools(), catalog.upstreams()), say)
+    asking = _Asking(entry, model, store, taken_names(catalog.tools(), catalog.upstreams()), say)
     waiting = iter(plan.questions)
 
     async def ask_next() -> None:
@@ -136,7 +136,7 @@ async def ask_all(
     async with asyncio.TaskGroup() as tasks:
         for _ in range(_at_once(entry)):
             tasks.create_task(ask_next())
-    return Asked(asking.asked, asking.kept, asking.empty, asking.failed, asking.tokens, asking.problem)
+    return EnrichmentResult(asking.asked, asking.kept, asking.empty, asking.failed, asking.tokens, asking.problem)
 
 
 def _at_once(entry: EnrichEntry) -> int:
@@ -144,14 +144,19 @@ def _at_once(entry: EnrichEntry) -> int:
     return AT_ONCE if entry.url else 1
 
 
-def name_tools(tools: Sequence[Tool], servers: Collection[str]) -> OtherNames:
+def taken_names(tools: Sequence[Tool], servers: Collection[str]) -> OtherNames:
     """Return the names that no wording may have."""
     return OtherNames((name for tool in tools for name in (str(tool.id), tool.name)), servers)
 
 
 class _Asking:
     def __init__(
-        self, entry: EnrichEntry, model: LanguageModel, store: Store, names: OtherNames, say: Callable[[Question], None]
+        self,
+        entry: EnrichEntry,
+        model: LanguageModel,
+        store: Store,
+        names: OtherNames,
+        say: Callable[[ToolQuestion], None],
     ) -> None:
         self._entry, self._model, self._store, self._names, self._say = entry, model, store, names, say
         self.asked = self.kept = self.empty = self.failed = self.tokens = 0
@@ -159,12 +164,12 @@ class _Asking:
         self.is_over = False
         self._failed_in_a_row = 0
 
-    async def ask(self, question: Question) -> None:
+    async def ask(self, question: ToolQuestion) -> None:
         self.asked += 1
         started = time.monotonic()
         try:
             reply = await self._model.ask(question.text)
-            texts = read_answer(reply.content, question.text, self._names)
+            texts = parse_wordings(reply.content, question.text, self._names)
         except (EndpointError, AnswerError) as error:
             self._fail(question, error)
             return
@@ -182,7 +187,7 @@ class _Asking:
         )  # fmt: skip
         self._say(question)
 
-    def _fail(self, question: Question, error: Exception) -> None:
+    def _fail(self, question: ToolQuestion, error: Exception) -> None:
         self.failed += 1
         self._failed_in_a_row += 1
         self.problem = f"{question.tool.id}: {error}"

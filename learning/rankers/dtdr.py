@@ -49,21 +49,21 @@ from foretool.retrieval.score_sum import softmax, z_scores
 from foretool.retrieval.words import terms
 from foretool.storage.records import ToolId
 
-NEIGHBOURS = 60
+_NEIGHBOURS = 60
 NEARNESS = 0.1
 """The temperature of the softmax over cosines of past tasks."""
 SAME_CALLS, SAME_LAST = 3.0, 2.0
 """What a matching history counts beside the task, as exponents: Jaccard overlap of the calls, and the same last one."""
 READ = 2_000
 """Suffixes of histories whose counts are kept as they are used."""
-SUFFIX_MASS = 2.0
+_SUFFIX_MASS = 2.0
 """How many calls the shorter suffix counts beside what followed the longer one."""
 TRACE = 1e-3
 """The least probability that a part gives a tool, so that its logarithm means "never" and not "impossible"."""
 
 TASKS = 16
 """Tasks that are remembered; each takes 20 bytes for each tool, and 35 kilobytes for its nearest past tasks."""
-NEAR = 2.5
+_NEAR = 2.5
 """How many standard deviations of nearness to the task count at most for tools that were called before: that a task is
 about a tool says little about when it is called (`docs/benchmarks.md`)."""
 
@@ -73,7 +73,7 @@ _TRACE = np.float32(TRACE)
 class CallGraph:
     """The tool dependency graph over suffixes of the history, up to three calls, with back-off to shorter ones.
 
-    p(f | suffix) = (n(suffix, f) + m p(f | shorter suffix)) / (n(suffix) + m), m = `SUFFIX_MASS`; the shortest is how
+    p(f | suffix) = (n(suffix, f) + m p(f | shorter suffix)) / (n(suffix) + m), m = `_SUFFIX_MASS`; the shortest is how
     often each tool is called at all. A history begins with a start mark, which is part of its suffix.
     """
 
@@ -121,9 +121,9 @@ class CallGraph:
         if first == last:
             return None
         counts = follows.counts[first:last].astype(np.float32)
-        mass = np.float32(counts.sum() + SUFFIX_MASS)
+        mass = np.float32(counts.sum() + _SUFFIX_MASS)
         return (
-            np.float32(SUFFIX_MASS) / mass,
+            np.float32(_SUFFIX_MASS) / mass,
             follows.classes[first:last].astype(np.int64),
             counts / mass,
         )
@@ -175,7 +175,7 @@ class Near(NamedTuple):
     """What came at each place, flat: a class, END, or one beyond END."""
 
 
-class Task(NamedTuple):
+class PreparedTask(NamedTuple):
     """What the words and the vector of a task give before any call, computed once for all its steps."""
 
     hidden: Floats
@@ -239,7 +239,7 @@ class Dtdr(LearnedModel):
         # Not `np.unique`, which imports numpy.ma: two megabytes.
         self._present = np.asarray(sorted(set(self._classes.tolist())), np.int64)
         self._all_present = len(self._present) - bool(len(self._unseen_slots)) == self.classes
-        self._tasks: dict[tuple[bytes, tuple[str, ...]], Task] = {}
+        self._tasks: dict[tuple[bytes, tuple[str, ...]], PreparedTask] = {}
         self._latest: tuple[object, Floats] | None = None
         """What was asked last, and the answer of `_chances`."""
 
@@ -269,9 +269,9 @@ class Dtdr(LearnedModel):
             self._latest = asked, chance
         return self._latest[1]
 
-    def _logits(self, history: Sequence[ToolId], task: Task) -> Floats:
-        """Return (slots and END,): what the parts of `parts` sum up to. A call waits for it, so it adds to `Task.base`
-        only what the calls change, and sums over classes before it spreads the sum over slots."""
+    def _logits(self, history: Sequence[ToolId], task: PreparedTask) -> Floats:
+        """Return (slots and END,): what the parts of `parts` sum up to. A call waits for it, so it adds to
+        `PreparedTask.base` only what the calls change, and sums over classes before it spreads the sum over slots."""
         known = [self._class_of.get(tool, UNKNOWN) for tool in history]
         weights, slots = task.weights, len(self.live)
         # The last column is for tools without a class.
@@ -317,19 +317,19 @@ class Dtdr(LearnedModel):
         return first if self._arrived[first] else None
 
     def _sum_fixed(self, meaning: Floats, name: Floats, weights: Floats) -> Floats:
-        """Return `Task.base` for what the words of a task give."""
+        """Return `PreparedTask.base` for what the words of a task give."""
         slots, unseen = len(self.live), self._unseen
         prior = np.log(np.append(self.call_graph.prior, np.float32(0)) + np.float32(TRACE))
         base = np.empty(slots + 1, np.float32)
         base[:slots] = weights[AT["prior"]] * prior[self._classes] + weights[AT["arrived"]] * self._arrived
-        base[:slots] += weights[AT["meaning"]] * np.minimum(meaning, NEAR) + weights[AT["name"]] * name
+        base[:slots] += weights[AT["meaning"]] * np.minimum(meaning, _NEAR) + weights[AT["name"]] * name
         by_text = weights[AT["unseen_meaning"]] * meaning + weights[AT["unseen_name"]] * name
         base[:slots] += unseen * (weights[AT["unseen"]] + by_text)
         base[:slots][~self.live] = -np.inf
         base[slots] = weights[AT["prior"]] * prior[self.classes] + weights[AT["end"]]
         return base
 
-    def parts(self, history: Sequence[ToolId], task: Task) -> Floats:
+    def parts(self, history: Sequence[ToolId], task: PreparedTask) -> Floats:
         """Return (`PARTS`, slots and END): what the listwise layer weighs."""
         known = [self._class_of.get(tool, UNKNOWN) for tool in history]
         slots = len(self.live)
@@ -339,7 +339,7 @@ class Dtdr(LearnedModel):
         # The column behind END, -1, is for tools without a class.
         of_class = np.log(np.pad(chances, ((0, 0), (0, 1))) + np.float32(TRACE))
         found[:4, :slots], found[:4, slots] = of_class[:, self._classes], of_class[:, self.classes]
-        found[AT["meaning"], :slots], found[AT["name"], :slots] = np.minimum(task.meaning, NEAR), task.name
+        found[AT["meaning"], :slots], found[AT["name"], :slots] = np.minimum(task.meaning, _NEAR), task.name
         called = [slot for tool in history if (slot := self.slots.get(tool)) is not None]
         found[AT["called"], called] = 1
         if self._texts is not None:
@@ -361,7 +361,7 @@ class Dtdr(LearnedModel):
         found[AT["arrived"], :slots] = self._arrived
         return found
 
-    def _read_task(self, vector: Floats | None, lines: Sequence[str]) -> Task:
+    def _read_task(self, vector: Floats | None, lines: Sequence[str]) -> PreparedTask:
         model, network, slots = self.model, self.model.network, len(self.live)
         if vector is not None:
             vector = unit(vector) if vector.shape == (model.dimension,) else None  # of other encoders
@@ -380,7 +380,7 @@ class Dtdr(LearnedModel):
             meaning = z_scores(self._vectors @ vector[:texts])
         name = self._names.met(lines)
         weights = np.asarray(model.asked if asked else model.unasked, np.float32)
-        return Task(
+        return PreparedTask(
             hidden=network.bias + (scaled @ network.query if asked else network.unasked),
             near=self._nearest(said),
             meaning=meaning,
@@ -392,7 +392,7 @@ class Dtdr(LearnedModel):
             called=weights[AT["called"]] + weights[AT["unseen_called"]] * self._unseen,
         )
 
-    def of_task(self, vector: Floats | None, lines: tuple[str, ...]) -> Task:
+    def of_task(self, vector: Floats | None, lines: tuple[str, ...]) -> PreparedTask:
         """Return what a task gives before any call; the last ones are remembered, because every step of each session
         asks for its own again."""
         key = (b"" if vector is None else vector.tobytes(), lines)
@@ -402,7 +402,7 @@ class Dtdr(LearnedModel):
             task = self._tasks[key] = self._read_task(vector, lines)
         return task
 
-    def _network(self, history: Sequence[int], task: Task) -> Floats:
+    def _network(self, history: Sequence[int], task: PreparedTask) -> Floats:
         """Return an array (classes and END,)."""
         network = self.model.network
         rows = network.history.take(history_rows(history, self.classes), 0)  # in half precision
@@ -418,8 +418,8 @@ class Dtdr(LearnedModel):
         if not len(near) or not said.any():
             return self._compare_with(near[:0], np.zeros(0, np.float32))
         cosines = self.model.tasks @ (said @ self.model.lens)
-        if len(near) > NEIGHBOURS:
-            near = near[np.argpartition(-cosines[near], NEIGHBOURS - 1)[:NEIGHBOURS]]
+        if len(near) > _NEIGHBOURS:
+            near = near[np.argpartition(-cosines[near], _NEIGHBOURS - 1)[:_NEIGHBOURS]]
         weights: Floats = np.exp((cosines[near] - cosines[near].max()) / np.float32(NEARNESS))
         weights /= weights.sum()
         return self._compare_with(near, weights)

@@ -36,7 +36,7 @@ and `arrived_first` for that one of them which is nearer to the task than every 
 AT = {name: place for place, name in enumerate(PARTS)}
 
 
-class Calls(NamedTuple):
+class PastCalls(NamedTuple):
     """The calls of the latest past episodes, each tool as its class."""
 
     classes: NDArray[np.signedinteger[Any]]
@@ -76,7 +76,7 @@ class Model(Struct, frozen=True):
     """(dimension of vector and words, fewer): past tasks are compared in the directions in which they differ."""
     tasks: Floats
     """(episodes, fewer): the past tasks; zeros where no words were known."""
-    calls: Calls
+    calls: PastCalls
     asked: tuple[float, ...]
     """The weights of the listwise layer, by `PARTS`, where the task is known."""
     unasked: tuple[float, ...]
@@ -118,7 +118,7 @@ def read_model(model: bytes) -> Model:
             next_text=NextText(*(_halve(arrays[f"aim_{name}"]) for name in NextText._fields)),
             lens=arrays["lens"].astype(np.float32),
             tasks=_halve(arrays["tasks"]),
-            calls=Calls(*(arrays[f"calls_{name}"] for name in Calls._fields)),
+            calls=PastCalls(*(arrays[f"calls_{name}"] for name in PastCalls._fields)),
             asked=tuple(float(header["asked"][name]) for name in PARTS),
             unasked=tuple(float(header["unasked"][name]) for name in PARTS),
             scales=(float(header["scales"][0]), float(header["scales"][1])),

@@ -18,7 +18,7 @@ from foretool.retrieval.model_format import pack, unpack
 from foretool.retrieval.rankers.learned import LearnedModel
 from foretool.storage.records import ToolId
 
-VERSION = 1
+_VERSION = 1
 
 
 class Tgr(LearnedModel):
@@ -33,7 +33,7 @@ class Tgr(LearnedModel):
     @classmethod
     def loads(cls, model: bytes, prepare: Prepare | None = None) -> Self:
         """Raises `ModelError`."""
-        header, arrays = unpack(model, cls.name, VERSION)
+        header, arrays = unpack(model, cls.name, _VERSION)
         tools = [ToolId(tool) for tool in header["tools"]]
         edges = zip(arrays["ends"].tolist(), arrays["confidence"].tolist(), header["evidence"], strict=True)
         return cls(Edge(tools[one], tools[other], sure, tuple(evidence)) for (one, other), sure, evidence in edges)
@@ -47,4 +47,4 @@ def dumps(edges: Iterable[Edge]) -> bytes:
     ends = np.asarray([(place[edge.before], place[edge.after]) for edge in held], np.int32).reshape(len(held), 2)
     header = {"tools": list(place), "evidence": [edge.evidence for edge in held]}
     sure = np.asarray([edge.confidence for edge in held], np.float32)
-    return pack(Tgr.name, VERSION, header, {"ends": ends, "confidence": sure})
+    return pack(Tgr.name, _VERSION, header, {"ends": ends, "confidence": sure})

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
-PROMPT = """You write one function call. Use only the function that is described, with its exact name and parameters.
+_PROMPT = """You write one function call. Use only the function that is described, with its exact name and parameters.
 
 Docstring:
 {document}
@@ -72,7 +72,7 @@ def write_call(name: str, arguments: str) -> str:
     return f"{name}({', '.join(f'{key}={value[:LONGEST_VALUE]}' for key, value in values)})"
 
 
-class Question(NamedTuple):
+class LikelihoodQuestion(NamedTuple):
     """Asks the model how likely this answer is, given this document."""
 
     document: str
@@ -81,7 +81,7 @@ class Question(NamedTuple):
 
     @property
     def prompt(self) -> str:
-        return PROMPT.format(document=self.document, query=self.query)
+        return _PROMPT.format(document=self.document, query=self.query)
 
     @property
     def continuation(self) -> str:
@@ -89,7 +89,7 @@ class Question(NamedTuple):
 
     def key(self, model: str) -> str:
         """Return the key under which this model's score is kept: 128 bits in hex."""
-        text = json.dumps([model, PROMPT, *self], ensure_ascii=False)
+        text = json.dumps([model, _PROMPT, *self], ensure_ascii=False)
         return sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
@@ -128,10 +128,10 @@ class ScoreFile(dict[str, Score]):
 
 def score_all(
     scorer: ContinuationScorer,
-    questions: Iterable[Question],
+    questions: Iterable[LikelihoodQuestion],
     kept: ScoreFile,
     progress: Callable[[int, int], None] | None = None,
-) -> dict[Question, Score]:
+) -> dict[LikelihoodQuestion, Score]:
     """Return the score of every question; `progress` gets how many are done, and their total.
 
     Questions on one document follow each other, since a scorer may remember the state of the beginning they share.

@@ -27,7 +27,7 @@ LONGEST = 40
 """Calls of one demonstration at most, since the acceptable calls are computed at each of them."""
 
 
-class Step(NamedTuple):
+class PredictionStep(NamedTuple):
     """One prediction: the calls so far, and the calls that may come next."""
 
     history: tuple[int, ...]
@@ -48,7 +48,7 @@ class Demonstration(Struct, frozen=True):
     earlier: tuple[int, ...] = ()
     """Calls of the same conversation before this task."""
 
-    def steps(self, end: int, order: Sequence[int] | None = None) -> Iterator[Step]:
+    def steps(self, end: int, order: Sequence[int] | None = None) -> Iterator[PredictionStep]:
         """Yield every prediction of the walk through the places in `order`, as called unless given.
 
         `end` is the class of END. A walk whose end is not known has no END step.
@@ -56,11 +56,11 @@ class Demonstration(Struct, frozen=True):
         done: set[int] = set()
         history = list(self.earlier)
         for place in order if order is not None else range(len(self.calls)):
-            yield Step(tuple(history), self._open(done))
+            yield PredictionStep(tuple(history), self._open(done))
             done.add(place)
             history.append(self.calls[place])
         if self.ended:
-            yield Step(tuple(history), (end,))
+            yield PredictionStep(tuple(history), (end,))
 
     @property
     def has_orders(self) -> bool:

@@ -23,9 +23,9 @@ from foretool.learning.rankers.dtdr_model import METHOD as NAME
 from foretool.learning.rankers.dtdr_model import (
     MOST_HISTORY,
     PARTS,
-    Calls,
     Model,
     Network,
+    PastCalls,
     history_rows,
     read_model,
     rows_of,
@@ -40,31 +40,31 @@ from foretool.learning.training.demonstrations import (
 )
 from foretool.learning.training.linear_maps import fit_lsa, fit_next_text
 from foretool.learning.training.optimizers import Doubles, log_softmax, minimize
-from foretool.learning.training.perceptron import NONE, Draw, NetworkPlan, Samples, fit_network, padded
+from foretool.learning.training.perceptron import NONE, Draw, NetworkPlan, Samples, fit_network, pad_lists
 from foretool.retrieval.model_format import Floats, ModelError
 
-MINIMUM = 20
-FEWEST = 10
+_MINIMUM = 20
+_FEWEST = 10
 """Fewest demonstrations that a judge is fitted on."""
-MOST_REMEMBERED = 4_000
+_MOST_REMEMBERED = 4_000
 """Past tasks that are kept for lookup, the latest ones."""
-LENS = 128
+_LENS = 128
 """Numbers by which past tasks are compared; fewer make the lookup faster."""
-MOST_SCORES = 150_000
+_MOST_SCORES = 150_000
 """Steps times tools that the listwise layer is fitted on, with and without task, with and without new tools each."""
-MOST_WEIGHTS = 1_000_000
+_MOST_WEIGHTS = 1_000_000
 """Weights of the layer over all classes, for all networks, so that a prediction takes about a millisecond."""
-FEWEST_HIDDEN = 32
+_FEWEST_HIDDEN = 32
 FEW = 1_500
 """With fewer demonstrations each is held out once, in folds; with more, one fold is enough."""
-FOLDS = 5
+_FOLDS = 5
 MANY, ENOUGH_FOLDS = 200, 2
 """With `MANY` demonstrations, so many of the folds suffice."""
-ORDERS = 8
+_ORDERS = 8
 """Different walks through the demonstrations, each in orders that their dependencies allow; drawing a walk takes as
 long as learning from it."""
-NEWTON_STEPS = 8
-SUMMED_AT_ONCE = 20_000
+_NEWTON_STEPS = 8
+_SUMMED_AT_ONCE = 20_000
 """Slots of the steps that are summed at once."""
 PRIOR = dict.fromkeys(PARTS, 0.0) | {
     "network": 0.7, "neighbours": 0.1, "meaning": 0.3, "name": 0.5, "unseen": 0.0, "unseen_meaning": 0.6,
@@ -72,8 +72,8 @@ PRIOR = dict.fromkeys(PARTS, 0.0) | {
     "arrived_first": 6.0,
 }  # fmt: skip
 """The weights that the fitted ones are pulled to, and keep where there is nothing to fit them on."""
-OF_UNSEEN = tuple(name for name in PARTS if name.startswith(("unseen", "arrived")))
-ONE_IN = 10
+_OF_UNSEEN = tuple(name for name in PARTS if name.startswith(("unseen", "arrived")))
+_ONE_IN = 10
 """Every tenth tool, in the order of their calls, is new while the weights of new tools are learned, so that tools that
 are used much and little both have their share."""
 
@@ -100,7 +100,7 @@ class Recipe(Struct, frozen=True):
     """Pull of the listwise weights to `PRIOR`, in steps."""
 
 
-class Trainer:
+class DtdrTrainer:
     """Trains a model by one recipe."""
 
     def __init__(self, recipe: Recipe | None = None) -> None:
@@ -110,11 +110,11 @@ class Trainer:
         """Return the model as bytes. Raises `TooLittle`."""
         material = material.of_most_tasks()
         given = training_set_of(material)
-        if len(given.demonstrations) < MINIMUM:
-            raise TooLittle(f"{NAME}: {len(given.demonstrations)} episodes with calls; it takes {MINIMUM}")
+        if len(given.demonstrations) < _MINIMUM:
+            raise TooLittle(f"{NAME}: {len(given.demonstrations)} episodes with calls; it takes {_MINIMUM}")
         trainer = self
         if material.is_trial:
-            trainer = Trainer(replace(self.recipe, networks=self.recipe.trial_networks))
+            trainer = DtdrTrainer(replace(self.recipe, networks=self.recipe.trial_networks))
         earlier = None
         with suppress(ModelError):  # another version of foretool has written it
             earlier = read_model(material.earlier) if material.earlier else None
@@ -135,7 +135,7 @@ class Trainer:
         steps: dict[tuple[bool, bool], list[ListwiseStep]] = {
             (said, new): [] for said in (True, False) for new in (False, True)
         }
-        most = max(MOST_SCORES // (len(catalog.tools) + 1) // len(folds), 50)
+        most = max(_MOST_SCORES // (len(catalog.tools) + 1) // len(folds), 50)
         for number, (others, fold) in enumerate(folds):
             held = TrainingSet(given.tools, [given.demonstrations[place] for place in fold], given.vectors[fold])
             for new in (False, True):
@@ -163,7 +163,7 @@ class Trainer:
             calls = Counter(call for place in others for call in given.demonstrations[place].calls)
             later = choose_new([call for call, _ in sorted(calls.items(), key=lambda each: (-each[1], each[0]))], seed)
             others = [place for place in others if later.isdisjoint(given.demonstrations[place].calls)]
-            if len(others) < FEWEST:
+            if len(others) < _FEWEST:
                 return None
             gone = {given.tools[call] for call in later}
             known = catalog.without(gone)
@@ -185,7 +185,7 @@ class Trainer:
         steps = recipe.steps_with_vectors if given.vectors.shape[1] else recipe.steps
         networks, steps = (1, steps // 2) if judges else (recipe.networks, steps)
         classes = len(given.tools) + 1
-        hidden = max(min(recipe.plan.hidden, MOST_WEIGHTS // (classes * networks)), FEWEST_HIDDEN)
+        hidden = max(min(recipe.plan.hidden, _MOST_WEIGHTS // (classes * networks)), _FEWEST_HIDDEN)
         samples_each = sum(len(each.calls) + each.ended for each in given.demonstrations)
         epochs = int(np.clip(steps * recipe.plan.batch // max(samples_each, 1), *recipe.epochs))
         plan = replace(recipe.plan, hidden=hidden, epochs=epochs)
@@ -207,7 +207,7 @@ class Trainer:
             )
             for number in range(networks)
         ]
-        recent = slice(-MOST_REMEMBERED, None)
+        recent = slice(-_MOST_REMEMBERED, None)
         lens = main_directions(said)
         called = set(given.tools)
         return Model(
@@ -226,13 +226,13 @@ class Trainer:
         )
 
 
-METHOD = Method(MINIMUM, Trainer().train)
+METHOD = Method(_MINIMUM, DtdrTrainer().train)
 
 
 def draw_walks(given: TrainingSet, said: Floats, seed: int) -> Callable[[Draw], Samples]:
-    """Return a function that draws the `samples` of an epoch, one of `ORDERS` walks; there is one walk if every
+    """Return a function that draws the `samples` of an epoch, one of `_ORDERS` walks; there is one walk if every
     demonstration has a single order, as those of a log have."""
-    most = ORDERS if any(each.has_orders for each in given.demonstrations) else 1
+    most = _ORDERS if any(each.has_orders for each in given.demonstrations) else 1
     kept: dict[int, Samples] = {}
 
     def draw_walk(draw: Draw) -> Samples:
@@ -256,7 +256,7 @@ def samples(given: TrainingSet, said: Floats, draw: Draw) -> Samples:
             tasks.append(number if vector.any() else -1)
             rows.append(history_rows(step.history, classes))
             targets.append(step.acceptable)
-    return Samples(np.asarray(tasks), padded(rows, rows_of(classes)), padded(targets, NONE))
+    return Samples(np.asarray(tasks), pad_lists(rows, rows_of(classes)), pad_lists(targets, NONE))
 
 
 def merge_networks(fitted: Sequence[Network]) -> Network:
@@ -273,20 +273,20 @@ def merge_networks(fitted: Sequence[Network]) -> Network:
 
 
 def main_directions(said: Floats) -> Floats:
-    """Return (dimension, at most `LENS`): the main directions of the tasks' vectors, about zero, not their mean,
+    """Return (dimension, at most `_LENS`): the main directions of the tasks' vectors, about zero, not their mean,
     so that the vector of an unknown task stays zero."""
     if not said.shape[1]:
         return np.zeros((0, 0), np.float32)
     _, vectors = np.linalg.eigh(said.T @ said)
-    found: Floats = np.ascontiguousarray(vectors[:, ::-1][:, :LENS], np.float32)
+    found: Floats = np.ascontiguousarray(vectors[:, ::-1][:, :_LENS], np.float32)
     return found
 
 
-def pack_calls(past: Sequence[Demonstration]) -> Calls:
+def pack_calls(past: Sequence[Demonstration]) -> PastCalls:
     """Pack the calls of past demonstrations, each cut after `MOST_HISTORY`."""
     cut = [each.calls[:MOST_HISTORY] for each in past]
-    return Calls(
-        classes=padded(cut, -1).astype(np.int32),
+    return PastCalls(
+        classes=pad_lists(cut, -1).astype(np.int32),
         lengths=np.asarray([len(calls) for calls in cut], np.int32),
         ended=np.asarray([each.ended and len(each.calls) <= MOST_HISTORY for each in past], np.bool_),
     )
@@ -295,8 +295,8 @@ def pack_calls(past: Sequence[Demonstration]) -> Calls:
 def _folds(size: int, seed: int) -> Iterator[tuple[list[int], list[int]]]:
     """Yield the places to learn from and the places to judge by."""
     order = np.random.default_rng(seed).permutation(size)
-    parts = np.array_split(order, FOLDS)
-    for fold in parts[: FOLDS if size < MANY else ENOUGH_FOLDS if size < FEW else 1]:
+    parts = np.array_split(order, _FOLDS)
+    for fold in parts[: _FOLDS if size < MANY else ENOUGH_FOLDS if size < FEW else 1]:
         held = set(fold.tolist())
         yield [place for place in range(size) if place not in held], sorted(held)
 
@@ -339,12 +339,12 @@ def fit_listwise(known: Sequence[ListwiseStep], hidden: Sequence[ListwiseStep], 
     """Fit the weights of tools that training saw on `known`, then those of unseen tools on `hidden`, where some tools
     were hidden; the others stay as they are."""
     start = np.asarray([PRIOR[name] for name in PARTS])
-    of_unseen = np.asarray([name in OF_UNSEEN for name in PARTS])
-    weights = fit_weights(hidden, fit_weights(known, start, ~of_unseen, ridge), of_unseen, ridge)
+    of_unseen = np.asarray([name in _OF_UNSEEN for name in PARTS])
+    weights = fit_softmax(hidden, fit_softmax(known, start, ~of_unseen, ridge), of_unseen, ridge)
     return tuple(round(float(each), 5) for each in weights)
 
 
-def fit_weights(
+def fit_softmax(
     given: Sequence[ListwiseStep], start: NDArray[np.float64], free: NDArray[np.bool_], ridge: float
 ) -> NDArray[np.float64]:
     """Softmax regression over the `free` weights, pulled to where they start by `ridge`."""
@@ -369,7 +369,7 @@ def fit_weights(
         return value, slope, curve
 
     weights = start.copy()
-    weights[free] = minimize(objective, start[free], NEWTON_STEPS) if given else start[free]
+    weights[free] = minimize(objective, start[free], _NEWTON_STEPS) if given else start[free]
     return weights
 
 
@@ -379,13 +379,13 @@ def _batches(given: Sequence[ListwiseStep]) -> Iterator[tuple[Floats, Floats]]:
     for each in given:
         by_size.setdefault(len(each.target), []).append(each)
     for size, same in by_size.items():
-        at_once = max(SUMMED_AT_ONCE // size, 1)
+        at_once = max(_SUMMED_AT_ONCE // size, 1)
         for first in range(0, len(same), at_once):
             part = same[first : first + at_once]
             yield np.stack([each.parts for each in part]), np.stack([each.target for each in part])
 
 
 def choose_new(calls: Sequence[int], seed: int) -> set[int]:
-    """Choose one in `ONE_IN` of the calls, spread over the whole list, and at least one."""
-    first = random.Random(seed).randrange(min(ONE_IN, len(calls)))  # noqa: S311 (a sample, not a secret)
-    return set(calls[first::ONE_IN])
+    """Choose one in `_ONE_IN` of the calls, spread over the whole list, and at least one."""
+    first = random.Random(seed).randrange(min(_ONE_IN, len(calls)))  # noqa: S311 (a sample, not a secret)
+    return set(calls[first::_ONE_IN])

@@ -10,18 +10,18 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from foretool.learning.linear_maps import PLACES, Lsa, NextText, count_terms, features, no_next_text
+from foretool.learning.linear_maps import PLACES, Lsa, NextText, call_features, count_terms, no_next_text
 from foretool.learning.training.demonstrations import Demonstration
 from foretool.retrieval.model_format import Floats
 
 MOST_TERMS = 10_000
-LEAST_TEXTS = 2
+_LEAST_TEXTS = 2
 """A term in fewer texts connects none of them."""
-PASSES = 4
+_PASSES = 4
 """Power iterations, enough for the main directions."""
-SPARE = 16
+_SPARE = 16
 TEXTS_AT_ONCE, STEPS_AT_ONCE = 512, 4_096
-RIDGE = 5.0
+_RIDGE = 5.0
 """The pull of the map to the next text to 0, in steps; 3 to 10 do equally well."""
 
 
@@ -30,7 +30,7 @@ def fit_lsa(texts: Sequence[str], dimension: int, seed: int) -> Lsa:
     matrix, by randomized subspace iteration (Halko, Martinsson, Tropp 2011)."""
     counts = [count_terms(text) for text in texts]
     within = Counter(term for count in counts for term in count)
-    frequent = sorted((term for term, n in within.items() if n >= LEAST_TEXTS), key=lambda term: (-within[term], term))
+    frequent = sorted((term for term, n in within.items() if n >= _LEAST_TEXTS), key=lambda term: (-within[term], term))
     vocabulary = frequent[:MOST_TERMS]
     row_of = {term: row for row, term in enumerate(vocabulary)}
     idf = np.asarray([1 + log((1 + len(texts)) / (1 + within[term])) for term in vocabulary], np.float32)
@@ -49,8 +49,8 @@ def fit_lsa(texts: Sequence[str], dimension: int, seed: int) -> Lsa:
             yield matrix
 
     draw = np.random.default_rng(seed)
-    basis = draw.standard_normal((len(vocabulary), min(rank + SPARE, len(vocabulary)))).astype(np.float32)
-    for _ in range(PASSES):
+    basis = draw.standard_normal((len(vocabulary), min(rank + _SPARE, len(vocabulary)))).astype(np.float32)
+    for _ in range(_PASSES):
         basis = np.linalg.qr(sum(chunk.T @ (chunk @ basis) for chunk in chunks()))[0]
     _, _, turned = np.linalg.svd(np.concatenate([chunk @ basis for chunk in chunks()]), full_matrices=False)
     directions = (basis @ turned[:rank].T).astype(np.float32)  # (terms, rank): right singular vectors
@@ -80,7 +80,7 @@ def fit_next_text(
         rows, wanted = (np.stack(each) for each in zip(*part, strict=True))
         square += rows.T @ rows
         product += rows.T @ (wanted - centre)
-    square[np.diag_indices(size)] += np.float32(RIDGE)
+    square[np.diag_indices(size)] += np.float32(_RIDGE)
     weights = np.linalg.solve(square, product).astype(np.float32)
     return NextText(weights[: tasks.shape[1]], weights[tasks.shape[1] :], centre)
 
@@ -97,5 +97,5 @@ def _steps(
             wanted = [texts[call] for call in step.acceptable if call in texts]
             if wanted:
                 called = [texts[call] for call in step.history if call in texts]
-                given = np.concatenate([task, features(called, len(step.history), dimension)])
+                given = np.concatenate([task, call_features(called, len(step.history), dimension)])
                 yield given, np.mean(wanted, 0).astype(np.float32)

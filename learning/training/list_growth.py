@@ -34,12 +34,12 @@ PRIOR: Final = (-0.289, 0.247, -0.606, 0.59, 0.321, 0.226, 0.168, -2.346)
 RIDGE: Final = 100.0
 """The pull of every weight to `PRIOR`, as strong as so many outcomes at a sign of 1."""
 MOST_PRICE: Final = HIDDEN_CALL
-PRICES: Final = tuple(float(each) for each in np.geomspace(MOST_PRICE, 100.0, 20).round(1))
+_PRICES: Final = tuple(float(each) for each in np.geomspace(MOST_PRICE, 100.0, 20).round(1))
 """The prices that are tried, from the highest down."""
-BASES: Final = (0.0, 0.125, 0.25, 0.375, 0.5)
+_BASES: Final = (0.0, 0.125, 0.25, 0.375, 0.5)
 """The shares of the budget that a list may begin with, our own tools included."""
 
-SURE: Final = ("high", "medium")
+_SURE: Final = ("high", "medium")
 """The levels of confidence at which the found tools probably suffice."""
 SPENT: Final = 0.9
 """Share of what lists took at first; a choice made on the replayed tasks takes more on others, by chance."""
@@ -62,7 +62,7 @@ class ListCost(Struct, frozen=True):
         return self.tokens + price * self.discoveries
 
 
-class Answer(NamedTuple):
+class FoundTools(NamedTuple):
     """What a search finds."""
 
     ranked: tuple[Ranked, ...]
@@ -93,7 +93,7 @@ class Segment:
         self.has_models = experience is not None
         self._upstream_of, self._usage, self._prompted = upstream_of, usage, prompted
         self._found: dict[tuple[str, tuple[ToolId, ...]], Ranking] = {}
-        self._judged: dict[tuple[str, tuple[ToolId, ...]], Answer] = {}
+        self._judged: dict[tuple[str, tuple[ToolId, ...]], FoundTools] = {}
         self._next: dict[tuple[str, tuple[ToolId, ...]], Prediction] = {}
 
     def part(self, first: int) -> Segment:
@@ -116,13 +116,13 @@ class Segment:
             self._found[key] = self._pipeline.rank(self.query(episode, history), self._usage, DEPTH)
         return self._found[key]
 
-    def answer(self, episode: Episode, history: tuple[ToolId, ...] = ()) -> Answer:
+    def answer(self, episode: Episode, history: tuple[ToolId, ...] = ()) -> FoundTools:
         """Return the answer to the words of a task after these calls."""
         key = (episode.tasks[0], history)
         if key not in self._judged:
             ranking = self.found(episode, history)
             judged = judge(ranking)
-            self._judged[key] = Answer(ranking.ranked, ranking.ranked[: judged.k], judged.level in SURE)
+            self._judged[key] = FoundTools(ranking.ranked, ranking.ranked[: judged.k], judged.level in _SURE)
         return self._judged[key]
 
     def after(self, lines: tuple[str, ...], history: tuple[ToolId, ...]) -> Prediction:
@@ -148,10 +148,10 @@ def fit_weights(segments: Sequence[Segment]) -> tuple[float, ...]:
             needed += [each.tool in episode.calls for each in ranked]
     if not rows:
         return PRIOR
-    return tuple(round(float(each), 5) for each in fit(np.asarray(rows), np.asarray(needed, np.float64)))
+    return tuple(round(float(each), 5) for each in fit_logistic(np.asarray(rows), np.asarray(needed, np.float64)))
 
 
-def fit(rows: Doubles, needed: Doubles) -> Doubles:
+def fit_logistic(rows: Doubles, needed: Doubles) -> Doubles:
     """Fit the weights of features (tools, features) to which tools were needed (tools,), pulled to `PRIOR`."""
     return logistic_regression(rows, needed, np.ones(len(needed)), RIDGE, np.asarray(PRIOR))
 
@@ -230,7 +230,7 @@ def fit_growth(segments: Sequence[Segment], tokens: Tokens, *, budget: int, own:
     weights = fit_weights(segments)
     chances: dict[int, list[tuple[ToolId, float]]] = {}
     best: tuple[float, Growth] | None = None
-    for share in BASES:
+    for share in _BASES:
         base = int(share * (budget + own)) - own if share else 0
         if base < 0:
             continue
@@ -241,11 +241,11 @@ def fit_growth(segments: Sequence[Segment], tokens: Tokens, *, budget: int, own:
 
         # A lower price gives shorter lists and more discoveries, which cost more than the lists save. So the highest
         # price whose lists are short enough is the best one.
-        place = bisect_left(PRICES, True, key=lambda price: _mean_tokens(costs_at(price)) <= allowed)
-        if place < len(PRICES):
-            cost = fmean(each.cost() for each in costs_at(PRICES[place]))
+        place = bisect_left(_PRICES, True, key=lambda price: _mean_tokens(costs_at(price)) <= allowed)
+        if place < len(_PRICES):
+            cost = fmean(each.cost() for each in costs_at(_PRICES[place]))
             if best is None or cost < best[0]:
-                best = cost, Growth(weights, PRICES[place], base)
+                best = cost, Growth(weights, _PRICES[place], base)
     return best[1] if best else None
 
 
@@ -297,12 +297,12 @@ class Gain(Struct, frozen=True):
     def report(self) -> dict[str, Any]:
         """Return the figures for a report."""
         return {
-            "replayed": len(self.new), "old": summarize(self.old), "new": summarize(self.new),
+            "replayed": len(self.new), "old": average_costs(self.old), "new": average_costs(self.new),
             "difference": list(self.difference),
         }  # fmt: skip
 
 
-def summarize(costs: Sequence[ListCost]) -> dict[str, float]:
+def average_costs(costs: Sequence[ListCost]) -> dict[str, float]:
     """Hidden calls as a share of all calls, the other figures by task."""
     return {
         "hidden": round(sum(each.hidden for each in costs) / max(sum(each.calls for each in costs), 1), 4),

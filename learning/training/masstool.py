@@ -21,7 +21,7 @@ from foretool.learning.training.masstool_head import (
     SIZE,
     Classes,
     Head,
-    Tasks,
+    TrainingTasks,
     build_vocabulary,
     choose_bank,
     familiar_share,
@@ -42,21 +42,21 @@ from foretool.retrieval.encoders.base import unit
 from foretool.retrieval.model_format import Floats, ModelError
 from foretool.storage.records import ToolId
 
-MINIMUM: Final = 20
+_MINIMUM: Final = 20
 """Fewest tasks."""
-MOST: Final = 40_000
+_MOST: Final = 40_000
 """Tasks learned from, the newest."""
 READERS, LISTENERS = 3, 1
 """Heads of words and sentence vector, whose mean logits serve, and heads of words alone, for tasks without a vector."""
 ALONE: Final = 2
 """Heads without an encoder."""
-KEPT_BACK: Final = 0.15
+_KEPT_BACK: Final = 0.15
 FEW: Final = 600
 """With fewer tasks each is kept back once, in `FOLDS` turns."""
 FOLDS: Final = 4
-LEAST_WITHOUT: Final = 20
+_LEAST_WITHOUT: Final = 20
 """Fewest tasks that needed no tool, for detection to be learned."""
-RELAXED: Final = 10.0
+_RELAXED: Final = 10.0
 """The ridge of detection is 1 / (RELAXED x tasks)."""
 DETECTION_STEPS, DETECTION_RATE = 300, 0.3
 
@@ -68,7 +68,7 @@ def fit_detection(words: Sparse, vectors: Floats, needed: NDArray[np.bool_], col
     """
     size = vectors.shape[1]
     share = np.where(needed, 0.5 / max(needed.sum(), 1), 0.5 / max((~needed).sum(), 1)).astype(np.float32)
-    ridge = np.float32(1.0 / (RELAXED * len(needed)))
+    ridge = np.float32(1.0 / (_RELAXED * len(needed)))
     row_of = np.repeat(np.arange(len(words)), np.diff(words.starts))
     weights = np.zeros(size + columns + 1, np.float32)
     adam = Adam(weights)
@@ -97,7 +97,7 @@ def keep_back(episode_of: Ints, draw: np.random.Generator) -> list[Ints]:
     if len(episode_of) < FEW:
         drawn = np.array_split(order, FOLDS)
     else:
-        most = min(int(KEPT_BACK * len(episode_of)), MOST_KEPT_BACK)
+        most = min(int(_KEPT_BACK * len(episode_of)), MOST_KEPT_BACK)
         drawn = [order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))]]
     return [np.flatnonzero(np.isin(episode_of, episodes[each])) for each in drawn if len(each)]
 
@@ -115,12 +115,12 @@ class _Training:
             if text.strip()
         ]
         said += _read_missed(material, len(material.episodes))
-        self.with_tools = [(text, calls) for text, calls, _ in said if calls][-MOST:]
-        self.without = [text for text, calls, _ in said if not calls][-MOST:]
-        self.episode_of = np.asarray([number for _, calls, number in said if calls][-MOST:], np.int64)
+        self.with_tools = [(text, calls) for text, calls, _ in said if calls][-_MOST:]
+        self.without = [text for text, calls, _ in said if not calls][-_MOST:]
+        self.episode_of = np.asarray([number for _, calls, number in said if calls][-_MOST:], np.int64)
         """(tasks with tools,): the episode that each comes from."""
-        if len(self.with_tools) < MINIMUM:
-            raise TooLittle(f"{len(self.with_tools)} tasks in words with the calls they took; it takes {MINIMUM}")
+        if len(self.with_tools) < _MINIMUM:
+            raise TooLittle(f"{len(self.with_tools)} tasks in words with the calls they took; it takes {_MINIMUM}")
 
     def run(self) -> bytes:
         texts = [text for text, _ in self.with_tools] + self.without
@@ -132,7 +132,7 @@ class _Training:
         number = {tool: place for place, tool in enumerate(names)}
         golds = tuple(tuple(sorted(number[tool] for tool in calls)) for _, calls in self.with_tools)
         count = len(golds)
-        tasks = Tasks(stack_rows(rows[:count]), vectors[:count], golds, len(names))
+        tasks = TrainingTasks(stack_rows(rows[:count]), vectors[:count], golds, len(names))
         known = find_classes(golds)
         earlier = None
         with suppress(ModelError):  # another version of foretool has written it
@@ -149,7 +149,7 @@ class _Training:
             for place, one in enumerate(seen)
         ]
         stage = self._tune_encoder(texts[:count], known) if mix > 0 and not self.material.is_trial else {}
-        detects = len(self.without) >= LEAST_WITHOUT
+        detects = len(self.without) >= _LEAST_WITHOUT
         detect = np.zeros(vectors.shape[1] + len(hashes) + 1, np.float32)
         if detects:
             needed = np.arange(len(texts)) < count
@@ -173,7 +173,7 @@ class _Training:
         }
         return dumps(header, found | _pack(tasks, known, heads) | stage)
 
-    def _heads(self, tasks: Tasks) -> list[Tasks]:
+    def _heads(self, tasks: TrainingTasks) -> list[TrainingTasks]:
         """Return what each head reads."""
         trial = self.material.is_trial
         if not tasks.vectors.shape[1]:
@@ -200,11 +200,11 @@ class _Training:
             found.append(unit(embed(texts[start : start + 256])))
         return np.concatenate(found)
 
-    def _fit_head(self, tasks: Tasks, known: Classes, rows: Ints, seed: int, begun: float, part: float) -> Head:
+    def _fit_head(self, tasks: TrainingTasks, known: Classes, rows: Ints, seed: int, begun: float, part: float) -> Head:
         seed += self.material.seed
         return fit_head(tasks, known, rows, seed, lambda share: self.progress("learning", begun + part * share))
 
-    def _weigh(self, tasks: Tasks, known: Classes) -> tuple[float, Trust, Trust]:
+    def _weigh(self, tasks: TrainingTasks, known: Classes) -> tuple[float, Trust, Trust]:
         """Return the share of the head, and the trust with and without sentence vectors, from tasks that were kept
         back."""
         parts = keep_back(self.episode_of, self.draw)
@@ -233,7 +233,7 @@ class _Training:
         )
 
 
-def _pack(tasks: Tasks, known: Classes, heads: Sequence[Head]) -> dict[str, NDArray[Any]]:
+def _pack(tasks: TrainingTasks, known: Classes, heads: Sequence[Head]) -> dict[str, NDArray[Any]]:
     """Pack the arrays that `rankers.masstool.MassTool` reads."""
     kept = choose_bank(tasks.golds, np.arange(len(tasks)))
     words = stack_rows([(tasks.words.row(row)) for row in kept.tolist()])
@@ -273,4 +273,4 @@ def train(material: Material, progress: Progress) -> bytes:
     return _Training(material.of_most_tasks(), progress).run()
 
 
-METHOD: Final = Method(MINIMUM, train)
+METHOD: Final = Method(_MINIMUM, train)

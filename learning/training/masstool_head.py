@@ -18,11 +18,11 @@ from foretool.learning.training.optimizers import Adam, RowAdam
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.score_sum import softmax
 
-VOCABULARY: Final = 40_000
+_VOCABULARY: Final = 40_000
 """Grams at most; those in the most tasks stay."""
-LEAST_TASKS: Final = 2
+_LEAST_TASKS: Final = 2
 """A gram in fewer tasks says nothing."""
-CLASSES: Final = 2_000
+_CLASSES: Final = 2_000
 """Golden sets at most that are classes of their own; the tools of rarer sets are learned one by one."""
 BANK: Final = 4_096
 """Tasks kept for the search."""
@@ -35,15 +35,15 @@ SIZE: Final = 128
 EPOCHS, EPOCHS_OF_WORDS = 4, 10
 """With sentence vectors, and by words alone."""
 BATCH, RATE = 128, 1e-2
-STEPS: Final = 200
+_STEPS: Final = 200
 """Fewest steps."""
-FORGOTTEN: Final = 0.3
+_FORGOTTEN: Final = 0.3
 """Share of a task's grams that a step leaves out."""
 LOUD: Final = 3.0
 """Factor of the sentence vectors during training, so that they learn as fast as the words."""
 
 
-class Tasks(Struct, frozen=True):
+class TrainingTasks(Struct, frozen=True):
     """The tasks that are learned from, each with its grams, its vector and its golden tools."""
 
     words: Sparse
@@ -56,9 +56,9 @@ class Tasks(Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.golds)
 
-    def without_vectors(self) -> Tasks:
+    def without_vectors(self) -> TrainingTasks:
         """Return the same tasks in words alone."""
-        return Tasks(self.words, self.vectors[:, :0], self.golds, self.tools)
+        return TrainingTasks(self.words, self.vectors[:, :0], self.golds, self.tools)
 
     def golden(self, rows: Ints) -> Floats:
         """Return (rows, tools): 1 where golden."""
@@ -84,9 +84,9 @@ class Classes(Struct, frozen=True):
 
 
 def find_classes(golds: Sequence[tuple[int, ...]]) -> Classes:
-    """Make classes of at most `CLASSES` sets that occur at least twice, and of each tool of the other sets."""
+    """Make classes of at most `_CLASSES` sets that occur at least twice, and of each tool of the other sets."""
     counts = Counter(golds)
-    often = {each for each, count in counts.most_common(CLASSES) if count > 1}
+    often = {each for each, count in counts.most_common(_CLASSES) if count > 1}
     single = {(tool,) for each in counts.keys() - often for tool in each}
     sets = tuple(sorted(often | single))
     number = {each: at for at, each in enumerate(sets)}
@@ -106,10 +106,12 @@ def familiar_share(golds: Sequence[tuple[int, ...]], episode_of: Sequence[int]) 
 
 
 def build_vocabulary(counts: Sequence[Counter[int]]) -> tuple[NDArray[np.uint32], Floats]:
-    """Return the sorted hashes of the grams in at least `LEAST_TASKS` tasks, and their idf."""
+    """Return the sorted hashes of the grams in at least `_LEAST_TASKS` tasks, and their idf."""
     seen = Counter(gram for each in counts for gram in each)
-    often = sorted((gram for gram, tasks in seen.items() if tasks >= LEAST_TASKS), key=lambda gram: (-seen[gram], gram))
-    kept = sorted(often[:VOCABULARY])
+    often = sorted(
+        (gram for gram, tasks in seen.items() if tasks >= _LEAST_TASKS), key=lambda gram: (-seen[gram], gram)
+    )
+    kept = sorted(often[:_VOCABULARY])
     idf = np.asarray([np.log((1 + len(counts)) / (1 + seen[gram])) + 1.0 for gram in kept], np.float32)
     return np.asarray(kept, np.uint32), idf
 
@@ -172,7 +174,7 @@ class Head(Struct, frozen=True):
     bias: Floats
 
 
-def fit_head(tasks: Tasks, known: Classes, rows: Ints, seed: int, progress: Callable[[float], None]) -> Head:
+def fit_head(tasks: TrainingTasks, known: Classes, rows: Ints, seed: int, progress: Callable[[float], None]) -> Head:
     """Fit a head for these rows of the tasks by cross-entropy and Adam with a falling rate.
 
     A seed gives the same head on the same machine. The inputs are (batch, SIZE + dimension), the words' numbers first.
@@ -188,10 +190,10 @@ def fit_head(tasks: Tasks, known: Classes, rows: Ints, seed: int, progress: Call
     of_rows, of_out, of_bias = RowAdam(head.rows), Adam(head.out), Adam(head.bias)
     batch = min(BATCH, len(rows))
     each_epoch = len(rows) // batch
-    epochs = max(EPOCHS if size else EPOCHS_OF_WORDS, -(-STEPS // each_epoch))
+    epochs = max(EPOCHS if size else EPOCHS_OF_WORDS, -(-_STEPS // each_epoch))
 
     def kept(count: int) -> Floats:
-        return (draw.random(count) >= FORGOTTEN).astype(np.float32) / np.float32(1.0 - FORGOTTEN)
+        return (draw.random(count) >= _FORGOTTEN).astype(np.float32) / np.float32(1.0 - _FORGOTTEN)
 
     for epoch in range(epochs):
         order = rows[draw.permutation(len(rows))]
@@ -210,7 +212,7 @@ def fit_head(tasks: Tasks, known: Classes, rows: Ints, seed: int, progress: Call
     return head
 
 
-def class_shares(heads: Sequence[Head], tasks: Tasks, rows: Ints) -> Floats:
+def class_shares(heads: Sequence[Head], tasks: TrainingTasks, rows: Ints) -> Floats:
     """Return the share of each class, (rows, classes), by the mean of the heads' logits."""
     found = []
     for start in range(0, len(rows), 256):

@@ -13,7 +13,7 @@ from foretool.learning.rankers.masstool import Ints, Trust, votes
 from foretool.learning.training.masstool_head import (
     Classes,
     Head,
-    Tasks,
+    TrainingTasks,
     choose_bank,
     class_shares,
     lists_of,
@@ -23,15 +23,15 @@ from foretool.learning.training.optimizers import logistic_regression
 from foretool.retrieval.model_format import Floats
 
 MOST_KEPT_BACK: Final = 2_000
-STRANGE: Final = 0.15
+_STRANGE: Final = 0.15
 """Share of the tasks that are kept back because of their tools."""
-NEAR: Final = 0.02
+_NEAR: Final = 0.02
 """Share of the tasks of known kinds that distance may take something from."""
-APART: Final = 0.9
+_APART: Final = 0.9
 """Least share of the pairs of tasks without a tool in common that count as strangers to each other."""
-MIXES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
+_MIXES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of the head that are tried; the vote has the rest."""
-RIDGE: Final = 0.1
+_RIDGE: Final = 0.1
 
 
 class HeldBack(Struct, frozen=True):
@@ -51,7 +51,7 @@ class HeldBack(Struct, frozen=True):
     """The likeness of vectors and of words below which most pairs of tasks without a tool in common are."""
 
 
-def likeness(tasks: Tasks, rows: Ints, others: Ints) -> tuple[Floats, Floats]:
+def likeness(tasks: TrainingTasks, rows: Ints, others: Ints) -> tuple[Floats, Floats]:
     """Return cosines (rows, others): of sentence vectors, 0 without an encoder, and of words."""
     used, words = take_rows(tasks.words, others)
     place = np.full(int(tasks.words.columns.max(initial=0)) + 1, -1)
@@ -62,7 +62,7 @@ def likeness(tasks: Tasks, rows: Ints, others: Ints) -> tuple[Floats, Floats]:
     return meaning, mine[:, shared] @ words[:, place[own[shared]]].T
 
 
-def judge_held_back(tasks: Tasks, known: Classes, heads: Sequence[Head], rows: Ints, others: Ints) -> HeldBack:
+def judge_held_back(tasks: TrainingTasks, known: Classes, heads: Sequence[Head], rows: Ints, others: Ints) -> HeldBack:
     """Score tasks by `heads` and by a search among `others`, neither of which has seen them."""
     kept = choose_bank(tasks.golds, others)
     golds = tasks.golden(others).any(axis=0)
@@ -75,7 +75,7 @@ def judge_held_back(tasks: Tasks, known: Classes, heads: Sequence[Head], rows: I
         both = (meaning + words) / 2 if meaning.any() else words
         vote += [spread.spread(votes(each), tasks.tools) for each in both]
         strangers = golden[start : start + 128] @ own.T == 0
-        pairs.append([float(np.quantile(each[strangers], APART)) for each in (meaning, words) if strangers.any()])
+        pairs.append([float(np.quantile(each[strangers], _APART)) for each in (meaning, words) if strangers.any()])
         signs.append(np.stack([meaning.max(1, initial=0.0), words.max(1, initial=0.0)], axis=1))
     said = class_shares(heads, tasks, rows)
     lists = lists_of(known.sets)
@@ -91,14 +91,14 @@ def judge_held_back(tasks: Tasks, known: Classes, heads: Sequence[Head], rows: I
     )
 
 
-def split_strangers(tasks: Tasks, rows: Ints, draw: np.random.Generator) -> tuple[Ints, Ints]:
+def split_strangers(tasks: TrainingTasks, rows: Ints, draw: np.random.Generator) -> tuple[Ints, Ints]:
     """Return the tasks to keep back, which are `rows` and all that took some drawn tools; and the other tasks."""
     golden = np.zeros((len(tasks), tasks.tools), np.bool_)
     for row, golds in enumerate(tasks.golds):
         golden[row, list(golds)] = True
     hidden = np.zeros(len(tasks), np.bool_)
     for tool in draw.permutation(tasks.tools):
-        if hidden.sum() >= min(STRANGE * len(tasks), MOST_KEPT_BACK):
+        if hidden.sum() >= min(_STRANGE * len(tasks), MOST_KEPT_BACK):
             break
         hidden |= golden[:, tool]
     hidden[rows] = True
@@ -119,7 +119,7 @@ def choose_mix(held: Sequence[HeldBack]) -> float:
         known = [recall(mix_shares(each, mix), each.golden)[~each.strange] for each in held]
         return round(float(np.concatenate(known).mean()), 3)
 
-    return max(MIXES, key=lambda mix: (found(mix), mix))
+    return max(_MIXES, key=lambda mix: (found(mix), mix))
 
 
 def mix_shares(held: HeldBack, mix: float) -> Floats:
@@ -134,10 +134,10 @@ def fit_trust(held: Sequence[HeldBack], mix: float, *, reads_vectors: bool) -> T
     strange = np.concatenate([each.strange for each in held])
     share = np.where(strange, 0.5 / max(strange.sum(), 1), 0.5 / max((~strange).sum(), 1)) * len(strange)
     inputs = np.hstack([signs, np.ones((len(signs), 1))])
-    weights = logistic_regression(inputs, right, share, RIDGE)
+    weights = logistic_regression(inputs, right, share, _RIDGE)
     while (weights[:-1] < 0).any():
         inputs[:, :-1] *= weights[:-1] > 0
-        weights = np.where(inputs.any(axis=0), logistic_regression(inputs, right, share, RIDGE), 0.0)
+        weights = np.where(inputs.any(axis=0), logistic_regression(inputs, right, share, _RIDGE), 0.0)
     meaning, words, sureness, agreement, bias = weights.tolist()
     likeness = signs[~strange, 0 if reads_vectors else 1]
     return Trust(
@@ -146,7 +146,7 @@ def fit_trust(held: Sequence[HeldBack], mix: float, *, reads_vectors: bool) -> T
         words=words,
         sureness=sureness,
         agreement=agreement,
-        near=float(np.quantile(likeness, NEAR)),
+        near=float(np.quantile(likeness, _NEAR)),
         far=float(np.mean([each.apart[0 if reads_vectors else 1] for each in held])),
         reads_vectors=reads_vectors,
     )

@@ -23,12 +23,12 @@ from foretool.retrieval.model_format import Floats
 
 LEAST: Final = 2_000
 """Fewest tasks that the encoder is fine-tuned on."""
-RANK: Final = 16
+_RANK: Final = 16
 EPOCHS, BATCH, RATE = 3, 64, 1e-3
-RATE_OF_HEAD: Final = 2e-2
+_RATE_OF_HEAD: Final = 2e-2
 LOUD: Final = 3.0
 """Factor of the vectors during training, so that the head learns as fast as the encoder."""
-TOKENS: Final = 64
+_TOKENS: Final = 64
 """Tokens of a task; longer ones are cut, in training alone."""
 
 
@@ -58,8 +58,8 @@ def tune(
     """
     torch: Any = import_module("torch")
     with TemporaryDirectory() as scratch:
-        encoder = ThinEncoder(weights, Path(scratch), RANK, seed)
-        tokens = encoder.tokens([weights.prefix + text for text in texts], TOKENS)
+        encoder = ThinEncoder(weights, Path(scratch), _RANK, seed)
+        tokens = encoder.tokens([weights.prefix + text for text in texts], _TOKENS)
         batches = draw_batches([len(each) for each in tokens], BATCH, EPOCHS, seed)
         classes = targets(np.asarray([0])).shape[1]
         out = torch.zeros(encoder.dimension, classes, requires_grad=True)
@@ -70,14 +70,14 @@ def tune(
         ])  # fmt: skip
         encoder.model.train()
         for step, rows in enumerate(batches):
-            for group, rate in zip(optimizer.param_groups, (RATE, RATE_OF_HEAD), strict=True):
+            for group, rate in zip(optimizer.param_groups, (RATE, _RATE_OF_HEAD), strict=True):
                 group["lr"] = rate_at(step, len(batches), rate)
             optimizer.zero_grad()
             logits = LOUD * encoder.vectors([tokens[row] for row in rows]) @ out + bias
             torch.nn.functional.cross_entropy(logits, torch.from_numpy(targets(np.asarray(rows)))).backward()
             optimizer.step()
             progress((step + 1) / len(batches))
-        adapter = encoder.adapter({"tasks": len(tokens), "rank": RANK}).dumps()
+        adapter = encoder.adapter({"tasks": len(tokens), "rank": _RANK}).dumps()
     return {
         "tuned_adapter": np.frombuffer(adapter, np.uint8),
         "tuned_out": (np.float32(LOUD) * as_floats(out)).astype(np.float16),

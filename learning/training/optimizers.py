@@ -18,14 +18,14 @@ Doubles = NDArray[np.float64]
 Objective = Callable[[Doubles], tuple[float, Doubles, Doubles]]
 """The loss of weights (weights,), its slope (weights,) and its curvature (weights, weights)."""
 
-FIRST_MOMENT: Final = 0.9
-SECOND_MOMENT: Final = 0.999
-TINY: Final = 1e-8
-CACHED = 16_384
+_FIRST_MOMENT: Final = 0.9
+_SECOND_MOMENT: Final = 0.999
+_TINY: Final = 1e-8
+_CACHED = 16_384
 """Numbers of rows that are worked on at once: what is in the cache costs half."""
 STEPS = 30
-HALVINGS = 12
-STILL = 1e-7
+_HALVINGS = 12
+_STILL = 1e-7
 """A step whose every component is smaller ends the search."""
 
 
@@ -42,18 +42,18 @@ class Adam:
         """values <- (1 - rate x decay) values - rate x first / (sqrt(second) + TINY), with both moments corrected."""
         self._steps += 1
         scratch = self._scratch
-        self._first *= FIRST_MOMENT
-        np.multiply(gradient, 1 - FIRST_MOMENT, out=scratch)
+        self._first *= _FIRST_MOMENT
+        np.multiply(gradient, 1 - _FIRST_MOMENT, out=scratch)
         self._first += scratch
-        self._second *= SECOND_MOMENT
+        self._second *= _SECOND_MOMENT
         np.multiply(gradient, gradient, out=scratch)
-        scratch *= 1 - SECOND_MOMENT
+        scratch *= 1 - _SECOND_MOMENT
         self._second += scratch
         np.sqrt(self._second, out=scratch)
-        scratch *= (1 - SECOND_MOMENT**self._steps) ** -0.5
-        scratch += TINY
+        scratch *= (1 - _SECOND_MOMENT**self._steps) ** -0.5
+        scratch += _TINY
         np.divide(self._first, scratch, out=scratch)
-        scratch *= rate / (1 - FIRST_MOMENT**self._steps)
+        scratch *= rate / (1 - _FIRST_MOMENT**self._steps)
         if decay:
             self.values *= 1 - rate * decay
         self.values -= scratch
@@ -73,7 +73,7 @@ class RowAdam:
 
     def step(self, rows: NDArray[np.int64], gradient: Floats, rate: float, decay: float = 0.0) -> None:
         """Take one step like `Adam.step` on these rows, which are distinct; `gradient` (rows, columns)."""
-        at_once = max(CACHED // max(self.values.shape[1], 1), 1)
+        at_once = max(_CACHED // max(self.values.shape[1], 1), 1)
         for start in range(0, len(rows), at_once):
             part = slice(start, start + at_once)
             self._step(rows[part], gradient[part], rate, decay)
@@ -81,21 +81,21 @@ class RowAdam:
     def _step(self, rows: NDArray[np.int64], gradient: Floats, rate: float, decay: float) -> None:
         self._steps[rows] += 1
         steps = self._steps[rows][:, None]
-        scratch = np.multiply(gradient, 1 - FIRST_MOMENT)
+        scratch = np.multiply(gradient, 1 - _FIRST_MOMENT)
         first = self._first[rows]
-        first *= FIRST_MOMENT
+        first *= _FIRST_MOMENT
         first += scratch
         self._first[rows] = first
-        np.multiply(gradient, 1 - SECOND_MOMENT, out=scratch)
+        np.multiply(gradient, 1 - _SECOND_MOMENT, out=scratch)
         scratch *= gradient
         second = self._second[rows]
-        second *= SECOND_MOMENT
+        second *= _SECOND_MOMENT
         second += scratch
         self._second[rows] = second
-        second /= 1 - SECOND_MOMENT**steps
+        second /= 1 - _SECOND_MOMENT**steps
         np.sqrt(second, out=second)
-        second += TINY
-        first /= 1 - FIRST_MOMENT**steps
+        second += _TINY
+        first /= 1 - _FIRST_MOMENT**steps
         first *= rate
         first /= second
         values = self.values[rows]
@@ -110,10 +110,10 @@ def minimize(objective: Objective, start: Doubles, steps: int = STEPS) -> Double
     loss, slope, curve = objective(weights)
     for _ in range(steps):
         step = np.linalg.solve(curve, slope)
-        if np.abs(step).max(initial=0.0) < STILL:
+        if np.abs(step).max(initial=0.0) < _STILL:
             break
         # Far from the minimum a whole step may lead further away.
-        for _ in range(HALVINGS):
+        for _ in range(_HALVINGS):
             found = objective(weights - step)
             if found[0] <= loss:
                 break

@@ -151,7 +151,7 @@ def _gather(history: Floats, rows: Ints) -> tuple[Floats, Ints, Floats]:
     return spread @ history[used], used, spread
 
 
-def padded(lists: Sequence[Sequence[int]], filler: int) -> Ints:
+def pad_lists(lists: Sequence[Sequence[int]], filler: int) -> Ints:
     """Return (lists, longest), with shorter lists filled up."""
     longest = max(map(len, lists), default=0)
     return np.asarray([[*each, *[filler] * (longest - len(each))] for each in lists], np.int64).reshape(

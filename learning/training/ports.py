@@ -20,8 +20,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.learning.training import Material, Method, Progress, TooLittle
-from foretool.learning.training.continuation import ContinuationScorer, Question, ScoreFile, score_all, write_call
-from foretool.learning.training.ports_trainer import Example, Trainer, TrainingPlan, choose_candidates
+from foretool.learning.training.continuation import (
+    ContinuationScorer,
+    LikelihoodQuestion,
+    ScoreFile,
+    score_all,
+    write_call,
+)
+from foretool.learning.training.ports_trainer import Example, PortsTrainer, TrainingPlan, choose_candidates
 from foretool.learning.training.thin_encoder import trainable_weights
 from foretool.retrieval import adapters, encoders
 from foretool.retrieval.adapters import Adapter
@@ -29,9 +35,9 @@ from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders.adapted import cache_folder, read_shipped
 from foretool.storage.records import Episode, Tool, ToolId
 
-MINIMUM = 50
+_MINIMUM = 50
 """Fewest calls of tasks in words."""
-MOST_ASKED = 1500
+_MOST_ASKED = 1500
 """Pairs of task and tool that the language model is asked about in one training, the latest tasks first; this takes
 some minutes."""
 HARD = 5
@@ -50,8 +56,8 @@ def train(material: Material, progress: Progress) -> bytes:
     """
     weights = trainable_weights()
     called, examples = keep_called(examples_of(material))
-    if len(examples) < MINIMUM:
-        raise TooLittle(f"{len(examples)} calls of tasks in words; it takes {MINIMUM}")
+    if len(examples) < _MINIMUM:
+        raise TooLittle(f"{len(examples)} calls of tasks in words; it takes {_MINIMUM}")
     tools = [material.tools[at] for at in called]
     texts = [embedded_text(document(each, material.server_texts.get(each.upstream, ""))) for each in tools]
     vectors = material.documents(texts) if material.documents else None
@@ -60,7 +66,7 @@ def train(material: Material, progress: Progress) -> bytes:
     with TemporaryDirectory() as scratch:
         checkpoint = work_folder() / f"{name}.checkpoint"
         start = shipped_adapter(plan.rank)
-        trainer = Trainer(weights, texts, examples, plan, Path(scratch), checkpoint, vectors=vectors, start=start)
+        trainer = PortsTrainer(weights, texts, examples, plan, Path(scratch), checkpoint, vectors=vectors, start=start)
         answers = _ask(material, tools, trainer, progress)
         trainer.useful, trainer.scored = answers.useful, answers.scored
         trainer.run(lambda done, total, loss: progress(f"training, loss {loss:.3f}", done / total))
@@ -73,16 +79,16 @@ def train(material: Material, progress: Progress) -> bytes:
     return data
 
 
-def _ask(material: Material, tools: Sequence[Tool], trainer: Trainer, progress: Progress) -> Answers:
+def _ask(material: Material, tools: Sequence[Tool], trainer: PortsTrainer, progress: Progress) -> ModelAnswers:
     """Ask the language model, if there is one."""
     scorer = material.open_scorer() if material.open_scorer is not None else None
     if scorer is None:
-        return Answers()
+        return ModelAnswers()
     with ScoreFile(work_folder() / "scores.txt") as kept:
-        return ask(trainer, tools, scorer, kept, lambda done, of: progress("asking the model", done / of))
+        return ask_preferences(trainer, tools, scorer, kept, lambda done, of: progress("asking the model", done / of))
 
 
-class Answers(Struct, frozen=True):
+class ModelAnswers(Struct, frozen=True):
     """What a language model says of tasks and tools."""
 
     means: Mapping[tuple[int, int], float] = {}
@@ -101,15 +107,15 @@ class Answers(Struct, frozen=True):
         return None if None in found else [each for each in found if each is not None]
 
 
-def ask(
-    trainer: Trainer,
+def ask_preferences(
+    trainer: PortsTrainer,
     tools: Sequence[Tool],
     scorer: ContinuationScorer,
     kept: ScoreFile,
     progress: Callable[[int, int], None] | None = None,
-    most: int = MOST_ASKED,
+    most: int = _MOST_ASKED,
     hard: int = HARD,
-) -> Answers:
+) -> ModelAnswers:
     """Ask about the latest examples, each with the right tool and the most similar others.
 
     `tools`: in the order of the trainer's documents; `most`: questions in all; `hard`: other tools for each example.
@@ -122,7 +128,9 @@ def ask(
         for at, row in zip(chosen, near, strict=True)
     }
     questions = {
-        (at, each): Question(docstring(tools[each]), example.query, example.call or f"{tools[example.tool].name}()")
+        (at, each): LikelihoodQuestion(
+            docstring(tools[each]), example.query, example.call or f"{tools[example.tool].name}()"
+        )
         for at in chosen
         for example in (trainer.examples[at],)
         for each in scored[at]
@@ -131,7 +139,7 @@ def ask(
     means = {
         (at, each): scores[asked].mean + outcome(trainer.examples[at], each) for (at, each), asked in questions.items()
     }
-    return Answers(means, scored, scorer.model)
+    return ModelAnswers(means, scored, scorer.model)
 
 
 def outcome(example: Example, document: int) -> float:
@@ -201,7 +209,7 @@ def _written(material: Material, episode: Episode, tool: int) -> str:
 
 
 def _is_used(episode: Episode, tool: ToolId, flowed: Container[tuple[ToolId, ToolId]]) -> bool:
-    """Tell whether a later call of the episode is of a tool that takes values from this one's results."""
+    """Return whether a later call of the episode is of a tool that takes values from this one's results."""
     later = episode.calls[episode.calls.index(tool) + 1 :]
     return any((tool, each) in flowed for each in later)
 
@@ -242,4 +250,4 @@ def work_folder() -> Path:
     return folder
 
 
-METHOD = Method(MINIMUM, train)
+METHOD = Method(_MINIMUM, train)

@@ -22,7 +22,7 @@ from foretool.retrieval import encoders
 from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.model_format import Floats
 
-CERTAIN = 1e-6
+_CERTAIN = 1e-6
 """Odds are taken of probabilities at most this near to 0 or 1."""
 
 
@@ -73,7 +73,7 @@ Useful = Callable[[int, Sequence[int]], Sequence[float] | None]
 """The mean log-probability of the right call of example i given each of these documents; None if one is not known."""
 
 
-class Batch(NamedTuple):
+class TrainingBatch(NamedTuple):
     """The examples of a step, with the candidates of each."""
 
     examples: list[int]
@@ -92,7 +92,7 @@ def choose_candidates(cosines: Floats, example: Example, among: Sequence[int] | 
     return [example.tool, *[at for at in order if at not in right][:negatives]]
 
 
-class Trainer:
+class PortsTrainer:
     """One training: the encoder, its optimizer, and how far it is. Resumes from `checkpoint` if that file exists."""
 
     def __init__(
@@ -183,7 +183,7 @@ class Trainer:
             group["lr"] = rate_at(self.done, self.total, plan.rate)
         queries = self.encoder.vectors([self._queries[at] for at in chosen])
         near = as_floats(queries) @ self.vectors.T
-        batch = Batch(
+        batch = TrainingBatch(
             list(chosen),
             [
                 choose_candidates(row, self.examples[at], self.scored.get(at), plan.negatives)
@@ -197,15 +197,15 @@ class Trainer:
         self._optimizer.step()
         return float(loss.detach())
 
-    def _tool_vectors(self, batch: Batch) -> Any:
+    def _tool_vectors(self, batch: TrainingBatch) -> Any:
         """Return an array (documents, dimension) that a step compares its queries with."""
         return self._torch.from_numpy(self.vectors)
 
-    def _loss(self, cosines: Any, batch: Batch) -> Any:
+    def _loss(self, cosines: Any, batch: TrainingBatch) -> Any:
         """Return the mean loss over the batch; `cosines` (queries, documents)."""
         return self._contrastive(cosines, batch) + self.plan.share * self._published(cosines, batch)
 
-    def _contrastive(self, cosines: Any, batch: Batch) -> Any:
+    def _contrastive(self, cosines: Any, batch: TrainingBatch) -> Any:
         """Return the contrastive loss: the right document of each query at 0, its other right ones masked."""
         torch = self._torch
         masked = torch.zeros_like(cosines, dtype=torch.bool)
@@ -215,18 +215,18 @@ class Trainer:
         ordered = torch.cat([cosines.gather(1, right), cosines.masked_fill(masked, -1e4)], 1)
         return contrastive(ordered, self.plan.temperature, torch).mean()
 
-    def _published(self, cosines: Any, batch: Batch) -> Any:
+    def _published(self, cosines: Any, batch: TrainingBatch) -> Any:
         """Eq. 3 where the language model was asked, plus lambda times eq. 5."""
         log_p = self._log_p(cosines, batch)
         return self._replug(log_p, batch) + self.plan.weight * preference(log_p, self._torch).mean()
 
-    def _log_p(self, cosines: Any, batch: Batch) -> Any:
+    def _log_p(self, cosines: Any, batch: TrainingBatch) -> Any:
         """Eq. 1 over the candidates of each query; (queries, 1 + negatives)."""
         fewest = min(map(len, batch.candidates))
         places = self._torch.tensor([row[:fewest] for row in batch.candidates])
         return log_retrieval(cosines.gather(1, places), self.plan.gamma, self._torch)
 
-    def _replug(self, log_p: Any, batch: Batch) -> Any:
+    def _replug(self, log_p: Any, batch: TrainingBatch) -> Any:
         """Eq. 3, of the examples whose candidates all have scores; the mean over all."""
         torch, fewest = self._torch, log_p.shape[1]
         known = [
@@ -260,7 +260,7 @@ def replug(log_p: Any, log_q: Any, xp: Any = np) -> Any:
 
 def log_odds(log_p: Any, xp: Any = np) -> Any:
     """Eq. 4: log pi; (queries, candidates)."""
-    p = xp.clip(xp.exp(log_p), CERTAIN, 1.0 - CERTAIN)
+    p = xp.clip(xp.exp(log_p), _CERTAIN, 1.0 - _CERTAIN)
     return xp.log(p) - xp.log(1.0 - p)
 
 

@@ -31,16 +31,16 @@ DEPTH: Final = 10
 """A tool of a lower rank counts as not found."""
 LONGEST: Final = 20
 """Calls of one episode that are replayed, from its start."""
-SERVERS: Final = 3
+_SERVERS: Final = 3
 """The number of upstreams called last that count as in use."""
 PRIOR_STEPS: Final = 40.0
 """The number of steps that the shipped weights are worth."""
-MOST_TOOLS: Final = 400
+_MOST_TOOLS: Final = 400
 """Tools of one step that factors are fitted on, those of the highest scores; no other weighs in the softmax."""
-SHARPNESSES: Final = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
-ROUNDS: Final = 400
-RATE: Final = 0.05
-LEFT_OUT: Final = frozenset({"line", "graph", "new"})
+_SHARPNESSES: Final = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
+_ROUNDS: Final = 400
+_RATE: Final = 0.05
+_LEFT_OUT: Final = frozenset({"line", "graph", "new"})
 """Parts that follow from others, and so are not fitted."""
 
 Places = NDArray[np.int64]
@@ -107,10 +107,10 @@ def query_after(task: str, history: tuple[ToolId, ...], upstream_of: Mapping[Too
     """Return the query of a task after these calls; the servers in use are those that were called last."""
     lines = tuple(line.strip() for line in task.splitlines() if line.strip())
     lately = (upstream_of[each] for each in reversed(history) if each in upstream_of)
-    return Query(lines, (), history, tuple(dict.fromkeys(lately))[:SERVERS])
+    return Query(lines, (), history, tuple(dict.fromkeys(lately))[:_SERVERS])
 
 
-def steps(episode: Episode, upstream_of: Mapping[ToolId, str]) -> Iterator[tuple[Query, ToolId]]:
+def replay_steps(episode: Episode, upstream_of: Mapping[ToolId, str]) -> Iterator[tuple[Query, ToolId]]:
     """Yield the query before each call, and the called tool; a tool that is gone is only part of the history."""
     task = episode.tasks[0] if episode.tasks else ""
     for place, tool in enumerate(episode.calls[:LONGEST]):
@@ -127,13 +127,13 @@ def rank_steps(
     """Rank the called tools of each episode that has a step."""
     found = []
     for episode in episodes:
-        ranks = [pipeline.rank(query, usage, DEPTH).rank_of(tool) for query, tool in steps(episode, upstream_of)]
+        ranks = [pipeline.rank(query, usage, DEPTH).rank_of(tool) for query, tool in replay_steps(episode, upstream_of)]
         if ranks:
             found.append(StepRanks(tuple(ranks)))
     return found
 
 
-def compare(old: Sequence[StepRanks], new: Sequence[StepRanks]) -> Comparison:
+def compare_ranks(old: Sequence[StepRanks], new: Sequence[StepRanks]) -> Comparison:
     """Compare the ranks of the same episodes."""
     return Comparison(
         len(old), sum(len(each.ranks) for each in old), _means(old), _means(new),
@@ -162,7 +162,7 @@ class ScoredStep(Struct, frozen=True):
     """The place of the called tool among them."""
 
 
-def score_parts(
+def steps_with_parts(
     pipeline: Pipeline,
     episodes: Sequence[Episode],
     upstream_of: Mapping[ToolId, str],
@@ -170,16 +170,16 @@ def score_parts(
 ) -> Iterator[ScoredStep]:
     """Yield the steps of which the ranking has parts."""
     for number, episode in enumerate(episodes):
-        for query, tool in steps(episode, upstream_of):
+        for query, tool in replay_steps(episode, upstream_of):
             parts = pipeline.parts(query, usage)
             slot = pipeline.corpus.slot_of.get(tool)
             if parts and slot is not None:
                 live = np.asarray([each is not None for each in pipeline.corpus.ids], np.bool_)
-                fitted = {name: part for name, part in parts.items() if name not in LEFT_OUT}
+                fitted = {name: part for name, part in parts.items() if name not in _LEFT_OUT}
                 best = np.flatnonzero(live)
-                if len(best) > MOST_TOOLS:
+                if len(best) > _MOST_TOOLS:
                     order = np.argsort(-np.sum(list(fitted.values()), axis=0)[best], kind="stable")
-                    best = best[order[:MOST_TOOLS]]
+                    best = best[order[:_MOST_TOOLS]]
                     if slot not in best:
                         best[-1] = slot
                     best.sort()
@@ -197,12 +197,12 @@ def fit_factors(found: Sequence[ScoredStep]) -> dict[str, float]:
     held = np.stack([[each.parts.get(name, nothing) for each in found] for name in names])
     called = np.asarray([each.called for each in found])
     factors = np.ones(len(names))
-    sharpness = min(SHARPNESSES, key=lambda each: _loss(held, called, factors, each))
+    sharpness = min(_SHARPNESSES, key=lambda each: _loss(held, called, factors, each))
     adam = Adam(factors)
-    for _ in range(ROUNDS):
+    for _ in range(_ROUNDS):
         gradient = _gradient(held, called, factors, sharpness)
         gradient += 2.0 * PRIOR_STEPS / len(found) * (factors - 1.0)
-        adam.step(gradient, RATE)
+        adam.step(gradient, _RATE)
         np.maximum(factors, 0.0, out=factors)
     return {name: round(float(factor), 3) for name, factor in zip(names, factors, strict=True)}
 

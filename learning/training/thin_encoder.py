@@ -23,9 +23,9 @@ from foretool.retrieval.adapters import Adapter
 from foretool.retrieval.encoders.onnx import cut, optimise, padded, tokenizer_of
 from foretool.retrieval.model_format import Floats
 
-SORTED = 8
+_SORTED = 8
 """Batches among which the tasks are sorted by length, so that few tokens of a batch are padding."""
-HEADS = 12
+_HEADS = 12
 """Attention heads of MiniLM, which its matrices do not tell."""
 LAYER = (
     "attention.self.query",
@@ -36,7 +36,7 @@ LAYER = (
     "output.dense",
 )
 """The wide matrices of one layer of BERT, in the order in which they are used."""
-PREFIX = "inner."
+_PREFIX = "inner."
 """What the ONNX exporter put before the names of parameters."""
 
 
@@ -53,12 +53,12 @@ def match_matrices(matrices: Mapping[str, Floats]) -> dict[str, str]:
         (name for name in matrices if name.startswith("val_") and matrices[name].ndim == 2),
         key=lambda name: int(name[4:]),
     )
-    layers = {name.split(".")[3] for name in matrices if name.startswith(f"{PREFIX}encoder.layer.")}
+    layers = {name.split(".")[3] for name in matrices if name.startswith(f"{_PREFIX}encoder.layer.")}
     found = {f"encoder.layer.{at // len(LAYER)}.{LAYER[at % len(LAYER)]}": name for at, name in enumerate(numbered)}
     wrong = [
         name
         for module, name in found.items()
-        if (bias := matrices.get(f"{PREFIX}{module}.bias")) is None or bias.shape != matrices[name].shape[1:]
+        if (bias := matrices.get(f"{_PREFIX}{module}.bias")) is None or bias.shape != matrices[name].shape[1:]
     ]
     if not found or wrong or len(found) != len(layers) * len(LAYER):
         raise NotTrainable(
@@ -91,18 +91,18 @@ def write_folder(weights: encoders.Weights, folder: Path) -> dict[str, str]:
             name: rows.copy() for name, rows in adapters.matrices(optimise(path, Path(scratch), "ENABLE_BASIC")).items()
         }
     names = match_matrices(numbers)
-    words = numbers[f"{PREFIX}embeddings.word_embeddings.weight"]
-    places = numbers[f"{PREFIX}embeddings.position_embeddings.weight"]
+    words = numbers[f"{_PREFIX}embeddings.word_embeddings.weight"]
+    places = numbers[f"{_PREFIX}embeddings.position_embeddings.weight"]
     config = BertConfig(
         vocab_size=words.shape[0],
         hidden_size=words.shape[1],
         num_hidden_layers=len(names) // len(LAYER),
-        num_attention_heads=HEADS,
+        num_attention_heads=_HEADS,
         intermediate_size=numbers[names["encoder.layer.0.intermediate.dense"]].shape[1],
         max_position_embeddings=places.shape[0],
     )
     state = {
-        name.removeprefix(PREFIX): torch.from_numpy(rows) for name, rows in numbers.items() if name.startswith(PREFIX)
+        name.removeprefix(_PREFIX): torch.from_numpy(rows) for name, rows in numbers.items() if name.startswith(_PREFIX)
     }
     # A torch linear layer holds the transpose of the matrix that ONNX multiplies with.
     state |= {f"{module}.weight": torch.from_numpy(numbers[name].T.copy()) for module, name in names.items()}
@@ -120,7 +120,7 @@ def write_folder(weights: encoders.Weights, folder: Path) -> dict[str, str]:
     return names
 
 
-def open_model(weights: encoders.Weights, folder: Path) -> tuple[Any, dict[str, str]]:
+def open_student(weights: encoders.Weights, folder: Path) -> tuple[Any, dict[str, str]]:
     """Open a `SentenceTransformer` with these weights, and return it with the result of `match_matrices`.
 
     A model of sentence-transformers' own is opened by its id and has no matches.
@@ -175,7 +175,7 @@ def make_thin(model: Any, rank: int, seed: int) -> dict[str, Any]:
 
 
 def has_bfloat16() -> bool:
-    """Tell whether this processor multiplies in bfloat16 itself; others convert every number, which is slower."""
+    """Return whether this processor multiplies in bfloat16 itself; others convert every number, which is slower."""
     torch: Any = import_module("torch")
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
@@ -189,7 +189,7 @@ class ThinEncoder:
         self._torch: Any = import_module("torch")
         self._torch.manual_seed(seed)
         self.weights = weights
-        self.model, self._names = open_model(weights, folder)
+        self.model, self._names = open_student(weights, folder)
         self.dimension: int = self.model.get_embedding_dimension()
         self.thin = make_thin(self.model, rank, seed)
         self._tokens_of = tokenizer_of(Path(weights.file).parent if not weights.package else None)
@@ -254,8 +254,8 @@ def draw_batches(lengths: Sequence[int], batch: int, epochs: int, seed: int) -> 
         order = list(range(len(lengths)))
         draw.shuffle(order)
         epoch: list[list[int]] = []
-        for start in range(0, len(order), SORTED * batch):
-            part = sorted(order[start : start + SORTED * batch], key=lambda at: lengths[at])
+        for start in range(0, len(order), _SORTED * batch):
+            part = sorted(order[start : start + _SORTED * batch], key=lambda at: lengths[at])
             epoch += [part[at : at + batch] for at in range(0, len(part), batch)]
         draw.shuffle(epoch)
         found += epoch

@@ -17,14 +17,24 @@ from foretool.retrieval.encoders.weights import (
     Prepare,
     Weights,
     explain_no_room,
-    find,
     locate,
     missing_libraries,
+    resolve_weights,
 )
 
 __all__ = (
-    "INSTALL", "MANIFEST", "Encoder", "EncoderError", "Endpoint", "Weights", "explain_no_room", "find", "locate",
-    "missing_libraries", "open_encoder", "unit",
+    "INSTALL",
+    "MANIFEST",
+    "Encoder",
+    "EncoderError",
+    "Endpoint",
+    "Weights",
+    "explain_no_room",
+    "locate",
+    "missing_libraries",
+    "open_encoder",
+    "resolve_weights",
+    "unit",
 )  # fmt: skip
 
 

@@ -99,12 +99,12 @@ def prepare_model(weights: Weights, model: bytes, cache: Path) -> Path:
 
     def write(made: Path) -> None:
         adapter = adapters.loads(model)
-        adapters.check(adapter, weights.sha256)
+        adapters.check_base(adapter, weights.sha256)
         if disk_usage(cache).free < (needed := needed_room(path)):
             raise OSError(ENOSPC, f"no room to prepare an encoder, {needed >> 20} MiB must be free", str(cache))
         with TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as apart:
             whole = onnx.optimise(verify(path, weights), Path(apart), "ENABLE_BASIC")
-            adapters.apply(adapter, whole)
+            adapters.apply_adapter(adapter, whole)
             onnx.optimise(whole, made)
 
     return onnx.fill_folder(prepared_folder(weights, model, cache), write)
@@ -126,7 +126,7 @@ class AdaptedEncoder:
         `onnx.open_session`. Raises `ModelError` for other bytes."""
         # To decode the one that ships takes 15 ms of each command, and it is known to belong to its weights.
         if sha256(model).hexdigest() != weights.adapter_sha256:
-            adapters.check(adapters.loads(model), weights.sha256)
+            adapters.check_base(adapters.loads(model), weights.sha256)
         self.weights, self.name = weights, weights.name
         self._model, self._cache, self._prepare = model, cache, prepare or prepare_model
         self._in_bulk = in_bulk

@@ -45,7 +45,7 @@ def import_runtime() -> ModuleType:
 
 _Text = TypeVar("_Text", bound=Sized)
 
-BOUNDED_SPINNING = [1, 32]
+_BOUNDED_SPINNING = [1, 32]
 """From this version of onnxruntime on it is known to bound how long a thread waits in a loop."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
@@ -165,7 +165,7 @@ def _waiting(version: str) -> dict[str, str]:
     """Return how a thread waits for its share of the work. To wake it for each of some fifty products takes a fifth of
     a query, so it looks for work in a loop for as long as that takes, and never once the query is through. Without that
     bound threads fight for busy cores: a query then takes half as long again (`docs/benchmarks.md`)."""
-    if [int(part) for part in version.split(".")[:2] if part.isdecimal()] < BOUNDED_SPINNING:
+    if [int(part) for part in version.split(".")[:2] if part.isdecimal()] < _BOUNDED_SPINNING:
         return {"session.intra_op.allow_spinning": "0"}
     return {
         "session.intra_op.allow_spinning": "1",

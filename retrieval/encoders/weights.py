@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from foretool.retrieval.encoders.base import EncoderError
 
 INSTALL = "pip install 'foretool[models]'"
-TOKENIZERS = ("tokenizer.json", "vocab.txt")
+_TOKENIZERS = ("tokenizer.json", "vocab.txt")
 """Files in the folder of a model, or the one above, that say how it cuts texts into tokens."""
-PACKED = "-packed"
+_PACKED = "-packed"
 """What the name of a folder ends with whose model has its matrices in the order of the processor."""
 ROOM = 10
 """How many times the size of the installed model must be free on the disk: its bytes become floats, three times."""
@@ -101,7 +101,7 @@ class Weights(Struct, frozen=True):
 
     @property
     def setting(self) -> str:
-        """The setting by which `find` finds it."""
+        """The setting by which `resolve_weights` finds it."""
         return self.title if self.kind == "onnx" and not self.package else self.name
 
     @property
@@ -158,7 +158,7 @@ BY_NAME = (*MANIFEST, _MINILM)
 """What a setting can name."""
 
 
-def find(setting: str, endpoint: Endpoint | None = None) -> tuple[Weights, ...]:
+def resolve_weights(setting: str, endpoint: Endpoint | None = None) -> tuple[Weights, ...]:
     """Return the weights that a setting means: "auto" what comes with foretool, "none", names joined by `+`, a folder,
     or a sentence-transformers id; with an endpoint, the name of a model there. Raises `EncoderError` for one that was
     named and is not there. Loads nothing."""
@@ -206,7 +206,7 @@ def locate(weights: Weights) -> Path | None:
 def prepared_name(weights: Weights, runtime: str, adapter_sha256: str = "") -> str:
     """Return the name of the folder of a prepared model; each adapter and each version of onnxruntime (`runtime`) has
     its own."""
-    return "-".join(part for part in (weights.sha256[:16], adapter_sha256[:16], runtime) if part) + PACKED
+    return "-".join(part for part in (weights.sha256[:16], adapter_sha256[:16], runtime) if part) + _PACKED
 
 
 def needed_room(model: Path) -> int:
@@ -262,7 +262,7 @@ def in_folder(folder: Path) -> Weights:
     file = next((path for name in ("model.onnx", "onnx/model.onnx") if (path := folder / name).is_file()), None)
     if file is None:
         raise EncoderError(f"encoder {str(folder)!r}: no model.onnx in it")
-    own = [name for name in TOKENIZERS for place in (file.parent, file.parent.parent) if (place / name).is_file()]
+    own = [name for name in _TOKENIZERS for place in (file.parent, file.parent.parent) if (place / name).is_file()]
     if own and find_spec("tokenizers") is None:
         raise EncoderError(f"encoder {str(folder)!r}: tokenizers, which reads {own[0]}, is not installed; {INSTALL}")
     pooling = _json(folder / "1_Pooling" / "config.json")

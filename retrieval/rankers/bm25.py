@@ -30,8 +30,8 @@ KINDRED_WEIGHT = 0.3
 well."""
 WRITTEN_WEIGHT = 0.9
 """What a word of another language, or a character of it, counts beside its English."""
-MAX_TERMS = 40
-LEAST_TELLING = 0.1
+_MAX_TERMS = 40
+_LEAST_TELLING = 0.1
 """Terms that tell less than this share of the best one are left out (`docs/benchmarks.md`)."""
 MOST_NEAR = 6
 """How many terms take part that a query does not have (`near_words`)."""
@@ -39,9 +39,9 @@ FEW, FEWEST = 0.05, 3
 """Such a term counts only if at most this share of the tools has it, or so many: else it tells little."""
 MAX_HELD = 1 << 20
 """How many tools all kept terms may have together, 8 MiB: among 44,000 tools a common term alone has thousands."""
-MET = 0.5
+_MET = 0.5
 """Words that meet this share of what a query tells count in full beside encoders."""
-RARE_TERMS = 3
+_RARE_TERMS = 3
 """A query is held to tell at most as much as so many terms that one tool has: no tool meets most of a long one."""
 SAID = 1.0
 """The least weight of a term that the query itself has."""
@@ -54,21 +54,21 @@ class Field(Struct, frozen=True):
     b: float
 
 
-NAME = Field(3.0, 0.3)
-SERVER = Field(1.0, 0.3)
-DESCRIPTION = Field(1.0, 0.75)
-PARAMETERS = Field(1.0, 0.75)
-PARAMETER_TEXTS = Field(0.3, 0.75)
-SERVER_TEXT = Field(0.5, 0.75)
-WORDINGS = Field(0.3, 0.75)
+_NAME = Field(3.0, 0.3)
+_SERVER = Field(1.0, 0.3)
+_DESCRIPTION = Field(1.0, 0.75)
+_PARAMETERS = Field(1.0, 0.75)
+_PARAMETER_TEXTS = Field(0.3, 0.75)
+_SERVER_TEXT = Field(0.5, 0.75)
+_WORDINGS = Field(0.3, 0.75)
 """Less than a description: a language model wrote them (`docs/benchmarks.md`)."""
-ENGLISH = Field(0.7, 0.75)
+_ENGLISH = Field(0.7, 0.75)
 """What a tool says in another language, in English words (`glossary`); less than what it says itself."""
-FIELDS = (NAME, SERVER, DESCRIPTION, PARAMETERS, PARAMETER_TEXTS, SERVER_TEXT, WORDINGS, ENGLISH)
+FIELDS = (_NAME, _SERVER, _DESCRIPTION, _PARAMETERS, _PARAMETER_TEXTS, _SERVER_TEXT, _WORDINGS, _ENGLISH)
 
 SERVERS_OWN = 6
 """So many of these fields hold words of the server."""
-ENGLISH_AT = 7
+_ENGLISH_AT = 7
 """Where the English of what it says in another language is, which counts as its own words too."""
 
 # What one tool may count for, so that stuffing it with words gains nothing. Few real tools reach these bounds
@@ -77,9 +77,9 @@ READ = (12, 12, 500, 60, 250, 40, 60, 120)
 """By field, how many terms are read."""
 MOST_TIMES = 16
 """How often one term counts in one field."""
-WIDE = 150
+_WIDE = 150
 """How many different terms a tool may have; with more, it counts the less the more it has."""
-OUT_OF_PLACE = 0.25
+_OUT_OF_PLACE = 0.25
 """A wide tool with less than this share of the best score is left out: with so many words, some always match."""
 
 
@@ -99,7 +99,7 @@ def field_texts(document: Document) -> tuple[str, ...]:
 
 # One posting is one 32-bit number: slot (20 bits), field (3 bits), occurrences (9 bits).
 _SLOT, _FIELD, _MAX_COUNT = 12, 9, 511
-MAX_SLOTS = 1 << 20
+_MAX_SLOTS = 1 << 20
 _MOVED_AT_ONCE = 4000
 """Postings that get new numbers between two pauses, which takes about a millisecond."""
 
@@ -119,7 +119,7 @@ class Impacts(Struct, frozen=True):
         return self.values[at] if at < len(self.slots) and self.slots[at] == slot else 0.0
 
     def has(self, slot: int) -> bool:
-        """Tell whether a tool has the term."""
+        """Return whether a tool has the term."""
         slots = self.slots
         at = bisect_left(slots, slot)
         return at < len(slots) and slots[at] == slot
@@ -132,8 +132,8 @@ class Impacts(Struct, frozen=True):
 class Lexical:
     """A BM25F index over slots: documents are added to new slots and dropped from old ones, never changed in place."""
 
-    def __init__(self, fields: Sequence[Field] = FIELDS, wide: int = WIDE) -> None:
-        """`wide`: the bound `WIDE`; 0 for texts that may be as rich as they are."""
+    def __init__(self, fields: Sequence[Field] = FIELDS, wide: int = _WIDE) -> None:
+        """`wide`: the bound `_WIDE`; 0 for texts that may be as rich as they are."""
         self.fields = tuple(fields)
         self.live = 0
         """Tools that are not dropped; the N of idf."""
@@ -157,7 +157,7 @@ class Lexical:
     def add_counts(self, counts: Sequence[Mapping[str, int]]) -> int:
         """Index a document given as occurrences of each term, by field."""
         slot = len(self._alive)
-        if slot >= MAX_SLOTS:
+        if slot >= _MAX_SLOTS:
             raise ValueError(f"lexical index: {slot} slots are taken, it has no more")
         for number, (found, lengths) in enumerate(zip(counts, self._lengths, strict=True)):
             length = 0
@@ -232,7 +232,7 @@ class Lexical:
         """Score the terms of a query (`weigh_terms`) by slot; a slot without a telling term is left out."""
         scores = self.hits(self.telling(wanted))
         if wide := self._wide.keys() & scores.keys():
-            least = OUT_OF_PLACE * max(scores.values())
+            least = _OUT_OF_PLACE * max(scores.values())
             for slot in wide:
                 if scores[slot] < least:
                     del scores[slot]
@@ -244,9 +244,9 @@ class Lexical:
         worth = {term: weight * found.idf for term, weight in wanted.items() if (found := self.impacts(term))}
         if worth.keys() <= {GET} and wanted.get(GET, 0.0) < SAID:
             return {}  # that somebody asks for something does not say for what
-        least = LEAST_TELLING * max(worth.values(), default=0.0)
+        least = _LEAST_TELLING * max(worth.values(), default=0.0)
         # Sorting few values takes less than `nlargest`, and puts equal ones in the same order.
-        most = sorted(worth, key=worth.__getitem__, reverse=True)[:MAX_TERMS]
+        most = sorted(worth, key=worth.__getitem__, reverse=True)[:_MAX_TERMS]
         return {term: wanted[term] for term in most if worth[term] >= least}
 
     def rare(self, wanted: Mapping[str, float]) -> list[str]:
@@ -291,8 +291,8 @@ class Lexical:
             if weight >= SAID:
                 impacts = self.impacts(term)
                 mass += weight * idf(total, impacts.having if impacts else 0)
-        mass = min(mass, RARE_TERMS * idf(total, 1))
-        return min(score / (MET * mass), 1.0) if mass > 0 else 1.0
+        mass = min(mass, _RARE_TERMS * idf(total, 1))
+        return min(score / (_MET * mass), 1.0) if mass > 0 else 1.0
 
     def impacts(self, term: str) -> Impacts | None:
         """Return what this term is worth in each tool that has it; None if no tool has it."""
@@ -382,7 +382,7 @@ def _count_different(counts: Sequence[Mapping[str, int]]) -> int:
     """Count the terms that a server gave a tool: as it wrote them, or with the English of another language in their
     place, whichever is more. Which of them are in another language, only a script without spaces tells; elsewhere two
     English terms stand for at least one of them."""
-    written, english = set[str]().union(*counts[:SERVERS_OWN]), set[str]().union(*counts[ENGLISH_AT:])
+    written, english = set[str]().union(*counts[:SERVERS_OWN]), set[str]().union(*counts[_ENGLISH_AT:])
     if not english:
         return len(written)
     others = {term for term in written if not is_unspaced(term)}

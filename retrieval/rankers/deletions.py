@@ -30,16 +30,16 @@ _ENGLISH: Final = re.compile(
 
 
 def deletes(name: str) -> bool:
-    """Tell whether a tool of this name deletes something."""
+    """Return whether a tool of this name deletes something."""
     words = in_words(name).split()
     return words[:1] == [_FIRST] or not _DELETING.isdisjoint(words)
 
 
 def asks_to_delete(task: str) -> bool:
-    """Tell whether a task has an English word that asks for something to be deleted."""
+    """Return whether a task has an English word that asks for something to be deleted."""
     return _ASKED.search(task) is not None
 
 
 def is_unasked(task: str) -> bool:
-    """Tell whether a task in English asks for nothing to be deleted."""
+    """Return whether a task in English asks for nothing to be deleted."""
     return _ENGLISH.search(task) is not None and not asks_to_delete(task)

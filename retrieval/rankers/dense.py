@@ -25,21 +25,21 @@ from foretool.retrieval.score_sum import ScoreSum, by_slot, total_of, z_scores
 if TYPE_CHECKING:
     from foretool.retrieval.model_format import Reading
 
-LEXICAL = 0.35
+_LEXICAL = 0.35
 """What a standard deviation of the words counts."""
-SHARPNESS = 1.25
+_SHARPNESS = 1.25
 """The words' scores are raised to this power first: one sharp hit then counts more, a flat list less
 (`docs/benchmarks.md`)."""
 ALONE, TOGETHER = 0.70, 0.65
 """What a standard deviation of an encoder counts, where there is one and where there are more."""
 TAUGHT = {"minilm-tools": 1.0}
 """What a standard deviation counts of one that was trained on tools, where it is the only one."""
-NEARLY_ALL = 0.9
+_NEARLY_ALL = 0.9
 """The share of the tools that must have a vector before lists and learned models go by the encoders."""
 UNREAD_MOST = 2.5
 """What the words of a tool without a vector count at most in place of its cosine, in standard deviations: about as much
 as the best tool of an encoder has."""
-FEWEST_TOOLS = 2
+_FEWEST_TOOLS = 2
 """One tool has no z-score; among two or three, encoders tell much more than words (`docs/benchmarks.md`)."""
 
 
@@ -131,12 +131,12 @@ class DenseEnsemble:
     @property
     def is_ready(self) -> bool:
         """Whether there are enough tools with a vector to compare."""
-        return all(head.known.sum() >= FEWEST_TOOLS for head in self.heads)
+        return all(head.known.sum() >= _FEWEST_TOOLS for head in self.heads)
 
     @property
     def is_whole(self) -> bool:
         """Whether nearly all tools have a vector."""
-        return self.is_ready and all(head.known.sum() >= NEARLY_ALL * self.live.sum() for head in self.heads)
+        return self.is_ready and all(head.known.sum() >= _NEARLY_ALL * self.live.sum() for head in self.heads)
 
     def nearness(self, readings: Sequence[Reading], slots: Sequence[int]) -> Floats:
         """Return the cosine of each text to some slots, the mean over the encoders; (texts, slots)."""
@@ -165,8 +165,8 @@ class DenseEnsemble:
     def _sum(self, hits: Mapping[int, float], telling: float, cosines: Sequence[Floats]) -> ScoreSum:
         words = by_slot(hits, len(self.live))
         weight = np.float32(weight_of(self.names))
-        by_words = z_scores(words**SHARPNESS, self.live)
-        parts = {"lexical": np.float32(LEXICAL * telling) * by_words}
+        by_words = z_scores(words**_SHARPNESS, self.live)
+        parts = {"lexical": np.float32(_LEXICAL * telling) * by_words}
         for head, values in zip(self.heads, cosines, strict=True):
             near = z_scores(values, self.live & head.known)
             unread = self.live & ~head.known

@@ -20,13 +20,13 @@ EXACT = 3.0
 NEAR = 1.0
 """The strength of a near name; up to 1 more by how much of the name is right."""
 
-PLACED = 1 / 1024
+_PLACED = 1 / 1024
 """What each further name of a list counts less, so that tools come in the order in which they were named."""
 
 MAX_NAME = 128
 NOTED_AT_ONCE = 150
 """Names that are noted between two pauses, which takes about a millisecond."""
-MAX_GUESSES = 8
+_MAX_GUESSES = 8
 """How many words of one query are compared with every name; each takes a fraction of a millisecond at 5,000 tools."""
 
 _TOKEN = re.compile(r"[^\s\"'`,;(){}\[\]<>!?]+")
@@ -49,7 +49,7 @@ _AROUND = frozenset(
 )
 
 
-class Names:
+class NameIndex:
     """Indexes the names of every slot without regard to their spelling."""
 
     def __init__(self) -> None:
@@ -67,9 +67,9 @@ class Names:
             self._slots[key].append(slot)
         self._exposed[exposed] = slot
 
-    def copy(self) -> Names:
+    def copy(self) -> NameIndex:
         """Return an index of the same names that changes by itself."""
-        copied = Names()
+        copied = NameIndex()
         copied._slots = {key: slots[:] for key, slots in self._slots.items()}
         copied._exposed = dict(self._exposed)
         copied._having = {pair: keys[:] for pair, keys in self._having.items()}
@@ -92,20 +92,20 @@ class Names:
         exact."""
         found: dict[int, float] = {}
         for place, name in enumerate(names):
-            self._collect(found, spellings(name), ASKED - place * PLACED, edits=2)
+            self._collect(found, spellings(name), ASKED - place * _PLACED, edits=2)
         return found
 
     def in_line(self, line: str) -> dict[int, float]:
         """Return the tools that a line of text names, by slot."""
         found: dict[int, float] = {}
-        guesses, strength = MAX_GUESSES, EXACT
+        guesses, strength = _MAX_GUESSES, EXACT
         for written, edits in _candidates(line):
             is_known = self._knows(written)
             if is_known or (edits and guesses):
                 guesses -= not is_known
                 before = len(found)
                 self._collect(found, written, strength, edits)
-                strength -= PLACED * (len(found) > before)
+                strength -= _PLACED * (len(found) > before)
         return found
 
     def _knows(self, written: Sequence[str]) -> bool:
@@ -160,7 +160,7 @@ class Names:
         return len(self._unnoted)
 
     def looks_near(self, lines: Iterable[str], asked: Iterable[str]) -> bool:
-        """Tell whether a search in these lines, or for these names, looks for names that are near another one."""
+        """Return whether a search in these lines, or for these names, looks for names that are near another one."""
         if not all(self._knows(spellings(name)) for name in asked):
             return True
         return any(edits and not self._knows(written) for line in lines for written, edits in _candidates(line))

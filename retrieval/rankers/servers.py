@@ -23,7 +23,7 @@ from foretool.retrieval.words import STOP_WORDS, chunks, in_words, stem
 
 NAMED: Final = 0.25
 """The share of its scores that a server gains that the task names as one: "in github-work", "with playwright"."""
-COMMON: Final = 0.5
+_COMMON: Final = 0.5
 """A word that more of the entries have tells none of them from others."""
 MOST_READ: Final = 10_000
 """Characters of a line that are read."""
@@ -88,7 +88,7 @@ class ServerNames:
         having = Counter(term for terms in marks.values() for term in terms)
         # What most entries have, such as the folder of the user, tells none of them from others.
         self._marks = {
-            server: frozenset(term for term in terms if having[term] <= max(len(servers) * COMMON, 1))
+            server: frozenset(term for term in terms if having[term] <= max(len(servers) * _COMMON, 1))
             for server, terms in marks.items()
         }
         self._having: dict[str, dict[str, None]] = {}

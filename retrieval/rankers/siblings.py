@@ -23,7 +23,7 @@ SHARE = 0.6
 """What a server's mean counts beside a tool's own score."""
 MOST = 0.7
 """What a server adds to a tool at most: as much as one standard deviation of an encoder."""
-HIGHEST = 60.0
+_HIGHEST = 60.0
 """Scores above this count as this, so that no exponential overflows."""
 
 
@@ -41,7 +41,7 @@ class Siblings:
         """Return what to add to (slots,) scores, 0 to `MOST`; None where there are no two servers to compare."""
         if len(self._sizes) < 2:
             return None
-        fit = np.exp(np.minimum(total[self._slots], HIGHEST) / SOFTNESS)  # 0 for a dropped tool
+        fit = np.exp(np.minimum(total[self._slots], _HIGHEST) / SOFTNESS)  # 0 for a dropped tool
         means = SHARE * SOFTNESS * np.log(np.add.reduceat(fit, self._starts) / self._sizes + 1e-30)
         found = np.zeros_like(total)
         found[self._slots] = np.repeat(np.maximum(means - means.max() + MOST, 0.0), self._sizes)

@@ -36,7 +36,7 @@ class Admission:
         return self._refuse(call, tool, refused)
 
     def take_answer(self, call: ToolCall, tool: Tool, asked: Confirm, *, agreed: bool) -> Refusal | None:
-        """Take in the user's answer. Return why the call ends, None if it goes on: the tool may have changed while the
+        """Record the user's answer. Return why the call ends, None if it goes on: the tool may have changed while the
         question stood, and so may the rules."""
         if not agreed:
             return self._refuse(call, tool, Refuse(asked.verdict, "the user did not agree"))

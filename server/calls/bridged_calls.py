@@ -13,17 +13,17 @@ from typing import Any, Final
 from msgspec import Struct
 
 from foretool.server.discovery.plain_schemas import trim, without_noise
-from foretool.server.methods.schema_fit import fit, read_json
+from foretool.server.methods.schema_fit import fit_to_schema, read_json
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Tool
 
-NAMES: Final = ("name", "tool", "tool_name", "toolName")
+_NAMES: Final = ("name", "tool", "tool_name", "toolName")
 """Words for the tool that is to be called, ours first."""
-ARGUMENTS: Final = ("args", "parameters", "params", "input")
+_ARGUMENTS: Final = ("args", "parameters", "params", "input")
 """Words for its arguments besides ours, which is `arguments`."""
-HANDLE: Final = "handle"
-MOST_QUOTES: Final = 2
+_HANDLE: Final = "handle"
+_MOST_QUOTES: Final = 2
 """How often a value may be a JSON text of a JSON text."""
 MOST_SCHEMA: Final = 4_000
 """Characters of a schema that an answer about wrong arguments quotes whole; a longer one is trimmed."""
@@ -46,13 +46,13 @@ class BridgedCall(Struct, frozen=True):
         known = properties if isinstance(properties, dict) else {}
         beside, given = dict(self.beside), self.given
         if given is None or bytes(given) == b"{}":
-            word = next((word for word in ARGUMENTS if _holds_arguments(beside.get(word), word, known)), None)
+            word = next((word for word in _ARGUMENTS if _holds_arguments(beside.get(word), word, known)), None)
             given = open_object(beside.pop(word)) if word is not None else given
-        if given is not None and jsonrpc.kind_of(given) != "object":
+        if given is not None and jsonrpc.json_type(given) != "object":
             return given
         members = jsonrpc.fields(given) if given is not None else {}
         word, inner = next(iter(members.items())) if len(members) == 1 else ("", None)
-        if known and word in ("arguments", *ARGUMENTS) and _holds_arguments(inner, word, known):
+        if known and word in ("arguments", *_ARGUMENTS) and _holds_arguments(inner, word, known):
             given = open_object(inner or jsonrpc.EMPTY)  # wrapped twice
             members = jsonrpc.fields(given)
         takes_any = "properties" not in schema or schema.get("additionalProperties") not in (None, False)
@@ -65,9 +65,9 @@ class BridgedCall(Struct, frozen=True):
     @property
     def own_arguments(self) -> Raw:
         """The arguments for a tool of ours, which ignores what it does not know."""
-        if self.given is not None and jsonrpc.kind_of(self.given) != "object":
+        if self.given is not None and jsonrpc.json_type(self.given) != "object":
             return self.given
-        handle = {HANDLE: self.handle} if self.handle else {}
+        handle = {_HANDLE: self.handle} if self.handle else {}
         return jsonrpc.raw({**self.beside, **handle, **jsonrpc.fields(self.given or jsonrpc.EMPTY)})
 
 
@@ -89,11 +89,11 @@ def fit_arguments(call: BridgedCall, tool: Tool) -> FittedArguments:
         return f"the arguments of {tool.id} do not fit its schema: {problem}. {_quote_schema(tool, schema)}"
 
     arguments = call.arguments(schema)
-    if jsonrpc.kind_of(arguments) != "object":
-        text = "a text" if jsonrpc.kind_of(arguments) == "string" else bytes(memoryview(arguments)[:60]).decode()
+    if jsonrpc.json_type(arguments) != "object":
+        text = "a text" if jsonrpc.json_type(arguments) == "string" else bytes(memoryview(arguments)[:60]).decode()
         problem = f'"arguments": expected an object, found {text}; write them as an object'
         return FittedArguments(refusal=explain(problem))
-    fitted = fit(schema, arguments)
+    fitted = fit_to_schema(schema, arguments)
     if fitted.refusal:
         return FittedArguments(refusal=explain(f"{fitted.refusal}; correct that and call again"))
     return FittedArguments(fitted.arguments, doubt=explain("; ".join(fitted.doubts)) if fitted.doubts else "")
@@ -103,14 +103,14 @@ def read_call(raw: Raw) -> BridgedCall:
     """Read the arguments of a bridge. Raises ValueError when they are not an object."""
     members = jsonrpc.fields(open_object(raw))
     inner = members.get("arguments")
-    if not members.keys() & set(NAMES) and inner is not None:
+    if not members.keys() & set(_NAMES) and inner is not None:
         # The whole call stands under `arguments` once more.
         inner = open_object(inner)
-        if jsonrpc.kind_of(inner) == "object" and jsonrpc.fields(inner).keys() & set(NAMES):
+        if jsonrpc.json_type(inner) == "object" and jsonrpc.fields(inner).keys() & set(_NAMES):
             members = {**members, "arguments": Raw(b"null"), **jsonrpc.fields(inner)}
-    word = next((word for word in NAMES if jsonrpc.text(members.get(word))), None)
+    word = next((word for word in _NAMES if jsonrpc.text(members.get(word))), None)
     name = jsonrpc.text(members.pop(word)) if word is not None else None
-    handle = jsonrpc.text(members.pop(HANDLE, None))
+    handle = jsonrpc.text(members.pop(_HANDLE, None))
     given = members.pop("arguments", None)
     return BridgedCall(name or "", handle or "", open_object(given) if given is not None else None, members)
 
@@ -119,8 +119,8 @@ def open_object(raw: Raw) -> Raw:
     """Return the object that a value is or that its JSON text holds; {} for null and for what is empty. Another value
     stays as it was written."""
     opened: Raw | None = raw
-    for _ in range(MOST_QUOTES):
-        if opened is None or jsonrpc.kind_of(opened) != "string":
+    for _ in range(_MOST_QUOTES):
+        if opened is None or jsonrpc.json_type(opened) != "string":
             break
         text = jsonrpc.text(opened) or ""
         opened = read_json(text) if text.strip() else jsonrpc.EMPTY
@@ -128,13 +128,13 @@ def open_object(raw: Raw) -> Raw:
         return raw
     if bytes(memoryview(opened)[:5]) in (b"null", b"[]"):
         return jsonrpc.EMPTY
-    return opened if jsonrpc.kind_of(opened) == "object" else raw
+    return opened if jsonrpc.json_type(opened) == "object" else raw
 
 
 def _holds_arguments(value: Raw | None, word: str, known: Mapping[str, Any]) -> bool:
-    """Tell whether a value under another word for arguments is that, and not an argument of this name."""
+    """Return whether a value under another word for arguments is that, and not an argument of this name."""
     opened = open_object(value) if value is not None else None
-    if opened is None or jsonrpc.kind_of(opened) != "object":
+    if opened is None or jsonrpc.json_type(opened) != "object":
         return False
     members = jsonrpc.fields(opened)
     return word not in known or (bool(members) and members.keys() <= known.keys())

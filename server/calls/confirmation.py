@@ -20,13 +20,13 @@ from foretool.server.trust.policy import Verdict
 from foretool.server.trust.text import one_line, visible
 from foretool.storage.records import Tool
 
-METHOD: Final = "elicitation/create"
+_METHOD: Final = "elicitation/create"
 MOST_ARGUMENTS: Final = 12
 """Arguments that a question shows; it counts the others."""
 MOST_NAME: Final = 60
 MOST_VALUE: Final = 200
 """Characters of a name and of a value that a question shows."""
-MOST_READ: Final = 65_536
+_MOST_READ: Final = 65_536
 """Bytes of a value that are decoded for the question; of a longer one, its beginning is shown as it is written."""
 
 Answered = Callable[[Exchange, bool], None]
@@ -41,8 +41,8 @@ class Confirmation:
         self._server_requests = server_requests
 
     def can_ask(self, exchange: Exchange) -> bool:
-        """Tell whether the client can show a question (MCP: elicitation by form)."""
-        return refusal(METHOD, UNSET, exchange.client.declared(exchange)) is None
+        """Return whether the client can show a question (MCP: elicitation by form)."""
+        return refusal(_METHOD, UNSET, exchange.client.declared(exchange)) is None
 
     def ask(self, exchange: Exchange, tool: Tool, verdict: Verdict, answered: Answered) -> None:
         """Ask whether a call may run, and call `answered` unless the client gives the request up."""
@@ -57,7 +57,7 @@ class Confirmation:
             at.params, at.chat, at.doubt = exchange.params, exchange.chat, exchange.doubt
             at.attempt(answered, at, _has_accepted(answer))
 
-        self._server_requests.ask_client(exchange, METHOD, jsonrpc.raw(form), on_answer)
+        self._server_requests.ask_client(exchange, _METHOD, jsonrpc.raw(form), on_answer)
 
 
 def describe_call(tool: Tool, verdict: Verdict, arguments: Raw | None, redact: Callable[[str], str]) -> str:
@@ -81,7 +81,7 @@ def _argument_lines(arguments: Raw | None, redact: Callable[[str], str]) -> list
     if not members:
         return ["It has no arguments."]
     lines = [
-        f"- {one_line(visible(redact(key[:MOST_READ])), MOST_NAME)}: {_shown(bytes(members[key]), redact)}"
+        f"- {one_line(visible(redact(key[:_MOST_READ])), MOST_NAME)}: {_shown(bytes(members[key]), redact)}"
         for key in list(members)[:MOST_ARGUMENTS]
     ]
     over = len(members) - MOST_ARGUMENTS
@@ -90,11 +90,11 @@ def _argument_lines(arguments: Raw | None, redact: Callable[[str], str]) -> list
 
 def _shown(value: bytes, redact: Callable[[str], str]) -> str:
     """Return a JSON value on one line, with its length where it is cut."""
-    text = value[:MOST_READ].decode(errors="replace")
-    if len(value) <= MOST_READ:
+    text = value[:_MOST_READ].decode(errors="replace")
+    if len(value) <= _MOST_READ:
         # Escapes could hide what is written; decoded, everything is read as it will be run.
         with suppress(ValueError, RecursionError):
-            text = json.dumps(jsonrpc.plain(value), ensure_ascii=False)
+            text = json.dumps(jsonrpc.decode_value(value), ensure_ascii=False)
     line = one_line(visible(redact(text)))
     return line if len(line) <= MOST_VALUE else f"{line[:MOST_VALUE]}… ({len(value):,} bytes in all)"
 

@@ -182,7 +182,7 @@ class ToolRunner:
             if exchange.doubt and isinstance(reply.error, Raw):
                 _, reason = jsonrpc.error_of(reply.error)
                 said = f"{reason}; {exchange.doubt}"
-                reply = replace(reply, error=jsonrpc.merge(reply.error, {"message": said}))
+                reply = replace(reply, error=jsonrpc.merge_members(reply.error, {"message": said}))
         else:
             assert isinstance(reply.result, Raw)
             failed = translate.is_tool_error(reply.result)

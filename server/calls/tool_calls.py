@@ -28,7 +28,7 @@ from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import BridgeName, Confirm
 from foretool.storage.records import Era, Tool
 
-BRIDGES: Mapping[str, BridgeName] = {CALL: "call_tool", CALL_WRITE: "call_tool_write"}
+_BRIDGES: Mapping[str, BridgeName] = {CALL: "call_tool", CALL_WRITE: "call_tool_write"}
 
 OwnTool = Callable[[Exchange, Raw], None]
 
@@ -65,7 +65,7 @@ class ToolCalls:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"tools/call: {_too_long(name)}")
         if (own := self._own.get(name)) is not None:
             own(exchange, open_object(exchange.params.get("arguments", jsonrpc.EMPTY)))
-        elif (bridge := BRIDGES.get(name)) is not None:
+        elif (bridge := _BRIDGES.get(name)) is not None:
             self._unwrap(exchange, bridge)
         else:
             self._find(ToolCall(exchange, name, "page" if exchange.own_session.list.shows_pages else "name"))
@@ -77,7 +77,7 @@ class ToolCalls:
             exchange.tool_error(f'{bridge}: "name" is missing; say which tool to call')
         elif len(written.name) > MOST_NAME:
             exchange.tool_error(f"{bridge}: {_too_long(written.name)}")
-        elif written.name in BRIDGES:
+        elif written.name in _BRIDGES:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{bridge} cannot call {written.name}; name the tool to call")
         elif (own := self._own.get(written.name)) is not None:
             own(exchange, written.own_arguments)

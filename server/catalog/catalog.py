@@ -154,7 +154,7 @@ class Catalog:
         return [tool.id for tool in self.tools() if self.is_pinned(tool, patterns)]
 
     def is_pinned(self, tool: Tool, patterns: Sequence[str] = ()) -> bool:
-        """Tell whether a tool is one of the `pins`."""
+        """Return whether a tool is one of the `pins`."""
         own = self._entries[tool.upstream].entry.pin
         return matches(tool.name, own) or matches(tool.id, patterns)
 
@@ -264,7 +264,7 @@ class Catalog:
         self.configure(list(self._entries.values()), prefixes)
 
     def load(self, upstream: str, tools: Sequence[Tool], text: str = "") -> None:
-        """Take in what the store remembers of one server. Call `settle` after the last server."""
+        """Record what the store remembers of one server. Call `settle` after the last server."""
         stored = self.reader.read_stored(upstream, tools)
         self._loaded[upstream], problems = finish(self._naming.read_lawful(upstream, stored))
         self._problems.note(upstream, TOOLS.noun, problems)
@@ -277,13 +277,13 @@ class Catalog:
         self._mark_changed(loaded)
 
     def replace(self, upstream: str, definitions: Sequence[Raw], text: str = "", cut: str = "") -> bool:
-        """Take in a server's list in one go, as it is (`replace_in_steps`)."""
+        """Record a server's list in one go, as it is (`replace_in_steps`)."""
         return finish(self.replace_in_steps(upstream, definitions, text, admit_all, cut))
 
     def replace_in_steps(
         self, upstream: str, definitions: Sequence[Raw], text: str, gate: Gate, cut: str = ""
     ) -> Steps[bool]:
-        """Take in what `gate` lets through of a server's list; returns whether a tool came, went or changed.
+        """Record what `gate` lets through of a server's list; returns whether a tool came, went or changed.
 
         Invisible characters are removed. Bad definitions are dropped one by one and explained in `problems`. Over HTTP,
         a definition with a wrong `x-mcp-header` annotation is bad, too (specification: tools). `cut`: what was left out

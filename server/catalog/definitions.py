@@ -26,7 +26,7 @@ from foretool.server.trust.text import is_clean, one_line, visible
 from foretool.storage.records import Era, Tool, ToolId
 from foretool.storage.steps import Steps
 
-MAX_DEFINITION: Final = 256 * 1024
+_MAX_DEFINITION: Final = 256 * 1024
 """Bytes. A larger definition is dropped, because no client could use it."""
 
 
@@ -59,7 +59,7 @@ class DefinitionReader:
         return data
 
     def includes(self, server: str, tool: str) -> bool:
-        """Tell whether the config includes a tool of a server."""
+        """Return whether the config includes a tool of a server."""
         entry = self._entries.get(server)
         return entry is not None and entry.offers(tool)
 
@@ -169,9 +169,9 @@ def _check_definition(definition: Raw, over_http: bool) -> tuple[str, bytes]:
     data = jsonrpc.encode(members)
     if over_http and (problem := schema_problem(annotated_schema(data))):
         raise ValueError(f"{name!r}: {problem}")
-    if len(data) > MAX_DEFINITION:
-        raise ValueError(f"{name!r} is {len(data)} bytes long, over the limit of {MAX_DEFINITION}")
-    return name, jsonrpc.one_line(data)
+    if len(data) > _MAX_DEFINITION:
+        raise ValueError(f"{name!r} is {len(data)} bytes long, over the limit of {_MAX_DEFINITION}")
+    return name, jsonrpc.without_line_breaks(data)
 
 
 def read_members(
@@ -199,8 +199,8 @@ def read_members(
 
 def _read_member(kind: ListKind, member: Raw, hide: Callable[[bytes], bytes]) -> tuple[str, Raw]:
     """Return what a listed member is asked for by, and the member as it may leave us. Raises ValueError."""
-    if len(member) > MAX_DEFINITION:
-        raise ValueError(f"it is {len(member)} bytes long, over the limit of {MAX_DEFINITION}")
+    if len(member) > _MAX_DEFINITION:
+        raise ValueError(f"it is {len(member)} bytes long, over the limit of {_MAX_DEFINITION}")
     name = jsonrpc.member(member, kind.identifier)
     if kind is PROMPTS:
         name = check_name(name)

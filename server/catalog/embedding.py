@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 SAVED_AT_ONCE: Final = 128
 """Vectors of one transaction; a killed worker loses at most as many."""
 
-ATTACHED_AT_ONCE: Final = 1_000
+_ATTACHED_AT_ONCE: Final = 1_000
 """Vectors that are taken into the index in one step of the loop, a millisecond or two."""
-SLICE_S: Final = 0.002
+_SLICE_S: Final = 0.002
 """How long texts are read before other work gets its turn."""
 SOON: Final = 100
 """So many tools are embedded within the time that a first search waits; on the first day it may wait for more in
@@ -54,15 +54,15 @@ AT_ONCE: Final = 300
 OnEmbedded = Callable[[int, int], None]
 """Told how many of how many tools are embedded."""
 
-OPENED_S: Final = 3.0
+_OPENED_S: Final = 3.0
 """What is expected of the preparation and the opening of an encoder, in seconds."""
-EMBEDDED_S: Final = 0.03
+_EMBEDDED_S: Final = 0.03
 """What is expected of embedding one tool, in seconds, before any is embedded."""
 
 GREETED_S: Final = 0.2
 """How long after the start the encoder is prepared."""
 
-SHIPPED: Final = "auto"
+_SHIPPED: Final = "auto"
 """The setting that chooses the encoder that comes with foretool."""
 
 CHOICE: Final = ("encoder", "encoder_url", "encoder_key")
@@ -114,7 +114,7 @@ class Embedder(BackgroundWork):
         is_done = self._ensemble is not None and corpus is not None and corpus.version == self._done
         if not self.is_possible or (is_done and not self.is_working):
             return None
-        return max(self._begun_at + self._left_s - time.monotonic(), 1.0) if self.is_working else OPENED_S
+        return max(self._begun_at + self._left_s - time.monotonic(), 1.0) if self.is_working else _OPENED_S
 
     @property
     def query_keys(self) -> tuple[str, ...]:
@@ -197,7 +197,7 @@ class Embedder(BackgroundWork):
             missing = [await self._take_shipped(each, theirs) for each, theirs in zip(weights, missing, strict=True)]
             count = sum(map(len, missing))
             self._is_long = count > SOON
-            self._begun_at, self._left_s = time.monotonic(), OPENED_S + EMBEDDED_S * count
+            self._begun_at, self._left_s = time.monotonic(), _OPENED_S + _EMBEDDED_S * count
             await self._install_wanted(weights, settings)
             for each, theirs in zip(weights, missing, strict=True):
                 if theirs:
@@ -254,17 +254,17 @@ class Embedder(BackgroundWork):
 
     async def _read(self, digests: set[bytes]) -> AsyncIterator[tuple[bytes, str, Document]]:
         """Read the tools whose texts have these hashes, some in each turn of the loop; yields hash, text and tool."""
-        until = time.perf_counter() + SLICE_S
-        for key, text, document in read_tools(self._search.update_corpus(), self._catalog):
+        until = time.perf_counter() + _SLICE_S
+        for key, text, document in texts_to_embed(self._search.update_corpus(), self._catalog):
             if key in digests:
                 yield key, text, document
             if time.perf_counter() >= until:
                 await asyncio.sleep(0)
-                until = time.perf_counter() + SLICE_S
+                until = time.perf_counter() + _SLICE_S
 
     async def _take_shipped(self, weights: Weights, missing: set[bytes]) -> set[bytes]:
         """Keep the vectors that come with foretool for known ones of these tools. Returns the other tools."""
-        known = await asyncio.to_thread(open_shipped, weights) if missing else None
+        known = await asyncio.to_thread(open_shipped_vectors, weights) if missing else None
         if known is None:
             return missing
         found = {key: vector async for key, _, tool in self._read(missing) if (vector := known.find(tool)) is not None}
@@ -277,7 +277,7 @@ class Embedder(BackgroundWork):
         from foretool.server.catalog.workers import COMMAND
 
         if (cache := self._unprepared) is not None:
-            command, nothing = (*COMMAND, "prepare", SHIPPED, str(cache)), asyncio.subprocess.DEVNULL
+            command, nothing = (*COMMAND, "prepare", _SHIPPED, str(cache)), asyncio.subprocess.DEVNULL
             worker = await asyncio.create_subprocess_exec(
                 *command, stdin=nothing, stdout=nothing, stderr=nothing, cwd=WORKER_FOLDER, env=worker_environment()
             )
@@ -291,7 +291,7 @@ class Embedder(BackgroundWork):
     def _unprepared(self) -> Path | None:
         """The folder in which the encoder is still to be prepared; None where it is, or where there is none."""
         cache = models_folder(self._store.path)
-        if self._settings.encoder != SHIPPED or cache is None or any(cache.glob("*")):
+        if self._settings.encoder != _SHIPPED or cache is None or any(cache.glob("*")):
             return None
         return cache
 
@@ -323,11 +323,11 @@ class Embedder(BackgroundWork):
         await asyncio.to_thread(_import_index, len(digests))
         for head, each in zip(ensemble.heads, weights, strict=True):
             missing = iter(head.missing(digests))
-            while part := list(islice(missing, ATTACHED_AT_ONCE)):
+            while part := list(islice(missing, _ATTACHED_AT_ONCE)):
                 head.add(await asyncio.to_thread(self._store.vectors.load, each.key, part))
 
 
-def read_tools(corpus: Corpus, catalog: Catalog) -> Iterator[tuple[bytes, str, Document]]:
+def texts_to_embed(corpus: Corpus, catalog: Catalog) -> Iterator[tuple[bytes, str, Document]]:
     """Yield of each tool the hash of its embedded text, that text, and the tool as it is ranked."""
     from foretool.retrieval.corpus import digest
     from foretool.retrieval.document import embedded_text
@@ -340,7 +340,7 @@ def read_tools(corpus: Corpus, catalog: Catalog) -> Iterator[tuple[bytes, str, D
             yield digest(text), text, document
 
 
-def open_shipped(weights: Weights) -> KnownVectors | None:
+def open_shipped_vectors(weights: Weights) -> KnownVectors | None:
     """Return the vectors of well-known tools that come with foretool; None where another encoder made them, or where
     their file is damaged: these tools are embedded like the others then."""
     from foretool.retrieval import known_vectors
@@ -364,9 +364,9 @@ def _may_lead(lead: Lead) -> bool:
 
 def find_weights(settings: Settings) -> tuple[Weights, ...]:
     """Return the weights of the encoders that the settings choose. Raises `EncoderError` if one is not installed."""
-    from foretool.retrieval.encoders import Endpoint, find
+    from foretool.retrieval.encoders import Endpoint, resolve_weights
 
-    return find(settings.encoder, Endpoint(settings.encoder_url, settings.encoder_key))
+    return resolve_weights(settings.encoder, Endpoint(settings.encoder_url, settings.encoder_key))
 
 
 async def embed_texts(
@@ -417,9 +417,9 @@ async def _write_texts(stdin: asyncio.StreamWriter, texts: Iterable[str]) -> Non
 def open_encoders(weights: Sequence[Weights], store: Store, key: str) -> list[Encoder]:
     """Open encoders, which takes half a second; those that answer slowly are asked ahead. Raises `EncoderError`."""
     from foretool.retrieval.encoders.slow import Ahead
-    from foretool.server.catalog.encoders import open_encoder
+    from foretool.server.catalog.encoders import open_any_encoder
 
-    opened = [(each, open_encoder(each, models_folder(store.path), key=key)) for each in weights]
+    opened = [(each, open_any_encoder(each, models_folder(store.path), key=key)) for each in weights]
     return [Ahead(encoder) if each.is_slow else encoder for each, encoder in opened]
 
 
@@ -508,10 +508,10 @@ def _add_shipped(weights: Weights, head: Dense, search: Search, catalog: Catalog
     """Give an encoder the vectors of well-known tools that come with foretool and that it lacks. Returns them."""
     corpus = search.update_corpus(inf)
     missing = head.missing(each for each in corpus.digests if each)
-    known = open_shipped(weights) if missing else None
+    known = open_shipped_vectors(weights) if missing else None
     if known is None:
         return {}
-    tools = ((key, tool) for key, _, tool in read_tools(corpus, catalog) if key in missing)
+    tools = ((key, tool) for key, _, tool in texts_to_embed(corpus, catalog) if key in missing)
     found = {key: vector for key, tool in tools if (vector := known.find(tool)) is not None}
     head.add(found)
     return found
@@ -529,7 +529,7 @@ def _embed_missing(ensemble: DenseEnsemble, search: Search, catalog: Catalog, mo
         if not 0 < len(missing) <= most:
             continue
         if not texts:
-            texts = {key: text for key, text, _ in read_tools(corpus, catalog)}
+            texts = {key: text for key, text, _ in texts_to_embed(corpus, catalog)}
         known = [each for each in missing if each in texts]
         for start in range(0, len(known), SAVED_AT_ONCE):
             part = known[start : start + SAVED_AT_ONCE]

@@ -28,11 +28,11 @@ DOCUMENTS_S, QUERY_S = 60.0, 3.0
 TRIES: Final = 4
 PAUSE_S: Final = 1.0
 """The pause before the second try of a batch of documents; doubled each time."""
-CHARACTERS: Final = 8_000
+_CHARACTERS: Final = 8_000
 """How much of a text is sent; a provider refuses a text that is longer than its model reads."""
 
 
-def open_encoder(weights: Weights, cache: Path | None = None, key: str = "", in_bulk: bool = False) -> Encoder:
+def open_any_encoder(weights: Weights, cache: Path | None = None, key: str = "", in_bulk: bool = False) -> Encoder:
     """Open an encoder; `cache` holds prepared models, `key` is for an endpoint, `in_bulk` for a process that embeds
     thousands of texts and ends. Raises `EncoderError`."""
     if weights.kind == "endpoint":
@@ -95,7 +95,7 @@ class EndpointEncoder:
         import httpx2
 
         # Most providers refuse an empty text.
-        sent = [text[:CHARACTERS] or " " for text in texts]
+        sent = [text[:_CHARACTERS] or " " for text in texts]
         try:
             answer = self._client.post(self._url, json={"model": self.weights.name, "input": sent}, timeout=timeout_s)
         except httpx2.HTTPError as error:

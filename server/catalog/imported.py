@@ -111,7 +111,7 @@ class ImportedPriors:
 def _first_readable(kept: Sequence[tuple[Artifact, bytes]]) -> tuple[PortablePriors | None, float]:
     for artifact, data in kept:
         try:
-            return portable_priors.read(data), artifact.promoted_at
+            return portable_priors.decode_priors(data), artifact.promoted_at
         except NotPriors:
             continue
     return None, 0.0

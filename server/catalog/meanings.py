@@ -59,7 +59,7 @@ class NameMeanings:
         return self._namespaces.why_gone(owners.pop(), name) if len(owners) == 1 else None
 
     def is_known(self, name: str, besides: str) -> bool:
-        """Tell whether a tool of another server than `besides` has or ever had this name, exposed or of its own."""
+        """Return whether a tool of another server than `besides` has or ever had this name, exposed or of its own."""
         given = self._given.get(ToolId(name))
         others = (tool for server, tool in self._known() if server != besides)
         return (given is not None and given[0] != besides) or name in others
@@ -85,5 +85,5 @@ class NameMeanings:
         return sorted(sums.values(), key=lambda usage: (-usage.calls, -usage.last_at, usage.tool))
 
     def _is_old(self, name: ToolId) -> bool:
-        """Tell whether a name was given to a tool and is not in use."""
+        """Return whether a name was given to a tool and is not in use."""
         return self._now.get(name) is None and name in self._given

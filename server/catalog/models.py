@@ -169,7 +169,7 @@ def open_model(kind: str, data: bytes) -> LearnedModel:
     """Open one model. Raises `ModelError`, and `ImportError` if a package that it needs is not installed."""
     from foretool.server.catalog.encoders import prepare_apart
 
-    model: LearnedModel = methods.load(methods.METHODS[kind].served).loads(data, prepare_apart)
+    model: LearnedModel = methods.import_object(methods.METHODS[kind].served).loads(data, prepare_apart)
     return model
 
 

@@ -204,11 +204,11 @@ class Resolver:
     def near(self, name: str, limit: int = OFFERED) -> list[ToolId]:
         """Return the tools that a wrong name may mean, likeliest first."""
         folded = self._fold_names()
-        if same := folded.get(fold(name), []):
+        if same := folded.get(fold_name(name), []):
             return same[:limit]
         from difflib import get_close_matches  # slow to import, and only this path needs it
 
-        close = get_close_matches(fold(name), self._likely(fold(name)), n=limit, cutoff=0.6)
+        close = get_close_matches(fold_name(name), self._likely(fold_name(name)), n=limit, cutoff=0.6)
         return list(dict.fromkeys(tool for key in close for tool in folded[key]))[:limit]
 
     def _likely(self, name: str) -> list[str]:
@@ -228,7 +228,7 @@ class Resolver:
         if self._folded is None:
             self._folded = {}
             for (_, tool), name in self._names.items():
-                for form in dict.fromkeys((fold(name), fold(tool))):
+                for form in dict.fromkeys((fold_name(name), fold_name(tool))):
                     self._folded.setdefault(form, []).append(name)
         return self._folded
 
@@ -283,7 +283,7 @@ class NameKeeper:
         return bool(part)
 
 
-def fold(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return a name without what people confuse: case and punctuation."""
     return _between.sub("", name.lower())
 

@@ -15,7 +15,7 @@ from foretool.server.catalog.names import (
     SEPARATOR,
     Key,
     digest_of,
-    fold,
+    fold_name,
     plain_name,
     plain_part,
 )
@@ -112,7 +112,7 @@ class Namespaces:
         return None
 
     def may_mean(self, name: str, upstream: str) -> bool:
-        """Tell whether a name may mean a tool of a server, as far as its prefix says."""
+        """Return whether a name may mean a tool of a server, as far as its prefix says."""
         found = self.split(name)
         return found is None or found[0] == upstream
 
@@ -186,7 +186,7 @@ class Namespaces:
         first: dict[str, str] = {}
         for name in self._entries:
             prefix = self.prefix(name)
-            other = first.setdefault(fold(prefix), name) if fold(prefix) else name
+            other = first.setdefault(fold_name(prefix), name) if fold_name(prefix) else name
             if other != name and not self.problems.get(name):
                 said = f"its prefix {prefix!r} looks like that of server {other!r}; {OTHER_PREFIX}"
                 self.problems[name] = (said,)

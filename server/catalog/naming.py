@@ -72,7 +72,7 @@ class Naming:
         return {name: [with_name(tool, assigned[name, tool.name]) for tool in tools] for name, tools in servers.items()}
 
     def _have_all(self, plain: Mapping[Key, ToolId]) -> bool:
-        """Tell whether each tool was given its plain name for good: then it keeps it, and nothing has to be chosen. A
+        """Return whether each tool was given its plain name for good: then it keeps it, and nothing has to be chosen. A
         warm start finds tens of thousands so."""
         given = self.given
         return all(given.get(name) == key for key, name in plain.items()) and not names.OWN & self._wanted.keys()
@@ -154,7 +154,7 @@ class Naming:
         return True
 
     def take_plain(self, change: ListChange) -> list[Tool]:
-        """Take in that the tools of one server get their plain names; return them."""
+        """Note that the tools of one server get their plain names; return them."""
         self._wanted.subtract(change.old_by_name.keys())
         self._wanted.update(change.new_by_name.keys())
         return list(change.new_by_name.values())

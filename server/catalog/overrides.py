@@ -22,7 +22,7 @@ from foretool.server.trust.approvals import hash_value
 from foretool.server.trust.text import clean, one_line
 from foretool.storage.records import Tool
 
-OTHER_NAME: Final = "choose another name"
+_OTHER_NAME: Final = "choose another name"
 _SHOWN: Final = 60
 """Characters of a name in a message."""
 
@@ -59,7 +59,7 @@ class Overrides:
         return plain_name(self._namespaces.prefix(upstream), name)
 
     def renames(self, upstream: str) -> bool:
-        """Tell whether a tool of this server has a name of the user's."""
+        """Return whether a tool of this server has a name of the user's."""
         return any(each.name for each in self.of(upstream).values())
 
     def apply(self, tool: Tool) -> Tool:
@@ -86,7 +86,7 @@ class Overrides:
                     found.append(f'"tools": it has no tool {shown!r}; `foretool tools` shows the names')
             elif entry.name and there[own].id != self._wanted(upstream, entry.name):
                 why = self._why_not(upstream, entry.name)
-                found.append(f'"tools": {shown!r} is shown as {there[own].id}: {why}; {OTHER_NAME}')
+                found.append(f'"tools": {shown!r} is shown as {there[own].id}: {why}; {_OTHER_NAME}')
         return tuple(found)
 
     def _wanted(self, upstream: str, name: str) -> str:

@@ -20,7 +20,7 @@ from msgspec import Struct
 from foretool.server.protocol.apps import is_page, named_in
 from foretool.storage.steps import Steps
 
-MOST_CHARACTERS: Final = 2048
+_MOST_CHARACTERS: Final = 2048
 MOST_EXPRESSIONS: Final = 32
 """Templates that are longer or hold more expressions fit nothing."""
 
@@ -45,7 +45,7 @@ class UriTemplate(Struct, frozen=True):
         return _scheme.match(self.head) is not None
 
     def fits(self, uri: str) -> bool:
-        """Tell whether the template can expand to a URI: its literals stand there in order, without overlap."""
+        """Return whether the template can expand to a URI: its literals stand there in order, without overlap."""
         if len(self.literals) == 1:
             return uri == self.head
         last = self.literals[-1]
@@ -63,7 +63,7 @@ class UriTemplate(Struct, frozen=True):
 
 def parse_template(text: str) -> UriTemplate | None:
     """Return a template to match with, None for one that is too long or too rich."""
-    if len(text) > MOST_CHARACTERS or text.count("{") > MOST_EXPRESSIONS:
+    if len(text) > _MOST_CHARACTERS or text.count("{") > MOST_EXPRESSIONS:
         return None
     return UriTemplate(text, tuple(_expression.split(text)))
 
@@ -73,7 +73,9 @@ MOST_TEMPLATES: Final = 200
 MOST_LINKS: Final = 1_000
 """What is remembered of one server. What it lists beyond that counts as unlisted."""
 
-SHARED_SCHEMES: Final = frozenset({"http", "https", "file", "git", "ui", "data", "urn", "ftp", "ftps", "ssh", "mailto"})
+_SHARED_SCHEMES: Final = frozenset(
+    {"http", "https", "file", "git", "ui", "data", "urn", "ftp", "ftps", "ssh", "mailto"}
+)
 """Schemes that say nothing of the server. The others are taken to be the server's own."""
 _uri = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?(/[^/?#]*(?=/))?")
 
@@ -98,13 +100,13 @@ class ResourceOwners:
     # -- what servers list and name
 
     def note_resources(self, server: str, uris: Iterable[str]) -> Steps[None]:
-        """Take in the resources that a server lists now, in steps."""
+        """Record the resources that a server lists now, in steps."""
         known: dict[str, None] = {}
         for uri in uris:
             yield
             if len(known) >= MOST_URIS:
                 break
-            if len(uri) <= MOST_CHARACTERS:
+            if len(uri) <= _MOST_CHARACTERS:
                 known[uri] = None
         roots: set[str] = set()
         for uri in known:
@@ -114,7 +116,7 @@ class ResourceOwners:
         self._note_roots(server, "resources", roots, set(map(_scheme_of, known)))
 
     def note_templates(self, server: str, texts: Iterable[str]) -> Steps[None]:
-        """Take in the templates that a server lists now, in steps."""
+        """Record the templates that a server lists now, in steps."""
         found: list[UriTemplate] = []
         for text in texts:
             yield
@@ -131,13 +133,13 @@ class ResourceOwners:
 
     def _note_roots(self, server: str, listed: str, roots: set[str], schemes: set[str]) -> None:
         self._roots.setdefault(server, {})[listed] = frozenset(roots - {""})
-        self._schemes.setdefault(server, {})[listed] = frozenset(schemes - SHARED_SCHEMES)
+        self._schemes.setdefault(server, {})[listed] = frozenset(schemes - _SHARED_SCHEMES)
 
     def note_links(self, server: str, uris: Iterable[str]) -> None:
-        """Take in URIs that a server names in a result; they need not be in its list (specification: tools)."""
+        """Record URIs that a server names in a result; they need not be in its list (specification: tools)."""
         linked = self._linked.setdefault(server, {})
         for uri in uris:
-            if len(uri) <= MOST_CHARACTERS:
+            if len(uri) <= _MOST_CHARACTERS:
                 linked.pop(uri, None)
                 linked[uri] = None
         while len(linked) > MOST_LINKS:
@@ -153,7 +155,7 @@ class ResourceOwners:
     # -- whose a resource is
 
     def is_held(self, uri: str, profile: str, servers: Sequence[str]) -> bool:
-        """Tell whether one of these servers lists a URI and clients of the profile were shown that it is its own."""
+        """Return whether one of these servers lists a URI and clients of the profile were shown that it is its own."""
         held = self._held.get(profile, {}).get(uri)
         return held in servers and uri in self._listed.get(held or "", ())
 
@@ -177,7 +179,7 @@ class ResourceOwners:
         return next((server for server in servers if server in naming), None)
 
     def links(self, server: str, uri: str) -> bool:
-        """Tell whether a result of a server has named a URI."""
+        """Return whether a result of a server has named a URI."""
         return uri in self._linked.get(server, ())
 
     def owner(self, uri: str, profile: str, servers: Sequence[str], naming: Sequence[str] = ()) -> str | None:
@@ -204,11 +206,11 @@ class ResourceOwners:
         return any(root in roots for roots in self._roots.get(server, {}).values())
 
     def _uses_scheme(self, server: str, scheme: str) -> bool:
-        """Tell whether a server lists anything of a scheme that is not one that servers share."""
+        """Return whether a server lists anything of a scheme that is not one that servers share."""
         return any(scheme in schemes for schemes in self._schemes.get(server, {}).values())
 
     def _is_known_elsewhere(self, uri: str, server: str) -> bool:
-        """Tell whether what another server lists says that a URI is its own, whatever profile that server is in."""
+        """Return whether what another server lists says that a URI is its own, whatever profile that server is in."""
         others = [each for each in self._listed.keys() | self._templates.keys() if each != server]
         root = _root(uri)
         return any(
@@ -250,13 +252,13 @@ def _root(uri: str, *, whole: bool = True) -> str:
             return ""
         return f"{scheme}://{authority.rpartition('@')[2].lower()}/"
     if authority is None:
-        return "" if scheme in SHARED_SCHEMES else f"{scheme}:"
+        return "" if scheme in _SHARED_SCHEMES else f"{scheme}:"
     return f"{scheme}://{folder}/" if folder else ""
 
 
 def _names_place(head: str) -> bool:
-    """Tell whether the beginning of a template says more than a scheme: a whole authority, the first folder where there
-    is none, or something behind the colon of an opaque URI."""
+    """Return whether the beginning of a template says more than a scheme: a whole authority, the first folder where
+    there is none, or something behind the colon of an opaque URI."""
     found = _uri.match(head)
     if found is None:
         return False

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from foretool.retrieval.ranking import Query, Ranking, needs
+from foretool.retrieval.ranking import Query, Ranking, split_needs
 from foretool.server.transports.tasks import BackgroundWork, in_slices
 from foretool.storage.records import Tool, ToolId, Usage
 from foretool.storage.steps import Steps
@@ -57,10 +57,10 @@ INDEX_S: Final = 5.0
 OPEN_S: Final = 15.0
 """The first searches in words wait so long for the encoders to open, which takes about half a second, and on a new
 machine two seconds. Where everything is busy it takes five times as long, and a wrong answer costs more."""
-USAGE_S: Final = 60.0
+_USAGE_S: Final = 60.0
 """How long usage is kept in memory: it moves slowly, and reading it for each search would cost more than the search."""
 
-NOBODY_KNOWS: Final[tuple[Mapping[ToolId, float], float]] = ({}, 0.0)
+_NOBODY_KNOWS: Final[tuple[Mapping[ToolId, float], float]] = ({}, 0.0)
 """What comes next where nothing was learned."""
 
 Finds = Callable[[Tool], bool]
@@ -97,9 +97,9 @@ class Index:
         return Pipeline(Corpus(shipped=self._shipped()))
 
     def _shipped(self) -> Shipped | None:
-        from foretool.retrieval.known_tools import find_wordings
+        from foretool.retrieval.known_tools import shipped_wordings
 
-        return find_wordings if self.with_shipped else None
+        return shipped_wordings if self.with_shipped else None
 
     def begin_with(self, corpus: Corpus) -> None:
         """Begin with tools that another index has read, and read again only those that differ here. Call it before
@@ -160,7 +160,7 @@ class Index:
             self._waiting |= dict.fromkeys(self.pipeline.corpus.take_shipped(self._shipped()))
 
     def _follow(self) -> bool:
-        """Take in what has changed; returns whether no upstream waits."""
+        """Record what has changed; returns whether no upstream waits."""
         if self._followed != self._catalog.version:
             self._waiting |= dict.fromkeys(self._catalog.changed_since(self._followed))
             self._followed = self._catalog.version
@@ -379,7 +379,7 @@ class Search(BackgroundWork):
             rank_now()
 
     def _is_prepared_at_once(self, preparation: Steps[None]) -> bool:
-        """Prepare a search for as long as the loop may be kept; tell whether nothing is left of it."""
+        """Prepare a search for as long as the loop may be kept; return whether nothing is left of it."""
         until = time.perf_counter() + PREPARED_S
         try:
             for _ in preparation:
@@ -410,7 +410,7 @@ class Search(BackgroundWork):
     def _ask_slow(self, query: Query) -> None:
         from foretool.retrieval.clauses import split_task
 
-        asked = split_task(needs(query.lines)) if self._slow else []
+        asked = split_task(split_needs(query.lines)) if self._slow else []
         for encoder in self._slow if asked else ():
             try:
                 encoder.fetch(asked)
@@ -426,7 +426,7 @@ class Search(BackgroundWork):
                 self._imported.refresh()
                 elsewhere = self._imported.usage()
             usage = {**elsewhere, **{each.tool: each for each in usages}}
-            self._usage[profile] = self._clock() + USAGE_S, usage
+            self._usage[profile] = self._clock() + _USAGE_S, usage
         return usage
 
     def predict(self, history: Sequence[ToolId], lines: Sequence[str]) -> tuple[Mapping[ToolId, float], float]:
@@ -434,7 +434,7 @@ class Search(BackgroundWork):
         is done; ({}, 0) if nothing was learned. Cheap enough for the path of a call.
 
         What was imported decides until a model of our own predicts."""
-        found = self._index.update(FEW).after(history, lines) if self.has_learned else NOBODY_KNOWS
+        found = self._index.update(FEW).after(history, lines) if self.has_learned else _NOBODY_KNOWS
         return self._imported.after(history) if self._imported is not None and not found[0] else found
 
     @property
@@ -453,7 +453,7 @@ class Search(BackgroundWork):
         return self.count_unindexed() <= AT_ONCE
 
     def knows_next(self, history: Sequence[ToolId], lines: Sequence[str]) -> bool:
-        """Tell whether the same was predicted before, so that `predict` takes no time."""
+        """Return whether the same was predicted before, so that `predict` takes no time."""
         if not self.has_learned:
             return self.can_predict  # what was imported is looked up
         return self._index.is_complete and self._index.pipeline.knows_next(history, lines)

@@ -17,9 +17,9 @@ from foretool.server.config.servers import Server
 from foretool.server.config.variables import CREDENTIAL
 from foretool.storage.redaction import hide_shapes
 
-MOST_MARKS: Final = 40
+_MOST_MARKS: Final = 40
 """Words that are read of one entry."""
-LONGEST: Final = 20
+_LONGEST: Final = 20
 """Characters of a word; what is longer is more likely an identifier than a name that people say."""
 
 _PLACES: Final = re.compile(
@@ -43,7 +43,7 @@ def read_server_names(entries: Sequence[Server], prefix: Callable[[str], str]) -
     return ServerNames({
         entry.name: ServerWords(
             tuple(name for name in dict.fromkeys((entry.name, prefix(entry.name))) if name),
-            tuple(dict.fromkeys(_marks(entry)))[:MOST_MARKS],
+            tuple(dict.fromkeys(_marks(entry)))[:_MOST_MARKS],
         )
         for entry in entries
     })  # fmt: skip
@@ -55,7 +55,7 @@ def _marks(server: Server) -> Iterator[str]:
     for text in (server.entry.description, *_texts(server)):
         for word in _WORD.findall(hide_shapes(text).replace("[secret]", " ")):
             lowered = word.lower()
-            if len(word) <= LONGEST and not any(lowered in value for value in credentials):
+            if len(word) <= _LONGEST and not any(lowered in value for value in credentials):
                 yield lowered
 
 

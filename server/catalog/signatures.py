@@ -20,14 +20,14 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Tool
 
-MOST_ARGUMENTS: Final = 8
+_MOST_ARGUMENTS: Final = 8
 """Required arguments that are shown; a tool with more has to be asked for by name."""
-MOST_NAME: Final = 40
+_MOST_NAME: Final = 40
 """Characters of an argument's name."""
-CUT: Final = "…"
+_CUT: Final = "…"
 MARK: Final = "__"
 """Ends the prefix of a name, as `names.SEPARATOR`, whose module takes longer to import than a prompt hook may."""
-MEANING: Final = "a__{b, c} means a__b and a__c"
+_MEANING: Final = "a__{b, c} means a__b and a__c"
 """Stands before names that share a prefix."""
 _TYPES: Final = frozenset({"string", "integer", "number", "boolean", "object", "array", "null"})
 
@@ -54,7 +54,7 @@ class _Called(msgspec.Struct):
 _schemas = msgspec.json.Decoder(_Defined)
 _called = msgspec.json.Decoder(_Called)
 _any = msgspec.json.Decoder()
-_plain = re.compile(rf"[A-Za-z_$@][\w$.-]{{0,{MOST_NAME - 1}}}", re.ASCII)
+_plain = re.compile(rf"[A-Za-z_$@][\w$.-]{{0,{_MOST_NAME - 1}}}", re.ASCII)
 _name = re.compile(r"[\w.-]+", re.ASCII)
 
 
@@ -73,7 +73,7 @@ def name_calls(head: str, calls: Sequence[str]) -> str:
         f"{prefix}{{{', '.join(rests)}}}" if prefix and len(rests) > 1 else ", ".join(prefix + rest for rest in rests)
         for prefix, rests in by_prefix.items()
     ]
-    plain, grouped = f"{head}: {', '.join(calls)}", f"{head} ({MEANING}): {', '.join(parts)}"
+    plain, grouped = f"{head}: {', '.join(calls)}", f"{head} ({_MEANING}): {', '.join(parts)}"
     return min(plain, grouped, key=estimate)
 
 
@@ -92,9 +92,9 @@ def required_arguments(tool: Tool) -> set[str]:
 
 
 def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments whose names are plain, at most `MOST_ARGUMENTS` of them."""
+    """Return the arguments whose names are plain, at most `_MOST_ARGUMENTS` of them."""
     names = [name for name in arguments if _plain.fullmatch(name)]
-    return {name: arguments[name] for name in names[:MOST_ARGUMENTS]}
+    return {name: arguments[name] for name in names[:_MOST_ARGUMENTS]}
 
 
 @lru_cache(maxsize=4096)
@@ -110,12 +110,12 @@ def _arguments(definition: bytes) -> str:
         required, properties = _required(whole), _properties(whole)
         names = _shown(required)
     shown = [f"{name}: {_type(properties.get(name))}" for name in names if not _has_default(properties.get(name))]
-    return ", ".join([*shown, CUT] if len(names) < len(required) else shown)
+    return ", ".join([*shown, _CUT] if len(names) < len(required) else shown)
 
 
 def _shown(required: Sequence[Any]) -> list[str]:
     """Return the names of required arguments that are shown."""
-    return [each for each in dict.fromkeys(map(str, required)) if _plain.fullmatch(each)][:MOST_ARGUMENTS]
+    return [each for each in dict.fromkeys(map(str, required)) if _plain.fullmatch(each)][:_MOST_ARGUMENTS]
 
 
 def _schema(definition: bytes) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _schema(definition: bytes) -> dict[str, Any]:
         found = _schemas.decode(definition).inputSchema
         return found if isinstance(found, dict) else {}
     try:  # the fast decoder refuses escaped lone surrogates, which are JSON
-        found = jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"])
+        found = jsonrpc.decode_value(jsonrpc.fields(definition)["inputSchema"])
     except (KeyError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -141,7 +141,7 @@ def _required(schema: dict[str, Any]) -> list[Any]:
 
 
 def _has_default(schema: Any) -> bool:
-    """Tell whether an argument may be left out although it is listed as required, as some generators list it."""
+    """Return whether an argument may be left out although it is listed as required, as some generators list it."""
     return isinstance(schema, Mapping) and "default" in schema
 
 

@@ -25,13 +25,13 @@ if TYPE_CHECKING:  # a prompt hook imports this file, and no event loop
     from foretool.storage.sql.catalog import CatalogStore
     from foretool.storage.steps import Steps
 
-FORMAT: Final = 3
+_FORMAT: Final = 3
 """Goes up when the index says something else, so that older ones do not hold."""
 LEAST: Final = 100
 """A hook reads so many tools anyway."""
 MOST: Final = 20_000
 """More tools are megabytes that one write would hold the loop for."""
-AT_ONCE: Final = 200
+_AT_ONCE: Final = 200
 """How many tools one step names."""
 SETTLED_S: Final = 3.0
 """The index is kept once nothing has changed for so long: servers come one after the other."""
@@ -39,7 +39,7 @@ SETTLED_S: Final = 3.0
 
 def digest_inputs(entries: Sequence[Server], prefixes: Mapping[str, str], fingerprints: Mapping[str, str]) -> str:
     """Return a digest of everything but the store that tools, their names and what is said of them follow from."""
-    digest = hashlib.sha256(f"{FORMAT} {__version__} {list(prefixes.items())}".encode(errors="replace"))
+    digest = hashlib.sha256(f"{_FORMAT} {__version__} {list(prefixes.items())}".encode(errors="replace"))
     for each in entries:
         entry = each.entry
         read = (fingerprints[each.name], each.prefix, entry.include, entry.exclude, entry.pin, entry.tools)
@@ -95,13 +95,13 @@ class WordIndexKeeper:
             self._kept = (version, changes, inputs)
 
     def _pack(self, corpus: Corpus) -> Steps[bytes]:
-        from foretool.retrieval.word_table import pack
+        from foretool.retrieval.word_table import pack_table
 
         yield from corpus.lexical.prepare(())
         tools = []
         for slot, id in enumerate(corpus.ids):
-            if slot % AT_ONCE == 0:
+            if slot % _AT_ONCE == 0:
                 yield
             tool = self._catalog.get(id) if id is not None else None
             tools.append(msgspec.json.encode((tool.id, tool.upstream, tool.name)) if tool is not None else b"")
-        return (yield from pack(corpus.lexical.all_impacts(), tools, len(corpus)))
+        return (yield from pack_table(corpus.lexical.all_impacts(), tools, len(corpus)))

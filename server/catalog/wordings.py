@@ -32,5 +32,5 @@ def find_wordings(catalog: Catalog, store: Store, tool: Tool, *, with_shipped: b
     key = digest(embedded_text(read))
     if found := next((each for each in store.wordings.all() if each.digest == key and each.texts), None):
         return ReadWordings(found.texts, found.model)
-    shipped = known_tools.find_wordings(read) if with_shipped else ()
+    shipped = known_tools.shipped_wordings(read) if with_shipped else ()
     return ReadWordings(shipped, "") if shipped else None

@@ -44,7 +44,7 @@ def count(stdin: BinaryIO, ranks: str = "") -> Iterator[bytes]:
     from foretool.retrieval import token_ranks, tokens
 
     for batch in _read_batches(stdin, COUNTED_AT_ONCE):
-        yield b"".join(b"%d\n" % number for number in tokens.count(batch))
+        yield b"".join(b"%d\n" % number for number in tokens.count_tokens(batch))
     if ranks:
         with contextlib.suppress(OSError):  # on a full disk answers are estimated
             token_ranks.write_ranks(Path(ranks))
@@ -52,9 +52,9 @@ def count(stdin: BinaryIO, ranks: str = "") -> Iterator[bytes]:
 
 def embed(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:
     """Yield the header, then the vectors batch by batch."""
-    from foretool.retrieval.encoders import Endpoint, find
+    from foretool.retrieval.encoders import Endpoint, resolve_weights
     from foretool.retrieval.encoders.base import BATCH
-    from foretool.server.catalog.encoders import open_encoder
+    from foretool.server.catalog.encoders import open_any_encoder
 
     endpoint = Endpoint(os.environ.get(URL, ""), os.environ.get(KEY, ""))
     encoder: Encoder | None = None
@@ -64,8 +64,8 @@ def embed(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:
         if embedded <= AT_ONCE < embedded + len(batch):
             os.nice(10)
         embedded += len(batch)
-        weights = find(name, endpoint)[0].for_tools
-        encoder = encoder or open_encoder(weights, Path(cache) if cache else None, key=endpoint.key)
+        weights = resolve_weights(name, endpoint)[0].for_tools
+        encoder = encoder or open_any_encoder(weights, Path(cache) if cache else None, key=endpoint.key)
         vectors = encoder.documents(batch)
         if not started:
             yield json.dumps({"dimension": vectors.shape[1]}).encode() + b"\n"
@@ -74,10 +74,10 @@ def embed(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:
 
 def prepare(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:
     """Make the prepared model; yield nothing."""
-    from foretool.retrieval.encoders import find
+    from foretool.retrieval.encoders import resolve_weights
     from foretool.retrieval.encoders.adapted import prepare_model, read_shipped
 
-    for weights in find(name):
+    for weights in resolve_weights(name):
         prepare_model(weights, stdin.read() or read_shipped(weights), Path(cache))
     return iter(())
 

@@ -19,7 +19,7 @@ from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config
 from foretool.server.config.places import own_file
 from foretool.server.config.servers import Server
-from foretool.server.config.variables import BASIC_NAMES, is_pattern, names_in
+from foretool.server.config.variables import BASIC_NAMES, is_inherit_pattern, variable_names
 from foretool.server.diagnosis import Finding, Repair, note, warning
 from foretool.server.setup import launches
 from foretool.server.setup.clients import ClientFile, Machine, client_files, this_machine
@@ -93,7 +93,8 @@ def find_registered(config: Path, machine: Machine | None = None) -> list[Regist
 
 
 def _is_of(server: FoundServer, config: Path) -> bool:
-    """Tell whether an entry starts foretool with this config, or with one that is gone: then your own file is meant."""
+    """Return whether an entry starts foretool with this config, or with one that is gone: then your own file is
+    meant."""
     named, own = launches.config_of(server.entry, os.environ), os.path.realpath(own_file(os.environ))
     return named == os.path.realpath(config) or (os.path.realpath(config) == own and not os.path.lexists(named))
 
@@ -129,7 +130,9 @@ def _check_entry(each: Registered, environ: Mapping[str, str]) -> Iterator[Findi
 def needed_variables(server: Server) -> list[str]:
     """Return the variables without which a server does not run as its entry says: `${VAR}` and names in `inherit`."""
     written = msgspec.json.encode(server.entry).decode()
-    return sorted(names_in(written, required=True) | {name for name in server.inherit if not is_pattern(name)})
+    return sorted(
+        variable_names(written, required=True) | {name for name in server.inherit if not is_inherit_pattern(name)}
+    )
 
 
 def _check_variables(config: Config, found: list[Registered], environ: Mapping[str, str]) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from foretool.storage.places import models_folder
 
 CHECK_S: Final = 5.0
 """How long the call that asks node for its version may take."""
-OLDEST_NODE: Final = 18
+_OLDEST_NODE: Final = 18
 
 
 def check_programs(config: Config) -> Iterator[Finding]:
@@ -57,7 +57,7 @@ def _check_encoder(config: Config) -> Iterator[Finding]:
     """Check that the setting `encoder` names something that can be loaded."""
     setting = config.settings.encoder
     try:
-        found = encoders.find(setting, encoders.Endpoint(config.settings.encoder_url))
+        found = encoders.resolve_weights(setting, encoders.Endpoint(config.settings.encoder_url))
     except encoders.EncoderError as error:
         what, _, do = fit_hint(str(error)).partition("; ")
         if not do:
@@ -98,12 +98,12 @@ def find_program(program: str) -> str | None:
 
 
 def is_looked_up(server: Server) -> bool:
-    """Tell whether its program is looked up on PATH."""
+    """Return whether its program is looked up on PATH."""
     return server.type == "stdio" and os.sep not in server.command and "PATH" not in server.env
 
 
 def is_missing(server: Server) -> bool:
-    """Tell whether its program is looked up and not there, which `check_programs` reports."""
+    """Return whether its program is looked up and not there, which `check_programs` reports."""
     return is_looked_up(server) and find_program(server.command) is None
 
 
@@ -117,6 +117,6 @@ def _check_node() -> Iterator[Finding]:
     except (OSError, ValueError, subprocess.SubprocessError):
         yield problem("environment", Code.PROGRAM_MISSING, "node --version gave no version", program_hint("node"))
         return
-    if major < OLDEST_NODE:
-        do = f"most servers need {OLDEST_NODE} or newer: {program_hint('node')}"
+    if major < _OLDEST_NODE:
+        do = f"most servers need {_OLDEST_NODE} or newer: {program_hint('node')}"
         yield warning("environment", Code.NODE_OLD, f"node is {said.strip()}", do)

@@ -15,7 +15,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.namespaces import OTHER_PREFIX
 from foretool.server.config import jsonc
 from foretool.server.config.codes import Code
-from foretool.server.config.errors import Coded, dotted, one_line
+from foretool.server.config.errors import Coded, dotted, printable_line
 from foretool.server.config.files import read_regular
 from foretool.server.config.loader import Config, LiveConfig
 from foretool.server.config.risks import find_risks
@@ -184,7 +184,7 @@ def _check_names_written_twice(config: Config) -> Iterator[Finding]:
         for path, offset in jsonc.repeated_keys(text):
             if path[:1] in (("mcpServers",), ("servers",), ("foretool",)):
                 line, column = jsonc.line_and_column(text, offset)
-                where = f"{one_line(str(config.path))}:{line}:{column}"
+                where = f"{printable_line(str(config.path))}:{line}:{column}"
                 what = f"{where}: {dotted(path)}: stands in the file twice; only the last one counts"
                 named = str(path[1]) if len(path) > 1 and path[0] != "foretool" else ""
                 yield warning("config", Code.NAME_TWICE, what, "rename one of them, or delete it", named)

@@ -20,7 +20,7 @@ from foretool.storage.places import ServerAddress, StorePlace
 
 CHECK_S: Final = 5.0
 """How long the check of the storage file may take."""
-LEAST_FREE: Final = 1 << 20
+_LEAST_FREE: Final = 1 << 20
 """Bytes that a new storage file needs at least; an empty one takes a third of this."""
 _ELSEWHERE: Final = 'set another path: "storage" in the foretool block of the config'
 
@@ -121,7 +121,7 @@ def _check_place(path: Path) -> Finding:
     except OSError as error:
         what = f"{path}: cannot be created in {nearest} ({error.strerror})"
         return problem("storage", Code.STORAGE_UNUSABLE, what, _ELSEWHERE)
-    if disk_usage(nearest).free < LEAST_FREE:
+    if disk_usage(nearest).free < _LEAST_FREE:
         what = f"{path}: cannot be created: the disk of {nearest} is full"
         return problem("storage", Code.STORAGE_UNUSABLE, what, f"free some space, or {_ELSEWHERE}")
     return ok("storage", f"{path}: does not exist yet, and can be created")

@@ -29,7 +29,7 @@ from foretool.storage.records import Era
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Log levels, least severe first."""
 
-MOST_SESSIONS: Final = 256
+_MOST_SESSIONS: Final = 256
 """Callers that one modern front keeps apart; a caller that comes back after more than these starts a new session."""
 
 log = logging.getLogger("foretool.client")
@@ -131,7 +131,7 @@ class Client:
     # -- Front: what the transport brings
 
     def receive(self, message: Message, channel: Channel) -> None:
-        """Take in a message of the client; never raises for anything it contains."""
+        """Handle a message of the client; never raises for anything it contains."""
         if message.method is UNSET:
             self._on_answer(message)
         elif message.id is UNSET:
@@ -206,13 +206,13 @@ class Client:
         return [session.list for session in self._sessions.values()]
 
     def introduce(self, info: dict[str, Any], capabilities: dict[str, Any], era: Era) -> None:
-        """Take in who sends the request at hand: its session begins or goes on."""
+        """Record who sends the request at hand: its session begins or goes on."""
         self.info, self.capabilities = info, capabilities
         key = jsonrpc.encode([era, info, shows_pages(capabilities)])
         if (session := self._sessions.pop(key, None)) is None:
             session = self._registry.begin_session(self, era)
         self._sessions[key] = self.session = session  # the latest last
-        if len(self._sessions) > MOST_SESSIONS:
+        if len(self._sessions) > _MOST_SESSIONS:
             self._registry.end_session(self._sessions.pop(next(iter(self._sessions))))
 
     def end_sessions(self) -> None:
@@ -223,7 +223,7 @@ class Client:
         self._sessions.clear()
 
     def is_kin(self, other: Caller) -> bool:
-        """Tell whether the other client has the same credential and the same profile. A window is kin to none."""
+        """Return whether the other client has the same credential and the same profile. A window is kin to none."""
         if self.folder:
             return self is other
         return (self.principal, self.profile.name) == (other.principal, other.profile.name)
@@ -304,7 +304,7 @@ class Client:
 
     def _on_cancelled(self, message: Message) -> None:
         try:
-            params = jsonrpc.plain(message.params) if message.params is not UNSET else {}
+            params = jsonrpc.decode_value(message.params) if message.params is not UNSET else {}
             target, reason = params.get("requestId"), str(params.get("reason") or "cancelled")
         except (ValueError, AttributeError):
             return
@@ -320,7 +320,7 @@ class Client:
             return
         if (known := self._progress.get(token)) is not None:
             theirs, report = known
-            report(jsonrpc.merge(params, {translate.PROGRESS: theirs}))
+            report(jsonrpc.merge_members(params, {translate.PROGRESS: theirs}))
 
     # -- questions to the client
 
@@ -403,7 +403,7 @@ class Client:
         self._outbox.send(self.standalone, jsonrpc.encode(message))
 
     def wants_log(self, level: str) -> bool:
-        """Tell whether the client wants log entries of this level (specification 2025-11-25: logging)."""
+        """Return whether the client wants log entries of this level (specification 2025-11-25: logging)."""
         return is_as_severe(level, self.log_level)
 
     def add_listen(self, exchange: Exchange, honoured: dict[str, Any]) -> None:
@@ -419,5 +419,5 @@ class Client:
 
 
 def is_as_severe(level: str, least: str) -> bool:
-    """Tell whether a log level is at least as severe as another; unknown levels are let through."""
+    """Return whether a log level is at least as severe as another; unknown levels are let through."""
     return least not in LEVELS or level not in LEVELS or LEVELS.index(level) >= LEVELS.index(least)

@@ -48,11 +48,11 @@ class Caller(ListOwner, Protocol):
         ...
 
     def is_kin(self, other: Caller) -> bool:
-        """Tell whether the other client has the same credential and the same profile."""
+        """Return whether the other client has the same credential and the same profile."""
         ...
 
     def introduce(self, info: dict[str, Any], capabilities: dict[str, Any], era: Era) -> None:
-        """Take in who sends the request at hand."""
+        """Record who sends the request at hand."""
 
     def end_sessions(self) -> None:
         """End every session."""

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 from foretool.storage.episodes import GAP_S, are_alike
 from foretool.storage.records import Cause, Level, Miss, ToolId
 
-UNSURE: Final[frozenset[Level]] = frozenset(("medium", "low", "none"))
+_UNSURE: Final[frozenset[Level]] = frozenset(("medium", "low", "none"))
 """Levels of an answer whose first tool may be a wrong one."""
 
 
-class Search(Struct):
+class RecentSearch(Struct):
     """One answer of `discover_tools`, and what became of it."""
 
     miss: Miss
@@ -76,7 +76,7 @@ class Settled(Struct, frozen=True):
 class Pursuit(Struct):
     """One run of searches, and the calls that they led to."""
 
-    searches: list[Search] = field(default_factory=list)
+    searches: list[RecentSearch] = field(default_factory=list)
     needs: list[Need] = field(default_factory=list)
     is_over: bool = False
     """The next search begins another one."""
@@ -87,7 +87,7 @@ class Pursuit(Struct):
         return any(not search.is_used for search in self.searches)
 
     def goes_on(self, task: str, at: float, *, has_called: bool) -> bool:
-        """Tell whether a search belongs to it. `has_called`: tools that it did not show were called since."""
+        """Return whether a search belongs to it. `has_called`: tools that it did not show were called since."""
         if self.is_over or self.needs or not self.searches or any(search.is_used for search in self.searches):
             return False
         last = self.searches[-1].miss
@@ -97,13 +97,13 @@ class Pursuit(Struct):
         return any(search.id == discovery for search in self.searches)
 
     def has_missed(self, tool: ToolId, discovery: int, handle: str) -> bool:
-        """Tell whether a conversation has missed a tool before that a search found: once it knows a name, a client
+        """Return whether a conversation has missed a tool before that a search found: once it knows a name, a client
         calls it again and again, which costs it nothing more."""
         key = (tool, discovery, handle)
         return any((need.miss.tool, need.miss.discovery, need.handle) == key for need in self.needs)
 
     def use(self, tools: Sequence[ToolId], discovery: int = 0) -> bool:
-        """Take in that tools are called or asked for: the searches that showed one of them were not in vain. Return
+        """Note that tools are called or asked for: the searches that showed one of them were not in vain. Return
         whether that changes anything."""
         used = [each for each in self.searches if each.id == discovery or not each.shown.isdisjoint(tools)]
         changes = any(not each.is_used for each in used)
@@ -112,7 +112,7 @@ class Pursuit(Struct):
         return changes
 
     def recount(self, discovery: int, tokens: int) -> None:
-        """Take in the tokens of a search's answer."""
+        """Record the tokens of a search's answer."""
         for search in self.searches:
             if search.id == discovery:
                 search.tokens = tokens
@@ -132,7 +132,7 @@ class Pursuit(Struct):
             source.row = row
         return Settled(tuple(revealed), tuple(new), tuple(changed))
 
-    def _rows(self) -> Iterator[tuple[Search | Need, Miss | None]]:
+    def _rows(self) -> Iterator[tuple[RecentSearch | Need, Miss | None]]:
         """Yield each search and each recorded call with the miss that it is, None for one that is none."""
         failed = {id(need): search for need in self.needs if (search := self._failed_before(need)) is not None}
         payers = [need for need in self.needs if need.is_found or id(need) in failed]
@@ -159,12 +159,12 @@ class Pursuit(Struct):
             turns, tokens = shares.get(id(need), (0, 0))
             yield need, replace(miss, turns=turns, tokens=tokens)
 
-    def _failed_before(self, need: Need) -> Search | None:
+    def _failed_before(self, need: Need) -> RecentSearch | None:
         """Return the search that was for the tool of a call and did not show it, if no other search did."""
         before = [each for each in self.searches if not each.is_used and each.miss.at <= need.miss.at]
         return before[-1] if before and not need.is_found else None
 
-    def _row_of(self, place: int, search: Search) -> Miss | None:
+    def _row_of(self, place: int, search: RecentSearch) -> Miss | None:
         """Return the miss that a search is."""
         if search.is_used:
             return None
@@ -179,10 +179,10 @@ class Pursuit(Struct):
         is_followed = place < len(self.searches) - 1
         return search.miss if search.miss.noticed == "nothing_found" or is_followed else None
 
-    def _was_for(self, search: Search, miss: Miss) -> bool:
-        """Tell whether a search in vain was probably for the tool that was called in the end. A sure answer without a
+    def _was_for(self, search: RecentSearch, miss: Miss) -> bool:
+        """Return whether a search in vain was probably for the tool that was called in the end. A sure answer without a
         trace of the tool, and other words, speak of two needs."""
-        if search.level in UNSURE or search.rank_of(miss.tool):
+        if search.level in _UNSURE or search.rank_of(miss.tool):
             return True
         return are_alike(search.miss.query, miss.query or self.searches[-1].miss.query)
 
@@ -192,7 +192,7 @@ def _share(total: int, count: int) -> list[int]:
     return [total // count + (place < total % count) for place in range(count)]
 
 
-def _explain(search: Search, tool: str) -> tuple[Cause, str]:
+def _explain(search: RecentSearch, tool: str) -> tuple[Cause, str]:
     """Return why a search did not show a tool that is known by now, and what would have helped."""
     miss = search.miss
     if miss.cause != "unknown" or not search.shown:

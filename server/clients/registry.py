@@ -26,20 +26,21 @@ from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era, Person, SessionRecord
 
-ANY_CLIENT: Final[dict[str, Any]] = {
+_ANY_CLIENT: Final[dict[str, Any]] = {
     "sampling": {"tools": {}, "context": {}},
     "elicitation": {"form": {}, "url": {}},
     "roots": {"listChanged": True},
 }
 """What we declare on behalf of clients that have not connected yet."""
-MOST_NAME: Final = 100
+_MOST_NAME: Final = 100
 """Characters of a client's name or version that are kept."""
-ANNOUNCE_S: Final = 0.25
+_ANNOUNCE_S: Final = 0.25
 """Changes of several upstreams within this time are announced once."""
 
-ANNOUNCE_SHARE: Final = 10.0
-ANNOUNCE_MOST_S: Final = 3.0
-"""The pause before clients' lists are checked: `ANNOUNCE_SHARE` times as long as the last check took, up to a limit."""
+_ANNOUNCE_SHARE: Final = 10.0
+_ANNOUNCE_MOST_S: Final = 3.0
+"""The pause before clients' lists are checked: `_ANNOUNCE_SHARE` times as long as the last check took, up to a
+limit."""
 
 
 class ClientRegistry:
@@ -122,8 +123,8 @@ class ClientRegistry:
     def begin_session(self, client: Client, era: Era) -> Session:
         record = SessionRecord(
             key=os.urandom(16).hex(),
-            client=str(client.info.get("name", ""))[:MOST_NAME],
-            version=str(client.info.get("version", ""))[:MOST_NAME],
+            client=str(client.info.get("name", ""))[:_MOST_NAME],
+            version=str(client.info.get("version", ""))[:_MOST_NAME],
             era=era,
             transport="http" if client.transport == "http" else "stdio",
             profile=client.profile.name,
@@ -180,7 +181,7 @@ class ClientRegistry:
         for each in self._clients:
             union = translate.unite(union, translate.forwardable(each.capabilities))
         # Windows are mostly of one client: what none of them can is not promised.
-        return union if union and self.are_windows else translate.unite(union, ANY_CLIENT)
+        return union if union and self.are_windows else translate.unite(union, _ANY_CLIENT)
 
     def warn(self, text: str) -> None:
         """Tell each legacy client that wants warnings something about foretool itself, once; "" takes it back."""
@@ -241,7 +242,7 @@ class Announcements:
         """Announce changes after a short pause."""
         if self._timer is None:
             # While hundreds of upstreams come up one by one, most of the time must not go into making lists.
-            pause = max(ANNOUNCE_S, min(ANNOUNCE_SHARE * self._took_s, ANNOUNCE_MOST_S))
+            pause = max(_ANNOUNCE_S, min(_ANNOUNCE_SHARE * self._took_s, _ANNOUNCE_MOST_S))
             self._timer = asyncio.get_running_loop().call_later(pause, self._begin)
 
     def _begin(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from foretool.server.clients.pursuit import Need, Pursuit, Search, Settled
+from foretool.server.clients.pursuit import Need, Pursuit, RecentSearch, Settled
 from foretool.server.lists.growth import SessionList
 from foretool.server.lists.hidden import HiddenTools, Why
 from foretool.server.recording.calibration import SUFFICES
@@ -31,14 +31,14 @@ Via = Literal["name", "bridge"]
 HISTORY: Final = 20
 MOST_CONVERSATIONS: Final = 64
 """Chats that one session keeps apart. The one that was silent longest goes first, and starts empty if it comes back."""
-MOST_UNUSED: Final = 8
+_MOST_UNUSED: Final = 8
 """Handles of a session that were given out and not used; most clients never use one."""
 
-MOST_PURSUITS: Final = 64
+_MOST_PURSUITS: Final = 64
 """Pursuits of a conversation that are settled again when a tool is called that one of them has found."""
 MOST_MEMO: Final = 200
 """Tools of each kind that a memo of a conversation names."""
-MEMO_PURSUITS: Final = 4
+_MEMO_PURSUITS: Final = 4
 """The latest pursuits that it holds."""
 RANKED: Final = 50
 """Tools that a search ranked and that are remembered until the next searches say what it was for."""
@@ -128,7 +128,7 @@ class Conversation:
         self.missed: set[tuple[int, ToolId]] = set()
         """Hidden tools that no search showed and that are on record as missed, with the exposure that lacked them."""
         self.found: dict[ToolId, _Found] = {}
-        self.pursuits: deque[Pursuit] = deque(maxlen=MOST_PURSUITS)
+        self.pursuits: deque[Pursuit] = deque(maxlen=_MOST_PURSUITS)
         """What it searched for, the present pursuit last. Conversations that come from one share theirs."""
         self.has_called = False
         """A tool was called since the last search."""
@@ -136,11 +136,11 @@ class Conversation:
     def memo(self) -> ChatMemo:
         found = dict(list(self.found.items())[-MOST_MEMO:])
         hinted, told, missed = (sorted(each)[-MOST_MEMO:] for each in (self.hinted, self.told, self.missed))
-        pursuits = list(self.pursuits)[-MEMO_PURSUITS:]
+        pursuits = list(self.pursuits)[-_MEMO_PURSUITS:]
         return ChatMemo(found, pursuits, hinted, told, missed, self.task, self.opened_by)  # type: ignore[arg-type]
 
     def resume(self, memo: ChatMemo) -> None:
-        """Take in what was found and told at another replica."""
+        """Record what was found and told at another replica."""
         self.found.update(memo.found)
         self.pursuits.extend(memo.pursuits)
         self.hinted.update(memo.hinted)
@@ -153,7 +153,7 @@ class Conversation:
         return tuple(dict.fromkeys(reversed(self.upstreams)))
 
     def note_task(self, lines: tuple[str, ...], at: float) -> None:
-        """Take in the task of a discovery. A different task starts a new episode once the old one had a call."""
+        """Record the task of a discovery. A different task starts a new episode once the old one had a call."""
         if not lines:
             return
         is_other = self.lines and self.steps and not are_alike("\n".join(self.lines), "\n".join(lines))
@@ -163,7 +163,7 @@ class Conversation:
         self.lines, self.last_at = lines, at
 
     def note_prompt(self, lines: tuple[str, ...], at: float) -> None:
-        """Take in a prompt of the user, which starts a new episode."""
+        """Record a prompt of the user, which starts a new episode."""
         self.steps.clear()
         self.told.clear()
         if self.pursuits:
@@ -171,7 +171,7 @@ class Conversation:
         self.lines, self.last_at = lines, at
 
     def note_call(self, tool: Tool, at: float) -> None:
-        """Take in a call."""
+        """Record a call."""
         if self.steps and at - self.last_at > GAP_S:
             self.steps.clear()
             self.told.clear()
@@ -184,7 +184,7 @@ class Conversation:
             del self.steps[:-HISTORY]
 
     def note_hint(self, tools: Iterable[ToolId]) -> None:
-        """Take in that a text named these hidden tools, with what calls of them need."""
+        """Note that a text named these hidden tools, with what calls of them need."""
         for tool in tools:
             self.found.pop(tool, None)
             self.hinted.add(tool)
@@ -239,7 +239,7 @@ class Session:
         )  # fmt: skip
 
     def resume(self, memo: SessionMemo) -> None:
-        """Take in what happened at another replica. Which list the client was given is `ToolList.resume`'s to say."""
+        """Record what happened at another replica. Which list the client was given is `ToolList.resume`'s to say."""
         self.list.policy, self.list.first_policy = memo.policy, memo.list_policy
         self.list.delivered, self.list.grown = memo.delivered, list(memo.grown)
         self.list.found.update(memo.grown_found)
@@ -272,7 +272,7 @@ class Session:
     def _keep(self, conversation: Conversation) -> None:
         self._conversations[conversation.handle] = conversation
         unused = [handle for handle, each in self._conversations.items() if each.opened_by]
-        if len(unused) > MOST_UNUSED:
+        if len(unused) > _MOST_UNUSED:
             del self._conversations[unused[0]]
         if len(self._conversations) > MOST_CONVERSATIONS:
             del self._conversations[next(iter(self._conversations))]
@@ -289,7 +289,7 @@ class Session:
     # -- what the user agreed to
 
     def agree(self, tool: Tool) -> None:
-        """Take in that the user lets a tool run for the rest of the session, as it is defined now."""
+        """Note that the user lets a tool run for the rest of the session, as it is defined now."""
         self._agreed.add((tool.upstream, tool.name, tool.schema_hash))
 
     def has_agreed(self, tool: Tool) -> bool:
@@ -328,7 +328,7 @@ class Session:
         return missed, Forward(tool, is_hidden, discovery)
 
     def settle(self, missed: Missed | None = None) -> Settled:
-        """Take in that a call is over, and return what has to be written: its own miss, and what is known by now of
+        """Note that a call is over, and return what has to be written: its own miss, and what is known by now of
         other searches and calls."""
         if missed is not None:
             missed.need.is_recorded = True
@@ -346,7 +346,7 @@ class Session:
         ranked: Sequence[ToolId] = (), matching: int = 0, left_out: bool = False, told: Iterable[ToolId] = (),
         nearest: Sequence[Match] = (), is_step: bool = False, by_words: bool = False,
     ) -> Settled:  # fmt: skip
-        """Take in an answer of `discover_tools`, recorded as `id`, over `of` tools. It is a miss when it found none;
+        """Handle an answer of `discover_tools`, recorded as `id`, over `of` tools. It is a miss when it found none;
         so is the search before it that led to no call.
 
         `unlisted`: what is to be done about servers whose tools were not known yet and that probably have what it was
@@ -376,13 +376,13 @@ class Session:
         # Nobody searches again for want of the tools of a step: it widens.
         serves = is_step and bool(shown)
         tools = frozenset(match.tool for match in shown)
-        search = Search(miss, discovery.level, discovery.tokens, tools, tuple(ranked[:RANKED]), serves)
+        search = RecentSearch(miss, discovery.level, discovery.tokens, tools, tuple(ranked[:RANKED]), serves)
         pursuit = self._pursue(discovery, chat, is_step=is_step)
         pursuit.searches.append(search)
         return pursuit.settle()
 
     def recount(self, discovery: int, tokens: int, chat: Conversation) -> Settled:
-        """Take in how many tokens the answer of a search takes, which was recorded with an estimate."""
+        """Record how many tokens the answer of a search takes, which was recorded with an estimate."""
         pursuit = chat.pursuit_of(discovery)
         pursuit.recount(discovery, tokens)
         return pursuit.settle()

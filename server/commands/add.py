@@ -17,7 +17,7 @@ from foretool.server.commands import edits, first_start, output, registry_offers
 from foretool.server.commands.options import config_option, json_option
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import parse
-from foretool.server.config.variables import names_in
+from foretool.server.config.variables import variable_names
 from foretool.server.setup import mcp_registry, pasted
 from foretool.server.setup.masking import describe_entry
 from foretool.server.setup.mcp_registry import RegistryError
@@ -97,12 +97,14 @@ def command(
     that you export: the config then holds no secret.
     """
     if wanted_undo:
-        return edits.undo(path, as_json)
+        return edits.undo_latest(path, as_json)
     try:
         if search:
-            return registry_offers.search(registry, " ".join(words), as_json)
+            return registry_offers.search_registry(registry, " ".join(words), as_json)
         if len(words) == 1 and mcp_registry.NAME.fullmatch(words[0]) and _WORDS not in click.get_current_context().meta:
-            found = [registry_offers.ask(registry, words[0], name, kind, agreed=agreed or dry_run, as_json=as_json)]
+            found = [
+                registry_offers.offer_server(registry, words[0], name, kind, agreed=agreed or dry_run, as_json=as_json)
+            ]
         else:
             found = [_renamed(each, name) for each in _read(list(words), name, **given)]
     except PasteError as error:
@@ -141,8 +143,9 @@ def _read(words: list[str], name: str, env: Sequence[str], header: Sequence[str]
         return [pasted.of_url(words[0] if len(words) == 2 else name, last, header, transport)]
     if len(words) == 1:
         raise PasteError(
-            f"{pasted.plain(last)[:60]!r} is no address, no JSON and no name of the MCP Registry (io.github.x/y)."
-            f" For a command: foretool add {pasted.slug(last)} -- COMMAND. To look for one: foretool add --search WORD."
+            f"{pasted.without_controls(last)[:60]!r} is no address, no JSON and no name of the MCP Registry"
+            f" (io.github.x/y). For a command: foretool add {pasted.slug(last)} -- COMMAND."
+            " To look for one: foretool add --search WORD."
         )
     return [pasted.of_command(words[0], words[1:], env)]
 
@@ -188,7 +191,7 @@ def _looks(name: str) -> str:
 def _check(server: NewServer) -> None:
     """Refuse an entry that no proxy could read. Raises `UsageError`."""
     text = msgspec.json.encode({"mcpServers": {server.name: server.entry}})
-    environ = {**dict.fromkeys(names_in(text.decode()), "x"), **os.environ}
+    environ = {**dict.fromkeys(variable_names(text.decode()), "x"), **os.environ}
     try:
         config = parse(text, Path("new"), environ)
         problem = config.broken.get(server.name, "")
@@ -211,7 +214,7 @@ def _finish(own: OwnServers, added: list[NewServer], *, dry_run: bool, starts: b
         first_start.start(own.path, [each.name for each in added], as_json) if starts and not dry_run and added else []
     )
     if as_json:
-        report = edits.report(own, why, lines, kept)
+        report = edits.edit_report(own, why, lines, kept)
         output.emit(
             {
                 **report,

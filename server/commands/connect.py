@@ -104,7 +104,7 @@ def _print(each: Registration, config: Path, profile: str) -> None:
         click.echo(f"\n{json.dumps(entry, indent=2)}\n")
 
 
-BYTES = 32
+_BYTES = 32
 """Random bytes of a token, twice of what cannot be guessed."""
 
 
@@ -138,7 +138,7 @@ def new(name: str, profiles: tuple[str, ...], as_json: bool) -> int:
     """
     if not name or not name.isprintable():
         raise click.BadParameter("expected a name that can be printed", param_hint="--name")
-    made = secrets.token_urlsafe(BYTES)
+    made = secrets.token_urlsafe(_BYTES)
     entry: dict[str, object] = {"name": name, "sha256": digest(made), "profiles": list(profiles) or ["*"]}
     return output.show(NewToken(made, entry), as_json, _print_token)
 

@@ -22,7 +22,7 @@ from foretool.server.config.codes import Code, explain_code
 from foretool.server.config.errors import guess
 from foretool.server.config.loader import Config, load
 from foretool.server.config.places import find_place
-from foretool.server.diagnosis import Diagnosis, Finding, Severity, Summary, UpstreamCheck
+from foretool.server.diagnosis import Diagnosis, Finding, Severity, TokenSummary, UpstreamCheck
 from foretool.server.doctor import TIMEOUT_S
 from foretool.server.probing import OnProgress, Stage
 from foretool.server.system.logs import mute_logging
@@ -76,14 +76,14 @@ def command(
     if code is not None:
         return _explain(code, as_json=as_json)
     if wanted_undo:
-        return edits.undo(path, as_json)
+        return edits.undo_latest(path, as_json)
     if (agreed or dry_run) and not wants_fix:
         raise UsageError("--yes and --dry-run go with --fix")
     if wants_fix:
         repairs.refuse_silence(agreed=agreed, dry_run=dry_run, as_json=as_json)
     registered = find_registered(find_place(path, os.environ).path)
     with _environment(registered, client):
-        diagnosis = examine(load(path), timeout_s, registered)
+        diagnosis = run_checks(load(path), timeout_s, registered)
     if not as_json:
         show_diagnosis(diagnosis)
     fixed = repairs.fix(path, diagnosis, agreed=agreed, dry_run=dry_run, as_json=as_json) if wants_fix else None
@@ -149,17 +149,19 @@ def _environment(registered: Sequence[Registered], client: str | None) -> Iterat
         os.environ.update(before)
 
 
-def examine(config: Config, timeout_s: float = TIMEOUT_S, registered: Sequence[Registered] | None = None) -> Diagnosis:
+def run_checks(
+    config: Config, timeout_s: float = TIMEOUT_S, registered: Sequence[Registered] | None = None
+) -> Diagnosis:
     """Run every check, with a progress bar, and prepare the search by meaning for what was listed."""
     entries = find_registered(config.path) if registered is None else registered
     with mute_logging(), _progress_bar(config) as on_progress:
         diagnosis = doctor.diagnose(config, timeout_s, on_progress, registered=entries)
     if any(each.tools for each in diagnosis.upstreams):
-        prepare_meaning(config)
+        embed_listed(config)
     return diagnosis
 
 
-def prepare_meaning(config: Config) -> None:
+def embed_listed(config: Config) -> None:
     """Embed the tools that were listed, with a progress bar, so that the first search ranks by meaning."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     is_hidden = not sys.stderr.isatty()
@@ -190,7 +192,7 @@ def _progress_bar(config: Config) -> Iterator[OnProgress]:
             running[name] = stage
             if stage == "ended":
                 del running[name]
-            progress.update(task, advance=stage == "ended", description=output.clean(_say_running(running)))
+            progress.update(task, advance=stage == "ended", description=output.printable_text(_say_running(running)))
 
         yield on_progress
 
@@ -228,7 +230,7 @@ def show_diagnosis(diagnosis: Diagnosis, *, briefly: bool = False) -> None:
     output.say(f"\n{counted}{codes}", "red" if errors else "green")
 
 
-def _say_summary(summary: Summary) -> str:
+def _say_summary(summary: TokenSummary) -> str:
     servers = output.plural(summary.servers, "server")
     if summary.well < summary.servers:
         servers = f"{summary.well or 'None'} of {servers} {'works' if summary.well < 2 else 'work'}"

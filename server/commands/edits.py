@@ -77,12 +77,12 @@ def save(own: OwnServers, why: str, *, dry_run: bool) -> Path | None:
         raise ClickException(str(error)) from None
 
 
-def finish(own: OwnServers, why: str, command: str, *, dry_run: bool, as_json: bool) -> int:
+def finish_edit(own: OwnServers, why: str, command: str, *, dry_run: bool, as_json: bool) -> int:
     """Show what an edit changes, write it, and say how to take it back. Returns the exit status."""
     lines = differing_lines(own)
     kept = save(own, why, dry_run=dry_run)
     if as_json:
-        output.emit(report(own, why, lines, kept))
+        output.emit(edit_report(own, why, lines, kept))
     elif not lines:
         output.say(f"Nothing has to change in {short(own.path)}.")
     else:
@@ -98,7 +98,7 @@ def config_after(own: OwnServers, config: Config) -> Config:
     return new if new.storage == config.storage else config
 
 
-def report(own: OwnServers, why: str, lines: list[str], kept: Path | None) -> dict[str, object]:
+def edit_report(own: OwnServers, why: str, lines: list[str], kept: Path | None) -> dict[str, object]:
     """Return an edit as `--json` prints it."""
     return {
         "config": str(own.path),
@@ -126,7 +126,7 @@ def say_undo(command: str, place: Path, *, dry_run: bool) -> None:
         output.say(f"To take it back: {typed(f'{command} --undo', place)}")
 
 
-def undo(path: Path | None, as_json: bool) -> int:
+def undo_latest(path: Path | None, as_json: bool) -> int:
     """Put the file back as it was before the latest edit. Returns the exit status."""
     place = find_place(path, os.environ).path
     try:

@@ -32,7 +32,7 @@ from foretool.storage.store import Store
 Times = tuple[float, float]
 Rows = Iterable[Mapping[str, Any]]
 
-ROW_GROUP: Final = 5000
+_ROW_GROUP: Final = 5000
 """Records that are in memory at once while Parquet is written."""
 _FORMULA: Final = re.compile(r"^\s*[=+\-@]|^[\t|%]")
 """A cell that a spreadsheet would compute instead of showing it."""
@@ -155,7 +155,7 @@ def _write_parquet(out: IO[bytes], record: type[Struct], records: Iterator[Struc
     schema = _schema(record, arrow)
     with parquet.ParquetWriter(out, schema) as writer:
         for first in records:
-            part = [_columns(each) for each in chain((first,), islice(records, ROW_GROUP - 1))]
+            part = [_columns(each) for each in chain((first,), islice(records, _ROW_GROUP - 1))]
             writer.write_table(arrow.Table.from_pylist(part, schema=schema))
 
 

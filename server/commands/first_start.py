@@ -11,7 +11,7 @@ from msgspec import Struct
 from foretool.retrieval.tokens import estimate
 from foretool.server.checks.settings import explain_entry
 from foretool.server.commands import output
-from foretool.server.commands.doctor import prepare_meaning
+from foretool.server.commands.doctor import embed_listed
 from foretool.server.config.codes import Code
 from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import load
@@ -20,7 +20,7 @@ from foretool.server.system.logs import mute_logging
 from foretool.server.upstreams.causes import Cause, last_lines
 from foretool.server.upstreams.failures import explain_failure
 
-TIMEOUT_S: Final = 120.0
+_TIMEOUT_S: Final = 120.0
 """How long the first start may take: npx, uvx and docker load the package first."""
 
 
@@ -62,9 +62,9 @@ def _start(path: Path, names: list[str]) -> list[FirstStart]:
     if not servers:
         return unusable
     with mute_logging():
-        probes = probe_servers(config, servers, TIMEOUT_S)
+        probes = probe_servers(config, servers, _TIMEOUT_S)
     if any(probe.definitions for probe in probes):
-        prepare_meaning(config)
+        embed_listed(config)
     return [*unusable, *(_describe(probe) for probe in probes)]
 
 
@@ -73,7 +73,7 @@ def _describe(probe: Probe) -> FirstStart:
     if probe.error:
         stderr = tuple(redact(line) for line in probe.upstream.stderr)
         lines = probe.upstream.invalid_lines
-        cause = explain_failure(server, redact(probe.error), stderr, skipped_lines=lines, timeout_s=TIMEOUT_S)
+        cause = explain_failure(server, redact(probe.error), stderr, skipped_lines=lines, timeout_s=_TIMEOUT_S)
         return _failed(server.name, cause, last_lines(stderr))
     definitions = [bytes(each).decode() for each in probe.definitions or () if server.offers(_name(bytes(each)))]
     return FirstStart(server.name, True, len(definitions), sum(map(estimate, definitions)))

@@ -28,11 +28,11 @@ from foretool.storage.places import ServerAddress, StorePlace
 from foretool.storage.records import AuditEntry, AuditFilter, Forgotten, SealedGrant, Selection
 from foretool.storage.store import Store
 
-BUSY_MS: Final = 5000
-SHOWN: Final = 1000
+_BUSY_MS: Final = 5000
+_SHOWN: Final = 1000
 """Entries of the audit log that are counted at most."""
-KEPT_BY_SERVER: Final = "its write-ahead log, replicas and backups keep what was deleted for as long as they are kept"
-STILL_IN_USE: Final = "others use the tables, so traces stay in them; run `foretool forget --compact` later"
+_KEPT_BY_SERVER: Final = "its write-ahead log, replicas and backups keep what was deleted for as long as they are kept"
+_STILL_IN_USE: Final = "others use the tables, so traces stay in them; run `foretool forget --compact` later"
 _PRINCIPALS: Final = ("oauth:", "bearer:", "user:")
 _NOUNS: Final = {
     "calls": "calls", "misses": "misses", "discoveries": "searches for tools", "exposures": "lists of clients",
@@ -107,7 +107,7 @@ def command(
     _check(selection)
     if not store_exists(config.storage):
         return complain(f"forget: {config.storage} does not exist; nothing is on record", WRONG)
-    with open_store(config.storage, busy_ms=BUSY_MS) as store:
+    with open_store(config.storage, busy_ms=_BUSY_MS) as store:
         found = store.forgetting.forget(selection, dry=True)
         if not found.counts and person:
             _say_who_is_known(store, person, as_json=as_json)
@@ -128,11 +128,11 @@ def command(
 
 def _only_compact(storage: StorePlace, *, as_json: bool) -> int:
     """Remove the traces of earlier deletions; the exit status says whether it was possible."""
-    with open_store(storage, busy_ms=BUSY_MS) as store:
+    with open_store(storage, busy_ms=_BUSY_MS) as store:
         is_done = _compact(store)
     remains = () if is_done else (f"{storage}-wal: another process uses this log",)
     if isinstance(storage, ServerAddress):
-        remains = (f"{storage}: {KEPT_BY_SERVER if is_done else STILL_IN_USE}",)
+        remains = (f"{storage}: {_KEPT_BY_SERVER if is_done else _STILL_IN_USE}",)
     output.show(Outcome({}, is_done, remains), as_json, lambda each: _print_compacted(each, storage))
     return int(not is_done)
 
@@ -185,7 +185,7 @@ def _forget(config: Config, store: Store, selection: Selection) -> Outcome:
         )
     if selection.person and (entries := len(_entries_of(store, selection.person))):
         remains.append(
-            f"the audit log names this person in {entries if entries < SHOWN else f'{SHOWN} or more'} entries;"
+            f"the audit log names this person in {entries if entries < _SHOWN else f'{_SHOWN} or more'} entries;"
             " no command deletes them"
         )
     running = sorted(proxy.pid for proxy in find_running(store.serving.states()))
@@ -195,7 +195,7 @@ def _forget(config: Config, store: Store, selection: Selection) -> Outcome:
         remains.append(f"running proxies (process {pids}) may still write records of sessions that go on{unnamed}")
     is_compact = _compact(store)
     if isinstance(store.path, ServerAddress):
-        remains.append(f"{store.path}: {KEPT_BY_SERVER if is_compact else STILL_IN_USE}")
+        remains.append(f"{store.path}: {_KEPT_BY_SERVER if is_compact else _STILL_IN_USE}")
     elif not is_compact:
         remains.append(
             f"{store.path}-wal: another process uses this log, so traces may stay in it until that process ends;"
@@ -214,7 +214,7 @@ def _principal(config: Config, person: str) -> str:
 
 def _entries_of(store: Store, person: str) -> list[AuditEntry]:
     """Return the latest entries of the audit log with this principal or name."""
-    return store.audit.find(AuditFilter(principal=person), SHOWN)
+    return store.audit.find(AuditFilter(principal=person), _SHOWN)
 
 
 def _say_who_is_known(store: Store, name: str, *, as_json: bool) -> None:

@@ -60,7 +60,7 @@ def command(
     try:
         changed = prompt_hooks.change(hook, file, typed if wanted == "install" else "")
         if changed is not None and not dry_run:
-            changes.apply([changed], place.parent / changes.FOLDER)
+            changes.write_changes([changed], place.parent / changes.FOLDER)
     except (DocumentError, UnicodeDecodeError) as error:
         raise ClickException(f"{file}: {error}") from None
     except OSError as error:
@@ -71,7 +71,7 @@ def command(
         output.say(f"{file}: nothing to change")
     elif dry_run:
         output.say(f"{file} would change:")
-        click.echo("\n".join(map(output.clean, changes.difference(changed))))
+        click.echo("\n".join(map(output.printable_text, changes.difference(changed))))
         output.say("Nothing was written.")
     elif wanted == "install":
         undo = "foretool hint --remove" if client == "claude-code" else f"foretool hint --remove --client {client}"

@@ -23,10 +23,10 @@ from foretool.server.config.places import find_place
 from foretool.server.config.variables import Secrets
 from foretool.server.diagnosis import Diagnosis
 from foretool.server.setup import changes, prompt_hooks
-from foretool.server.setup.changes import Change, ChangeError
+from foretool.server.setup.changes import ChangeError, FileChange
 from foretool.server.setup.clients import KINDS, ClientFile, Machine, client_files, proxy_file, this_machine
 from foretool.server.setup.documents import DocumentError, open_document
-from foretool.server.setup.merge import Choice, Conflict, Merged, Origin, merge
+from foretool.server.setup.merge import Choice, Conflict, Merged, Origin, merge_servers
 from foretool.server.setup.own_servers import read_own_servers
 from foretool.server.setup.plan import plan, secrets_of
 from foretool.server.setup.scan import FoundFile, scan
@@ -34,7 +34,7 @@ from foretool.server.setup.secrets import Moved, Place, move_secrets
 
 SHOWN: Final = 6
 """How many names of servers one client shows."""
-MOST_FILES: Final = 3
+_MOST_FILES: Final = 3
 """So many files of clients are named once more with what changes in them; more are counted."""
 
 
@@ -93,7 +93,7 @@ def command(
     files = [*scan(each for each in files_of if with_project or each.scope == "user"), *_read_sources(sources)]
     try:
         own = read_own_servers(own_path)
-        merged = merge(files, own.servers(), str(own_path), _keep_both if with_profiles else _keep_widest)
+        merged = merge_servers(files, own.servers(), str(own_path), _keep_both if with_profiles else _keep_widest)
         secrets = _secrets(files, merged)
         moved = _move(merged, place)
         if not as_json:
@@ -123,11 +123,11 @@ def command(
     return _end(as_json, files, merged, planned, problems, kept, diagnosis)
 
 
-def _apply(planned: Sequence[Change], moved: Moved, own_path: Path, as_json: bool) -> Path:
+def _apply(planned: Sequence[FileChange], moved: Moved, own_path: Path, as_json: bool) -> Path:
     """Write everything and return the folder of the copies. Raises `ClickException`."""
     _keep_values(moved)
     try:
-        kept = changes.apply(planned, own_path.parent / changes.FOLDER)
+        kept = changes.write_changes(planned, own_path.parent / changes.FOLDER)
     except ChangeError as error:
         raise ClickException(str(error)) from None
     if not as_json:
@@ -143,7 +143,7 @@ def _require_keyring(place: Place) -> None:
     """Refuse `--secrets keyring` where no keyring works, before anything is read or asked. Raises `ClickException`."""
     try:
         if place == "keyring":
-            keyrings.check(os.environ)
+            keyrings.check_keyring(os.environ)
     except KeyringError as error:
         raise ClickException(f"--secrets keyring: {error}; leave it out, or write --secrets env") from None
 
@@ -171,7 +171,7 @@ def _keep_values(moved: Moved) -> None:
 
 def _forget_values(before: str, after: str) -> None:
     """Delete from the keyring what the file named before, and names no more."""
-    for name in keyrings.names_in(before) - keyrings.names_in(after):
+    for name in keyrings.keyring_names(before) - keyrings.keyring_names(after):
         with suppress(KeyringError):
             keyrings.forget_value(name, os.environ)
 
@@ -221,8 +221,8 @@ def _launch(config: Path) -> list[str]:
 
 
 def _with_hooks(
-    planned: Sequence[Change], files: Iterable[FoundFile], config: Path, *, with_profiles: bool
-) -> list[Change]:
+    planned: Sequence[FileChange], files: Iterable[FoundFile], config: Path, *, with_profiles: bool
+) -> list[FileChange]:
     """Return the changes, and those that add the prompt hook to each client that has such hooks."""
     by_path = {change.path: change for change in planned}
     for client in dict.fromkeys(file.file.client for file in files if not file.problem):
@@ -300,13 +300,13 @@ def _show_found(files: Sequence[FoundFile], merged: Merged, own: Path, *, with_p
         output.say_paragraph(f"Note: {note}", "  ", "    ")
 
 
-def _show_planned(files: Sequence[FoundFile], planned: Sequence[Change], problems: Sequence[str]) -> None:
+def _show_planned(files: Sequence[FoundFile], planned: Sequence[FileChange], problems: Sequence[str]) -> None:
     for problem in problems:
         output.say(f"  Not changed: {problem}", "yellow")
     if planned:
         output.say("\nWhat changes:", "bold")
         replaced = [change.replaced for change in planned if change.replaced]
-        counts_files = len(replaced) > MOST_FILES
+        counts_files = len(replaced) > _MOST_FILES
         for change in (change for change in planned if not (counts_files and change.replaced)):
             output.say(f"  {edits.short(change.path)} {'is made and ' if change.before is None else ''}{change.why}")
         if counts_files:
@@ -316,7 +316,7 @@ def _show_planned(files: Sequence[FoundFile], planned: Sequence[Change], problem
         output.say("\nNothing has to change: your clients have foretool, and its file has their servers.")
 
 
-def _show_differences(planned: Sequence[Change], secrets: Secrets) -> None:
+def _show_differences(planned: Sequence[FileChange], secrets: Secrets) -> None:
     for change in planned:
         output.say(f"\n{edits.short(change.path)}", "bold")
         for line in changes.difference(change)[2:]:
@@ -332,7 +332,7 @@ def _start(place: Path | None, as_json: bool) -> Diagnosis:
     """Start every server once and say what is wrong with which."""
     if not as_json:
         output.say("\nStarting every server once:", "bold")
-    diagnosis = doctor.examine(load(place))
+    diagnosis = doctor.run_checks(load(place))
     if not as_json:
         doctor.show_diagnosis(diagnosis, briefly=True)
     return diagnosis
@@ -342,7 +342,7 @@ def _end(
     as_json: bool,
     files: Sequence[FoundFile],
     merged: Merged,
-    planned: Sequence[Change],
+    planned: Sequence[FileChange],
     problems: Sequence[str],
     kept: Path | None,
     diagnosis: Diagnosis | None,
@@ -357,7 +357,7 @@ def _end(
     return int(diagnosis is not None and not diagnosis.is_well)
 
 
-def _say_hooks(planned: Iterable[Change]) -> None:
+def _say_hooks(planned: Iterable[FileChange]) -> None:
     paths = {change.path for change in planned}
     for hook in prompt_hooks.HOOKS.values():
         if hook.after and Path(hook.file).expanduser() in paths:
@@ -367,7 +367,7 @@ def _say_hooks(planned: Iterable[Change]) -> None:
 def _report(
     files: Sequence[FoundFile],
     merged: Merged,
-    planned: Sequence[Change],
+    planned: Sequence[FileChange],
     problems: Sequence[str],
     kept: Path | None,
     diagnosis: Diagnosis | None,

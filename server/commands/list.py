@@ -44,7 +44,7 @@ def command(path: Path | None, as_json: bool) -> int:
     with edits.errors_of(own.path):
         entries = own.servers()
     config = load(path)
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         found = list_servers(app, config, entries)
     output.show(found, as_json, _print)
     return int(not all(each.is_well for each in found))
@@ -135,7 +135,7 @@ def show_overview() -> int:
 
 def read_state(config: Config) -> Overview:
     """Read what the config and the store say. Raises `StorageError`."""
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         servers = tuple(list_servers(app, config, {}))
         view = offline.view(app, config.profiles[""])
         return Overview(

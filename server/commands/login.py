@@ -25,9 +25,9 @@ from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config, load
 from foretool.server.config.servers import Server, digest_entry
 from foretool.server.signin.record import SignIn
-from foretool.server.signin.redirect import Receiver, RedirectError
+from foretool.server.signin.redirect import RedirectError, RedirectReceiver
 from foretool.server.signin.tokens import revoke
-from foretool.server.signin.vault import Known, Vault, VaultError
+from foretool.server.signin.vault import KnownSignIn, Vault, VaultError
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_existing_store
 
@@ -110,7 +110,7 @@ def find_server(config: Config, name: str) -> Server:
 
 
 def has_browser() -> bool:
-    """Tell whether a browser of this machine can be opened before the user."""
+    """Return whether a browser of this machine can be opened before the user."""
     if os.environ.get("SSH_CONNECTION") or os.environ.get("SSH_TTY"):
         return False
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
@@ -126,42 +126,43 @@ class _Asking:
         self._is_headless = is_headless
         self._as_lines = as_lines
 
-    async def show_link(self, link: str, receiver: Receiver) -> None:
+    async def show_link(self, link: str, receiver: RedirectReceiver) -> None:
         if self._as_lines:
             click.echo(json.dumps({"event": "link", "server": self._server, "url": link}))
         elif self._is_headless or not await asyncio.to_thread(webbrowser.open, link):
-            click.echo(f"Open this link in a browser, on any machine:\n\n{output.clean(link)}\n")
+            click.echo(f"Open this link in a browser, on any machine:\n\n{output.printable_text(link)}\n")
             click.echo("When the browser then shows an error or a page of 127.0.0.1, copy its")
             click.echo("whole address and paste it here:")
         else:
             click.echo(
-                f"A browser was opened to sign in to {output.clean(self._server)}. If you see none, open this link:"
+                f"A browser was opened to sign in to {output.printable_text(self._server)}. If you see none,"
+                " open this link:"
             )
-            click.echo(f"\n{output.clean(link)}\n")
+            click.echo(f"\n{output.printable_text(link)}\n")
         if not sys.stdin.closed:
             loop = asyncio.get_running_loop()
             # A thread that waits for a line cannot be ended; as a daemon it ends with the process.
             threading.Thread(target=self._read_pasted, args=(loop, receiver), daemon=True).start()
 
-    def _read_pasted(self, loop: asyncio.AbstractEventLoop, receiver: Receiver) -> None:
+    def _read_pasted(self, loop: asyncio.AbstractEventLoop, receiver: RedirectReceiver) -> None:
         for line in sys.stdin:
             if line.strip():
                 loop.call_soon_threadsafe(self._give, receiver, line)
 
-    def _give(self, receiver: Receiver, line: str) -> None:
+    def _give(self, receiver: RedirectReceiver, line: str) -> None:
         try:
             receiver.give(line)
         except RedirectError as error:
             click.echo(f"{error}. Paste it here:", err=True)
 
 
-def _print(known: Known) -> None:
+def _print(known: KnownSignIn) -> None:
     output.say(f"Signed in to {known.server} ({known.issuer}), {say_until(known)}.", "green")
     where = "the keyring of this system" if known.kept == "keyring" else "a file that only you can read"
     output.say(f"The token is kept in {where}. A running foretool uses it at once.")
 
 
-def say_until(known: Known) -> str:
+def say_until(known: KnownSignIn) -> str:
     """Say how long a sign-in lasts."""
     if known.is_renewed:
         return "renewed by itself"

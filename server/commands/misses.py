@@ -24,7 +24,7 @@ from foretool.storage.store import Store
 
 _UNITS: Final = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
-MOST_NAMED: Final = 4
+_MOST_NAMED: Final = 4
 """How many causes or tools of a group are named."""
 
 
@@ -54,7 +54,7 @@ class MissGroup(Struct, frozen=True):
     last_id: int
 
 
-class Ledger(Struct, frozen=True):
+class FittingMisses(Struct, frozen=True):
     """The misses that fit the options."""
 
     total: int
@@ -72,7 +72,7 @@ KINDS: Final = (
 """Changes that may show a missed tool; `alias` and `description` also tell two confused tools apart."""
 
 
-class Repair(Struct, frozen=True):
+class RepairOptions(Struct, frozen=True):
     """What the options say about making a change."""
 
     number: int | None
@@ -157,9 +157,9 @@ def command(
     foretool misses 12 --fix --change pin --yes
     foretool misses --confused 1 --fix --dry-run
     """
-    repair = Repair(number, wants_fix, kind, agreed, dry_run, not no_replay)
+    repair = RepairOptions(number, wants_fix, kind, agreed, dry_run, not no_replay)
     if wanted_undo:
-        return edits.undo(path, as_json)
+        return edits.undo_latest(path, as_json)
     if wants_fix and number is None:
         raise click.UsageError("--fix needs the number of a miss; `foretool misses --all` lists them")
     if confused:
@@ -178,7 +178,7 @@ def command(
     return output.show(ledger, as_json, lambda _: _print(ledger, by, lists_all=lists_all, narrowed=narrowed))
 
 
-def _show_one(path: Path | None, number: int, repair: Repair, *, as_json: bool) -> int:
+def _show_one(path: Path | None, number: int, repair: RepairOptions, *, as_json: bool) -> int:
     """Show one miss, or make a change that would have shown its tool. Returns the exit status."""
     from foretool.server.commands import one_miss  # 0.3 s of imports that counting misses does without
 
@@ -191,13 +191,13 @@ def _show_one(path: Path | None, number: int, repair: Repair, *, as_json: bool) 
     )
 
 
-def _show_confused(path: Path | None, since: float | None, repair: Repair, *, as_json: bool) -> int:
-    if (show := packs.load(packs.SHOW_CONFUSED)) is None:
+def _show_confused(path: Path | None, since: float | None, repair: RepairOptions, *, as_json: bool) -> int:
+    if (show := packs.load_part(packs.SHOW_CONFUSED)) is None:
         return complain("misses: --confused needs the pack foretool.desk, which is not installed", WRONG)
     return int(show(path, since, repair, as_json=as_json))
 
 
-def read_ledger(store: Store, wanted: MissFilter, by: str, limit: int) -> Ledger:
+def read_ledger(store: Store, wanted: MissFilter, by: str, limit: int) -> FittingMisses:
     """Count the misses that fit, by `tool` or by `cause`, and return the newest of them, at most `limit`."""
     counts = store.calls.count_misses(wanted)
     parts: dict[str, list[MissCount]] = {}
@@ -207,7 +207,7 @@ def read_ledger(store: Store, wanted: MissFilter, by: str, limit: int) -> Ledger
         (_group(name, own) for name, own in parts.items()), key=lambda group: (-group.count, -group.last_at)
     )
     causes = _add_up((each.cause, each.count) for each in counts)
-    return Ledger(sum(causes.values()), causes, tuple(groups), tuple(store.calls.find_misses(wanted, limit)))
+    return FittingMisses(sum(causes.values()), causes, tuple(groups), tuple(store.calls.find_misses(wanted, limit)))
 
 
 def _group(name: str, counts: Sequence[MissCount]) -> MissGroup:
@@ -232,7 +232,7 @@ def _add_up(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
     return dict(found.most_common())
 
 
-def _print(ledger: Ledger, by: str, *, lists_all: bool, narrowed: bool) -> None:
+def _print(ledger: FittingMisses, by: str, *, lists_all: bool, narrowed: bool) -> None:
     if not ledger.total:
         if narrowed:
             output.say("No miss fits these options. `foretool misses` without options counts all of them.")
@@ -262,8 +262,8 @@ def _print_groups(groups: Sequence[MissGroup], by: str) -> None:
 
 
 def _count_up(counts: Mapping[str, int]) -> str:
-    some = [f"{name or UNKNOWN_TOOL} {count:,}" for name, count in list(counts.items())[:MOST_NAMED]]
-    return ", ".join([*some, f"{len(counts) - MOST_NAMED} more"] if len(counts) > MOST_NAMED else some)
+    some = [f"{name or UNKNOWN_TOOL} {count:,}" for name, count in list(counts.items())[:_MOST_NAMED]]
+    return ", ".join([*some, f"{len(counts) - _MOST_NAMED} more"] if len(counts) > _MOST_NAMED else some)
 
 
 def _print_each(misses: Sequence[Miss]) -> None:

@@ -19,15 +19,15 @@ from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.config.loader import load
 from foretool.server.ledger.effects import Difference, Effect
-from foretool.server.ledger.fixes import Diagnosis, MeasuredFix, diagnose
+from foretool.server.ledger.fixes import MeasuredFix, MissDiagnosis, diagnose_miss
 from foretool.server.ledger.story import CAUSES, UNKNOWN_TOOL, MissStory, read_miss_story
 from foretool.storage.records import Discovery, Exposure, Match
 
 PATIENCE_S: Final = 0.25
 """Seconds of the processor for which tasks are played before a miss is shown; `--fix` plays all of them."""
-FEW: Final = 20
+_FEW: Final = 20
 """With fewer tasks the intervals say little."""
-GUARDED: Final = ("rule", "enable", "profile", "approve")
+_GUARDED: Final = ("rule", "enable", "profile", "approve")
 """Changes that let something in which the user has kept out: only a user who names one makes it unasked."""
 
 
@@ -47,12 +47,12 @@ class MissDetails(MissStory, frozen=True):
 
 def show_miss(path: Path | None, id: int, *, replays: bool, as_json: bool) -> int:
     """Print one miss. `replays`: whether each change is tried on recorded tasks. Returns the exit status."""
-    with offline.read(load(path)) as app:
+    with offline.open_offline(load(path)) as app:
         store = app.store
         miss = store.calls.miss(id)
         if miss is None:
             return _say_unknown(id)
-        found = diagnose(app, miss)
+        found = diagnose_miss(app, miss)
         fixes = measure_all(app, found, replays=replays, patience_s=PATIENCE_S)
         told = read_miss_story(store, miss)
         details = MissDetails(
@@ -145,11 +145,11 @@ def fix_miss(path: Path | None, id: int, kind: str | None, *, agreed: bool, dry_
     """Make a change that would have shown the tool of a miss. `kind`: which one, None to ask. Returns the exit
     status."""
     own, config = edits.open_file(path), load(path)
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         miss = app.store.calls.miss(id)
         if miss is None:
             return _say_unknown(id)
-        found = diagnose(app, miss)
+        found = diagnose_miss(app, miss)
         if not found.fixes:
             return _say_nothing(found)
         fixes = measure_all(app, found, replays=replays)
@@ -166,11 +166,11 @@ def fix_miss(path: Path | None, id: int, kind: str | None, *, agreed: bool, dry_
     with edits.errors_of(own.path):
         for change in chosen.fix.changes:
             change.make(own)
-    return edits.finish(own, chosen.fix.what, "misses", dry_run=dry_run, as_json=False)
+    return edits.finish_edit(own, chosen.fix.what, "misses", dry_run=dry_run, as_json=False)
 
 
 def _narrow(
-    found: Diagnosis, fixes: Sequence[MeasuredFix], kind: str | None, *, agreed: bool
+    found: MissDiagnosis, fixes: Sequence[MeasuredFix], kind: str | None, *, agreed: bool
 ) -> tuple[list[MeasuredFix], str]:
     """Return the changes that are offered, or why there are none. What does the tasks on record harm is made only by
     its name."""
@@ -182,23 +182,23 @@ def _narrow(
     if not offered:
         harm = "; ".join(f"{each.fix.what}: {say_effect(each)}" for each in fixes)
         return [], f"each change would do the tasks on record more harm than good: {harm}"
-    unasked = [each for each in offered if each.fix.kind not in GUARDED] if agreed else offered
+    unasked = [each for each in offered if each.fix.kind not in _GUARDED] if agreed else offered
     first = offered[0].fix
     return unasked, "" if unasked else f"--yes alone does not {first.what}; add --change {first.kind}"
 
 
-def measure_all(app: App, found: Diagnosis, *, replays: bool = True, patience_s: float = inf) -> list[MeasuredFix]:
+def measure_all(app: App, found: MissDiagnosis, *, replays: bool = True, patience_s: float = inf) -> list[MeasuredFix]:
     """Return the fixes of a miss with what each would have done to the latest tasks, the best first. `patience_s`:
     seconds of the processor after which fewer tasks have to do."""
     is_wanted = replays and any(each.changes for each in found.fixes)
-    if not is_wanted or (measure := packs.load(packs.MEASURE_FIXES)) is None:
+    if not is_wanted or (measure := packs.load_part(packs.MEASURE_FIXES)) is None:
         return [MeasuredFix(each, None, 0) for each in found.fixes]
     with output.waiting("playing recorded tasks with each change"):
         measured: list[MeasuredFix] = measure(app, found, patience_s)
     return measured
 
 
-def _say_nothing(found: Diagnosis) -> int:
+def _say_nothing(found: MissDiagnosis) -> int:
     """Say why there is nothing to change. Returns the exit status."""
     if found.listed_now:
         output.say(f"{found.tool} is in the list by now; nothing has to change.")
@@ -208,7 +208,7 @@ def _say_nothing(found: Diagnosis) -> int:
     return complain(f"misses: no change of the config would have shown it: {way}", WRONG)
 
 
-def _print_fixes(found: Diagnosis, fixes: Sequence[MeasuredFix]) -> None:
+def _print_fixes(found: MissDiagnosis, fixes: Sequence[MeasuredFix]) -> None:
     said = found.why or found.miss.cause
     output.say(f"{found.tool or 'A tool'} was missed ({said}). What would have shown it:")
     for number, each in enumerate(fixes, 1):
@@ -258,7 +258,7 @@ def say_effect(measured: MeasuredFix, all_by: str = "") -> str:
     spared = f"this tool missed {times} less; " if measured.spared > 0 else ""
     played = output.plural(effect.tasks, "task")
     if effect.tasks < effect.of and all_by:
-        little = ", which says little" if effect.tasks < FEW else ""
+        little = ", which says little" if effect.tasks < _FEW else ""
         played = f"{effect.tasks} of {output.plural(effect.of, 'task')}{little} ({all_by} plays all of them)"
     return (
         f"over {played}: {spared}per task misses {say_difference(effect.misses, 2)}, discovery turns"
@@ -271,7 +271,7 @@ def say_doubts(effect: Effect) -> None:
     if effect.guessed:
         what = output.plural(effect.guessed, "search")
         output.say(f"The words of {what} are not on record; the words of the tool stand for them.", "yellow")
-    if effect.tasks < FEW:
+    if effect.tasks < _FEW:
         output.say(f"{output.plural(effect.tasks, 'task')}: with so few the intervals say little.", "yellow")
 
 

@@ -32,7 +32,7 @@ from foretool.server.trust import text as trust_text
 T = TypeVar("T")
 WIDE: Final = 10_000
 """Width of the output when it is not a terminal, so that no line is cut for another program."""
-LEAST_WRAPPED: Final = 24
+_LEAST_WRAPPED: Final = 24
 """Columns that a text which may wrap needs in a table; with fewer the table becomes cards."""
 PATIENCE_S: Final = 0.5
 """What takes longer than this says what it does."""
@@ -65,37 +65,37 @@ def say(text: str = "", style: str = "") -> None:
     indent = len(inner) - len(inner.lstrip(" "))
     target = console()
     if target.soft_wrap or not indent:
-        target.print(Text(f"{before}{clean(inner)}{after}", style))
+        target.print(Text(f"{before}{printable_text(inner)}{after}", style))
         return
     target.print(before, end="")
-    target.print(Padding(Text(clean(inner).lstrip(" "), style), (0, 0, 0, indent), expand=False))
+    target.print(Padding(Text(printable_text(inner).lstrip(" "), style), (0, 0, 0, indent), expand=False))
     target.print(after, end="")
 
 
 def say_fact(name: str, value: str, style: str = "", *, indent: int = 0, column: int = 10) -> None:
     """Print a name, and what it is from a column on; where the terminal breaks the value, the rest stands below it."""
     target = console()
-    label = clean(f"{' ' * indent}{name} ".ljust(indent + column))
+    label = printable_text(f"{' ' * indent}{name} ".ljust(indent + column))
     if target.soft_wrap:
-        target.print(Text(label + clean(value), style))
+        target.print(Text(label + printable_text(value), style))
         return
     grid = Table.grid()
     grid.add_column(no_wrap=True, width=len(label))
     grid.add_column(overflow="fold")
-    grid.add_row(Text(label, style), Text(clean(value), style))
+    grid.add_row(Text(label, style), Text(printable_text(value), style))
     target.print(grid)
 
 
 def say_lines(text: str) -> None:
     """Print a text of several lines on stdout, whose line breaks are ours."""
     for line in text.split("\n"):
-        console().print(Text(clean(line)))
+        console().print(Text(printable_text(line)))
 
 
 def say_paragraph(text: str, first: str = "", rest: str = "", style: str = "") -> None:
     """Print a text within the width of the terminal; another program gets it on one line."""
     target = console()
-    line = clean(text)
+    line = printable_text(text)
     if sys.stdout.isatty():
         line = textwrap.fill(
             line, target.width - 1, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
@@ -107,7 +107,7 @@ def say_paragraph(text: str, first: str = "", rest: str = "", style: str = "") -
 
 def warn(text: str) -> None:
     """Print a remark on stderr, beside the answer."""
-    click.echo(clean(text), err=True)
+    click.echo(printable_text(text), err=True)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
@@ -116,7 +116,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str =
     A column name that ends in `#` holds numbers; the text of one that ends in `…` may wrap. Nothing is cut. A card
     starts with the first column, or with the first two if the first one holds numbers.
     """
-    cells = [[cell if isinstance(cell, Text) else Text(clean(str(cell))) for cell in row] for row in rows]
+    cells = [[cell if isinstance(cell, Text) else Text(printable_text(str(cell))) for cell in row] for row in rows]
     if title:
         say(title, "bold")
     headers = [Text(name.rstrip("#…")) for name in columns]
@@ -146,7 +146,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str =
 def _least_width(width: int, texts: Iterable[Text]) -> int:
     """Return how narrow a column may be whose texts may wrap."""
     word = max(cell_len(word) for text in texts for word in text.plain.split() or [""])
-    return min(width, max(LEAST_WRAPPED, word))
+    return min(width, max(_LEAST_WRAPPED, word))
 
 
 def _width_of(widths: Sequence[int]) -> int:
@@ -228,7 +228,7 @@ def waiting(what: str) -> Iterator[None]:
         return
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     bar = Progress(*columns, console=console(error=True), transient=True)
-    bar.add_task(clean(what), total=None)
+    bar.add_task(printable_text(what), total=None)
     timer = Timer(PATIENCE_S, bar.start)
     timer.start()
     try:
@@ -247,7 +247,7 @@ def console(*, error: bool = False) -> Console:
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=not stream.isatty())
 
 
-def clean(text: str) -> str:
+def printable_text(text: str) -> str:
     """Return a text as one line that cannot move the cursor, change colours, hide or reorder anything.
 
     A text of a server or a client that breaks its line could show a row that is not there.

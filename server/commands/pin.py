@@ -54,27 +54,27 @@ def command(
     With --remove, TOOL is the name or the pattern that was pinned.
     """
     if wanted_undo:
-        return edits.undo(path, as_json)
+        return edits.undo_latest(path, as_json)
     own = edits.open_file(path)
     config = load(path)
     if not patterns:
         if is_removal:
             raise click.UsageError("name at least one tool or pattern; foretool pin shows what is pinned")
-        with offline.read(config) as app:
+        with offline.open_offline(config) as app:
             return output.show(count_pins(app), as_json, show_pins)
     change = _unpin if is_removal else _pin
-    with offline.read(config) as app, edits.errors_of(own.path):
+    with offline.open_offline(config) as app, edits.errors_of(own.path):
         if problem := next(filter(None, (change(own, app, pattern) for pattern in patterns)), ""):
             return complain(f"pin: {problem}", WRONG)
     done = f"{', '.join(patterns)} {'unpinned' if is_removal else 'pinned'}"
-    return finish(own, done, config, dry_run=dry_run, as_json=as_json)
+    return finish_pins(own, done, config, dry_run=dry_run, as_json=as_json)
 
 
 def _pin(own: OwnServers, app: App, pattern: str) -> str:
     """Pin a tool, or what a pattern fits. Returns why that cannot be done, or ""."""
     if not any(matches(tool.id, (pattern,)) for tool in app.catalog.tools()):
         if not is_pattern(pattern) or not app.upstreams.unlisted():
-            meant = offline.suggest(app, pattern) or "; foretool tools shows the names"
+            meant = offline.suggest_names(app, pattern) or "; foretool tools shows the names"
             return f"no tool is called or matches {pattern!r}{meant}"
         names = ", ".join(sorted(app.upstreams.unlisted()))
         output.warn(f"{pattern!r} matches no tool that is known; not known yet are those of {names}")
@@ -116,20 +116,20 @@ def _explain(own: OwnServers, app: App, name: str) -> str:
 
 
 def is_pattern(name: str) -> bool:
-    """Tell whether a name holds marks of a pattern."""
+    """Return whether a name holds marks of a pattern."""
     return any(mark in name for mark in "*?[")
 
 
-def finish(own: OwnServers, why: str, config: Config, *, dry_run: bool, as_json: bool) -> int:
+def finish_pins(own: OwnServers, why: str, config: Config, *, dry_run: bool, as_json: bool) -> int:
     """Write an edit of pins and print what the pins cost with it. Returns the exit status."""
-    with offline.read(edits.config_after(own, config)) as app:
+    with offline.open_offline(edits.config_after(own, config)) as app:
         pins = count_pins(app)
     if as_json:
         lines = edits.differing_lines(own)
         kept = edits.save(own, why, dry_run=dry_run)
-        output.emit({**edits.report(own, why, lines, kept), "pins": pins})
+        output.emit({**edits.edit_report(own, why, lines, kept), "pins": pins})
         return 0
-    edits.finish(own, why, "pin", dry_run=dry_run, as_json=False)
+    edits.finish_edit(own, why, "pin", dry_run=dry_run, as_json=False)
     show_pins(pins)
     return 0
 

@@ -13,10 +13,10 @@ from click import UsageError
 from foretool.server.commands import output
 from foretool.server.setup import mcp_registry
 from foretool.server.setup.masking import describe_entry
-from foretool.server.setup.mcp_registry import SHOWN, Listing, Need, Offer
+from foretool.server.setup.mcp_registry import SHOWN, Offer, RegistryListing, RequiredValue
 from foretool.server.setup.pasted import NewServer
 
-DESCRIPTION: Final = 200
+_DESCRIPTION: Final = 200
 """Characters of a description that are shown."""
 _INSTALL: Final = {
     "npx": "Node.js (https://nodejs.org)",
@@ -25,12 +25,12 @@ _INSTALL: Final = {
 }
 
 
-def search(registry: str, words: str, as_json: bool) -> int:
+def search_registry(registry: str, words: str, as_json: bool) -> int:
     """List the servers that fit some words. Returns the exit status. Raises `RegistryError`."""
     if not words:
         raise UsageError("--search needs words to look for")
     base = mcp_registry.address_of(registry, os.environ)
-    found = mcp_registry.search(base, words, mcp_registry.fetch)
+    found = mcp_registry.find_listings(base, words, mcp_registry.fetch_url)
     if as_json:
         output.emit(found)
         return int(not found)
@@ -47,12 +47,12 @@ def search(registry: str, words: str, as_json: bool) -> int:
     return int(not found)
 
 
-def ask(registry: str, wanted: str, name: str, kind: str | None, *, agreed: bool, as_json: bool) -> NewServer:
+def offer_server(registry: str, wanted: str, name: str, kind: str | None, *, agreed: bool, as_json: bool) -> NewServer:
     """Show what a server of the registry would run, ask, and return it. Raises `RegistryError`, `PasteError`,
     `UsageError` and `Abort`."""
     base = mcp_registry.address_of(registry, os.environ)
-    listing = mcp_registry.find(base, wanted, mcp_registry.fetch)
-    offer = mcp_registry.choose(listing, kind or "")
+    listing = mcp_registry.find_listing(base, wanted, mcp_registry.fetch_url)
+    offer = mcp_registry.choose_launch(listing, kind or "")
     server = mcp_registry.server_of(listing, offer, name, {})
     if not as_json:
         _show(listing, offer, server)
@@ -66,7 +66,7 @@ def ask(registry: str, wanted: str, name: str, kind: str | None, *, agreed: bool
     return mcp_registry.server_of(listing, offer, name, given)
 
 
-def _show(listing: Listing, offer: Offer, server: NewServer) -> None:
+def _show(listing: RegistryListing, offer: Offer, server: NewServer) -> None:
     output.say(f"{listing.name} {listing.version}", "bold")
     output.say(f"  {_cut(listing.description)}")
     output.say("  These words are its author's, and nobody has checked them.", "dim")
@@ -92,17 +92,17 @@ def _show(listing: Listing, offer: Offer, server: NewServer) -> None:
         output.say(f"  {offer.program} is not on PATH: install {_INSTALL[offer.program]} first.", "yellow")
 
 
-def _about(need: Need) -> str:
+def _about(need: RequiredValue) -> str:
     choices = f" One of: {', '.join(need.choices)}." if need.choices else ""
     return f": {_cut(need.about)}{choices}" if need.about or choices else ""
 
 
-def _ask(need: Need) -> str:
+def _ask(need: RequiredValue) -> str:
     """Ask for a value; nothing means that the variable stays."""
     hint = f"{need.name} (Enter keeps ${{{need.name}}}, which you export)"
     return str(click.prompt(hint, default="", show_default=False, hide_input=need.is_secret))
 
 
-def _cut(text: str, most: int = DESCRIPTION) -> str:
-    text = output.clean(text)
+def _cut(text: str, most: int = _DESCRIPTION) -> str:
+    text = output.printable_text(text)
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -15,14 +15,14 @@ from msgspec import Struct
 from foretool.server.commands import edits, hint, output
 from foretool.server.diagnosis import Diagnosis, Finding, Repair
 from foretool.server.setup import changes, launches
-from foretool.server.setup.changes import Change, ChangeError, Protection
+from foretool.server.setup.changes import ChangeError, FileChange, Protection
 from foretool.server.setup.clients import client_files, this_machine
-from foretool.server.setup.documents import Document, value_at
+from foretool.server.setup.documents import ConfigDocument, value_at
 from foretool.server.setup.own_servers import OwnServers, copies_of
 from foretool.server.setup.plan import secrets_of
 from foretool.server.setup.scan import FoundFile, scan
 
-NOTHING: Final = "Nothing here can be mended without you: each line above says what to do."
+_NOTHING: Final = "Nothing here can be mended without you: each line above says what to do."
 
 
 class Planned(Struct):
@@ -33,9 +33,9 @@ class Planned(Struct):
     """What only a person can allow, in words."""
     lines: list[str] = []
     """The lines of files that change, without secrets."""
-    changes: list[Change] = []
+    changes: list[FileChange] = []
     protections: list[Protection] = []
-    files: dict[str, tuple[FoundFile, Document]] = {}
+    files: dict[str, tuple[FoundFile, ConfigDocument]] = {}
     """By path, the files of clients that change."""
 
 
@@ -125,7 +125,7 @@ def _inherit(planned: Planned, own: OwnServers, repair: Repair, *, may_ask: bool
     (server,) = repair.servers
     for name in repair.names:
         question = f"{server} asks for {name}, which is set here. Give it to {server}? It may send it anywhere."
-        if may_ask and click.confirm(output.clean(question), default=False):
+        if may_ask and click.confirm(output.printable_text(question), default=False):
             own.inherit(server, name)
             planned.what.append(f"{server}: give it {name}")
         else:
@@ -159,7 +159,7 @@ def _edit_client(planned: Planned, repair: Repair, config: Path) -> None:
 def _end_edits(planned: Planned) -> None:
     """Add the changes of the clients' files, and their lines without secrets."""
     for file, document in planned.files.values():
-        change = Change(file.file.path, file.data, document.text().encode(), "starts foretool")
+        change = FileChange(file.file.path, file.data, document.text().encode(), "starts foretool")
         if change.after != change.before:
             planned.changes.append(change)
             secrets = secrets_of(server.entry for server in file.servers)
@@ -169,7 +169,7 @@ def _end_edits(planned: Planned) -> None:
 
 def _apply(own: OwnServers, planned: Planned) -> Path:
     try:
-        return changes.apply(planned.changes, copies_of(own.path), planned.protections)
+        return changes.write_changes(planned.changes, copies_of(own.path), planned.protections)
     except ChangeError as error:
         raise ClickException(str(error)) from None
 
@@ -183,7 +183,7 @@ def _show(planned: Planned) -> None:
         output.say("\nLeft to you (run foretool doctor --fix in a terminal to be asked):", "bold")
         _bullets(planned.left)
     if not planned.what and not planned.left:
-        output.say(f"\n{NOTHING}")
+        output.say(f"\n{_NOTHING}")
 
 
 def _bullets(lines: Sequence[str]) -> None:

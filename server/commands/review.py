@@ -21,7 +21,7 @@ from foretool.server.ledger.review import (
     EFFECTS,
     NOUNS,
     Batch,
-    Change,
+    DefinitionChange,
     add_launches,
     decide,
     diff_change,
@@ -79,7 +79,7 @@ def command(
     return 0
 
 
-def _hashes(changes: Iterable[Change]) -> set[str]:
+def _hashes(changes: Iterable[DefinitionChange]) -> set[str]:
     return {change.hash for change in changes}
 
 
@@ -112,7 +112,9 @@ def _decide(store: Store, batch: Batch, names: Sequence[str], decision: Approval
     return _apply(store, batch, chosen, decision, as_json=as_json)
 
 
-def _apply(store: Store, batch: Batch, chosen: Sequence[Change], decision: Approval, *, as_json: bool = False) -> int:
+def _apply(
+    store: Store, batch: Batch, chosen: Sequence[DefinitionChange], decision: Approval, *, as_json: bool = False
+) -> int:
     done, gone = decide(store, batch, chosen, decision, own_person())
     if as_json:
         output.emit({"server": batch.server, "decision": decision, "decided": done, "gone": sorted(gone)})
@@ -126,7 +128,7 @@ def _apply(store: Store, batch: Batch, chosen: Sequence[Change], decision: Appro
     return 0
 
 
-def _is_named(change: Change, names: Sequence[str]) -> bool:
+def _is_named(change: DefinitionChange, names: Sequence[str]) -> bool:
     return any(fnmatchcase(change.name or NOUNS[change.kind], name) for name in names)
 
 
@@ -137,7 +139,9 @@ def _ask(store: Store, batch: Batch) -> int:
         return _apply(store, batch, batch.held, "approved" if choice == "a" else "blocked")
     status = 0
     for change in batch.held if choice == "o" else ():
-        one = _choose(f"{output.clean(name_change(change))}: approve (a), block (b), or leave it (l)?", "a", "b", "l")
+        one = _choose(
+            f"{output.printable_text(name_change(change))}: approve (a), block (b), or leave it (l)?", "a", "b", "l"
+        )
         if one != "l":
             status |= _apply(store, batch, [change], "approved" if one == "a" else "blocked")
     return status
@@ -190,7 +194,7 @@ def _print_batch(batch: Batch) -> None:
         output.say(f"To serve one after all: foretool review {batch.server} NAME --approve")
 
 
-def _print_change(change: Change) -> None:
+def _print_change(change: DefinitionChange) -> None:
     output.say(f"\n{name_change(change)} ({EFFECTS[change.effect]})", "bold")
     for finding in change.findings:
         output.say(f"  ! {finding.kind} ({finding.severity}) in {finding.where}: {finding.excerpt}", "yellow")

@@ -38,11 +38,11 @@ from foretool.storage.store import Store
 
 Schema = Literal["whole", "trimmed", "none"]
 
-LIST_S: Final = 20.0
+_LIST_S: Final = 20.0
 """How long a server may take to start and list its tools before the search goes on without them."""
 
 
-class Hit(Struct, frozen=True):
+class ExplainedMatch(Struct, frozen=True):
     """One match: what the answer says about it, and how it was ranked."""
 
     rank: int
@@ -69,7 +69,7 @@ class SearchResult(Struct, frozen=True):
     took_ms: float
     fitting: int
     """How many tools match at all, in every profile."""
-    matches: tuple[Hit, ...]
+    matches: tuple[ExplainedMatch, ...]
     answer: str
     """The text that the model reads."""
 
@@ -92,7 +92,7 @@ def open_search(
     config = load(path)
     shown_to = config.require_profile(profile)
     unlisted = _list_unknown(config, shown_to)
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         if not len(app.catalog) and not may_be_empty:
             raise click.ClickException("no tools are known yet; run `foretool doctor` to see why")
         if unlisted:
@@ -123,10 +123,10 @@ def _list_unknown(config: Config, profile: Profile) -> list[str]:
 
     # `foretool list` says in better words what is wrong.
     with mute_logging(), output.waiting("waiting for the lists of tools"):
-        return probing.list_unknown(config, profile, LIST_S, announce)
+        return probing.list_unknown(config, profile, _LIST_S, announce)
 
 
-def search(app: App, task: str, profile: Profile, limit: int | None) -> SearchResult:
+def search_once(app: App, task: str, profile: Profile, limit: int | None) -> SearchResult:
     """Search as for the first request of a client."""
     arguments = Arguments(task=task, limit=limit)
     visible = offline.view(app, profile).shown
@@ -147,17 +147,17 @@ def search(app: App, task: str, profile: Profile, limit: int | None) -> SearchRe
     return SearchResult(task, profile.name, answer.level, answer.tokens, took_ms, ranking.total, hits, answer.text)
 
 
-def _describe_hit(match: Match, card: dict[str, Any], bridge: str) -> Hit:
+def _describe_hit(match: Match, card: dict[str, Any], bridge: str) -> ExplainedMatch:
     schema: Schema = "none" if "inputSchema" not in card else "trimmed" if "trimmed" in card else "whole"
     listed = card.get("listed", False)
-    return Hit(
+    return ExplainedMatch(
         match.rank, match.tool, match.score, match.parts, card["why"], listed, schema, card["description"], bridge
     )
 
 
 LATEST: Final = 1000
 """Among so many latest misses those of a task are looked for."""
-SESSIONS: Final = 100
+_SESSIONS: Final = 100
 """Among so many latest sessions the latest list of a profile is looked for."""
 LISTS: Final = ("list", "growth", "epoch")
 """What a list of a client is recorded for."""
@@ -240,16 +240,16 @@ def command(
     """
     words = " ".join(task)
     with open_search(path, profile, may_be_empty=bool(name)) as (app, shown_to), output.waiting("searching"):
-        found = search(app, words, shown_to, limit)
+        found = search_once(app, words, shown_to, limit)
         say_without_encoders(app)
         asked: ToolExplanation | None = None
         if not name:
             missed = read_vain_searches(app.store, shown_to.name, words)
         elif (tool := app.catalog.find(name)) is not None:
-            missed = read_missed(app.store, shown_to.name, tool.id)
+            missed = misses_of_tool(app.store, shown_to.name, tool.id)
             asked = explain_tool(app, found, tool, shown_to)
         else:
-            before = map(_say_missed, read_missed(app.store, shown_to.name, name))
+            before = map(_say_missed, misses_of_tool(app.store, shown_to.name, name))
             return complain(f"search: {'; '.join([_say_unknown(app, name), *before])}", WRONG)
     if as_text:
         output.say_lines(found.answer)
@@ -260,7 +260,7 @@ def command(
     return output.show(explained, as_json, _print)
 
 
-def read_missed(store: Store, profile: str, name: str) -> tuple[MissedBefore, ...]:
+def misses_of_tool(store: Store, profile: str, name: str) -> tuple[MissedBefore, ...]:
     """Return the misses of one tool in one profile, by cause, the latest first."""
     counts = store.calls.count_misses(MissFilter(tool=name, profile=profile))
     own = [MissedBefore(each.cause, each.count, each.last_at, each.last_id) for each in counts if each.tool == name]
@@ -365,7 +365,7 @@ def _say_lists(app: App, view: View, tool: Tool, profile: Profile) -> tuple[Caus
 
 def read_last_list(store: Store, profile: str) -> Exposure | None:
     """Return the list that the latest client of a profile has; None if it is gone or has none."""
-    for session in store.sessions.recent(SESSIONS):
+    for session in store.sessions.recent(_SESSIONS):
         if session.profile == profile:
             lists = [each for each in store.sessions.exposures(session.key) if each.reason in LISTS]
             return lists[-1] if lists and session.ended_at is None else None
@@ -373,13 +373,13 @@ def read_last_list(store: Store, profile: str) -> Exposure | None:
 
 
 def is_named_in(store: Store, got: Exposure, tool: Tool) -> bool:
-    """Tell whether a list that a client has names a tool."""
+    """Return whether a list that a client has names a tool."""
     named = (each for each in store.sessions.exposures(got.session) if each.reason == "named" and each.at == got.at)
     return any(tool.id in each.tools for each in named)
 
 
 def was_known(app: App, tool: Tool, got: Exposure) -> bool:
-    """Tell whether any tool of its server was known when a list was made."""
+    """Return whether any tool of its server was known when a list was made."""
     own = app.catalog.now.server(tool.upstream).in_order
     if not {each.id for each in own}.isdisjoint(got.tools):
         return True
@@ -401,7 +401,7 @@ def _say_unknown(app: App, name: str) -> str:
         if (failure := app.upstreams.failure(server)) is not None:
             return f"server {server!r} does not work (offline): {failure.reason}"
         return f"the tools of server {server!r} are not known (offline); foretool doctor says why"
-    meant = offline.suggest(app, name) or "; foretool tools lists them"
+    meant = offline.suggest_names(app, name) or "; foretool tools lists them"
     return f"no tool is called {name!r} (unknown){meant}"
 
 

@@ -26,13 +26,13 @@ def _edits(
         @json_option
         def run(path: Path | None, as_json: bool, names: tuple[str, ...], dry_run: bool, wanted_undo: bool) -> int:
             if wanted_undo:
-                return edits.undo(path, as_json)
+                return edits.undo_latest(path, as_json)
             own = edits.open_file(path)
             edits.require_names(own, names)
             with edits.errors_of(own.path):
                 for each in names:
                     edit(own, each)
-            return edits.finish(own, f"{', '.join(names)} {done}", name, dry_run=dry_run, as_json=as_json)
+            return edits.finish_edit(own, f"{', '.join(names)} {done}", name, dry_run=dry_run, as_json=as_json)
 
         return click.command(name, help=described.__doc__)(run)
 

@@ -29,7 +29,7 @@ ON_TERMINAL = (
 )
 """What `serve` says to a person who types it."""
 
-LOG_NAME: Final = "serve.log"
+_LOG_NAME: Final = "serve.log"
 """The log of the proxies that windows share, beside their sockets: the stderr of a window ends with the window."""
 
 
@@ -56,7 +56,7 @@ def options_of(found: Mapping[str, str]) -> ServeOptions:
 
 
 def shares(found: Mapping[str, str]) -> bool:
-    """Tell whether windows with these options may share a proxy; False also for a config that cannot be read."""
+    """Return whether windows with these options may share a proxy; False also for a config that cannot be read."""
     try:
         config = load(options_of(found).config)
     except ConfigError:
@@ -89,7 +89,7 @@ def serve(options: ServeOptions, opening: Opening | None = None) -> int:
         reload.report_place(config)
         reload.report_problems(config)
         if options.http is not None:
-            make_page = packs.load(packs.MAKE_PAGE)
+            make_page = packs.load_part(packs.MAKE_PAGE)
             asyncio.run(serving.serve_http(config, options.http, make_page(config) if make_page else None))
         else:
             asyncio.run(serving.serve_stdio(config, options.profile, opening))
@@ -98,7 +98,7 @@ def serve(options: ServeOptions, opening: Opening | None = None) -> int:
     return 0
 
 
-def serve_windows(options: ServeOptions, folder: str, first: socket.socket, lock: int) -> int:
+def run_shared_proxy(options: ServeOptions, folder: str, first: socket.socket, lock: int) -> int:
     """Serve windows as the process that one of them, `first`, has started. Returns the exit status.
 
     `folder`: that of the sockets. `lock`: a file that is closed as soon as other windows find us. What is wrong with
@@ -140,7 +140,7 @@ def _log_to_file(folder: str) -> None:
     """Let stderr go to the log of shared proxies, and no longer to the first window, which others outlive."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        file = os.open(Path(folder) / LOG_NAME, flags, 0o600)
+        file = os.open(Path(folder) / _LOG_NAME, flags, 0o600)
     except OSError:
         file = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     sys.stderr.flush()

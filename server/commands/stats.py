@@ -15,23 +15,23 @@ from foretool.server.commands import output
 from foretool.server.config.loader import Config
 from foretool.server.recording.costs import FEWEST, Costs, add_costs, by_client, estimate_own_search, read_costs
 
-BARS: Final = "▁▂▃▄▅▆▇█"
+_BARS: Final = "▁▂▃▄▅▆▇█"
 LONGEST_LINE: Final = 45
 """So many bars stand side by side; where there are more, several share one."""
-NARROW: Final = 100
+_NARROW: Final = 100
 """On fewer columns each day and client is shown as a card of two lines instead of a row."""
 
 
-SMALL: Final = "because the list at each turn and the searches took more than all tools would have"
-FEW: Final = "because the list at each turn and the searches took more than the names of all tools would have"
+_SMALL: Final = "because the list at each turn and the searches took more than all tools would have"
+_FEW: Final = "because the list at each turn and the searches took more than the names of all tools would have"
 """Why foretool may cost more than what it is compared with."""
 
 
-def show(config: Config, since: float, *, as_json: bool) -> int:
+def show_stats(config: Config, since: float, *, as_json: bool) -> int:
     """Show misses, discovery turns and tokens of the last so many seconds, by day and client. Returns the exit
     status."""
     now = time.time()
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         tools = app.catalog.tools()
         full = sum(app.catalog.tokens(tool.id) for tool in tools)
         with output.waiting("adding up what is on record"):
@@ -39,13 +39,13 @@ def show(config: Config, since: float, *, as_json: bool) -> int:
         estimate_own_search(rows, sum(estimate(tool.id) for tool in tools), full / max(len(tools), 1))
     total, clients = add_costs(rows, ""), by_client(rows)
     told: dict[str, Any] = {
-        "since": now - since, "full_list_tokens": full, "total": describe(total),
-        "clients": [describe(each) for each in clients.values()], "days": [describe(each) for each in rows],
+        "since": now - since, "full_list_tokens": full, "total": describe_costs(total),
+        "clients": [describe_costs(each) for each in clients.values()], "days": [describe_costs(each) for each in rows],
     }  # fmt: skip
     return output.show(told, as_json, lambda _: _print(rows, clients, total))
 
 
-def describe(costs: Costs) -> dict[str, Any]:
+def describe_costs(costs: Costs) -> dict[str, Any]:
     """Return the counts of a row, and what they come to per call and per task; None where rates say nothing."""
     return {
         **asdict(costs),
@@ -64,7 +64,7 @@ def _print(rows: Sequence[Costs], clients: Mapping[str, Costs], total: Costs) ->
     if not rows:
         output.say("Nothing is on record for this time. Try a longer one: foretool status --stats --since 90d")
         return
-    if output.console().width < NARROW:
+    if output.console().width < _NARROW:
         for row in rows:
             output.say(f"{row.day}  {row.client}", "bold")
             output.say(f"  {_count(row)}")
@@ -116,7 +116,7 @@ def sparkline(values: Sequence[float | None]) -> str:
     """Draw values as a line of bars between 0 and the highest; a blank where there is none."""
     most = max((each for each in values if each is not None), default=0.0)
     marks = [
-        " " if each is None else BARS[0] if each <= 0 or most <= 0 else BARS[round(each / most * (len(BARS) - 1))]
+        " " if each is None else _BARS[0] if each <= 0 or most <= 0 else _BARS[round(each / most * (len(_BARS) - 1))]
         for each in values
     ]
     return "".join(marks)
@@ -144,8 +144,8 @@ def _sentence(costs: Costs) -> str:
         f"{_count(costs)}; of the calls of {costs.rated_tasks:,} tasks {costs.miss_rate:.0%} missed; per task:"
         f" {_number(costs.per_task(costs.rated_discoveries), 2)} searches,"
         f" {_number(costs.per_task(costs.rated_hidden), 2)} hidden calls, {read} tokens read; {full} with the full"
-        f" list: {_saved(costs.saved, SMALL)}; {own} with the client's own search:"
-        f" {_saved(costs.saved_of_own_search, FEW)}"
+        f" list: {_saved(costs.saved, _SMALL)}; {own} with the client's own search:"
+        f" {_saved(costs.saved_of_own_search, _FEW)}"
     )
 
 

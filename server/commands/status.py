@@ -26,7 +26,7 @@ from foretool.server.inspection import inspect_store
 from foretool.server.lists.policy import choose_policy, explain_policy
 from foretool.server.local.caller import ask_all
 from foretool.server.local.hello import STATUS
-from foretool.server.local.places import Identity, find_folder
+from foretool.server.local.places import ProxyIdentity, find_folder
 from foretool.server.recording.calibration import (
     EPS,
     RECENT,
@@ -38,7 +38,7 @@ from foretool.server.recording.calibration import (
 from foretool.server.recording.costs import FEWEST
 from foretool.server.recording.notes import ProxyJob, find_failing_jobs
 from foretool.server.recording.store_watch import TroubleNote, find_trouble
-from foretool.server.signin.vault import Known, Vault
+from foretool.server.signin.vault import KnownSignIn, Vault
 from foretool.server.trust.approvals import say_waiting
 from foretool.server.trust.phrases import Severity
 from foretool.server.upstreams.memory import FAILING, find_proxies
@@ -49,9 +49,9 @@ from foretool.storage.places import MEMORY, models_folder
 from foretool.storage.records import ClientRecord, Statistics, UpstreamState
 from foretool.storage.store import Store
 
-STDERR_SHOWN = 3
+_STDERR_SHOWN = 3
 """How many stderr lines of a failing upstream are shown without `--verbose`."""
-STATES: Final[dict[str, str]] = {
+_STATES: Final[dict[str, str]] = {
     State.KNOWN.value: "not started",
     State.STARTING.value: "starting",
     State.READY.value: "running",
@@ -60,18 +60,18 @@ STATES: Final[dict[str, str]] = {
     State.STOPPED.value: "stopped",
 }
 """The states of an upstream for people."""
-SENT: Final[dict[Telemetry, str]] = {
+_SENT: Final[dict[Telemetry, str]] = {
     "on": "names, durations and codes of errors",
     "full": "names, durations, tasks, and what calls are given and return",
 }
 """What leaves the machine, for people; `docs/observability.md` has the whole list."""
-ASK_S = 1.0
+_ASK_S = 1.0
 """How long all running proxies may take to say which windows they have."""
-LEAST_RATED = FEWEST
+_LEAST_RATED = FEWEST
 """Fewer searches whose outcome is known say nothing about the quality of search."""
 
 
-class Window(Struct, frozen=True):
+class SharedWindow(Struct, frozen=True):
     """One window of a client that shares a proxy."""
 
     pid: int
@@ -91,7 +91,7 @@ class Proxy(Struct, frozen=True):
     upstreams: tuple[UpstreamState, ...]
     machine: str = ""
     """The other machine on which it runs; "" for this one."""
-    windows: tuple[Window, ...] = ()
+    windows: tuple[SharedWindow, ...] = ()
     """The windows that share it, the oldest first; none where the client has started the proxy itself."""
 
 
@@ -144,7 +144,7 @@ class Status(Struct, frozen=True):
     """Running proxies that cannot write the storage file, and why."""
     failing_jobs: tuple[ProxyJob, ...]
     """What running proxies cannot do in the background at present; everything else goes on."""
-    signed_in: dict[str, Known]
+    signed_in: dict[str, KnownSignIn]
     """By server, the sign-ins that are kept here."""
     unrecorded: tuple[int, ...]
     """The processes of proxies that run and have no state in the storage: just started, or the disk is full."""
@@ -194,7 +194,7 @@ def command(
         raise click.UsageError("--stats and --clients do not go together")
     config = load(path)
     if wants_stats:
-        return stats.show(config, since, as_json=as_json)
+        return stats.show_stats(config, since, as_json=as_json)
     if wants_clients:
         return _show_clients(config, as_json=as_json)
     status = read_status(config)
@@ -229,7 +229,7 @@ def read_status(config: Config) -> Status:
             telemetry=config.settings.telemetry,
             imported=_find_import(store),
             encoder=_describe_encoders(config, store),
-            confidence=rate_confidence(outcomes) if len(outcomes) >= LEAST_RATED else None,
+            confidence=rate_confidence(outcomes) if len(outcomes) >= _LEAST_RATED else None,
             proxies=tuple(
                 Proxy(
                     each.pid,
@@ -255,7 +255,7 @@ def read_status(config: Config) -> Status:
         )
 
 
-def _find_sign_ins(config: Config) -> dict[str, Known]:
+def _find_sign_ins(config: Config) -> dict[str, KnownSignIn]:
     remote = [server for server in config.servers.values() if server.may_sign_in]
     vault = Vault.own()
     return {server.name: known for server in remote if (known := vault.describe(server)) is not None}
@@ -268,15 +268,15 @@ def _find_import(store: Store) -> ImportNote | None:
     return None
 
 
-def _ask_windows(config: Config) -> dict[int, tuple[Window, ...]]:
+def _ask_windows(config: Config) -> dict[int, tuple[SharedWindow, ...]]:
     """Return the windows of each running proxy, by its process."""
     folder = find_folder(os.environ)
-    found: dict[int, tuple[Window, ...]] = {}
+    found: dict[int, tuple[SharedWindow, ...]] = {}
     for profile in config.profiles if folder is not None else ():
-        wanted = Identity.own(config.path, profile, is_project=config.named_by == "project_config")
-        for answer in ask_all(str(folder), wanted, STATUS, {}, ASK_S):
+        wanted = ProxyIdentity.own(config.path, profile, is_project=config.named_by == "project_config")
+        for answer in ask_all(str(folder), wanted, STATUS, {}, _ASK_S):
             with suppress(ValidationError):
-                found[int(answer.get("pid", 0))] = convert(answer.get("windows"), tuple[Window, ...])
+                found[int(answer.get("pid", 0))] = convert(answer.get("windows"), tuple[SharedWindow, ...])
     return found
 
 
@@ -284,7 +284,7 @@ def _describe_encoders(config: Config, store: Store) -> Encoding:
     """Return what the setting `encoder` means on this machine."""
     setting = config.settings.encoder
     try:
-        weights = encoders.find(setting, encoders.Endpoint(config.settings.encoder_url))
+        weights = encoders.resolve_weights(setting, encoders.Endpoint(config.settings.encoder_url))
     except encoders.EncoderError as error:
         return Encoding(setting, {}, str(error))
     known = {each.described: len(store.vectors.known(each.key)) for each in weights}
@@ -326,7 +326,7 @@ def _print(status: Status, verbose: bool) -> None:
     output.say_fact("recorder", f"record: {recording.level}{'' if status.storage_trouble else last}")
     _print_import(status.imported)
     if status.telemetry != "off":
-        output.say_fact("telemetry", f"{status.telemetry}: {SENT[status.telemetry]} go to a collector")
+        output.say_fact("telemetry", f"{status.telemetry}: {_SENT[status.telemetry]} go to a collector")
     if status.confidence is not None:
         output.say(f"Search quality {_say_quality(status.confidence, verbose)}")
 
@@ -402,7 +402,7 @@ def _print_proxy(proxy: Proxy, verbose: bool) -> None:
     now = time.time()
     rows = [
         (
-            state.upstream, STATES.get(state.state, state.state), output.span(now - state.since), state.era or "",
+            state.upstream, _STATES.get(state.state, state.state), output.span(now - state.since), state.era or "",
             state.tools, state.restarts, state.skipped_lines, state.last_error,
         )
         for state in proxy.upstreams
@@ -414,7 +414,7 @@ def _print_proxy(proxy: Proxy, verbose: bool) -> None:
         output.say(f"  window {window.pid}: {client} in {window.folder}, for {output.span(now - window.since)}")
     for state in proxy.upstreams:
         if state.stderr and (verbose or state.last_error):
-            for line in state.stderr if verbose else state.stderr[-STDERR_SHOWN:]:
+            for line in state.stderr if verbose else state.stderr[-_STDERR_SHOWN:]:
                 output.say(f"  {state.upstream} stderr: {line}", "dim")
 
 

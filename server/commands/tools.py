@@ -23,7 +23,7 @@ from foretool.server.config.errors import ConfigError
 from foretool.server.config.loader import load
 from foretool.server.config.settings import PolicyChoice, Risk
 from foretool.server.inspection import INSTRUCTIONS, Inspection, inspect
-from foretool.server.trust.findings import Finding
+from foretool.server.trust.findings import TextFinding
 from foretool.server.trust.policy import Source
 from foretool.storage.records import Tool, Usage
 
@@ -50,7 +50,7 @@ class Row(Struct, frozen=True):
     """Which of our tools calls it, `call_tool` or `call_tool_write`; "" if a rule denies it."""
     denied: str
     """The rule that denies it without a profile, or ""."""
-    findings: tuple[Finding, ...]
+    findings: tuple[TextFinding, ...]
     """What looks wrong in its text; looked for with `--json` and `--findings` only."""
 
 
@@ -79,7 +79,7 @@ class Inventory(Struct, frozen=True):
     """Those of them that could not be used when they were last tried."""
     personal_servers: tuple[str, ...]
     """Servers with `per_user`: each person has a list of tools of their own there, which is not among `tools`."""
-    instructions: dict[str, tuple[Finding, ...]]
+    instructions: dict[str, tuple[TextFinding, ...]]
     """By server, what looks wrong in its instructions; looked for where `findings` are."""
 
 
@@ -128,7 +128,7 @@ def command(
     training.
     """
     if needs:
-        show_needs = packs.load(packs.SHOW_NEEDS)
+        show_needs = packs.load_part(packs.SHOW_NEEDS)
         if show_needs is None:
             return complain("tools: --needs needs the pack foretool.desk, which is not installed", WRONG)
         return int(show_needs(path, pattern, as_json=as_json))
@@ -136,11 +136,11 @@ def command(
     if upstream and upstream not in (*config.servers, *config.broken, *config.disabled):
         known = ", ".join(config.servers)
         raise ConfigError(f"--upstream: {config.path} has no server {upstream!r}; it has: {known}", Code.OPTION_WRONG)
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         if schema:
             tool = app.catalog.find(schema)
             if tool is None:
-                meant = offline.suggest(app, schema) or "; `foretool tools` lists them"
+                meant = offline.suggest_names(app, schema) or "; `foretool tools` lists them"
                 return complain(f"--schema: no tool is called {schema!r}{meant}", WRONG)
             click.echo(msgspec.json.format(bytes(write_definition(tool)), indent=2).decode())
             return 0
@@ -176,7 +176,7 @@ def take_inventory(
 
     tools, unlisted = catalog.tools(), app.upstreams.unlisted()
     personal = tuple(name for name, server in config.servers.items() if server.per_user is not None)
-    rows = [row(tool) for tool in tools if matches(tool.id, pattern) and upstream in ("", tool.upstream)]
+    rows = [row(tool) for tool in tools if fits_pattern(tool.id, pattern) and upstream in ("", tool.upstream)]
     return Inventory(
         tools=tuple(sorted((row for row in rows if not (unused and row.calls)), key=ORDERS[order])),
         lists=tuple(
@@ -198,8 +198,8 @@ def take_inventory(
     )
 
 
-def matches(name: str, pattern: str) -> bool:
-    """Tell whether a name matches a shell pattern, or contains a text in upper or lower case."""
+def fits_pattern(name: str, pattern: str) -> bool:
+    """Return whether a name matches a shell pattern, or contains a text in upper or lower case."""
     if any(mark in pattern for mark in "*?["):
         return fnmatchcase(name, pattern)
     return pattern.lower() in name.lower()

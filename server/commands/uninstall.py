@@ -22,7 +22,7 @@ from foretool.server.config.keyrings import KeyringError
 from foretool.server.config.loader import load
 from foretool.server.config.places import find_place
 from foretool.server.setup import changes, prompt_hooks
-from foretool.server.setup.changes import Change, ChangeError
+from foretool.server.setup.changes import ChangeError, FileChange
 from foretool.server.setup.clients import client_files, this_machine
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.installation import Command, this_installation
@@ -65,7 +65,7 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
     return run_commands(installed.uninstall, "Run this?", agreed=agreed, dry_run=dry_run)
 
 
-def _plan(place: Path) -> tuple[list[Change], list[str]]:
+def _plan(place: Path) -> tuple[list[FileChange], list[str]]:
     own = edits.open_file(place, may_be_missing=True).servers()
     found = scan(client_files(this_machine()))
     try:
@@ -76,7 +76,7 @@ def _plan(place: Path) -> tuple[list[Change], list[str]]:
     return _with_hooks(planned, problems), problems
 
 
-def _with_hooks(planned: list[Change], problems: list[str]) -> list[Change]:
+def _with_hooks(planned: list[FileChange], problems: list[str]) -> list[FileChange]:
     """Return the changes, and those that take the prompt hook out of each client."""
     by_path = {each.path: each for each in planned}
     for hook in prompt_hooks.HOOKS.values():
@@ -89,8 +89,8 @@ def _with_hooks(planned: list[Change], problems: list[str]) -> list[Change]:
     return list(by_path.values())
 
 
-def _change(planned: list[Change], place: Path, *, agreed: bool) -> bool:
-    """Write the changes after a yes; tell whether they were written. Raises `ClickException`."""
+def _change(planned: list[FileChange], place: Path, *, agreed: bool) -> bool:
+    """Write the changes after a yes; return whether they were written. Raises `ClickException`."""
     if not agreed and not sys.stdin.isatty():
         output.say("Nothing was changed: there is nobody to ask. Add --yes.")
         return False
@@ -98,7 +98,7 @@ def _change(planned: list[Change], place: Path, *, agreed: bool) -> bool:
         output.say("Nothing was changed.")
         return False
     try:
-        kept = changes.apply(planned, place.parent / changes.FOLDER)
+        kept = changes.write_changes(planned, place.parent / changes.FOLDER)
     except ChangeError as error:
         raise ClickException(str(error)) from None
     output.say(f"Done. Restart these clients. Their files with foretool are kept in {edits.short(kept)}.")

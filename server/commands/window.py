@@ -39,14 +39,14 @@ def serve_window(arguments: Sequence[str]) -> int | None:
     if folder is None or config is None or not may_share(config, options):
         return None
     from foretool.server.local.opening import KeptAnswers, Opening
-    from foretool.server.local.places import Identity
+    from foretool.server.local.places import ProxyIdentity
 
-    wanted = Identity.own(config, options.get("--profile", ""), is_project=False)
+    wanted = ProxyIdentity.own(config, options.get("--profile", ""), is_project=False)
     opening = Opening(KeptAnswers(folder, wanted))
     if "--alone" in options:
         opening.wait(LOOK_S)
         return _serve_alone(options, opening)
-    from foretool.server.local.relay import Ended, Finder, Relay, Started, Unshared
+    from foretool.server.local.relay import Finder, Relay, Started, Unshared, WindowEnded
 
     finder = Finder(folder, wanted, opening)
     try:
@@ -55,13 +55,13 @@ def serve_window(arguments: Sequence[str]) -> int | None:
         if text := str(reason):
             sys.stderr.write(f"foretool: WARNING: this window has a proxy of its own: {text}\n")
         return _serve_alone(options, opening)
-    except Ended as end:
+    except WindowEnded as end:
         return end.status
     except Started as start:
         gc.disable()  # until clients are answered, as in `cli`
         from foretool.server.commands import serving
 
-        return serving.serve_windows(serving.options_of(options), folder, start.first, start.lock)
+        return serving.run_shared_proxy(serving.options_of(options), folder, start.first, start.lock)
 
 
 def _serve_alone(options: Mapping[str, str], opening: Opening) -> int:
@@ -89,7 +89,7 @@ def find_config(given: str | None, environ: Mapping[str, str]) -> str | None:
 
 
 def may_share(config: str, options: Mapping[str, str]) -> bool:
-    """Tell whether windows of this config may share a proxy. A file that says nothing about it is not parsed."""
+    """Return whether windows of this config may share a proxy. A file that says nothing about it is not parsed."""
     try:
         with open(config, "rb") as file:  # noqa: PTH123 -- pathlib takes memory
             text = file.read()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from foretool.server.config import jsonc
 from foretool.server.config.errors import Invalid
 
-UNIX = "unix:"
+_UNIX = "unix:"
 EXPECTED = 'expected host:port, like "127.0.0.1:8399" or "[::1]:8399", or "unix:/path/of/a.sock"'
 
 
@@ -23,14 +23,14 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         if self.path:
-            return f"{UNIX}{self.path}"
+            return f"{_UNIX}{self.path}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_address(written: str) -> Address:
     """Read `127.0.0.1:8399`, `[::1]:8399`, `localhost:0` or `unix:/path`. Raises `ValueError`."""
-    if written.startswith(UNIX):
-        path = os.path.expanduser(written.removeprefix(UNIX))  # noqa: PTH111 -- keeps what Path would tidy up
+    if written.startswith(_UNIX):
+        path = os.path.expanduser(written.removeprefix(_UNIX))  # noqa: PTH111 -- keeps what Path would tidy up
         if not path.startswith("/") or path.endswith("/") or not path.isprintable():
             raise ValueError('expected a full path behind "unix:", like "unix:/run/user/1000/foretool/http.sock"')
         return Address("", 0, path)
@@ -41,7 +41,7 @@ def parse_address(written: str) -> Address:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach the host."""
+    """Return whether only this machine can reach the host."""
     import ipaddress  # only HTTP needs it
 
     if host == "localhost":
@@ -53,7 +53,7 @@ def is_loopback(host: str) -> bool:
 
 
 def can_be_split(url: str) -> bool:
-    """Tell whether host and port of a URL can be read, which a port of `99999` cannot."""
+    """Return whether host and port of a URL can be read, which a port of `99999` cannot."""
     from urllib.parse import urlsplit  # few configs name one
 
     try:

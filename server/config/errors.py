@@ -68,7 +68,7 @@ class Source:
 
     def __init__(self, data: bytes, name: str) -> None:
         """Decode a file of this name. Raises `ConfigError` if it is not UTF-8 or not JSON."""
-        self.name = one_line(name)
+        self.name = printable_line(name)
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             problem = f"{self.name}:1:1: expected UTF-8, found UTF-16; save the file as UTF-8"
             raise ConfigError(problem, Code.CONFIG_SYNTAX)
@@ -232,11 +232,11 @@ def dotted(path: jsonc.Path) -> str:
         if isinstance(step, int):
             text += f"[{step}]"
         else:
-            text += f".{step}" if re.fullmatch(r"[\w@/-]+", step) else f'."{one_line(step)}"'
+            text += f".{step}" if re.fullmatch(r"[\w@/-]+", step) else f'."{printable_line(step)}"'
     return text.lstrip(".")
 
 
-def one_line(text: str) -> str:
+def printable_line(text: str) -> str:
     """Return `text` without characters that could break a line or a terminal, cut after 200 characters."""
     shown = text if len(text) <= 200 else text[:200] + "…"
     return shown if shown.isprintable() else repr(shown)[1:-1]

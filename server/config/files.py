@@ -21,7 +21,7 @@ def find_other_writers(path: Path) -> str:
 
 
 def is_readable_by_others(path: Path) -> bool:
-    """Tell whether the file's mode lets its group or every user read it."""
+    """Return whether the file's mode lets its group or every user read it."""
     try:
         return bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
     except OSError:
@@ -29,7 +29,7 @@ def is_readable_by_others(path: Path) -> bool:
 
 
 def is_own_and_writable_by_others(path: Path) -> bool:
-    """Tell whether the file belongs to this user, and its mode lets its group or every user write it."""
+    """Return whether the file belongs to this user, and its mode lets its group or every user write it."""
     try:
         status = path.stat()
     except OSError:
@@ -41,8 +41,8 @@ _REPOSITORIES = (".git", ".hg", ".jj", ".svn")
 
 
 def is_users_word(path: Path) -> bool:
-    """Tell whether only the user could have written a file: nobody else may write it, and it is in no repository, where
-    a pull would change it. A repository of the whole home folder is the user's own."""
+    """Return whether only the user could have written a file: nobody else may write it, and it is in no repository,
+    where a pull would change it. A repository of the whole home folder is the user's own."""
     real = Path(os.path.realpath(path))
     home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 -- quicker
     folders = (each for each in real.parents if str(each) != home)
@@ -87,11 +87,11 @@ def _user(number: int) -> str:
 
 
 MIB: Final = 1 << 20
-LARGEST_CONFIG: Final = 32 * MIB
+_LARGEST_CONFIG: Final = 32 * MIB
 """Most bytes of a config file, of a client or of ours: Claude Code keeps megabytes of history in its own."""
 
 
-def read_regular(path: Path, largest: int = LARGEST_CONFIG) -> bytes:
+def read_regular(path: Path, largest: int = _LARGEST_CONFIG) -> bytes:
     """Return what a regular file holds. Raises `OSError` whose `strerror` says what stands there instead, or that it
     has more than `largest` bytes."""
     # Opening a pipe would otherwise wait for whoever writes into it.

@@ -43,7 +43,7 @@ def loads(text: str) -> Any:
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         pass
     try:
-        return msgspec.json.decode(plain(text))
+        return msgspec.json.decode(blank_comments(text))
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         places(text)  # raises a better error, unless the scanner accepts what the decoder refuses
         raise JsonError(0, f"cannot be read as JSON ({error})") from None
@@ -55,7 +55,7 @@ _COMMENT = r'(?s)"[^"\\]*(?:\\.[^"\\]*)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)'
 _TRAILING_COMMA = r'(?s)"[^"\\]*(?:\\.[^"\\]*)*"?|,(?=[ \t\r\n]*[}\]])'
 
 
-def plain(text: str) -> str:
+def blank_comments(text: str) -> str:
     """Replace comments and trailing commas by blanks, so that every offset stays valid."""
     return re.sub(_TRAILING_COMMA, _blank_comma, re.sub(_COMMENT, _blank_comment, text))
 

@@ -16,7 +16,7 @@ VARIABLE: Final = "FORETOOL_KEYRING"
 """`off` uses no keyring."""
 SERVICE: Final = "foretool"
 """Under which name the keyring keeps our entries."""
-REFERENCE: Final = re.compile(r"(?<!\$)\$\{keyring:([^}]+)\}")
+_REFERENCE: Final = re.compile(r"(?<!\$)\$\{keyring:([^}]+)\}")
 _PREFIX: Final = "secret:"
 
 
@@ -36,11 +36,11 @@ def open_keyring() -> Any:
 
 
 def is_off(environ: Mapping[str, str]) -> bool:
-    """Tell whether the user wants no keyring."""
+    """Return whether the user wants no keyring."""
     return environ.get(VARIABLE, "") == "off"
 
 
-def check(environ: Mapping[str, str]) -> None:
+def check_keyring(environ: Mapping[str, str]) -> None:
     """Raise `KeyringError` where no keyring keeps secrets."""
     with _told(environ):
         pass
@@ -70,15 +70,15 @@ def forget_value(name: str, environ: Mapping[str, str]) -> None:
         ring.delete_password(SERVICE, f"{_PREFIX}{name}")
 
 
-def names_in(text: str) -> frozenset[str]:
+def keyring_names(text: str) -> frozenset[str]:
     """Return the names of the values that a text reads from the keyring."""
-    return frozenset(REFERENCE.findall(text))
+    return frozenset(_REFERENCE.findall(text))
 
 
 def with_values(entry: Any, environ: Mapping[str, str]) -> Any:
     """Return an entry with the values in place of `${keyring:...}`. Raises `KeyringError`."""
     if isinstance(entry, str):
-        return REFERENCE.sub(lambda found: read_value(found[1], environ), entry)
+        return _REFERENCE.sub(lambda found: read_value(found[1], environ), entry)
     if isinstance(entry, Mapping):
         return {key: with_values(each, environ) for key, each in entry.items()}
     return [with_values(each, environ) for each in entry] if isinstance(entry, list) else entry

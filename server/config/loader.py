@@ -27,16 +27,16 @@ from foretool.server.config.errors import (
     dotted,
     guess,
     kind_of,
-    one_line,
+    printable_line,
     refuse_unknown,
 )
 from foretool.server.config.files import find_other_writers, read_regular
 from foretool.server.config.limits import FROM_FILE, Limits
-from foretool.server.config.old_keys import describe, take_from_settings
+from foretool.server.config.old_keys import explain_old_keys, take_from_settings
 from foretool.server.config.per_user import find_unsealed, is_key
 from foretool.server.config.places import (
+    ConfigPlace,
     NamedBy,
-    Place,
     absolute,
     find_place,
     find_project_file,
@@ -56,7 +56,7 @@ from foretool.server.config.settings import (
     TokenEntry,
 )
 from foretool.server.config.tokens import read_access, read_tokens, unmatched_grants, unmatched_patterns
-from foretool.server.config.variables import Expansion, Secrets, client_names_in, collect, expand_tilde, names_in
+from foretool.server.config.variables import Expansion, Secrets, client_names_in, collect, expand_tilde, variable_names
 from foretool.storage.places import StorePlace, find_passwords, find_problem, is_address, read_place
 
 WEIGHTS = ".gguf"
@@ -170,7 +170,7 @@ class LiveConfig:
         return msgspec.structs.replace(found, person=person) if differs else found
 
 
-class Changes(NamedTuple):
+class ConfigChanges(NamedTuple):
     """What a reload has to do; names in the order of the file they stand in."""
 
     added: tuple[str, ...]
@@ -196,7 +196,10 @@ def load(path: Path | None = None, environ: Mapping[str, str] | None = None) -> 
     if project is None:
         return config
     if problem := find_other_writers(project):
-        return _warn(config, f"{one_line(str(project))} is not used: {one_line(problem)}; change its owner or its mode")
+        return _warn(
+            config,
+            f"{printable_line(str(project))} is not used: {printable_line(problem)}; change its owner or its mode",
+        )
     return _read_project(project, config.settings.storage, environ)
 
 
@@ -204,13 +207,13 @@ def load_again(config: Config) -> Config:
     """Read the file that this config came from once more. Raises `ConfigError`."""
     if config.named_by == "project_config":
         return _read_project(config.path, config.settings.storage, os.environ)
-    read = _read(Place(config.path, config.named_by), os.environ)
+    read = _read(ConfigPlace(config.path, config.named_by), os.environ)
     return msgspec.structs.replace(read, named_by=config.named_by, ignored=config.ignored)
 
 
 def _read_project(path: Path, storage: str, environ: Mapping[str, str]) -> Config:
     """Read a project's file, which does not choose where prompts and calls are recorded."""
-    config = _read(Place(path, "project_config"), environ)
+    config = _read(ConfigPlace(path, "project_config"), environ)
     settings = msgspec.structs.replace(config.settings, storage=storage)
     secrets = collect([*((value, name) for value, name in config.secrets.values), *_storage_secrets(storage)])
     return msgspec.structs.replace(config, settings=settings, secrets=secrets, named_by="project_config")
@@ -221,9 +224,9 @@ def _warn(config: Config, warning: str) -> Config:
     return msgspec.structs.replace(config, warnings=(*config.warnings, coded))
 
 
-def _read(place: Place, environ: Mapping[str, str]) -> Config:
+def _read(place: ConfigPlace, environ: Mapping[str, str]) -> Config:
     path = place.path
-    name = one_line(str(path))
+    name = printable_line(str(path))
     try:
         before = stamp(path)
         data = read_regular(path)
@@ -285,7 +288,7 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
         settings=settings,
         warnings=tuple(warnings),
         state_folder=_state_folder(environ),
-        names=names_in(source.text) | client_names_in(source.text),
+        names=variable_names(source.text) | client_names_in(source.text),
         secrets=collect(
             [
                 *secrets,
@@ -310,9 +313,9 @@ def stamp(path: Path) -> Stamp | None:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def diff(old: Config, new: Config) -> Changes:
+def diff(old: Config, new: Config) -> ConfigChanges:
     """Compare two readings by server; a server that became broken or disabled counts as removed."""
-    return Changes(
+    return ConfigChanges(
         added=tuple(name for name in new.servers if name not in old.servers),
         removed=tuple(name for name in old.servers if name not in new.servers),
         changed=tuple(name for name, server in new.servers.items() if old.servers.get(name, server) != server),
@@ -334,7 +337,7 @@ def _read_top_level(source: Source) -> tuple[str, dict[str, Any], list[str]]:
     key = find_server_key(document)
     entries = document.get(key)
     if key not in document:
-        found = ", ".join(f'"{one_line(name)}"' for name in list(document)[:4]) or "no key at all"
+        found = ", ".join(f'"{printable_line(name)}"' for name in list(document)[:4]) or "no key at all"
         problem = f'expected "mcpServers" (or VS Code\'s "servers"), found {found}; put the servers under that key'
         raise Invalid((), problem, code=Code.CONFIG_SHAPE)
     if not isinstance(entries, dict):
@@ -373,7 +376,7 @@ def _unread_projects(projects: Any) -> str:
     ]
     if not found:
         return ""
-    shown = ", ".join(one_line(name) for name in found[:5]) + (f" and {len(found) - 5} more" if found[5:] else "")
+    shown = ", ".join(printable_line(name) for name in found[:5]) + (f" and {len(found) - 5} more" if found[5:] else "")
     return f"projects: servers that Claude Code has for one folder each are not read: {shown}; foretool init takes them"
 
 
@@ -385,7 +388,7 @@ def _read_settings(source: Source, path: Path, environ: Mapping[str, str], warni
         limits = convert(block["limits"], Limits, (*here, "limits"))
         block = {key: value for key, value in block.items() if key != "limits"}
     block, old = take_from_settings(block)
-    for path_of, advice in describe(old):
+    for path_of, advice in explain_old_keys(old):
         warnings.append(Coded(str(source.error(Invalid((*here, *path_of), advice))), Code.SETTING_REMOVED))
     # With an address, `encoder` names a model of that provider.
     if isinstance(block, dict) and isinstance(names := block.get("encoder"), str) and not block.get("encoder_url"):
@@ -473,7 +476,7 @@ def _read_enrich(
     if not expanded["url"].startswith(("http://", "https://")):
         problem = 'expected the address of an OpenAI-compatible API, like "http://127.0.0.1:11434/v1"'
         other = f", or none and a file of weights ({WEIGHTS}) as `model`"
-        raise Invalid((*here, "url"), f"{problem}{other}; found {one_line(entry.url[:60])!r}")
+        raise Invalid((*here, "url"), f"{problem}{other}; found {printable_line(entry.url[:60])!r}")
     if not expanded["model"]:
         raise Invalid((*here, "model"), "expected the name of a model, found none; write what the API calls it")
     return msgspec.structs.replace(entry, **expanded)

@@ -113,7 +113,7 @@ def _bool(value: Any, path: jsonc.Path) -> bool:
     raise Invalid(path, f"expected true or false, found {kind_of(value)}; write true or false without quotes")
 
 
-def describe(keys: list[OldKey]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def explain_old_keys(keys: list[OldKey]) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield the path of each old key, and the line about it."""
     for each in keys:
         yield each.path, f"this setting was removed: {each.advice}; delete it"

@@ -63,6 +63,6 @@ def file_path(written: str, found: Expansion, folder: Path, environ: Mapping[str
 
 
 def is_key(written: str) -> bool:
-    """Tell whether a text is a key of 32 bytes in base64."""
+    """Return whether a text is a key of 32 bytes in base64."""
     letters = written.strip().rstrip("=")
     return len(letters) == 43 and bool(re.fullmatch(r"[A-Za-z0-9+/_-]+", letters))

@@ -12,15 +12,15 @@ from typing import Literal
 from msgspec import Struct
 
 from foretool.server.config.codes import Code
-from foretool.server.config.errors import ConfigError, one_line
+from foretool.server.config.errors import ConfigError, printable_line
 from foretool.server.config.variables import expand_tilde
 
 NamedBy = Literal["--config", "FORETOOL_CONFIG", "your own file", "project_config"]
 
-PROJECT_FILE = Path("mcp.json")
+_PROJECT_FILE = Path("mcp.json")
 
 
-class Place(Struct, frozen=True):
+class ConfigPlace(Struct, frozen=True):
     """A config file, and what names it."""
 
     path: Path
@@ -34,7 +34,7 @@ class Place(Struct, frozen=True):
         """One line about the file of the working folder that is not read, or ""."""
         if self.ignored is None:
             return ""
-        shown, own = one_line(str(self.ignored)), one_line(str(self.path))
+        shown, own = printable_line(str(self.ignored)), printable_line(str(self.path))
         way_out = 'name it with --config to use it, or set "project_config": true in your own file'
         return f"{shown} is not read (foretool uses {own}); {way_out}"
 
@@ -59,36 +59,36 @@ def home_folder(environ: Mapping[str, str]) -> str:
         return "/"
 
 
-def find_place(given: Path | None, environ: Mapping[str, str]) -> Place:
+def find_place(given: Path | None, environ: Mapping[str, str]) -> ConfigPlace:
     """Return the config file. `given` is that of `--config`. Raises `ConfigError` for a relative `FORETOOL_CONFIG`."""
     home = home_folder(environ)
     if given is not None:
         try:
-            return Place(absolute(Path(expand_tilde(str(given), home))), "--config")
+            return ConfigPlace(absolute(Path(expand_tilde(str(given), home))), "--config")
         except OSError:
             problem = "the folder that it starts in is gone; write the full path"
-            raise ConfigError(f"--config: {one_line(str(given))!r}: {problem}", Code.OPTION_WRONG) from None
+            raise ConfigError(f"--config: {printable_line(str(given))!r}: {problem}", Code.OPTION_WRONG) from None
     if named := environ.get("FORETOOL_CONFIG"):
         path = Path(expand_tilde(named, home))
         if not path.is_absolute():
-            found = f"FORETOOL_CONFIG: expected a full path, found {one_line(named)!r}"
+            found = f"FORETOOL_CONFIG: expected a full path, found {printable_line(named)!r}"
             problem = f"{found}, which is another file in every folder; write the full path"
             raise ConfigError(problem, Code.OPTION_WRONG)
-        return Place(absolute(path), "FORETOOL_CONFIG")
+        return ConfigPlace(absolute(path), "FORETOOL_CONFIG")
     own = own_file(environ)
-    return Place(own, "your own file", find_project_file(own))
+    return ConfigPlace(own, "your own file", find_project_file(own))
 
 
 def is_own_file(path: Path, environ: Mapping[str, str]) -> bool:
-    """Tell whether a path leads to the user's own file."""
+    """Return whether a path leads to the user's own file."""
     return os.path.realpath(path) == os.path.realpath(own_file(environ))
 
 
 def find_project_file(used: Path) -> Path | None:
     """Return `mcp.json` of the working folder; None if there is none, or if it is the file that is used."""
     try:
-        found = PROJECT_FILE.is_file() and not (used.exists() and PROJECT_FILE.samefile(used))
-        return absolute(PROJECT_FILE) if found else None
+        found = _PROJECT_FILE.is_file() and not (used.exists() and _PROJECT_FILE.samefile(used))
+        return absolute(_PROJECT_FILE) if found else None
     except OSError:  # the working folder is gone, or may not be entered
         return None
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from foretool.server.config import jsonc
 from foretool.server.config.addresses import is_loopback, parse_address
 from foretool.server.config.codes import Code
-from foretool.server.config.errors import one_line
+from foretool.server.config.errors import printable_line
 from foretool.server.config.files import (
     find_other_writers,
     is_own_and_writable_by_others,
@@ -26,7 +26,7 @@ from foretool.server.config.tokens import WAY_OUT, all_tokens, find_problems
 from foretool.server.config.variables import CREDENTIAL, VARIABLE, secrets_in_url
 from foretool.storage.places import find_passwords, local_folder
 
-MOST_SHOWN = 5
+_MOST_SHOWN = 5
 
 
 class Risk(NamedTuple):
@@ -48,7 +48,7 @@ def find_risks(config: Config) -> Iterator[Risk]:
         do = "keep the database in a folder that only you may write"
         yield Risk(
             "warning",
-            f"{config.storage}: {one_line(problem)}, and could replace its folder",
+            f"{config.storage}: {printable_line(problem)}, and could replace its folder",
             do,
             Code.FILE_OPEN_TO_OTHERS,
         )
@@ -86,14 +86,14 @@ def _needs_token(settings: Settings) -> bool:
 
 
 def _risks_of_file(path: Path) -> Iterator[Risk]:
-    shown = one_line(str(path))
+    shown = printable_line(str(path))
     if problem := find_other_writers(path):
-        what = f"{shown}: {one_line(problem)}, and what a config says runs as you"
+        what = f"{shown}: {printable_line(problem)}, and what a config says runs as you"
         do = "let only you write it: chown to yourself, chmod go-w"
         yield Risk("warning", what, do, Code.FILE_OPEN_TO_OTHERS, path if is_own_and_writable_by_others(path) else None)
     if is_readable_by_others(path) and (held := find_written_secrets(path)):
-        more = f" and {len(held) - MOST_SHOWN} more" if len(held) > MOST_SHOWN else ""
-        secrets = f"{', '.join(held[:MOST_SHOWN])}{more}"
+        more = f" and {len(held) - _MOST_SHOWN} more" if len(held) > _MOST_SHOWN else ""
+        secrets = f"{', '.join(held[:_MOST_SHOWN])}{more}"
         what = f"{shown}: other users of this machine may read it, and it holds {secrets}"
         own = path if path.stat().st_uid == os.geteuid() else None
         yield Risk("warning", what, f"run: chmod 600 {shown}", Code.FILE_OPEN_TO_OTHERS, own)
@@ -128,7 +128,7 @@ def open_host(url: str) -> str:
         return ""
     host = match[1].lower().rstrip(".")
     is_here = host in ("localhost", "[::1]") or host.endswith(".localhost")
-    return "" if is_here or re.fullmatch(r"127(?:\.\d{1,3}){3}", host) else one_line(host)
+    return "" if is_here or re.fullmatch(r"127(?:\.\d{1,3}){3}", host) else printable_line(host)
 
 
 def find_written_secrets(path: Path) -> list[str]:
@@ -143,7 +143,7 @@ def find_written_secrets(path: Path) -> list[str]:
     found = [f"foretool.{place}" for place in _secrets_of_settings(document.get("foretool"))]
     for name, entry in entries.items() if isinstance(entries, dict) else ():
         if isinstance(entry, dict):
-            found += (f"{one_line(name)}: {place}" for place in _secrets_of_entry(entry))
+            found += (f"{printable_line(name)}: {place}" for place in _secrets_of_entry(entry))
     return found
 
 
@@ -166,7 +166,7 @@ def _secrets_of_entry(entry: Mapping[str, Any]) -> Iterator[str]:
         values = entry.get(key)
         for name, written in values.items() if isinstance(values, dict) else ():
             if is_secret(name, _literal(written)):
-                yield f"{key}.{one_line(name)}"
+                yield f"{key}.{printable_line(name)}"
     args = entry.get("args")
     written = [_literal(each) for each in args] if isinstance(args, list) else []
     yield from (f"args[{place}]" for place in _secret_arguments(written))
@@ -195,7 +195,7 @@ def _secret_arguments(args: Sequence[str]) -> Iterator[int]:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Tell whether a value is probably a secret, by its name or by how it looks."""
+    """Return whether a value is probably a secret, by its name or by how it looks."""
     if looks_secret(value):
         return True
     is_plain = len(value) < 4 or value.isdecimal() or value.lower() in ("true", "false", "none", "null", "auto")
@@ -204,7 +204,7 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def looks_secret(value: str) -> bool:
-    """Tell whether a value looks like a token of a known service, or has a password in an address."""
+    """Return whether a value looks like a token of a known service, or has a password in an address."""
     return bool(_TOKEN.search(value)) or bool(re.match(r"\w+://[^/?#@\s]*:[^/?#\s]+@", value))
 
 

@@ -24,10 +24,10 @@ from foretool.server.config.errors import (
     dotted,
     guess,
     kind_of,
-    one_line,
+    printable_line,
     refuse_unknown,
 )
-from foretool.server.config.old_keys import describe, take_from_server
+from foretool.server.config.old_keys import explain_old_keys, take_from_server
 from foretool.server.config.per_user import file_path, read_per_user
 from foretool.server.config.places import home_folder
 from foretool.server.config.settings import (
@@ -98,7 +98,7 @@ class Server(Struct, frozen=True, kw_only=True):
         return re.sub(r"(?s)^(\w+://)(?:[^/?#]*@)?([^/?#]*).*", r"\1\2", self.url)
 
     def offers(self, tool: str) -> bool:
-        """Tell whether the upstream tool of this name exists for clients."""
+        """Return whether the upstream tool of this name exists for clients."""
         entry = self.entry
         if entry.exclude and matches(tool, entry.exclude):
             return False
@@ -117,12 +117,12 @@ class Server(Struct, frozen=True, kw_only=True):
 
 
 def matches(name: str, patterns: Collection[str]) -> bool:
-    """Tell whether a name matches one of these shell patterns (`*`, `?`, `[ab]`); upper and lower case differ."""
+    """Return whether a name matches one of these shell patterns (`*`, `?`, `[ab]`); upper and lower case differ."""
     return "*" in patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def is_exact(pattern: str) -> bool:
-    """Tell whether a pattern matches itself alone."""
+    """Return whether a pattern matches itself alone."""
     return not any(each in pattern for each in "*?[")
 
 
@@ -139,7 +139,7 @@ _CONNECTION: Final = (
 
 
 def same_connection(old: Server, new: Server) -> bool:
-    """Tell whether a running upstream may stay, because only filters, pins, texts or timeouts differ."""
+    """Return whether a running upstream may stay, because only filters, pins, texts or timeouts differ."""
     return all(getattr(old, field) == getattr(new, field) for field in _CONNECTION)
 
 
@@ -200,7 +200,7 @@ def read_servers(
             continue
         try:
             written, old = take_from_server(written, (key, name))
-            for path, advice in describe(old):
+            for path, advice in explain_old_keys(old):
                 note = source.error(Invalid((key, name, *path), advice))
                 warnings.append(Coded(str(note), Code.SETTING_REMOVED))
             servers[name] = _server(name, written, (key, name), folder, environ, withheld)
@@ -296,7 +296,9 @@ def check_tools(written: Any, here: jsonc.Path) -> None:
         refuse_unknown(entry, ToolEntry, (*here, tool))
         name = entry.get("name") if isinstance(entry, dict) else None
         if isinstance(name, str) and not re.fullmatch(r"[A-Za-z0-9_-]{0,49}", name):
-            problem = f'expected up to 49 letters, digits, "_" or "-", found "{one_line(name)}"; write a name like this'
+            problem = (
+                f'expected up to 49 letters, digits, "_" or "-", found "{printable_line(name)}"; write a name like this'
+            )
             raise Invalid((*here, tool, "name"), problem)
 
 
@@ -337,7 +339,7 @@ def _expand_oauth(entry: OAuthEntry, found: Expansion, folder: Path, environ: Ma
 
 
 def _is_known_by(entry: OAuthEntry) -> bool:
-    """Tell whether a machine has one thing to show, and not two."""
+    """Return whether a machine has one thing to show, and not two."""
     return bool(entry.client_secret) != bool(entry.private_key)
 
 
@@ -347,7 +349,7 @@ def check_rules(entry: ServerEntry | ProfileEntry, here: jsonc.Path) -> None:
         for place, rule in enumerate(getattr(entry, key)):
             if not rule or (rule[0] == "@" and rule not in CLASSES):
                 known = " or ".join(f'"{each}"' for each in CLASSES)
-                problem = f'expected a pattern of names, {known}, found "{one_line(rule)}"{guess(rule, CLASSES)}'
+                problem = f'expected a pattern of names, {known}, found "{printable_line(rule)}"{guess(rule, CLASSES)}'
                 raise Invalid((*here, key, place), problem)
 
 
@@ -356,7 +358,7 @@ def _transport(entry: ServerEntry, written: dict[str, Any], here: jsonc.Path) ->
         problem = 'expected "command" or "url", found both; keep one, or make two servers of it'
         raise Invalid(here, problem, code=Code.SERVER_ENTRY)
     if not entry.command and not entry.url:
-        found = ", ".join(f'"{one_line(key)}"' for key in list(written)[:4])
+        found = ", ".join(f'"{printable_line(key)}"' for key in list(written)[:4])
         problem = f'expected "command" or "url", found {found or "no key"}; say how the server is reached'
         raise Invalid(here, problem, code=Code.SERVER_ENTRY)
     if entry.type is None:
@@ -408,6 +410,6 @@ def _warn_of_other_keys(written: dict[str, Any], here: jsonc.Path) -> Iterator[s
         if advice := _OTHER_CLIENTS[key] if key in _OTHER_CLIENTS else guess(key, fields):
             yield f"{dotted((*here, key))}: not read by foretool{advice}"
         else:
-            without_advice.append(f'"{one_line(key)}"')
+            without_advice.append(f'"{printable_line(key)}"')
     if without_advice:
         yield f"{dotted(here)}: not read by foretool: {', '.join(without_advice)}"

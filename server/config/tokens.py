@@ -22,11 +22,11 @@ from foretool.server.config.variables import Expansion
 
 DEFAULT: Final = "default"
 """How `tokens[].profiles` names the list at `/mcp`, which has no name."""
-SHORTEST: Final = 16
+_SHORTEST: Final = 16
 """Fewest characters of a token."""
-LEAST_RANDOM: Final = 12
+_LEAST_RANDOM: Final = 12
 """Fewest characters that a token must have besides common words."""
-FEWEST_KINDS: Final = 6
+_FEWEST_KINDS: Final = 6
 """Fewest different characters of a token."""
 WAY_OUT: Final = "run `foretool token new` and paste what it prints"
 
@@ -109,11 +109,11 @@ def weakness(entry: TokenEntry) -> str:
         return "is a word that everybody tries first"
     if not token:
         return ""
-    if len(token) < SHORTEST:
-        return f"has {len(token)} characters, fewer than {SHORTEST}"
+    if len(token) < _SHORTEST:
+        return f"has {len(token)} characters, fewer than {_SHORTEST}"
     rest = _COMMON.sub("", token.lower())
     steps = sum(abs(ord(one) - ord(next_one)) <= 1 for one, next_one in pairwise(token))
-    if len(rest) < LEAST_RANDOM or len(set(rest)) < FEWEST_KINDS or 2 * steps > len(token):
+    if len(rest) < _LEAST_RANDOM or len(set(rest)) < _FEWEST_KINDS or 2 * steps > len(token):
         return "consists of words or of a simple row of characters"
     return ""
 
@@ -133,7 +133,7 @@ def find_problems(settings: Settings) -> list[tuple[TokenEntry, str]]:
 
 
 def opens_profile(patterns: Sequence[str], profile: str, profiles: Iterable[str]) -> bool:
-    """Tell whether a token with these patterns opens a profile; "" is the list at `/mcp`."""
+    """Return whether a token with these patterns opens a profile; "" is the list at `/mcp`."""
     # Only the whole word names the list at /mcp, which has every server: "d*" means "dev" and the like.
     if profile == "" and DEFAULT in patterns and DEFAULT not in profiles:
         return True

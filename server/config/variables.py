@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from foretool.server.config import jsonc
 from foretool.server.config.codes import Code
-from foretool.server.config.errors import Invalid, one_line
+from foretool.server.config.errors import Invalid, printable_line
 
 
 class Secrets(Struct, frozen=True):
@@ -59,7 +59,7 @@ _OF_EDITOR = frozenset({
     "fileWorkspaceFolder", "lineNumber", "columnNumber", "relativeFile", "relativeFileDirname", "selectedText",
     "execPath", "defaultBuildTask", "extensionInstallFolder", "__dirname", "DXT_DIR",
 })  # fmt: skip
-OF_CLIENTS = frozenset({
+_OF_CLIENTS = frozenset({
     WORKING_FOLDER, "workspaceRoot", "workspaceFolderBasename", "userHome", "pathSeparator", "cwd"
 }) | _OF_EDITOR  # fmt: skip
 """Words that clients write as `${...}` and that are no variables of the environment."""
@@ -101,7 +101,7 @@ class Expansion(Struct):
             return os.sep
         if match["kind"]:
             return self._asked(match)
-        if name in OF_CLIENTS and name not in self.environ:
+        if name in _OF_CLIENTS and name not in self.environ:
             return self._of_client(name, match[0])
         return self._variable(name, default)
 
@@ -118,7 +118,7 @@ class Expansion(Struct):
 
     def _asked(self, match: re.Match[str]) -> str:
         """Return what a client would have asked its user for, if a variable of that name is set."""
-        kind, written = match["kind"], one_line(match[0])
+        kind, written = match["kind"], printable_line(match[0])
         if kind == WORKING_FOLDER:
             problem = f"{written} means one of several folders of VS Code; write ${{{WORKING_FOLDER}}} or a full path"
             raise Invalid(self.path, problem, code=Code.CLIENT_VARIABLE)
@@ -139,7 +139,7 @@ class Expansion(Struct):
         try:
             value = keyrings.read_value(name, self.environ)
         except keyrings.KeyringError as error:
-            problem = f"{one_line(name)} cannot be read from the keyring: {error}; or write ${{VAR}} in its place"
+            problem = f"{printable_line(name)} cannot be read from the keyring: {error}; or write ${{VAR}} in its place"
             raise Invalid(self.path, problem, code=Code.KEYRING) from None
         self.secrets.append((value, name))
         return value
@@ -173,19 +173,19 @@ def home_of(environ: Mapping[str, str]) -> str:
     return environ.get("HOME") or environ.get("USERPROFILE") or os.path.expanduser("~")  # noqa: PTH111 -- quicker
 
 
-def names_in(text: str, *, required: bool = False) -> frozenset[str]:
+def variable_names(text: str, *, required: bool = False) -> frozenset[str]:
     """Return the names of the variables that a text reads; with `required`, those without a default."""
     found = (match for match in VARIABLE.finditer(text) if not match["literal"])
     names = ((match["name"], match["default"]) for match in found if match["name"])
     return frozenset(
-        name for name, default in names if name not in OF_CLIENTS and not (required and default is not None)
+        name for name, default in names if name not in _OF_CLIENTS and not (required and default is not None)
     )
 
 
 def client_names_in(text: str) -> frozenset[str]:
     """Return the names that only clients know, such as `workspaceFolder`, as far as a text reads them."""
     found = (match for match in VARIABLE.finditer(text) if not match["literal"])
-    return frozenset(match["name"] for match in found if match["name"] in OF_CLIENTS)
+    return frozenset(match["name"] for match in found if match["name"] in _OF_CLIENTS)
 
 
 def secrets_in_url(url: str) -> Iterator[tuple[str, str]]:
@@ -231,11 +231,11 @@ _OWN_SECRETS = ("token", "tokens", "encoder_key", "storage", "seal_keys", "acces
 def own_variables(settings: Any) -> frozenset[str]:
     """Return the names of the variables that hold our own credentials. `settings`: the `foretool` block as written."""
     block = settings if isinstance(settings, dict) else {}
-    return names_in(msgspec.json.encode([block.get(key) for key in _OWN_SECRETS]).decode())
+    return variable_names(msgspec.json.encode([block.get(key) for key in _OWN_SECRETS]).decode())
 
 
-def is_pattern(name: str) -> bool:
-    """Tell whether an entry of `inherit` is a pattern and not a name."""
+def is_inherit_pattern(name: str) -> bool:
+    """Return whether an entry of `inherit` is a pattern and not a name."""
     return any(sign in name for sign in "*?[")
 
 
@@ -247,7 +247,7 @@ def inherited_variables(environ: Mapping[str, str], inherit: Iterable[str], with
     kept_back = frozenset(withheld)
     found: dict[str, str] = {}
     for wanted in inherit:
-        if not is_pattern(wanted):
+        if not is_inherit_pattern(wanted):
             names = [wanted] if wanted in environ else []
         else:
             names = [name for name in environ if fnmatchcase(name, wanted) and not _is_own(name, kept_back)]

@@ -45,16 +45,16 @@ from foretool.storage.records import Discovery, Exposure, Level, Match, StepReco
 
 BUDGET: Final = 2000
 """Tokens of a step (its prompt and the definitions of its tools) if the caller gives no budget."""
-TOOLS: Final = MATCHES
-LEAST: Final = 5
+_TOOLS: Final = MATCHES
+_LEAST: Final = 5
 """A step of a task that something fits has room for this many tools: no other tool can be called in it."""
-INSTRUCTIONS: Final = 4
-"""At most this many tools and instructions (K_B and K_A). A missing tool costs more than a useless one, so `TOOLS` is
+_INSTRUCTIONS: Final = 4
+"""At most this many tools and instructions (K_B and K_A). A missing tool costs more than a useless one, so `_TOOLS` is
 high and the budget mostly decides (ITR 3.7, recall first)."""
-SHARE: Final = 4
-"""Instructions are sure of 1 / `SHARE` of a step's tokens; they get more only where tools leave it."""
-RANKED: Final = 50
-KEPT_S: Final = 900.0
+_SHARE: Final = 4
+"""Instructions are sure of 1 / `_SHARE` of a step's tokens; they get more only where tools leave it."""
+_RANKED: Final = 50
+_KEPT_S: Final = 900.0
 """A plan is remembered this long while nothing it was made of changes."""
 
 
@@ -67,7 +67,7 @@ class Shown(Struct, frozen=True):
     tokens: int
 
 
-class Plan(Struct, frozen=True):
+class StepPlan(Struct, frozen=True):
     """A step: its prompt, its tools, and what they were selected from."""
 
     query: Query
@@ -112,12 +112,12 @@ class AgentSteps:
         self._config = config
         self._unlisted = unlisted
         self._policy = policy
-        self._cache: Signatures[Plan] = Signatures()
+        self._cache: Signatures[StepPlan] = Signatures()
         self._domains: tuple[object, Domains] = ({}, Domains({}))
 
     # -- planning
 
-    def plan(self, query: Query, profile: Profile, budget: int, go: Callable[[Plan], None]) -> None:
+    def plan(self, query: Query, profile: Profile, budget: int, go: Callable[[StepPlan], None]) -> None:
         """Plan a step (ITR, Algorithm 1, lines 1 to 5) and call `go` with it, once the slow encoders have answered."""
         started = time.perf_counter()
         query = replace(query, profile=profile.name)
@@ -135,24 +135,24 @@ class AgentSteps:
             self._cache.put(key, self._version(), plan)
             go(replace(plan, took_ms=(time.perf_counter() - started) * 1000))
 
-        self._search.find(query, self._policy.reach(profile).finds, RANKED, ranked)
+        self._search.find(query, self._policy.reach(profile).finds, _RANKED, ranked)
 
-    def widen(self, plan: Plan, sufficiency: float, profile: Profile) -> Plan:
+    def widen(self, plan: StepPlan, sufficiency: float, profile: Profile) -> StepPlan:
         """Return a wider plan (Algorithm 1, line 8): more tools under twice the budget, or, if no more tools were
         found, the names of hidden tools."""
         started = time.perf_counter()
         budget = plan.budget - self._fixed_tokens(profile)
-        parameters = Parameters(budget=budget, tools=max(len(plan.tools), TOOLS // 2))
+        parameters = Parameters(budget=budget, tools=max(len(plan.tools), _TOOLS // 2))
         selected = itr.widen(plan.selected, plan.candidates, plan.pinned, parameters, per_token=False)
         wider = self._assemble(replace(plan, selected=selected, budget=2 * plan.budget), profile)
         return replace(wider, sufficiency=sufficiency, cached=False, took_ms=(time.perf_counter() - started) * 1000)
 
     def _version(self) -> tuple[object, ...]:
         """Return the version of everything that a plan is made of."""
-        age = int(self._recorder.now() / KEPT_S)
+        age = int(self._recorder.now() / _KEPT_S)
         return (*self._search.version, self._instructions.version, self._config.settings, age)
 
-    def _build(self, query: Query, ranking: Ranking, profile: Profile, budget: int, domain: str) -> Plan:
+    def _build(self, query: Query, ranking: Ranking, profile: Profile, budget: int, domain: str) -> StepPlan:
         judged = self._search.judge(ranking)
         found, probability = judged.level, judged.probability or 0.0
         pinned = self._find_pins(profile, domain)
@@ -163,9 +163,9 @@ class AgentSteps:
         matched = [hit.fragment for hit in hits]
         left = budget - self._fixed_tokens(profile)
         # A missing tool costs more than a missing text: texts are sure of their share alone.
-        reserved = sum(map(_cited_tokens, _fit_texts(matched, left // SHARE)))
+        reserved = sum(map(_cited_tokens, _fit_texts(matched, left // _SHARE)))
         selected = itr.select(
-            tools, left - reserved, {"tool": min(max(judged.k, LEAST), TOOLS)}, pinned, per_token=False
+            tools, left - reserved, {"tool": min(max(judged.k, _LEAST), _TOOLS)}, pinned, per_token=False
         )
         texts = _fit_texts(matched, left - selected.tokens)
         relevance = {hit.fragment.id: hit.relevance for hit in hits}
@@ -177,13 +177,13 @@ class AgentSteps:
         )
         if not selected.tools:
             selected = replace(selected, fallback="discover")
-        plan = Plan(
+        plan = StepPlan(
             query, "", (), tuple(texts), 0, budget, found, probability, ranking, (*ranked, *shown), tuple(pinned),
             selected,
         )  # fmt: skip
         return self._assemble(plan, profile)
 
-    def _assemble(self, plan: Plan, profile: Profile) -> Plan:
+    def _assemble(self, plan: StepPlan, profile: Profile) -> StepPlan:
         """Return the plan with the prompt and the tools that were selected."""
         catalog = self._catalog
         # Those of the plan come last: some are cut to fit.
@@ -223,7 +223,7 @@ class AgentSteps:
             return Shown(tool.id, write_definition(tool), tokens)
         members = jsonrpc.fields(tool.definition)
         about = f'{summary_line(document(tool))} (shortened; discover_tools(names=["{tool.id}"]) has all of it)'
-        schema = trim(jsonrpc.plain(members["inputSchema"]))
+        schema = trim(jsonrpc.decode_value(members["inputSchema"]))
         short = jsonrpc.raw({"name": tool.id, "description": about, "inputSchema": schema})
         return Shown(tool.id, short, estimate(bytes(short).decode()))
 
@@ -247,7 +247,7 @@ class AgentSteps:
 
     # -- recording
 
-    def record(self, session: Session, plan: Plan, error: str = "") -> None:
+    def record(self, session: Session, plan: StepPlan, error: str = "") -> None:
         """Record the plan as a discovery and as a step (the figures of ITR's telemetry)."""
         at, task = self._recorder.now(), self._recorder.keep_text(plan.task)
         shown = {each.tool for each in plan.tools}
@@ -267,13 +267,13 @@ class AgentSteps:
         )  # fmt: skip
         self._recorder.step(step)
 
-    def show(self, session: Session, plan: Plan, profile: Profile) -> None:
+    def show(self, session: Session, plan: StepPlan, profile: Profile) -> None:
         """Show the session only the tools of a step: a call of any other tool is a miss."""
         at = self._recorder.now()
         tools = tuple(sorted([*(each.tool for each in plan.tools), self.discover(profile).tool]))
         view = View(
             policy="frozen", epoch=0, tools=tools, shown=frozenset(tools), array=b"[]", tokens=plan.tokens,
-            budget=plan.budget, created_at=at, ranked=tuple(each.tool for each in plan.ranking.ranked), most=TOOLS,
+            budget=plan.budget, created_at=at, ranked=tuple(each.tool for each in plan.ranking.ranked), most=_TOOLS,
             offline=self._unlisted(),
         )  # fmt: skip
         exposure = Exposure(session.record.key, at, "frozen", 0, tools, plan.tokens, "list")
@@ -292,7 +292,7 @@ class AgentSteps:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{STEP}: budget: expected a number of tokens, found {budget!r}")
         self._catalog.fix_names()
 
-        def answer(plan: Plan) -> None:
+        def answer(plan: StepPlan) -> None:
             self.record(session, plan)
             content = {"type": "text", "text": f"{_describe(plan)}\n\n{task}"}
             about = f"{len(plan.tools)} tools and {len(plan.fragments)} instructions, confidence {plan.level}"
@@ -311,10 +311,10 @@ class AgentSteps:
 
 
 def _fit_texts(matched: Sequence[Fragment], budget: int) -> list[Fragment]:
-    """Return the first texts that fit into `budget` tokens as a prompt quotes them, at most `INSTRUCTIONS`; one that is
-    too long is cut."""
+    """Return the first texts that fit into `budget` tokens as a prompt quotes them, at most `_INSTRUCTIONS`; one that
+    is too long is cut."""
     fitted: list[Fragment] = []
-    for fragment in matched[:INSTRUCTIONS]:
+    for fragment in matched[:_INSTRUCTIONS]:
         quotes = _cited_tokens(replace(fragment, text=""))
         part = fit_fragment(fragment, budget - quotes)
         if part is not None and (tokens := _cited_tokens(part)) <= budget:
@@ -328,9 +328,9 @@ def _cited_tokens(fragment: Fragment) -> int:
     return estimate(itr.cited(fragment)) + 1
 
 
-def _describe(plan: Plan) -> str:
+def _describe(plan: StepPlan) -> str:
     """Return the whole step as one text: its prompt with the tools in it."""
-    tools = [json.dumps(jsonrpc.plain(each.definition), ensure_ascii=False) for each in plan.tools]
+    tools = [json.dumps(jsonrpc.decode_value(each.definition), ensure_ascii=False) for each in plan.tools]
     head, _, note = plan.prompt.rpartition(itr.NOTE)
     listed = "\n".join(["Tools:", *tools]) if tools else ""
     return "\n\n".join(part for part in (head.strip(), listed, itr.NOTE + note) if part)

@@ -30,10 +30,10 @@ from foretool.server.discovery.match_groups import (
     Known,
     WordBits,
     WordsOf,
-    fold,
+    fold_twins,
     group,
     put_harmless_first,
-    read_words,
+    read_no_words,
     thin,
     twin_servers,
 )
@@ -49,33 +49,33 @@ if TYPE_CHECKING:
     from foretool.retrieval.fragments import Fragment
     from foretool.server.discovery.instructions import Instructions
 
-MAP_TOKENS: Final = 135
+_MAP_TOKENS: Final = 135
 """At most this many tokens go to the map of servers where no tool fits: such an answer has 300 in all."""
-WIDE_MAP: Final = 200
+_WIDE_MAP: Final = 200
 """The same beside the names of tools."""
-NEAREST: Final = 3
+_NEAREST: Final = 3
 """So many of the best tools have a line where none is likely to fit, so that nobody has to ask for them again."""
-ROUNDED_S: Final = 5
+_ROUNDED_S: Final = 5
 """In which steps an answer says how long something takes."""
-SPARE: Final = 8
+_SPARE: Final = 8
 """So many matches more are looked through for tools that do the same, because these leave room in the answer."""
-MOST_SAME: Final = 5
+_MOST_SAME: Final = 5
 """So many tools that do the same are named; the rest are counted."""
-MOST_MARKS: Final = 4
+_MOST_MARKS: Final = 4
 """So many words of an entry say what tells it from others: its last ones, as paths and addresses end with what tells
 most."""
-FOR_PEOPLE: Final = (
+_FOR_PEOPLE: Final = (
     "name", "similar name", SERVER_NAMED, "words", "words alike", "words translated", "meaning", USED, IN_USE,
     "like an earlier task", "often comes first",
 )  # fmt: skip
 """Reasons that explain a ranking to people. A model can do nothing with them, so its text leaves them out."""
-MARKS: Final = {"listed": "listed", "read": CALL, "write": CALL_WRITE, "down": "server down"}
+_MARKS: Final = {"listed": "listed", "read": CALL, "write": CALL_WRITE, "down": "server down"}
 """What stands behind a name, by the key of a match."""
 
 
-LEAST_READ: Final = 0.5
+_LEAST_READ: Final = 0.5
 """A task of which less than this share of the words is known may be one in a language that is not read."""
-FEWEST_WORDS: Final = 3
+_FEWEST_WORDS: Final = 3
 """A shorter task may be a name alone."""
 UNREAD: Final = ""
 """Stands among what a session was told once it was asked for tasks in English; no server has that name."""
@@ -90,16 +90,16 @@ fits, ask again in English"
 
 
 def is_unread(lines: Sequence[str]) -> bool:
-    """Tell whether a task is in a language that is not read."""
+    """Return whether a task is in a language that is not read."""
     from foretool.retrieval.glossary import legibility
 
     text = "\n".join(lines)
-    return (not text.isascii() or len(text.split()) >= FEWEST_WORDS) and legibility(text).share < LEAST_READ
+    return (not text.isascii() or len(text.split()) >= _FEWEST_WORDS) and legibility(text).share < _LEAST_READ
 
 
 def say_by_words(ready_in_s: float) -> str:
     """Say what an answer begins with before the tools are embedded."""
-    about = max(math.ceil(ready_in_s / ROUNDED_S), 1) * ROUNDED_S
+    about = max(math.ceil(ready_in_s / _ROUNDED_S), 1) * _ROUNDED_S
     return (
         f"search by meaning is still being prepared, for about {about} s: until then tools are found by their words, so"
         " ask again after that if none of these fits"
@@ -165,7 +165,7 @@ def answer(
     fragments: Sequence[Fragment] = (),
     lacks: Lacks | None = None,
     k: int = MATCHES,
-    words_of: WordsOf = read_words,
+    words_of: WordsOf = read_no_words,
 ) -> Answer:
     """Return the matches, best first, then the servers where that helps, then advice.
 
@@ -198,7 +198,7 @@ def answer(
         calling = _mark_bridges([tool for each in nearest if (tool := catalog.get(each["name"]))], nearest, reach)
     if chosen.has_map:
         best = (tool.upstream for each in ranking.ranked if (tool := catalog.get(each.tool)) is not None)
-        ending["servers"] = map_servers(catalog, reach, best, WIDE_MAP if cards else MAP_TOKENS)
+        ending["servers"] = map_servers(catalog, reach, best, _WIDE_MAP if cards else _MAP_TOKENS)
     if missing := matter(lacks.servers, catalog, arguments.lines, lacks.told, is_sure=not chosen.has_map):
         ending["absent"] = describe_absent(missing)
     down = tuple(each.name for each in missing if each.state != "starting")
@@ -323,7 +323,7 @@ def _choose(
     known = [(tool, each) for each in (*asked, *others) if (tool := catalog.get(each.tool)) is not None]
     most = arguments.wanted if arguments.limit is not None else max(arguments.wanted, k)
     insists = arguments.limit is not None or arguments.widens
-    known = thin(known, len(asked), max(most, len(asked)) + (0 if insists else SPARE), words)
+    known = thin(known, len(asked), max(most, len(asked)) + (0 if insists else _SPARE), words)
     pins = {tool.id for tool, _ in known if catalog.is_pinned(tool, reach.pins)}
     known, like = group(
         known,
@@ -336,7 +336,7 @@ def _choose(
     k = max(k, _count_named(known[len(asked) :])) if k else 0
     folded: dict[ToolId, list[Known]] = {}
     if not insists:  # who asks for more sees every tool in its place
-        known, folded = fold(known, like)
+        known, folded = fold_twins(known, like)
     found = shape(
         level, min(len(known), max(most, k, len(asked))) - len(asked), k, needs=needs,
         limit=arguments.limit, widens=arguments.widens,
@@ -356,7 +356,7 @@ def _choose(
 
 def _count_named(known: Sequence[Known]) -> int:
     """Return how many of the first tools the task names alike: none of them is left out for another one."""
-    names = [ranked.parts.get("name", 0.0) for _, ranked in known[:MOST_SAME]]
+    names = [ranked.parts.get("name", 0.0) for _, ranked in known[:_MOST_SAME]]
     return sum(name == names[0] for name in names) if names and names[0] else 0
 
 
@@ -365,9 +365,11 @@ def _tell_apart(servers: Sequence[str], catalog: Catalog) -> list[str]:
     if not servers:
         return []
     marks = catalog.server_names.tell_apart(servers)
-    each = [f"{name} ({' '.join(words)})" if (words := marks.get(name, ())[-MOST_MARKS:]) else name for name in servers]
-    more = f" and {len(each) - MOST_SAME} more" if len(each) > MOST_SAME else ""
-    return [f"The same tool on {len(each)} servers: {', '.join(each[:MOST_SAME])}{more}"]
+    each = [
+        f"{name} ({' '.join(words)})" if (words := marks.get(name, ())[-_MOST_MARKS:]) else name for name in servers
+    ]
+    more = f" and {len(each) - _MOST_SAME} more" if len(each) > _MOST_SAME else ""
+    return [f"The same tool on {len(each)} servers: {', '.join(each[:_MOST_SAME])}{more}"]
 
 
 def _asked(
@@ -404,8 +406,8 @@ def tools_named(name: str, catalog: Catalog, reach: Reach) -> list[Tool]:
 
 def say_shared(name: str, tools: Sequence[ToolId]) -> str:
     """Say that several servers have a tool of one name, and how each is called."""
-    more = f" and {len(tools) - MOST_SAME} more" if len(tools) > MOST_SAME else ""
-    return f"{len(tools)} servers have a tool {name!r}: {', '.join(tools[:MOST_SAME])}{more}"
+    more = f" and {len(tools) - _MOST_SAME} more" if len(tools) > _MOST_SAME else ""
+    return f"{len(tools)} servers have a tool {name!r}: {', '.join(tools[:_MOST_SAME])}{more}"
 
 
 def close_names(name: str, catalog: Catalog, reach: Reach) -> list[ToolId]:
@@ -455,13 +457,13 @@ def _mark_bridges(tools: Sequence[Tool], cards: Sequence[dict[str, Any]], reach:
     first, mark, marked = (CALL, "write", writes) if len(writes) <= len(reads) else (CALL_WRITE, "read", reads)
     for card in marked:
         card[mark] = True
-    other = f"those marked [{MARKS[mark]}] with {MARKS[mark]}(name, arguments)" if marked else ""
+    other = f"those marked [{_MARKS[mark]}] with {_MARKS[mark]}(name, arguments)" if marked else ""
     return "; ".join(filter(None, (f"Call them with {first}(name, arguments)", other, own))) + "."
 
 
 def _nearest(ranking: Ranking, catalog: Catalog, visible: Visible, reach: Reach) -> list[dict[str, Any]]:
     """Return the best tools of a search that none fits, each with what a call needs and what it does."""
-    known = [tool for each in ranking.ranked[:NEAREST] if (tool := catalog.get(each.tool)) is not None]
+    known = [tool for each in ranking.ranked[:_NEAREST] if (tool := catalog.get(each.tool)) is not None]
     cards: list[dict[str, Any]] = []
     for tool in known:
         card = {"name": tool.id, "call": signature(tool) or tool.id, "description": summarize(tool.definition, CLAUSE)}
@@ -561,19 +563,19 @@ def _same(cards: Sequence[Mapping[str, Any]]) -> list[str]:
     found = []
     for card in cards:
         if others := card.get("same"):
-            rest = f" and {len(others) - MOST_SAME} more" if len(others) > MOST_SAME else ""
+            rest = f" and {len(others) - _MOST_SAME} more" if len(others) > _MOST_SAME else ""
             count = f"{len(others)} others do" if len(others) > 1 else "1 other does"
-            found.append(f"{count} the same as {card['name']}: {', '.join(others[:MOST_SAME])}{rest}")
+            found.append(f"{count} the same as {card['name']}: {', '.join(others[:_MOST_SAME])}{rest}")
     return found
 
 
 def _marks(card: Mapping[str, Any]) -> list[str]:
-    return [said for key, said in MARKS.items() if card.get(key)]
+    return [said for key, said in _MARKS.items() if card.get(key)]
 
 
 def _line(card: Mapping[str, Any]) -> str:
     marks = _marks(card)
-    why = [reason for reason in card["why"].split("; ") if reason and reason.split(":")[0] not in FOR_PEOPLE]
+    why = [reason for reason in card["why"].split("; ") if reason and reason.split(":")[0] not in _FOR_PEOPLE]
     behind = "".join(f" [{'; '.join(each)}]" for each in (marks, why) if each)
     said = f": {card['description']}" if card["description"] else ""
     return f"{card.get('call', card['name'])}{behind}{said}"

@@ -16,15 +16,15 @@ from foretool.storage.records import Level
 
 READY: Final = 3
 """At most so many tools of one need are shown with their schemas."""
-MORE_READY: Final = 2
+_MORE_READY: Final = 2
 """So many more for each further need."""
-LINED: Final = 6
+_LINED: Final = 6
 """At most so many tools of one need are described; a line costs three times as much as a name."""
-MORE_LINED: Final = 4
+_MORE_LINED: Final = 4
 """So many more for each further need."""
 LEAST: Final = 5
 """At least so many tools are shown, unless the task names those that it wants."""
-MORE_SHOWN: Final = 2
+_MORE_SHOWN: Final = 2
 """So many more tools are shown for each further clause of a paragraph: the gate speaks of one needed tool."""
 
 
@@ -49,7 +49,7 @@ def enough(k: int, clauses: int) -> int:
     """Return how many tools to show where `k` suffice for one need and the task is a paragraph of so many clauses."""
     if clauses <= k < LEAST_SHOWN:
         return k  # the task names its tools, or no more are there; a name among many clauses is not all that they need
-    return max(k, LEAST) + MORE_SHOWN * max(clauses - 1, 0)
+    return max(k, LEAST) + _MORE_SHOWN * max(clauses - 1, 0)
 
 
 def shape(level: Level, matches: int, k: int, *, needs: int = 1, limit: int | None = None,
@@ -65,7 +65,7 @@ def shape(level: Level, matches: int, k: int, *, needs: int = 1, limit: int | No
         return Shape(0, 0, 0, has_map=True)
     most = limit if limit is not None else matches if widens else k
     shown = min(most, matches)
-    ready = READY + MORE_READY * (needs - 1) if level in ("high", "medium") else 0
+    ready = READY + _MORE_READY * (needs - 1) if level in ("high", "medium") else 0
     ready = min(ready, shown)
-    lined = shown if insists else min(LINED + MORE_LINED * (needs - 1), shown)
+    lined = shown if insists else min(_LINED + _MORE_LINED * (needs - 1), shown)
     return Shape(ready, lined - ready, shown - lined, has_map=level in ("low", "none"))

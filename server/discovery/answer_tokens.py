@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from foretool.server.clients.session import Conversation, Session
 from foretool.server.recording.recorder import Recorder
 
-WAITING: Final = 200
+_WAITING: Final = 200
 """Answers that wait at most for the ranks of tokens, which a child process writes after the first search of all."""
 
 
@@ -29,10 +29,10 @@ class AnswerTokens:
         """`count_text` returns the tokens of a text, None as long as it cannot count."""
         self._count_text = count_text
         self._recorder = recorder
-        self._waiting: deque[_Answer] = deque(maxlen=WAITING)
+        self._waiting: deque[_Answer] = deque(maxlen=_WAITING)
 
     def add(self, session: Session, chat: Conversation, discovery: int, texts: Sequence[str]) -> None:
-        """Take in the texts of an answer, which are counted in the loop's next round."""
+        """Record the texts of an answer, which are counted in the loop's next round."""
         self._waiting.append(_Answer(session, chat, discovery, texts))
         asyncio.get_running_loop().call_soon(self.count)
 

@@ -16,12 +16,12 @@ from foretool.storage.records import ToolId
 
 MATCHES: Final = 12
 """How many matches are looked at for an answer; `answer_shape` says how many of them it shows."""
-WIDE: Final = 25
+_WIDE: Final = 25
 """How many matches a wider search shows."""
-MOST_TASK: Final = 20_000
+_MOST_TASK: Final = 20_000
 MOST_NAME: Final = 256
 """Characters of a task, and of a name that is asked for."""
-WORST_SUFFICIENCY: Final = 0.5
+_WORST_SUFFICIENCY: Final = 0.5
 """If the caller rates what it sees below this, the search widens (ITR section 3.7, threshold tau)."""
 
 
@@ -44,12 +44,12 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     def wanted(self) -> int:
         if self.limit is not None:
             return max(1, min(self.limit, MOST))
-        return WIDE if self.widens else MATCHES
+        return _WIDE if self.widens else MATCHES
 
     @property
     def widens(self) -> bool:
         """Whether the caller says that what it sees does not suffice."""
-        return self.sufficiency is not None and self.sufficiency < WORST_SUFFICIENCY
+        return self.sufficiency is not None and self.sufficiency < _WORST_SUFFICIENCY
 
 
 _arguments = msgspec.json.Decoder(Arguments, strict=False)
@@ -69,8 +69,8 @@ def _decode(value: Raw | bytes) -> Arguments:
         given = {name: each for name, each in jsonrpc.fields(value).items() if bytes(each) != b"null"}
         if "task" not in given and "query" in given:  # what tools that find tools take elsewhere
             given["task"] = given["query"]
-        if jsonrpc.kind_of(given.get("task", Raw(b""))) == "array":  # one need per line
-            given["task"] = jsonrpc.raw("\n".join(map(str, jsonrpc.plain(given["task"]))))
+        if jsonrpc.json_type(given.get("task", Raw(b""))) == "array":  # one need per line
+            given["task"] = jsonrpc.raw("\n".join(map(str, jsonrpc.decode_value(given["task"]))))
         if (name := jsonrpc.text(given.get("names"))) is not None:
             given["names"] = read_json(name) or jsonrpc.raw([name])
         return _arguments.decode(jsonrpc.encode(given))
@@ -78,13 +78,13 @@ def _decode(value: Raw | bytes) -> Arguments:
         raise
     except msgspec.DecodeError:
         # Only the fast decoder refuses lone surrogates, and nothing in them can be searched for.
-        return Arguments(task=str(jsonrpc.plain(value).get("task", "")).encode(errors="replace").decode())
+        return Arguments(task=str(jsonrpc.decode_value(value).get("task", "")).encode(errors="replace").decode())
 
 
 def _bounded(arguments: Arguments) -> Arguments:
     """Return the arguments. Raises ValueError for more of them than one search may take: others wait meanwhile."""
-    if len(arguments.task) > MOST_TASK:
-        raise ValueError(f"task: expected at most {MOST_TASK:,} characters, found {len(arguments.task):,}; shorten it")
+    if len(arguments.task) > _MOST_TASK:
+        raise ValueError(f"task: expected at most {_MOST_TASK:,} characters, found {len(arguments.task):,}; shorten it")
     if len(arguments.names) > MOST or any(len(name) > MOST_NAME for name in arguments.names):
         raise ValueError(f"names: expected at most {MOST} of at most {MOST_NAME} characters; ask for fewer")
     return arguments

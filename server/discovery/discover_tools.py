@@ -30,7 +30,7 @@ from foretool.storage.records import Discovery
 if TYPE_CHECKING:
     from foretool.retrieval.ranking import Query, Ranking
 
-SAY_WHAT: Final = (
+_SAY_WHAT: Final = (
     'Say what the tool has to do: discover_tools(task="list the files of a folder"), or'
     ' discover_tools(names=["server__tool"]) for tools that you know by name.'
 )
@@ -62,7 +62,7 @@ class DiscoverTools:
         """Answer one call of `discover_tools`; `raw` is its arguments."""
         arguments = discovery_arguments.read_arguments(raw)
         if not arguments.lines and not arguments.names:
-            exchange.tool_error(SAY_WHAT)
+            exchange.tool_error(_SAY_WHAT)
             return
         self.join_conversation(exchange, arguments.handle)
         # What has not been listed cannot be found, and a wrong answer costs more than waiting.

@@ -29,12 +29,12 @@ TOKENS: Final = 80
 """Most tokens of the block."""
 LONGEST: Final = 4_096
 """Characters of recorded arguments whose values are read; of longer ones only names and types are, which takes less."""
-FAILURES: Final = 2
+_FAILURES: Final = 2
 """A shape that never worked is told once it has failed so often."""
 HEAD: Final = "From earlier calls."
-KINDS: Final = {str: "string", bool: "boolean", int: "number", float: "number", list: "array", dict: "object"}
+_KINDS: Final = {str: "string", bool: "boolean", int: "number", float: "number", list: "array", dict: "object"}
 """The type in JSON of a value; of all others it is "null"."""
-_TYPES: Final = frozenset({*KINDS.values(), "null"})
+_TYPES: Final = frozenset({*_KINDS.values(), "null"})
 
 Shape = tuple[tuple[str, str], ...]
 """Names and JSON types of the arguments of a call, in order of the names."""
@@ -90,7 +90,7 @@ class Exemplars:
 
 def _write_failure(tool: Tool, worked: Counter[Shape], failed: Counter[Shape]) -> str:
     """Return the commonest shape that never worked, in words; "" without one."""
-    never = Counter({shape: count for shape, count in failed.items() if shape not in worked and count >= FAILURES})
+    never = Counter({shape: count for shape, count in failed.items() if shape not in worked and count >= _FAILURES})
     if not never:
         return ""
     shape, count = never.most_common(1)[0]
@@ -112,7 +112,7 @@ def _shape(arguments: Mapping[str, Any]) -> Shape:
     """Return the names and types of recorded arguments; under `record: shape` the record holds types in place of
     values."""
     are_types = all(isinstance(value, str) and value in _TYPES for value in arguments.values())
-    kinds = arguments if are_types else {name: KINDS.get(type(value), "null") for name, value in arguments.items()}
+    kinds = arguments if are_types else {name: _KINDS.get(type(value), "null") for name, value in arguments.items()}
     return tuple(sorted(kinds.items()))
 
 

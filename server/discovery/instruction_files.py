@@ -16,8 +16,8 @@ from foretool.server.config.loader import LiveConfig
 
 LOOK_S: Final = 1.0
 """Files are checked at most this often."""
-MOST_FILES: Final = 200
-MOST_BYTES: Final = 1024 * 1024
+_MOST_FILES: Final = 200
+_MOST_BYTES: Final = 1024 * 1024
 """A larger file is not read."""
 
 log = logging.getLogger("foretool.instructions")
@@ -75,11 +75,11 @@ class InstructionFiles:
                     f"foretool.instructions: {pattern!r} matches no file under {folder}; correct the pattern"
                 )
             found |= dict.fromkeys(files)
-        if len(found) > MOST_FILES:
+        if len(found) > _MOST_FILES:
             problems.append(
-                f"foretool.instructions: {len(found)} files, only the first {MOST_FILES} are read; name fewer"
+                f"foretool.instructions: {len(found)} files, only the first {_MOST_FILES} are read; name fewer"
             )
-        return list(found)[:MOST_FILES]
+        return list(found)[:_MOST_FILES]
 
     def _read(self, path: Path, problems: list[str]) -> _File | None:
         try:
@@ -91,9 +91,9 @@ class InstructionFiles:
             if not stat.S_ISREG(status.st_mode):
                 problems.append(f"instructions: {path} is not a text file; leave it out of the patterns")
                 return None
-            if status.st_size > MOST_BYTES:
+            if status.st_size > _MOST_BYTES:
                 problems.append(
-                    f"instructions: {path} has {status.st_size} bytes, {MOST_BYTES} is the most; cut it into files"
+                    f"instructions: {path} has {status.st_size} bytes, {_MOST_BYTES} is the most; cut it into files"
                 )
                 return None
             text = path.read_text(encoding="utf-8-sig")

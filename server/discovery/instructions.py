@@ -34,19 +34,19 @@ from foretool.storage.steps import Steps
 if TYPE_CHECKING:
     from foretool.retrieval.ranking import Query, Ranking
 
-MOST_SAID: Final = 32 * 1024
+_MOST_SAID: Final = 32 * 1024
 """At most so many characters of one text of a server are read."""
 MOST_READ: Final = 256 * 1024
 """Bytes of an answer to `prompts/get` that is read, in about a millisecond."""
-MOST_PROMPTS: Final = 50
+_MOST_PROMPTS: Final = 50
 """At most so many prompts of one upstream are read."""
 SHARE: Final = 4
 """Instructions get at most 1 / `SHARE` of an answer's tokens."""
-APPLIES: Final = 0.35
+_APPLIES: Final = 0.35
 """A fragment of the user applies if it has at least this share of the query's words."""
-FOREIGN_APPLIES: Final = 0.5
+_FOREIGN_APPLIES: Final = 0.5
 """The same for fragments of a server. They were not written for this user, and one word of two is chance."""
-ITS_SERVER: Final = 0.5
+_ITS_SERVER: Final = 0.5
 """A server's own instructions are at least this relevant if one of its tools is the best match."""
 
 
@@ -127,13 +127,13 @@ class Instructions:
         found for it; what its server says of itself always applies."""
         self.ask()
         index = self._held(profile).index
-        found = ((hit, FOREIGN_APPLIES if hit.fragment.upstream else APPLIES) for hit in index.find(lines))
+        found = ((hit, _FOREIGN_APPLIES if hit.fragment.upstream else _APPLIES) for hit in index.find(lines))
         hits = {hit.fragment.id: hit for hit, least in found if hit.relevance >= least}
         tool = self._catalog.get(best) if best is not None else None
         if tool is not None:
             own = next((each for each in index.fragments if each.source == f"server {tool.upstream}"), None)
-            if own is not None and (own.id not in hits or hits[own.id].relevance < ITS_SERVER):
-                hits[own.id] = Hit(own, ITS_SERVER)
+            if own is not None and (own.id not in hits or hits[own.id].relevance < _ITS_SERVER):
+                hits[own.id] = Hit(own, _ITS_SERVER)
         return sorted(hits.values(), key=lambda hit: -hit.relevance)
 
     def beside(self, query: Query, ranking: Ranking, level: Level, profile: Profile) -> list[Fragment]:
@@ -157,7 +157,7 @@ class Instructions:
         return shown
 
     def _words_of(self, upstream: str) -> tuple[Fragment, ...]:
-        said = self._catalog.instructions(upstream)[:MOST_SAID]
+        said = self._catalog.instructions(upstream)[:_MOST_SAID]
         known = self._texts.get(upstream)
         if known is None or known[0] != said:
             found = tuple(fragments(said, f"server {upstream}", "guidance", upstream))
@@ -175,7 +175,7 @@ class Instructions:
         return {each.digest: each.text for each in parts if each.digest not in self._counts}
 
     def count(self, tokens: Mapping[str, int]) -> None:
-        """Take in token counts by digest."""
+        """Record token counts by digest."""
         self._counts.update(tokens)
 
     def _counted(self, fragment: Fragment) -> Fragment:
@@ -205,7 +205,7 @@ class Instructions:
         self._asked.discard(upstream.name)
 
     def take_in(self, upstream: Upstream, served: Mapping[str, Raw]) -> Steps[None]:
-        """Take in the prompts of an upstream that may be quoted."""
+        """Record the prompts of an upstream that may be quoted."""
         yield
         if upstream.name in self._awaited:
             self._awaited.discard(upstream.name)
@@ -215,14 +215,14 @@ class Instructions:
 
     def _read(self, upstream: Upstream, served: Mapping[str, Raw]) -> None:
         found: dict[str, tuple[Fragment, ...]] = {}
-        for name, listed in islice(served.items(), MOST_PROMPTS):
+        for name, listed in islice(served.items(), _MOST_PROMPTS):
             if self._catalog.namespaces.refusal(upstream.name, name) is not None:
                 continue
-            prompt = jsonrpc.plain(listed)
+            prompt = jsonrpc.decode_value(listed)
             exposed = names.plain_name(self._catalog.namespaces.prefix(upstream.name), name)
             found[name] = tuple(
                 fragments(
-                    clean(_described(exposed, prompt))[:MOST_SAID], f"prompt {exposed}", "guidance", upstream.name
+                    clean(_described(exposed, prompt))[:_MOST_SAID], f"prompt {exposed}", "guidance", upstream.name
                 )
             )
             if not any(_arguments(prompt, required=True)):
@@ -233,7 +233,7 @@ class Instructions:
     def _got(self, upstream: Upstream, name: str, exposed: str, reply: Reply) -> None:
         contents = (message.get("content") for message in _objects(reply, "messages"))
         texts = [each["text"] for each in contents if isinstance(each, dict) and isinstance(each.get("text"), str)]
-        text = clean("\n\n".join(texts)[:MOST_SAID])
+        text = clean("\n\n".join(texts)[:_MOST_SAID])
         text = self._gatekeeper.admit_prompt_text(upstream.name, name, text)
         if text.strip() and name in self._prompts.get(upstream.name, {}):
             said = fragments(text, f"prompt {exposed}", "guidance", upstream.name)
@@ -246,7 +246,7 @@ def _objects(reply: Reply, key: str) -> list[dict[str, Any]]:
     if isinstance(reply, Lost) or not isinstance(reply.result, Raw) or len(reply.result) > MOST_READ:
         return []
     try:
-        listed = jsonrpc.plain(jsonrpc.fields(reply.result).get(key, Raw(b"[]")))
+        listed = jsonrpc.decode_value(jsonrpc.fields(reply.result).get(key, Raw(b"[]")))
     except ValueError:
         return []
     return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []

@@ -17,7 +17,7 @@ from foretool.storage.records import Level, Tool, ToolId
 
 ALIKE_OF_ONE: Final = 4
 """So many tools of one server that say much the same stand before other servers' tools."""
-MUCH_ALIKE: Final = 0.5
+_MUCH_ALIKE: Final = 0.5
 """Tools of one server that share this part of their words say much the same; figures in names do not count."""
 
 Known = tuple[Tool, Ranked]
@@ -28,14 +28,14 @@ WordsOf = Callable[[Tool], str | None]
 """Returns the words of a tool where they are kept (`retrieval.corpus`); None where its definition has to be read."""
 
 
-def read_words(tool: Tool) -> None:
+def read_no_words(tool: Tool) -> None:
     """Return no words: the definition of every tool is read."""
 
 
 class WordBits:
     """The words of the tools of one answer, worked out once for all who compare tools."""
 
-    def __init__(self, words_of: WordsOf = read_words) -> None:
+    def __init__(self, words_of: WordsOf = read_no_words) -> None:
         self._words_of = words_of
         self._bit_of: dict[str, int] = {}
         self._figures = 0
@@ -93,7 +93,7 @@ class _Said:
         """The first tools, whose words are not needed before there are more than `ALIKE_OF_ONE`."""
 
     def says_too_often(self, tool: Tool) -> bool:
-        """Take in one more tool; tell whether more than `ALIKE_OF_ONE` say much the same, this one included."""
+        """Record one more tool; return whether more than `ALIKE_OF_ONE` say much the same, this one included."""
         self._unread.append(tool)
         if not self._said and len(self._unread) <= ALIKE_OF_ONE:
             return False
@@ -103,8 +103,8 @@ class _Said:
         return times > ALIKE_OF_ONE
 
     def _count(self, words: Bits) -> int:
-        """Take in the words of one more tool; return how many say much the same by now."""
-        for at in _alike(self._said, words, MUCH_ALIKE):
+        """Record the words of one more tool; return how many say much the same by now."""
+        for at in _alike(self._said, words, _MUCH_ALIKE):
             self._times[at] += 1
             return self._times[at]
         self._said.append(words)
@@ -189,7 +189,7 @@ def twin_servers(first: Tool, others: Sequence[Tool], words: WordBits) -> list[s
     return [first.upstream, *found] if found else []
 
 
-def fold(known: Sequence[Known], like: Mapping[ToolId, ToolId]) -> tuple[list[Known], dict[ToolId, list[Known]]]:
+def fold_twins(known: Sequence[Known], like: Mapping[ToolId, ToolId]) -> tuple[list[Known], dict[ToolId, list[Known]]]:
     """Return the tools that are shown for themselves, and by the tool that is described those that are only named
     beside it. The best tool of another server stays for itself: a server that was there first must not fold away the
     one tool that the user means."""
@@ -210,7 +210,7 @@ def fold(known: Sequence[Known], like: Mapping[ToolId, ToolId]) -> tuple[list[Kn
 
 
 def _do_the_same(one: Tool, other: Tool) -> bool:
-    """Tell whether two tools that say the same also do: tools of one server only if everything but the name is alike,
+    """Return whether two tools that say the same also do: tools of one server only if everything but the name is alike,
     because a server has tools that differ in one word."""
     return one.upstream != other.upstream or _body(one.definition) == _body(other.definition)
 

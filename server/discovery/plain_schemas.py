@@ -15,9 +15,9 @@ from foretool.retrieval.words import compact
 
 MAX_PROPERTIES, MAX_VALUES, MAX_MEMBERS, MAX_TEXT = 20, 12, 4, 100
 """The most that a trimmed schema keeps: properties, enum values, members of a union, characters of a description."""
-MAX_NAMES: Final = 12
+_MAX_NAMES: Final = 12
 """Names of properties that are told where the properties themselves are cut."""
-DEEPEST: Final = 60
+_DEEPEST: Final = 60
 """Below this depth, a schema is left as it is."""
 _SENTINELS: Final = frozenset(
     bound
@@ -50,7 +50,7 @@ Schema = dict[str, Any]
 
 def without_noise(schema: Any, name: str = "", depth: int = 0) -> Any:
     """Return a schema without what says nothing to a caller. `name`: the property that it describes."""
-    if not isinstance(schema, dict) or depth > DEEPEST:
+    if not isinstance(schema, dict) or depth > _DEEPEST:
         return schema
     kept: Schema = {}
     for key, value in schema.items():
@@ -62,7 +62,7 @@ def without_noise(schema: Any, name: str = "", depth: int = 0) -> Any:
 
 
 def _is_noise(key: str, value: Any, name: str, depth: int, schema: Schema) -> bool:
-    """Tell whether a member of a schema says nothing to a caller."""
+    """Return whether a member of a schema says nothing to a caller."""
     if key == "$schema" or (key == "$id" and depth == 0 and "$ref" not in str(schema)):
         return True
     if key in _BOUNDS and not isinstance(value, bool) and value in _SENTINELS:
@@ -146,7 +146,7 @@ def _in_order(properties: Mapping[str, Any], required: Any) -> list[str]:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
+    return ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
 
 
 def _follow(schema: Schema, root: Mapping[str, Any]) -> Schema:

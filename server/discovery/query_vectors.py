@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from foretool.retrieval.ranking import needs
+from foretool.retrieval.ranking import split_needs
 from foretool.server.catalog.embedding import Embedder
 from foretool.server.catalog.search import Search
 from foretool.server.discovery.arguments import Arguments
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 LOOKS: Final = 5
 """A text that is in no record after so many looks, a second apart, was not recorded."""
-BACK_S: Final = 30.0
+_BACK_S: Final = 30.0
 """How old a record may be whose text is looked for."""
-MOST_READ: Final = 64
+_MOST_READ: Final = 64
 """How many of the latest searches and prompts are looked at."""
 
 
@@ -63,10 +63,10 @@ class QueryVectors:
 
     def _recorded(self) -> Iterator[list[str]]:
         """Yield what encoders read of each of the latest records."""
-        since = self._clock() - BACK_S
-        for search in self._store.discoveries.events(since, limit=MOST_READ):
+        since = self._clock() - _BACK_S
+        for search in self._store.discoveries.events(since, limit=_MOST_READ):
             yield texts_of_search(search.text)
-        for prompt in self._store.tasks.prompts(since, MOST_READ):
+        for prompt in self._store.tasks.prompts(since, _MOST_READ):
             yield texts_of_prompt(prompt.text)
 
     def _save(self, texts: list[str]) -> None:
@@ -92,4 +92,4 @@ def texts_of_search(task: str) -> list[str]:
 def _read(lines: tuple[str, ...]) -> list[str]:
     from foretool.retrieval.clauses import split_task
 
-    return split_task(needs(lines))
+    return split_task(split_needs(lines))

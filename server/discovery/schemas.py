@@ -24,7 +24,7 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Tool, ToolId
 
-KEPT: Final = 4096
+_KEPT: Final = 4096
 """How many definitions the caches of lines and schemas keep."""
 CLAUSE: Final = 70
 """Characters of what a tool does where it is only named."""
@@ -50,7 +50,7 @@ def summarize(definition: bytes, most: int = 0) -> str:
     return cut_at_word(_first_sentence(definition), most or MAX_SUMMARY)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=_KEPT)
 def _first_sentence(definition: bytes) -> str:
     """Return the first sentence, one character longer than what is shown where more follows."""
     from foretool.retrieval.document import MAX_SUMMARY, document, summary_line, whole_sentence
@@ -140,9 +140,9 @@ def _closed(found: dict[str, Raw]) -> dict[str, Raw]:
     return found
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=_KEPT)
 def _parts(definition: bytes) -> _Parts:
-    schema = jsonrpc.raw(without_noise(jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"])))
+    schema = jsonrpc.raw(without_noise(jsonrpc.decode_value(jsonrpc.fields(definition)["inputSchema"])))
     tokens = estimate(bytes(schema).decode())
     members = jsonrpc.fields(schema) if b'"$defs"' in definition else {}
     try:
@@ -156,7 +156,7 @@ def _parts(definition: bytes) -> _Parts:
     return _Parts(schema, tokens, body, estimate(bytes(body).decode()), defs, costs)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=_KEPT)
 def _trimmed(definition: bytes, depth: int) -> tuple[Raw, int]:
-    trimmed = jsonrpc.raw(trim(jsonrpc.plain(_parts(definition).whole), depth))
+    trimmed = jsonrpc.raw(trim(jsonrpc.decode_value(_parts(definition).whole), depth))
     return trimmed, estimate(bytes(trimmed).decode())

@@ -18,12 +18,12 @@ from foretool.server.trust.policy import Reach
 from foretool.server.trust.text import one_line
 from foretool.server.upstreams.registry import UpstreamRegistry
 
-CLAUSES: Final = (90, 60, 40)
+_CLAUSES: Final = (90, 60, 40)
 """Characters of what is said of each server; the longest that lets all servers fit is taken. If none does, the first
 servers have the shortest, and the others are named."""
-REMEMBERED: Final = 2048
+_REMEMBERED: Final = 2048
 """So many names, and lines with their tokens, need not be worked out again: the next answer has mostly the same."""
-MOST_ABSENT: Final = 5
+_MOST_ABSENT: Final = 5
 """So many servers that are not there are named one by one."""
 
 
@@ -66,7 +66,7 @@ def map_servers(catalog: Catalog, reach: Reach, first: Iterable[str], tokens: in
     """
     counts = {name: count for name, count in catalog.now.count_tools(reach).items() if count}
     names = [name for name in dict.fromkeys([*first, *counts]) if name in counts]
-    for most in CLAUSES:
+    for most in _CLAUSES:
         entries = {name: _entry(catalog, reach, name, counts[name], most) for name in names}
         if sum(map(_cost, entries.items())) <= tokens:
             return entries
@@ -80,7 +80,7 @@ def _with_rest(
     rest = [f"{name} ({counts[name]})" for name in names]
     kept: dict[str, str] = {}
     for at, name in enumerate(names):
-        entry = _entry(catalog, reach, name, counts[name], CLAUSES[-1])
+        entry = _entry(catalog, reach, name, counts[name], _CLAUSES[-1])
         left = tokens - _cost((name, entry))
         if left < min(_cost(("others", ", ".join(rest[at + 1 :]))), tokens // 2):
             break
@@ -117,11 +117,11 @@ def _clause(catalog: Catalog, reach: Reach, name: str, most: int) -> str:
     return said
 
 
-_plain = lru_cache(REMEMBERED)(one_line)
+_plain = lru_cache(_REMEMBERED)(one_line)
 """The name of a tool as it may stand in an answer."""
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(_REMEMBERED)
 def _cost(entry: tuple[str, str]) -> int:
     return estimate(f"- {entry[0]}: {entry[1]}") + 1
 
@@ -156,8 +156,8 @@ def blame(absent: Sequence[Away], catalog: Catalog, task: Sequence[str]) -> str:
     found = matter(unlisted, catalog, task, is_sure=True) if len(catalog) else unlisted
     if not found:
         return ""
-    names = ", ".join(repr(each.name) for each in found[:MOST_ABSENT])
-    more = f" and {len(found) - MOST_ABSENT} more" if len(found) > MOST_ABSENT else ""
+    names = ", ".join(repr(each.name) for each in found[:_MOST_ABSENT])
+    more = f" and {len(found) - _MOST_ABSENT} more" if len(found) > _MOST_ABSENT else ""
     if any(each.state == "starting" for each in found):
         return f"none: the tools of {names}{more} were not known yet; the next search finds them"
     return f"see why the tools of {names}{more} are not known: foretool doctor"
@@ -174,11 +174,11 @@ def describe_absent(absent: Sequence[Away]) -> str:
     ):
         names = [one_line(each.name, 60) for each in absent if each.state == state]
         if names:
-            more = f" and {len(names) - MOST_ABSENT} more" if len(names) > MOST_ABSENT else ""
+            more = f" and {len(names) - _MOST_ABSENT} more" if len(names) > _MOST_ABSENT else ""
             are, their = ("are", "their") if len(names) > 1 else ("is", "its")
             servers = "Servers" if len(names) > 1 else "Server"
             lines.append(
-                f"{servers} {', '.join(names[:MOST_ABSENT])}{more} {are} {state}, so {their} tools are missing here: "
+                f"{servers} {', '.join(names[:_MOST_ABSENT])}{more} {are} {state}, so {their} tools are missing here: "
                 f"{way_out}."
             )
     return "\n".join(lines)

@@ -59,7 +59,7 @@ class Predictor:
         return Prediction(*self._search.predict(chat.steps, chat.lines))
 
     def knows_next(self, chat: Conversation) -> bool:
-        """Tell whether the prediction was made ahead, so that `predict` takes no time."""
+        """Return whether the prediction was made ahead, so that `predict` takes no time."""
         return self._search.knows_next(chat.steps, chat.lines)
 
     def predict_ahead(self, chat: Conversation, found: Iterable[ToolId] = ()) -> None:
@@ -106,7 +106,7 @@ class Predictor:
         return write_next_hint(new, threshold, self._catalog.get, lambda tool: reach.verdict(tool).bridge)
 
     def note_shown(self, session: Session, chat: Conversation, hint: Hint, *, in_answer: bool = False) -> None:
-        """Take in that a hint goes to the model: it is on record as an exposure, and what it names is no miss.
+        """Note that a hint goes to the model: it is on record as an exposure, and what it names is no miss.
         `in_answer`: it ends the answer of a search, whose tokens it counts with."""
         chat.note_hint(hint.tools)
         shown = session.list

@@ -18,7 +18,7 @@ from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.hints.prompt_hook import PromptHook, searched_lines
 from foretool.server.hints.texts import Hint, Mark, write_prompt_hint
-from foretool.server.local.server import Answering, Hello, Link, Service
+from foretool.server.local.server import CallerLink, Hello, QuestionTalk, Service
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import Exposure, Prompt, Tool, ToolId, working_set_key
@@ -26,7 +26,7 @@ from foretool.storage.records import Exposure, Prompt, Tool, ToolId, working_set
 if TYPE_CHECKING:
     from foretool.server.catalog.catalog import Catalog
 
-RANKED: Final = 50
+_RANKED: Final = 50
 """How many tools are ranked; the profile may leave some of them out."""
 MOST_TEXT: Final = 20_000
 """Characters of a prompt that are stored; pasted text can be megabytes."""
@@ -51,8 +51,8 @@ class PromptAnswers:
         """Return what the local socket offers as `hint`."""
         return Service(self._open)
 
-    def _open(self, link: Link, hello: Hello) -> Answering:
-        return Answering(link, lambda question, reply: self._answer(hello, question, reply))
+    def _open(self, link: CallerLink, hello: Hello) -> QuestionTalk:
+        return QuestionTalk(link, lambda question, reply: self._answer(hello, question, reply))
 
     def _answer(self, hello: Hello, question: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
         prompt = read_question(question, self._recorder.now())
@@ -101,7 +101,7 @@ class PromptAnswers:
         """Yield the tools that fit the prompt, best first; none if that is not likely of any."""
         servers = session.conversation().servers_in_use() if session is not None else ()
         reach = self._policy.reach(profile)
-        ranking = self._search.rank(Query(lines, (), (), servers, profile.name), reach.finds, RANKED)
+        ranking = self._search.rank(Query(lines, (), (), servers, profile.name), reach.finds, _RANKED)
         ids = [each.tool for each in ranking.ranked]
         if self._search.judge(ranking).level == "none":
             ids = self._surely_next(lines)

@@ -1,9 +1,8 @@
 """Grows a list for a prompt that a hook has recorded (`foretool hint`), while the model still reads.
 
-The hook writes to the store that this proxy shares, and the proxy notices a new prompt within `LOOK_S` where a list may
-grow for it, and at once if the hook has asked this proxy. A prompt counts as our client's if there is exactly one
-client and, on stdio, if the prompt was recorded in our folder.
-"""
+The hook writes to the store that this proxy shares, and the proxy notices a new prompt within `_LOOK_S` where a list
+may grow for it, and at once if the hook has asked this proxy. A prompt counts as our client's if there is exactly one
+client and, on stdio, if the prompt was recorded in our folder."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ from foretool.storage.sql.discoveries import TaskStore
 if TYPE_CHECKING:
     from foretool.retrieval.ranking import Ranking
 
-LOOK_S: Final = 0.2
-MOST_CHARACTERS: Final = 2_000
+_LOOK_S: Final = 0.2
+_MOST_CHARACTERS: Final = 2_000
 """A search uses at most so many characters of a prompt: users may paste megabytes into one."""
 
 
@@ -55,7 +54,7 @@ class PromptHook:
     async def watch(self) -> None:
         """Look for new prompts until cancelled."""
         while True:
-            await (asyncio.sleep(LOOK_S) if self._find_growing() else wait_for_tick())
+            await (asyncio.sleep(_LOOK_S) if self._find_growing() else wait_for_tick())
             self.look()
 
     def _find_growing(self) -> tuple[Client, Session] | None:
@@ -78,7 +77,7 @@ class PromptHook:
                 self._take(client, session, new[0])
 
     def may_be_of(self, client: Client, folder: str) -> bool:
-        """Tell whether a prompt from this folder may be that of a client; "" is any folder."""
+        """Return whether a prompt from this folder may be that of a client; "" is any folder."""
         return client.transport != "stdio" or folder in ("", client.folder or self._folder)
 
     def _take(self, client: Client, session: Session, prompt: Prompt) -> None:
@@ -99,4 +98,4 @@ class PromptHook:
 
 def searched_lines(prompt: Prompt) -> tuple[str, ...]:
     """Return the lines of a prompt that are searched with."""
-    return tuple(line.strip() for line in prompt.text[:MOST_CHARACTERS].splitlines() if line.strip())
+    return tuple(line.strip() for line in prompt.text[:_MOST_CHARACTERS].splitlines() if line.strip())

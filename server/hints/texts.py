@@ -33,7 +33,7 @@ TOOLS: Final = 6
 """How many tools are described. The others are named with their arguments alone, which takes a third of the tokens."""
 MOST: Final = 24
 """How many tools it names in all."""
-MORE: Final = "- also"
+_MORE: Final = "- also"
 HEAD: Final = (
     "Tools behind foretool that may fit this request. Call a listed one by its name, any other with call_tool(name,"
     " arguments), or with call_tool_write where it says write. Quoted words are those of the servers."
@@ -44,11 +44,11 @@ MOST_NEXT: Final = 5
 """Tools that the block behind an answer names at most."""
 NEXT_TOKENS: Final = 140
 """Most tokens of the block."""
-PRICE: Final = 600
+_PRICE: Final = 600
 """Tokens that a discovery takes: its answer, and a turn in which the model reads everything again."""
 LATEST_END: Final = 0.8
 """Nothing is named where the task is done with a higher probability: a block would tempt the model to go on."""
-NEXT_HEAD: Final = "Likely next; needs no search."
+_NEXT_HEAD: Final = "Likely next; needs no search."
 
 
 class Hint(Struct, frozen=True):
@@ -98,13 +98,13 @@ def write_prompt_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hi
                     break
         elif call := signature(tool):
             longer = [*more, f"{call}{how}"]
-            if _count_tokens(name_calls(MORE, longer)) <= left:
+            if _count_tokens(name_calls(_MORE, longer)) <= left:
                 more = longer
                 named.append(tool.id)
         if len(named) == MOST:
             break
     if more:
-        lines.append(name_calls(MORE, more))
+        lines.append(name_calls(_MORE, more))
         left -= _count_tokens(lines[-1])
     return Hint("\n".join(lines), tuple(named), TOKENS - left) if named else Hint()
 
@@ -140,7 +140,7 @@ def write_next_hint(
 ) -> Hint | None:  # fmt: skip
     """Return the block for the hidden tools that are worth naming, or None. `chances`: the likeliest first."""
     calls: dict[ToolId, tuple[str, BridgeName]] = {}
-    left = NEXT_TOKENS - estimate(NEXT_HEAD)
+    left = NEXT_TOKENS - estimate(_NEXT_HEAD)
     for id, chance in chances.items():
         if chance < threshold or len(calls) == MOST_NEXT:
             break
@@ -148,7 +148,7 @@ def write_next_hint(
         if tool is None or not (call := signature(tool)):
             continue
         cost = _cost(call)
-        if chance * PRICE >= cost <= left:
+        if chance * _PRICE >= cost <= left:
             calls[tool.id] = f"{call} {min(max(chance, 0.01), 0.99):.0%}", bridge_of(tool)
             left -= cost
     if not calls:
@@ -169,4 +169,4 @@ def _write_block(calls: Sequence[tuple[str, BridgeName]]) -> str:
     for call, bridge in calls:
         by_bridge.setdefault(bridge, []).append(call)
     parts = (f"{bridge}: {', '.join(names)}" for bridge, names in sorted(by_bridge.items()))
-    return f"{NEXT_HEAD} {'; '.join(parts)}"
+    return f"{_NEXT_HEAD} {'; '.join(parts)}"

@@ -17,7 +17,7 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.system.logs import printable
 from foretool.server.trust.text import visible
 
-CONTEXT: Final = 12
+_CONTEXT: Final = 12
 """Words that are shown before and after a changed one."""
 MOST_WORDS: Final = 3000
 """Texts with more words are compared line by line."""
@@ -70,7 +70,7 @@ def _members(definition: bytes | None) -> dict[str, Any]:
     if definition is None:
         return {}
     try:
-        value = jsonrpc.plain(definition)
+        value = jsonrpc.decode_value(definition)
     except ValueError:
         value = definition.decode(errors="replace")
     return value if isinstance(value, dict) else {"text": value}
@@ -85,8 +85,8 @@ def _json_lines(members: dict[str, Any], key: str) -> list[str]:
 
 def _shorten(words: list[str], *, at_start: bool, at_end: bool) -> str:
     """Return unchanged words; of many, only those next to a change."""
-    head = [] if at_start else words[:CONTEXT]
-    tail = [] if at_end else words[-CONTEXT:]
+    head = [] if at_start else words[:_CONTEXT]
+    tail = [] if at_end else words[-_CONTEXT:]
     if len(head) + len(tail) >= len(words):
         return f"{_joined(words)} " if words else ""
     return f"{_joined(head)} [...] {_joined(tail)} ".lstrip()

@@ -33,11 +33,11 @@ from foretool.server.trust.text import one_line
 from foretool.storage.records import Miss, Policy, Tool
 
 FOR: Final = "Used for:"
-MOST_WORDS: Final = 200
+_MOST_WORDS: Final = 200
 """Characters of a task that go into a description."""
-TRIED_WORDS: Final = 5
+_TRIED_WORDS: Final = 5
 """So many words of the tasks are looked at for a name."""
-LONGEST_NAME: Final = 40
+_LONGEST_NAME: Final = 40
 _WORD: Final = re.compile(r"[A-Za-z]{3,20}\Z")
 """A word that can stand in a name."""
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
@@ -58,7 +58,7 @@ def describe_for(tool: Tool, query: str) -> str | None:
     return f"{said.rstrip()} {words}." if FOR in said else f"{said.rstrip()}\n{FOR} {words}.".lstrip()
 
 
-def cut_words(query: str, most: int = MOST_WORDS) -> str:
+def cut_words(query: str, most: int = _MOST_WORDS) -> str:
     """Return the words of a task in one line."""
     return one_line(" ".join(query.split()), most).rstrip(".")
 
@@ -78,15 +78,15 @@ def name_for(catalog: Catalog, tool: Tool, tasks: Sequence[str], other: Tool | N
         for term, word in spell_terms(task).items()
         if term not in known and _WORD.match(word) and not _SAYS_HOW.search(word)
     )
-    for word, _ in shared.most_common(TRIED_WORDS):
+    for word, _ in shared.most_common(_TRIED_WORDS):
         name = f"{tool.name}{'-' if '-' in tool.name and '_' not in tool.name else '_'}{word.lower()}"
-        if len(name) <= LONGEST_NAME and _is_free(catalog, tool, name):
+        if len(name) <= _LONGEST_NAME and _is_free(catalog, tool, name):
             return name
     return None
 
 
 def _is_free(catalog: Catalog, tool: Tool, name: str) -> bool:
-    """Tell whether a server may have a tool of this name, and has none."""
+    """Return whether a server may have a tool of this name, and has none."""
     is_allowed = catalog.namespaces.refusal(tool.upstream, name) is None
     return is_allowed and catalog.find(catalog.overrides.exposed(tool.upstream, name)) is None
 
@@ -104,15 +104,15 @@ was called, or one with a word of the search. `description`: the tool's text say
 config no longer leaves its server or the tool out. `rule`: a rule no longer refuses it. `profile`: the profile gets its
 server. `approve`, `learn`, `doctor`: another command does it."""
 
-MOST_BUDGET: Final = 32_000
+_MOST_BUDGET: Final = 32_000
 """The largest budget of a list that is offered."""
-STEP: Final = 50
+_STEP: Final = 50
 """Budgets are offered in steps of so many tokens."""
-LEAST_TASKS: Final = 10
+_LEAST_TASKS: Final = 10
 """With fewer tasks on record there is nothing to learn from."""
 SHOWN_WORDS: Final = 60
 """Characters of a task in the words of a change."""
-AFTER_S: Final = 600.0
+_AFTER_S: Final = 600.0
 """A tool that was called within this time after a search in vain is taken for what the search was for."""
 
 
@@ -149,7 +149,7 @@ class MeasuredFix(Struct, frozen=True):
         return self.effect.is_worse or misses > 0 or (misses == 0 and searches > 0)
 
 
-class Diagnosis(Struct, frozen=True):
+class MissDiagnosis(Struct, frozen=True):
     """Why a tool was missed, as far as that is known now, and what would have shown it."""
 
     miss: Miss
@@ -166,12 +166,12 @@ class FixProblem(Exception):
     """A change cannot be made; the message says why and what to do."""
 
 
-def diagnose(app: App, miss: Miss) -> Diagnosis:
+def diagnose_miss(app: App, miss: Miss) -> MissDiagnosis:
     """Return why a tool was missed, and every change that would have shown it. Raises `StorageError`."""
     finder = _Finder(app, miss)
     tool = finder.tool
     listed = tool.id in offline.view(app, finder.profile).shown if tool is not None else None
-    return Diagnosis(miss, say_why(miss), tool.id if tool is not None else miss.tool, listed, tuple(finder.find()))
+    return MissDiagnosis(miss, say_why(miss), tool.id if tool is not None else miss.tool, listed, tuple(finder.find()))
 
 
 def open_own(config: Config) -> OwnServers:
@@ -217,7 +217,7 @@ class _Finder:
             return catalog.get(near[0]) if near else None
         if miss.tool or miss.noticed == "search":
             return catalog.find(miss.tool) if miss.tool else None
-        later = self._app.store.calls.of_session(miss.session, miss.at, miss.at + AFTER_S)
+        later = self._app.store.calls.of_session(miss.session, miss.at, miss.at + _AFTER_S)
         first = next((each.tool for each in later if each.outcome == "ok"), None)
         return catalog.get(first) if first is not None else None
 
@@ -335,15 +335,15 @@ class _Finder:
             profile = replace(self.profile, list_tokens=budget)
             return budget != low and self._app.lists.would_list(profile, self._policy, tool.id)
 
-        high = max(low, STEP)
+        high = max(low, _STEP)
         while not lists(high):
             low, high = high, high * 2
-            if low >= MOST_BUDGET:
+            if low >= _MOST_BUDGET:
                 return 0
-        while high - low > STEP:
+        while high - low > _STEP:
             middle = (low + high) // 2
             low, high = (low, middle) if lists(middle) else (middle, high)
-        rounded = -(-high // STEP) * STEP
+        rounded = -(-high // _STEP) * _STEP
         return rounded if lists(rounded) else high
 
     def _rename(self, tool: Tool) -> Iterator[Fix]:
@@ -367,7 +367,7 @@ class _Finder:
         """Yield learning, where there is something to learn from that no model has read."""
         if self._miss.cause not in ("rank", "gate", "unknown") or self._app.store.artifacts.served():
             return
-        if len(self._app.store.discoveries.recent(LEAST_TASKS)) >= LEAST_TASKS:
+        if len(self._app.store.discoveries.recent(_LEAST_TASKS)) >= _LEAST_TASKS:
             yield Fix("learn", "learn from the tasks on record which tools they need", command="foretool learn")
 
 

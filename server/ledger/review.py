@@ -18,7 +18,7 @@ from foretool.server.ledger.diffs import diff_definitions, diff_texts
 from foretool.server.local.opening import forget_answers
 from foretool.server.protocol import jsonrpc
 from foretool.server.trust.approvals import count_held
-from foretool.server.trust.findings import Finding, find, find_in_text
+from foretool.server.trust.findings import TextFinding, find_in_text, find_suspicious
 from foretool.server.trust.lookalikes import Names
 from foretool.storage.records import Approval, AuditEntry, Definition, DefinitionKind, Effect, Person
 from foretool.storage.store import Store
@@ -34,7 +34,7 @@ EFFECTS: Final[dict[Effect, str]] = {
 }
 
 
-class Change(Struct, frozen=True):
+class DefinitionChange(Struct, frozen=True):
     """One definition that waits for a decision, or was blocked."""
 
     kind: DefinitionKind
@@ -46,7 +46,7 @@ class Change(Struct, frozen=True):
     approved: str | None
     """The approved version, None if there is none."""
     listed: str
-    findings: tuple[Finding, ...]
+    findings: tuple[TextFinding, ...]
 
 
 class Batch(Struct, frozen=True):
@@ -59,10 +59,10 @@ class Batch(Struct, frozen=True):
     launch: str
     earlier_launch: str
     """How the server was reached before its command was changed; "" if it was not."""
-    changes: tuple[Change, ...]
+    changes: tuple[DefinitionChange, ...]
 
     @property
-    def held(self) -> tuple[Change, ...]:
+    def held(self) -> tuple[DefinitionChange, ...]:
         return tuple(each for each in self.changes if each.state == "held")
 
 
@@ -86,15 +86,17 @@ def read_batch(config: Config, store: Store, server: str) -> Batch:
     )
 
 
-def _read_change(store: Store, held: Definition, names: Names) -> Change:
+def _read_change(store: Store, held: Definition, names: Names) -> DefinitionChange:
     approved = store.approvals.approved(held.server, held.kind, held.name)
     text = held.value.decode(errors="replace")
     if held.kind == "tool":
-        findings = find(held.value, held.server, names)
+        findings = find_suspicious(held.value, held.server, names)
     else:
         findings = find_in_text(text, held.server, names, NOUNS[held.kind]) if held.kind != "launch" else ()
     before = approved[0].value.decode(errors="replace") if approved else None
-    return Change(held.kind, held.name, held.state, held.effect, held.hash, held.seen_at, before, text, findings)
+    return DefinitionChange(
+        held.kind, held.name, held.state, held.effect, held.hash, held.seen_at, before, text, findings
+    )
 
 
 def _known_names(config: Config, store: Store) -> Names:
@@ -112,7 +114,7 @@ def list_waiting(config: Config, store: Store) -> list[str]:
     return [*(name for name in config.servers if name in found), *sorted(found - config.servers.keys())]
 
 
-def add_launches(batch: Batch, chosen: Iterable[Change]) -> list[Change]:
+def add_launches(batch: Batch, chosen: Iterable[DefinitionChange]) -> list[DefinitionChange]:
     """Return the chosen changes and the changed command of the server, each once: whoever approves a tool lets the
     server run that has it."""
     launches = (each for each in batch.held if each.kind == "launch")
@@ -120,8 +122,8 @@ def add_launches(batch: Batch, chosen: Iterable[Change]) -> list[Change]:
 
 
 def decide(
-    store: Store, batch: Batch, chosen: Sequence[Change], decision: Approval, by: Person
-) -> tuple[list[Change], set[str]]:
+    store: Store, batch: Batch, chosen: Sequence[DefinitionChange], decision: Approval, by: Person
+) -> tuple[list[DefinitionChange], set[str]]:
     """Approve or block exactly these changes, and keep who did it. Returns those that were decided, and the hashes of
     those that have changed meanwhile and stayed held."""
     wanted = [Definition(batch.server, each.kind, each.name, each.hash, b"") for each in chosen]
@@ -133,22 +135,22 @@ def decide(
     return done, gone
 
 
-def _entry(server: str, change: Change, decision: Approval, by: Person) -> AuditEntry:
+def _entry(server: str, change: DefinitionChange, decision: Approval, by: Person) -> AuditEntry:
     what = f"{name_change(change)} {change.hash[:12]}"
     return AuditEntry(time.time(), by.principal, by.name, "", "", "decide", server, decision, what)
 
 
-def choose(batch: Batch, hashes: Collection[str]) -> list[Change]:
+def choose_changes(batch: Batch, hashes: Collection[str]) -> list[DefinitionChange]:
     """Return the changes of these hashes that still wait or were blocked."""
     return [each for each in batch.changes if each.hash in hashes]
 
 
-def name_change(change: Change) -> str:
+def name_change(change: DefinitionChange) -> str:
     """Return what a change is of, such as "tool add"."""
     return f"{NOUNS[change.kind]} {change.name}".strip()
 
 
-def diff_change(change: Change) -> list[Text]:
+def diff_change(change: DefinitionChange) -> list[Text]:
     """Return the lines in which the listed text differs from the approved one; all of it if none was approved."""
     if change.kind in ("instructions", "prompt_text"):
         return diff_texts(change.approved or "", change.listed)

@@ -94,19 +94,19 @@ def say_place(miss: Miss) -> str:
     return f"not one of {plural(miss.of, 'ranked tool')}" if miss.of else "not ranked"
 
 
-BEFORE_S: Final = 1800.0
+_BEFORE_S: Final = 1800.0
 AFTER_S: Final = 600.0
 """How long before and after a miss the conversation is told."""
 STEPS_BEFORE: Final = 12
-STEPS_AFTER: Final = 3
+_STEPS_AFTER: Final = 3
 """How many of its steps are told at most."""
-PROMPT_S: Final = 600.0
+_PROMPT_S: Final = 600.0
 """A prompt belongs to a miss that comes within this time."""
 UNKNOWN_TOOL: Final = "(tool not known)"
 """What stands for the tool that a search in vain was for."""
 
 Kind = Literal["session", "prompt", "list", "named", "search", "miss", "call"]
-ORDER: Final[tuple[Kind, ...]] = ("session", "prompt", "list", "named", "search", "miss", "call")
+_ORDER: Final[tuple[Kind, ...]] = ("session", "prompt", "list", "named", "search", "miss", "call")
 """At one instant what was shown comes before what was done."""
 _LISTS: Final = ("list", "growth", "epoch")
 
@@ -118,7 +118,7 @@ class Fact(Struct, frozen=True):
     text: str
 
 
-class Step(Struct, frozen=True):
+class StoryStep(Struct, frozen=True):
     """One thing that happened in a conversation."""
 
     at: float
@@ -138,7 +138,7 @@ class MissStory(Struct, frozen=True):
     """The list that the client had."""
     discovery: Discovery | None
     call: Call | None
-    story: tuple[Step, ...]
+    story: tuple[StoryStep, ...]
     """What happened before it and after it, in order."""
 
     def tell(self) -> tuple[Fact, ...]:
@@ -176,21 +176,21 @@ def read_miss_story(store: Store, miss: Miss, *, prompts: bool = True) -> MissSt
     )
 
 
-def read_story(store: Store, miss: Miss, *, prompts: bool = True) -> tuple[Step, ...]:
+def read_story(store: Store, miss: Miss, *, prompts: bool = True) -> tuple[StoryStep, ...]:
     """Return what happened in the session of a miss before and after it, in order. `prompts`: also what the user asked;
     on record that belongs to no session, and so to no profile."""
-    since, until = miss.at - BEFORE_S, miss.at + AFTER_S
-    asked = store.tasks.prompts(miss.at - PROMPT_S, 1, miss.at) if prompts else []
-    found = [Step(each.at, "prompt", each.text, 0) for each in asked]
+    since, until = miss.at - _BEFORE_S, miss.at + AFTER_S
+    asked = store.tasks.prompts(miss.at - _PROMPT_S, 1, miss.at) if prompts else []
+    found = [StoryStep(each.at, "prompt", each.text, 0) for each in asked]
     found += [tell_list(shown) for shown in store.sessions.exposures(miss.session) if shown.at <= until]
     found += map(tell_search, store.discoveries.of_session(miss.session, since, until))
     own = tell_miss(miss)
     # (time, order at one time, step)
-    placed = [(step.at, ORDER.index(step.kind), step) for step in (*found, own)]
+    placed = [(step.at, _ORDER.index(step.kind), step) for step in (*found, own)]
     revealed = store.calls.get(miss.call) if miss.call else None
     for call in store.calls.of_session(miss.session, since, until):
         is_later = revealed is None or call.id >= revealed.id
-        placed.append((call.at, ORDER.index("call" if is_later else "search"), tell_call(call)))
+        placed.append((call.at, _ORDER.index("call" if is_later else "search"), tell_call(call)))
     ordered = sorted(placed, key=lambda each: each[:2])
     place = next(at for at, each in enumerate(ordered) if each[2] is own)
     before, after = ordered[:place], ordered[place + 1 :]
@@ -198,44 +198,46 @@ def read_story(store: Store, miss: Miss, *, prompts: bool = True) -> tuple[Step,
     lists = [each for each in before if each[2].kind == "list"][-1:]
     recent = [each for each in before[-STEPS_BEFORE:] if each not in lists]
     told = sorted([*lists, *recent], key=lambda each: each[:2])
-    return (*(step for _, _, step in told), own, *(step for _, _, step in after[:STEPS_AFTER]))
+    return (*(step for _, _, step in told), own, *(step for _, _, step in after[:_STEPS_AFTER]))
 
 
-def sort_steps(steps: Iterable[Step]) -> list[Step]:
+def sort_steps(steps: Iterable[StoryStep]) -> list[StoryStep]:
     """Return steps in order."""
-    return sorted(steps, key=lambda step: (step.at, ORDER.index(step.kind)))
+    return sorted(steps, key=lambda step: (step.at, _ORDER.index(step.kind)))
 
 
-def tell_session(session: SessionRecord) -> Step:
+def tell_session(session: SessionRecord) -> StoryStep:
     """Return the beginning of a session as a step."""
     said = " ".join(filter(None, (session.client or "a client without a name", session.version)))
-    return Step(session.started_at, "session", f"{said} connected (profile {session.profile or 'default'})", 0)
+    return StoryStep(session.started_at, "session", f"{said} connected (profile {session.profile or 'default'})", 0)
 
 
-def tell_list(shown: Exposure) -> Step:
+def tell_list(shown: Exposure) -> StoryStep:
     """Return a list, or another text that named tools, as a step."""
     if shown.reason in _LISTS:
         count = plural(len(shown.tools), "tool")
-        return Step(shown.at, "list", f"got a list of {count} ({shown.policy})", shown.tokens)
-    return Step(shown.at, "named", f"was told of {', '.join(shown.tools)} ({shown.reason})", shown.tokens)
+        return StoryStep(shown.at, "list", f"got a list of {count} ({shown.policy})", shown.tokens)
+    return StoryStep(shown.at, "named", f"was told of {', '.join(shown.tools)} ({shown.reason})", shown.tokens)
 
 
-def tell_search(search: Discovery) -> Step:
+def tell_search(search: Discovery) -> StoryStep:
     """Return a search as a step."""
     asked = f'"{search.task}"' if search.task else ", ".join(search.names) or "a task that was not kept"
     found = ", ".join(match.tool for match in search.matches[:3]) or "no tool"
     more = f" and {len(search.matches) - 3} more" if len(search.matches) > 3 else ""
     what = f"searched for {asked}: found {found}{more} (confidence {search.level})"
-    return Step(search.at, "search", what, search.tokens)
+    return StoryStep(search.at, "search", what, search.tokens)
 
 
-def tell_call(call: Call) -> Step:
+def tell_call(call: Call) -> StoryStep:
     """Return a call as a step."""
     hidden = ", not in its list" if call.hidden else ""
     way = " through our bridge" if call.via == "bridge" else ""
-    return Step(call.at, "call", f"called {call.tool}{way}: {call.outcome}{hidden}", 0)
+    return StoryStep(call.at, "call", f"called {call.tool}{way}: {call.outcome}{hidden}", 0)
 
 
-def tell_miss(miss: Miss) -> Step:
+def tell_miss(miss: Miss) -> StoryStep:
     """Return a miss as a step."""
-    return Step(miss.at, "miss", f"needed {miss.tool or UNKNOWN_TOOL}, which the client could not see", miss.tokens)
+    return StoryStep(
+        miss.at, "miss", f"needed {miss.tool or UNKNOWN_TOOL}, which the client could not see", miss.tokens
+    )

@@ -19,7 +19,7 @@ from foretool.server.recording.recorder import Recorder
 from foretool.storage.records import Exposure, ListReason, Policy, ToolId, Usage, working_set_key
 from foretool.storage.steps import Steps
 
-AGAIN: Final = 2
+_AGAIN: Final = 2
 """How often a list is prepared at most, because tools may change meanwhile."""
 FIRST_S: Final = 7 * 86_400.0
 """For so long after the first session, what was used moves the list with every session that shares it with no other."""
@@ -70,7 +70,7 @@ class ListKeeper:
     def prepare(self, profile: Profile, policy: Policy) -> Steps[None]:
         """Do in steps what `view` needs and what takes long with thousands of tools. Where tools have changed
         meanwhile, their part is done as well: what was read of the others is kept."""
-        for _ in range(AGAIN):
+        for _ in range(_AGAIN):
             version = self._catalog.version
             if (version, profile.key, policy) in self._prepared:
                 return
@@ -92,7 +92,7 @@ class ListKeeper:
         return draft.show(new, self._epochs.end(new.created_at), draft.ranked)
 
     def would_list(self, profile: Profile, policy: Policy, tool: ToolId) -> bool:
-        """Tell whether the list that would be made now has a tool, without writing that list."""
+        """Return whether the list that would be made now has a tool, without writing that list."""
         return tool in self.maker.draft(profile, policy).choose().defined
 
     def views(self) -> list[View]:
@@ -222,7 +222,7 @@ class Epochs:
         return end is not None and self._recorder.now() >= end
 
     def may_move(self) -> bool:
-        """Tell whether a session that begins, and shares its list with no other one, may get another list."""
+        """Return whether a session that begins, and shares its list with no other one, may get another list."""
         if not self._config.settings.epoch_s:
             return False
         now = self._recorder.now()

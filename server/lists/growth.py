@@ -24,7 +24,7 @@ from foretool.storage.steps import Steps
 RELIST_S: Final = 2.0
 """A client that lists again within this time of `list_changed` counts as one that re-lists."""
 
-GRACE_S: Final = 0.05
+_GRACE_S: Final = 0.05
 """After the client listed again, a held result waits this long, so that over HTTP it does not overtake the list."""
 
 
@@ -55,19 +55,19 @@ class SessionList:
         """By tool that grew, the list that lacked it."""
 
     def lists(self, tool: ToolId) -> bool:
-        """Tell whether the tool is on the list, or has grown on it."""
+        """Return whether the tool is on the list, or has grown on it."""
         return self.view is not None and (tool in self.view.shown or tool in self.grown)
 
     def sees(self, tool: ToolId) -> bool:
-        """Tell whether the client was given the tool. One that has not listed again has not got what grew."""
+        """Return whether the client was given the tool. One that has not listed again has not got what grew."""
         return self.view is not None and (tool in self.view.shown or tool in self.grown[: self.delivered])
 
     def names(self, tool: ToolId) -> bool:
-        """Tell whether the list names a hidden tool with what its call needs."""
+        """Return whether the list names a hidden tool with what its call needs."""
         return self.view is not None and tool in self.view.named
 
     def is_for_page(self, tool: ToolId) -> bool:
-        """Tell whether the list has a tool for the page of its server alone; no model sees it."""
+        """Return whether the list has a tool for the page of its server alone; no model sees it."""
         return self.view is not None and tool in self.view.for_pages
 
     def grow(self, tools: Sequence[ToolId], *, found: bool) -> None:
@@ -89,7 +89,7 @@ class SessionList:
         self.delivered = len(self.grown)
 
     def gained_unseen(self, tool: ToolId) -> bool:
-        """Tell whether the list has gained a tool that no discovery had to find, and that the client has not got."""
+        """Return whether the list has gained a tool that no discovery had to find, and that the client has not got."""
         return self.lists(tool) and tool not in self.found
 
     def lacking(self, tool: ToolId) -> View | None:
@@ -150,7 +150,7 @@ class ToolList:
         return self._lists.view(self.profile(shown), self._first_policy(shown))
 
     def is_at_hand(self, shown: SessionList) -> bool:
-        """Tell whether `view` has the list already."""
+        """Return whether `view` has the list already."""
         return self._lists.at_hand(self.profile(shown), self._first_policy(shown)) is not None
 
     def prepare(self, shown: SessionList) -> Steps[None]:
@@ -182,7 +182,7 @@ class ToolList:
             shown.give(self._lists.given(self.view(shown), exposure, shown.grown), exposure)
 
     def is_stale(self) -> bool:
-        """Tell whether the client would now get another list than the one it has."""
+        """Return whether the client would now get another list than the one it has."""
         return any(
             self.view(shown).array_for(shown.record.era) != shown.view.array_for(shown.record.era)
             for shown in self._client.lists()
@@ -190,12 +190,12 @@ class ToolList:
         )
 
     def shows_all(self) -> bool:
-        """Tell whether the list of the latest session holds every known tool of its profile."""
+        """Return whether the list of the latest session holds every known tool of its profile."""
         latest = self._client.lists()[-1:]
         return any(self._lists.maker.draft(self.profile(shown), self.policy(shown)).shows_all for shown in latest)
 
     def sees_all(self) -> bool:
-        """Tell whether the client was given the list of the policy `full`."""
+        """Return whether the client was given the list of the policy `full`."""
         return any(shown.view is not None and shown.view.policy == "full" for shown in self._client.lists())
 
     # -- what it gains
@@ -254,7 +254,7 @@ class ToolList:
         return self.is_announced
 
     def _may_try(self, shown: SessionList) -> bool:
-        """Tell whether this growth is the one attempt with a client that was never measured.
+        """Return whether this growth is the one attempt with a client that was never measured.
 
         It costs the client at most `hold_ms` once, and a client that does not list again loses nothing: it is told to
         call what was found through a bridge.
@@ -303,7 +303,7 @@ class ToolList:
         elif said is not None:
             self._measure(said.delay_s)
         if self._held:
-            loop.call_later(GRACE_S, self._release, *self._held)
+            loop.call_later(_GRACE_S, self._release, *self._held)
 
     def _measure(self, delay_s: float | None) -> None:
         """Record that the client listed again after `delay_s`, or (None) did not in time."""

@@ -15,7 +15,7 @@ from foretool.server.lists.maker import ListMaker, View
 from foretool.server.protocol import apps
 from foretool.storage.records import Cause, Policy, ToolId
 
-FRESH_S: Final = 1.0
+_FRESH_S: Final = 1.0
 """How long usage that was read for one miss may explain others, in seconds: reading it and ranking all tools takes
 milliseconds."""
 
@@ -77,7 +77,7 @@ class HiddenTools:
         return known
 
     def _is_listed_now(self, view: View, profile: Profile, tool: ToolId) -> bool:
-        """Tell whether the current list has a tool: the tools, the settings or what was learned have changed since an
+        """Return whether the current list has a tool: the tools, the settings or what was learned have changed since an
         older one was made."""
         current = self._lists.at_hand(profile, view.policy) or self._lists.preview(profile, view.policy)
         return tool in current.shown
@@ -129,9 +129,9 @@ class _NextList:
         self._defined = frozenset[ToolId]()
 
     def lists(self, tool: ToolId) -> bool:
-        """Tell whether it would have a tool; a tool that nobody used changes nothing."""
+        """Return whether it would have a tool; a tool that nobody used changes nothing."""
         now = self._maker.inputs.recorder.now()
-        if tool in self._used and now - self._read_at < FRESH_S:
+        if tool in self._used and now - self._read_at < _FRESH_S:
             return tool in self._defined
         draft = self._maker.draft(self._profile, self._policy)
         used = frozenset(usage.tool for usage in draft.usages)

@@ -36,7 +36,7 @@ from foretool.server.trust.policy import Reach, TrustPolicy
 from foretool.storage.records import Era, Policy, Tool, ToolId, Usage, WorkingSet, working_set_key
 from foretool.storage.steps import Steps
 
-TASKS: Final = 5
+_TASKS: Final = 5
 """The latest tasks whose words order what was never used."""
 
 
@@ -284,7 +284,7 @@ class ListDraft:
         return self._order_by_need([usage for usage in self.usages if self._is_there(usage.tool)])
 
     def competes(self, tool: Tool) -> bool:
-        """Tell whether a tool competes for the budget: it is not pinned, its latest calls did not all fail, and the
+        """Return whether a tool competes for the budget: it is not pinned, its latest calls did not all fail, and the
         profile finds it."""
         return tool.id not in self._left_out and self.reach.finds(tool)
 
@@ -304,7 +304,7 @@ class ListDraft:
     @cached_property
     def lines(self) -> tuple[str, ...]:
         """The words that tools of the list are relevant to."""
-        tasks = self._maker.inputs.recorder.tasks(TASKS, self.profile.name)
+        tasks = self._maker.inputs.recorder.tasks(_TASKS, self.profile.name)
         return tuple(line for line in (self.profile.about, *tasks) if line.strip())
 
     @property

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from foretool.retrieval import priors
 from foretool.retrieval.chances import Growth
-from foretool.retrieval.document import Fields, fields
+from foretool.retrieval.document import Fields, definition_fields
 from foretool.retrieval.portable_priors import SIZE_PENALTY
 from foretool.retrieval.rankers.usage import decay_usage
 from foretool.retrieval.ranking import Ranked
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 LEARNED_NEED: Final = 0.7
 """What the learned need counts beside plain usage, which knows what happened since the last learning run."""
-BETWEEN: Final = 2
+_BETWEEN: Final = 2
 """Tokens between two names."""
 BASE_SHARE: Final = 0.5
 """The share of the tokens for definitions that a growing list begins with until growing was learned."""
 DEPTH: Final = 20
 """How many tools of a ranking may be listed."""
-LEAST_NEXT: Final = 0.15
+_LEAST_NEXT: Final = 0.15
 """The least probability of a predicted tool for which a list grows after a call, because listing again costs time."""
 MOST_NEXT: Final = 4
 """How many tools one prediction adds until growing was learned."""
@@ -102,7 +102,7 @@ def fill_names(order: Iterable[ToolId], cost: Callable[[ToolId], NameCost], left
     begun: set[str] = set()
     for tool in order:
         group, shared, own = cost(tool)
-        whole = own + BETWEEN + (shared if group not in begun else 0)
+        whole = own + _BETWEEN + (shared if group not in begun else 0)
         if own and whole <= left:
             named.append(tool)
             begun.add(group)
@@ -193,7 +193,7 @@ class FixedRule(Struct, frozen=True):
         return [each.tool for each in ranked[: self.most_found]] if is_sure else []
 
     def for_next(self, chances: Mapping[ToolId, float], goes_on: bool, tokens: Tokens) -> list[ToolId]:
-        return [tool for tool, chance in chances.items() if chance >= LEAST_NEXT][:MOST_NEXT] if goes_on else []
+        return [tool for tool, chance in chances.items() if chance >= _LEAST_NEXT][:MOST_NEXT] if goes_on else []
 
 
 class LearnedRule(Struct, frozen=True):
@@ -213,7 +213,7 @@ class LearnedRule(Struct, frozen=True):
     def for_next(self, chances: Mapping[ToolId, float], goes_on: bool, tokens: Tokens) -> list[ToolId]:
         """Add all tools that are worth their tokens, if one is likely enough to grow at all."""
         worth = self._worth(chances, tokens)
-        return worth if worth and chances[worth[0]] >= LEAST_NEXT else []
+        return worth if worth and chances[worth[0]] >= _LEAST_NEXT else []
 
     def _worth(self, chances: Mapping[ToolId, float], tokens: Tokens) -> list[ToolId]:
         """Return the tools whose probability, times the price of a hidden call, is at least their tokens."""
@@ -289,7 +289,7 @@ class FirstTools:
         if (known := self._read.get(tool.schema_hash)) is None:
             if len(self._read) >= 2 * MOST:
                 self._read.clear()
-            said = fields(tool)
+            said = definition_fields(tool)
             known = self._read[tool.schema_hash] = said, priors.shipped().judge(said, tool.definition)
         said, weight = known
         return (said if said.id == tool.id else replace(said, id=tool.id, upstream=tool.upstream)), weight

@@ -23,10 +23,10 @@ from foretool.storage.records import Tool, ToolId
 
 MOST: Final = 50
 """Matches that one call of `discover_tools` may ask for."""
-SUMMARY_CHARS: Final = 200
+_SUMMARY_CHARS: Final = 200
 """Characters of server names in the description of `discover_tools`."""
 
-NAMED: Final = "Some of them"
+_NAMED: Final = "Some of them"
 """Stands before the names of tools in the description of a bridge."""
 
 _META: Final[dict[str, Any]] = {versions.ALWAYS_LOAD: True}
@@ -103,7 +103,7 @@ def name_tools(definitions: dict[ToolId, Raw], named: Sequence[ToolId], catalog:
         if calls and bridge in definitions:
             members = jsonrpc.fields(definitions[bridge])
             text = jsonrpc.text(members["description"])
-            definitions[bridge] = jsonrpc.raw({**members, "description": f"{text} {name_calls(NAMED, calls)}."})
+            definitions[bridge] = jsonrpc.raw({**members, "description": f"{text} {name_calls(_NAMED, calls)}."})
 
 
 def name_cost(tool: Tool | None) -> NameCost:
@@ -129,7 +129,7 @@ def _description(counts: Mapping[str, int], unlisted: int, *, is_whole: bool) ->
     named = ""
     for place, name in enumerate(sorted(shown, key=lambda name: (-shown[name], name))):
         longer = f"{named}, {name}" if named else name
-        if len(longer) > SUMMARY_CHARS:
+        if len(longer) > _SUMMARY_CHARS:
             named += f" and {len(shown) - place} more"
             break
         named = longer

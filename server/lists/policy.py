@@ -32,7 +32,7 @@ TRIES: Final = 3
 """How often a client is tried. An attempt that gives a result is the last, unless the client listed late or is known to
 list again; an attempt gives none if the client leaves before it gets the answer that waits for it."""
 
-FAILURES: Final = 2
+_FAILURES: Final = 2
 """How often a client that is known to list again may fail to before its list is frozen."""
 
 RECOVERED: Final = "11"
@@ -41,11 +41,11 @@ RECOVERED: Final = "11"
 LATE_S: Final = 30.0
 """A client that lists again within this time, but not in time (`growth.RELIST_S`), is late: the machine may be busy."""
 
-SCHEDULED: Final = 0.1
+_SCHEDULED: Final = 0.1
 """A list counts as an answer to an announcement only if the client's own schedule brings one so soon with at most this
 chance."""
 
-SCHEDULE: Final = 2
+_SCHEDULE: Final = 2
 """A client that listed so often without being told to may have a schedule of its own."""
 
 
@@ -136,14 +136,14 @@ class PolicyLedger:
         return choose_policy(profile.policy, session.era, session.client, measured)
 
     def _pays_whole(self, profile: Profile, tokens: int) -> bool:
-        """Tell whether all tools of a profile fit so many tokens, and are not too many for some clients."""
+        """Return whether all tools of a profile fit so many tokens, and are not too many for some clients."""
         draft = self._maker.draft(profile, "full")
         if not draft.may_be_whole or tokens <= profile.list_tokens:
             return False
         return 0 < len(draft.fitting_whole(tokens)) <= MOST_TOOLS
 
     def begin_try(self, profile: Profile, session: SessionRecord) -> bool:
-        """Tell whether the list of a client that was never measured may grow once, and record the attempt."""
+        """Return whether the list of a client that was never measured may grow once, and record the attempt."""
         if self._recorder.refusal:
             return False  # what the attempt shows could not be kept
         if not can_be_tried(profile.policy, session.era):
@@ -199,23 +199,23 @@ def choose_policy(wanted: PolicyChoice, era: Era, client: str, ledger: ClientRec
 
 
 def _is_known(ledger: ClientRecord) -> bool:
-    """Tell whether a client has listed again in time once, or is one of those that are known to."""
+    """Return whether a client has listed again in time once, or is one of those that are known to."""
     return ledger.relisted > 0 or ledger.client.lower() in RELISTERS
 
 
 def _has_credit(ledger: ClientRecord) -> bool:
-    """Tell whether the list of a client grows although it listed again after less than half of its announcements."""
-    return ledger.recent.endswith(RECOVERED) or (_is_known(ledger) and ledger.announced - ledger.relisted < FAILURES)
+    """Return whether the list of a client grows although it listed again after less than half of its announcements."""
+    return ledger.recent.endswith(RECOVERED) or (_is_known(ledger) and ledger.announced - ledger.relisted < _FAILURES)
 
 
 def can_be_tried(wanted: PolicyChoice, era: Era) -> bool:
-    """Tell whether what is known of a client decides whether its list may grow once; a setting or an era may forbid
+    """Return whether what is known of a client decides whether its list may grow once; a setting or an era may forbid
     it."""
     return wanted == "auto" and era != "modern"
 
 
 def is_worth_a_try(wanted: PolicyChoice, era: Era, client: str, ledger: ClientRecord | None) -> bool:
-    """Tell whether the list of a client may grow once to see whether the client lists again.
+    """Return whether the list of a client may grow once to see whether the client lists again.
 
     That is so for a client that was never measured, for one that listed again later than it should have, and for one
     that is known to list again and has stopped.
@@ -228,12 +228,12 @@ def is_worth_a_try(wanted: PolicyChoice, era: Era, client: str, ledger: ClientRe
 
 
 def is_scheduled(delay_s: float, unasked: int, watched_s: float) -> bool:
-    """Tell whether a list may come from the client's own schedule and not from the announcement.
+    """Return whether a list may come from the client's own schedule and not from the announcement.
 
     `delay_s`: how long after the announcement it came. `unasked`: how many lists the client asked for without being
     told to, in the `watched_s` seconds between its first list and the announcement.
     """
-    return unasked >= SCHEDULE and delay_s * unasked > SCHEDULED * watched_s
+    return unasked >= _SCHEDULE and delay_s * unasked > _SCHEDULED * watched_s
 
 
 def explain_policy(record: ClientRecord) -> str:

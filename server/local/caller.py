@@ -9,15 +9,15 @@ import time
 from contextlib import nullcontext, suppress
 
 from foretool.server.local.frames import FORM, MOST_BYTES, decode, encode, refuse_greeting
-from foretool.server.local.places import Identity, choose, project_file
-from foretool.server.local.unix import Place, Stream
+from foretool.server.local.places import ProxyIdentity, choose_sockets, project_file
+from foretool.server.local.unix import LocalStream, SocketFolder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
-MOST_TRIED: Final = 8
+_MOST_TRIED: Final = 8
 """Sockets that are tried; proxies that were killed leave theirs until another one starts."""
 
 
@@ -25,13 +25,15 @@ class NoAnswer(Exception):
     """No proxy answered."""
 
 
-def ask(folder: str, wanted: Identity, service: str, question: dict[str, Any], patience_s: float) -> dict[str, Any]:
+def ask(
+    folder: str, wanted: ProxyIdentity, service: str, question: dict[str, Any], patience_s: float
+) -> dict[str, Any]:
     """Ask the proxy that serves `wanted` best. Raises `NoAnswer` with the reason, also once `patience_s` is over."""
     until = time.monotonic() + patience_s
     refused = "no proxy runs"
     try:
-        with Place(folder) as place:
-            for name in choose(place.names(), wanted)[:MOST_TRIED]:
+        with SocketFolder(folder) as place:
+            for name in choose_sockets(place.names(), wanted)[:_MOST_TRIED]:
                 stream = place.connect(name, _left(until))
                 if stream is None:
                     continue
@@ -45,14 +47,14 @@ def ask(folder: str, wanted: Identity, service: str, question: dict[str, Any], p
 
 
 def ask_all(
-    folder: str, wanted: Identity, service: str, question: dict[str, Any], patience_s: float
+    folder: str, wanted: ProxyIdentity, service: str, question: dict[str, Any], patience_s: float
 ) -> list[dict[str, Any]]:
     """Ask every proxy that serves `wanted`, whatever its folder; leave out those that do not answer in time."""
     found: list[dict[str, Any]] = []
     until = time.monotonic() + patience_s
     try:
-        with Place(folder) as place:
-            for name in choose(place.names(), wanted):
+        with SocketFolder(folder) as place:
+            for name in choose_sockets(place.names(), wanted):
                 with suppress(OSError, ValueError), place.connect(name, _left(until)) or nullcontext() as stream:
                     answer = _ask(stream, wanted, service, question, until)[1] if stream is not None else None
                     found += [answer] if answer is not None else []
@@ -62,7 +64,7 @@ def ask_all(
 
 
 def _ask(
-    stream: Stream, wanted: Identity, service: str, question: dict[str, Any], until: float
+    stream: LocalStream, wanted: ProxyIdentity, service: str, question: dict[str, Any], until: float
 ) -> tuple[str, dict[str, Any] | None]:
     """Return why this proxy does not serve us, or its answer. Raises `OSError` and `ValueError`."""
     hello = {
@@ -84,7 +86,7 @@ def _ask(
     return ("", answer) if isinstance(answer, dict) else (str(reply.get("error"))[:200], None)
 
 
-def _messages(stream: Stream, until: float) -> Iterator[dict[str, Any]]:
+def _messages(stream: LocalStream, until: float) -> Iterator[dict[str, Any]]:
     """Read messages until the other side closes. Raises `TimeoutError`, and `ValueError` for what is no message."""
     rest = b""
     while read := stream.receive(_left(until)):

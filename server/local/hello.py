@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Final
 
-    from foretool.server.local.places import Identity
+    from foretool.server.local.places import ProxyIdentity
 
 SERVICE: Final = "window"
 STATUS: Final = "windows"
 """The service that says which windows a proxy has."""
-DIGEST_BYTES: Final = 12
+_DIGEST_BYTES: Final = 12
 WELCOME: Final = f'{{"foretool":{FORM},"version":'.encode()
 """How the greeting of a proxy begins that takes the window in."""
 REFUSAL: Final = f'{{"foretool":{FORM},"error":"'.encode()
@@ -39,7 +39,7 @@ def digest_variable(value: str, salt: bytes) -> str:
         from _blake2 import blake2b  # hashlib takes 3 MiB, for OpenSSL
     except ImportError:
         from hashlib import blake2b
-    return blake2b(os.fsencode(value), digest_size=DIGEST_BYTES, key=salt).hexdigest()
+    return blake2b(os.fsencode(value), digest_size=_DIGEST_BYTES, key=salt).hexdigest()
 
 
 def installation() -> str:
@@ -48,7 +48,7 @@ def installation() -> str:
     return f"{package} {sys.version_info.major}.{sys.version_info.minor}"
 
 
-def write_hello(wanted: Identity, environ: Mapping[str, str]) -> bytes:
+def write_hello(wanted: ProxyIdentity, environ: Mapping[str, str]) -> bytes:
     """Return the greeting of this process as a window, as one line."""
     salt = os.urandom(16)
     own = {

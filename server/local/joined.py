@@ -18,14 +18,14 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from foretool.server.local.server import Answering, Hello, Link, Service
+from foretool.server.local.server import CallerLink, Hello, QuestionTalk, Service
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.lines import LARGE, LineSplitter
 from foretool.server.transports.client.base import Front, Fronts
 from foretool.server.transports.client.stdio import DROPPED, refuse_oversized, take_line
 from foretool.server.transports.pipes import MANY, Turn
 
-MOST_WINDOWS: Final = 200
+_MOST_WINDOWS: Final = 200
 MOST_OPEN: Final = 500
 """Requests of one window without an answer; with more nothing is read from it."""
 MOST_LINES: Final = 32
@@ -34,7 +34,7 @@ MOST_UNREAD: Final = 256 * 1024 * 1024
 """Bytes that a window may leave unread until it is dropped: answers to `MOST_OPEN` requests may be large."""
 LOOK_S: Final = 2.0
 """How long a new window waits until a config that has changed is in force."""
-LAST_WORDS_S: Final = 2.0
+_LAST_WORDS_S: Final = 2.0
 """How long windows may take to read what is left when the proxy ends."""
 
 log = logging.getLogger("foretool.local")
@@ -79,11 +79,11 @@ class Windows:
         self._looking: asyncio.Task[None] | None = None
 
     def service(self) -> Service:
-        return Service(self._join, most=MOST_WINDOWS, idle_s=None, is_raw=True, refuse=self._refuse_late)
+        return Service(self._join, most=_MOST_WINDOWS, idle_s=None, is_raw=True, refuse=self._refuse_late)
 
     def status(self) -> Service:
         """Return the service that says which windows are open."""
-        return Service(lambda link, hello: Answering(link, self._answer))
+        return Service(lambda link, hello: QuestionTalk(link, self._answer))
 
     def _answer(self, question: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
         notes = sorted((window.note() for window in self._open), key=lambda note: note.since)
@@ -98,7 +98,7 @@ class Windows:
     def _refuse_late(self, hello: dict[str, Any]) -> str:
         return "this proxy ends" if self.gone.is_set() else self._refuse(hello)
 
-    def _join(self, link: Link, hello: Hello) -> Window:
+    def _join(self, link: CallerLink, hello: Hello) -> Window:
         if self._timer is not None:
             self._timer.cancel()
         window = Window(self, link, hello)
@@ -119,7 +119,7 @@ class Windows:
             self._looking.exception()  # housekeeping looks again, and says what is wrong
 
     def forget(self, window: Window) -> None:
-        """Take in that a window has gone."""
+        """Note that a window has gone."""
         self._open.discard(window)
         self._left.set()
         log.info("window %d has gone; %d open", window.pid, len(self._open))
@@ -134,7 +134,7 @@ class Windows:
         for window in list(self._open):
             window.close()
         try:
-            async with asyncio.timeout(LAST_WORDS_S):
+            async with asyncio.timeout(_LAST_WORDS_S):
                 while self._open:
                     self._left.clear()
                     await self._left.wait()
@@ -145,7 +145,7 @@ class Windows:
 class Window:
     """One window: the talk on the local socket, and the channel of all of its requests."""
 
-    def __init__(self, windows: Windows, link: Link, hello: Hello) -> None:
+    def __init__(self, windows: Windows, link: CallerLink, hello: Hello) -> None:
         self._windows = windows
         self._link = link
         self._turn = windows.turn
@@ -169,7 +169,7 @@ class Window:
         return WindowNote(self.pid, self.folder, str(info.get("name", ""))[:100], self._since)
 
     def begin_after(self, task: asyncio.Task[None]) -> None:
-        """Take in what the window says once this has ended."""
+        """Handle what the window says once this has ended."""
         self._before = task
         task.add_done_callback(lambda _: self._begin())
 
@@ -187,7 +187,7 @@ class Window:
             self._work()
 
     def _work(self) -> None:
-        """Take in some of the lines that have come."""
+        """Handle some of the lines that have come."""
         self._is_queued = False
         with self._turn:
             for _ in range(MOST_LINES):
@@ -214,9 +214,9 @@ class Window:
         self._pace()
 
     def ended(self) -> bool:
-        """The client has closed its output; it still gets what comes within `LAST_WORDS_S`."""
+        """The client has closed its output; it still gets what comes within `_LAST_WORDS_S`."""
         self._has_ended = True
-        asyncio.get_running_loop().call_later(LAST_WORDS_S, self.close)
+        asyncio.get_running_loop().call_later(_LAST_WORDS_S, self.close)
         asyncio.get_running_loop().call_soon(self._pace)
         return True
 
@@ -240,10 +240,10 @@ class Window:
             return
         if len(data) > LARGE:  # to add a byte, or to join it with others, is to copy it
             self._flush()
-            self._send_now(jsonrpc.one_line(data))
+            self._send_now(jsonrpc.without_line_breaks(data))
             self._send_now(b"\n")
             return
-        self._waiting.append(jsonrpc.one_line(data) + b"\n")
+        self._waiting.append(jsonrpc.without_line_breaks(data) + b"\n")
         if len(self._waiting) == 1:
             self._turn.at_end(self._flush)
         elif len(self._waiting) >= MANY:

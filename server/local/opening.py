@@ -19,7 +19,7 @@ import zlib
 from foretool._version import __version__
 from foretool.server.local.hello import installation
 from foretool.server.local.places import ANSWER_SUFFIX, find_folder, name_answer
-from foretool.server.local.unix import Place
+from foretool.server.local.unix import SocketFolder
 from foretool.server.local.wire import is_greeting
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Final
 
-    from foretool.server.local.places import Identity
+    from foretool.server.local.places import ProxyIdentity
 
 MOST_BYTES: Final = 64 * 1024
 """The longest first line, and the longest answer, that are kept."""
@@ -38,7 +38,7 @@ PLACES: Final = 16
 class KeptAnswers:
     """The answers that clients of one config and profile got to their first lines."""
 
-    def __init__(self, folder: str, wanted: Identity, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, folder: str, wanted: ProxyIdentity, environ: Mapping[str, str] = os.environ) -> None:
         self._folder = folder
         self._wanted = wanted
         self._environ = environ
@@ -46,7 +46,7 @@ class KeptAnswers:
     def find(self, line: bytes) -> bytes | None:
         """Return the answer to this line; None where none is kept, or something has changed since."""
         try:
-            with Place(self._folder) as place:
+            with SocketFolder(self._folder) as place:
                 head, asked, answer = place.read(self._name(line), 3 * MOST_BYTES).split(b"\n", 2)
             return answer if asked == line and head == self._head() else None
         except (OSError, ValueError):
@@ -58,7 +58,7 @@ class KeptAnswers:
         if not is_wanted or self.find(line) == answer:
             return
         try:
-            with Place(self._folder, make=True) as place:
+            with SocketFolder(self._folder, make=True) as place:
                 place.write(self._name(line), b"\n".join((self._head(), line, answer)))
         except OSError:
             pass  # the next window's client waits for its proxy
@@ -79,7 +79,7 @@ def forget_answers(environ: Mapping[str, str] = os.environ) -> None:
     if (folder := find_folder(environ)) is None:
         return
     try:
-        with Place(folder) as place:
+        with SocketFolder(folder) as place:
             for name in place.names():
                 if name.endswith(ANSWER_SUFFIX):
                     place.remove(name)

@@ -23,7 +23,7 @@ FORM: Final = 1
 """The version of what is said on a socket (`frames`). A change that an older side would misread counts it up."""
 FOLDER_VARIABLE: Final = "FORETOOL_SOCKETS"
 """Names another folder, as a full path, or `off` for no sockets."""
-SUFFIX: Final = ".sock"
+_SUFFIX: Final = ".sock"
 ANSWER_SUFFIX: Final = ".answer"
 ANY: Final = "any"
 """Stands for the profile of a proxy that serves every profile."""
@@ -31,7 +31,7 @@ MOST_NAMES: Final = 1000
 """Names in the folder that are looked at."""
 
 
-class Identity(namedtuple("Identity", ("config", "profile", "folder", "is_project"), defaults=(False,))):
+class ProxyIdentity(namedtuple("Identity", ("config", "profile", "folder", "is_project"), defaults=(False,))):
     """What a proxy serves, or what a caller wants served.
 
     `config`: full path of the config file, without links. `profile`: the name of a profile, "" for the general
@@ -42,7 +42,7 @@ class Identity(namedtuple("Identity", ("config", "profile", "folder", "is_projec
     __slots__ = ()
 
     @classmethod
-    def own(cls, config: str | os.PathLike[str], profile: str | None, *, is_project: bool) -> Identity:
+    def own(cls, config: str | os.PathLike[str], profile: str | None, *, is_project: bool) -> ProxyIdentity:
         """Return what this process serves."""
         try:
             folder = os.path.realpath(os.getcwd())  # noqa: PTH109 -- quicker to import
@@ -69,7 +69,7 @@ def project_file(folder: str) -> str:
     return os.path.realpath(os.path.join(folder, "mcp.json"))  # noqa: PTH118 -- quicker to import
 
 
-def serves(own: Identity, config: str, profile: str, folder: str) -> str:
+def serves(own: ProxyIdentity, config: str, profile: str, folder: str) -> str:
     """Say why a proxy does not serve a caller that wants this; "" if it does."""
     if own.config != (project_file(folder) if own.is_project else config):
         return f"this proxy serves the config {own.config}"
@@ -78,35 +78,35 @@ def serves(own: Identity, config: str, profile: str, folder: str) -> str:
     return ""
 
 
-def name_socket(identity: Identity, random: str) -> str:
+def name_socket(identity: ProxyIdentity, random: str) -> str:
     """Return the name of a proxy's socket. `random` tells apart proxies that serve the same."""
     profile = ANY if identity.profile is None else _digest(identity.profile)
-    return f"{_machine()}-{_config(identity)}-{profile}-{_digest(identity.folder)}-{random}{SUFFIX}"
+    return f"{_machine()}-{_config(identity)}-{profile}-{_digest(identity.folder)}-{random}{_SUFFIX}"
 
 
-def name_lock(wanted: Identity) -> str:
+def name_lock(wanted: ProxyIdentity) -> str:
     """Return the name of the file that a window locks while it starts a proxy for this config and profile."""
     return f"{_machine()}-{_config(wanted)}-{_digest(wanted.profile or '')}.lock"
 
 
-def name_answer(wanted: Identity, place: str) -> str:
+def name_answer(wanted: ProxyIdentity, place: str) -> str:
     """Return the name of the file that keeps an answer to `initialize` for this config and profile (`opening`)."""
     return f"{name_lock(wanted).removesuffix('.lock')}-{place}{ANSWER_SUFFIX}"
 
 
 def is_of_this_machine(name: str) -> bool:
-    """Tell whether a name is that of a socket made on this machine: home folders may be shared over a network."""
-    return name.startswith(f"{_machine()}-") and name.endswith(SUFFIX)
+    """Return whether a name is that of a socket made on this machine: home folders may be shared over a network."""
+    return name.startswith(f"{_machine()}-") and name.endswith(_SUFFIX)
 
 
-def choose(names: Iterable[str], wanted: Identity) -> list[str]:
+def choose_sockets(names: Iterable[str], wanted: ProxyIdentity) -> list[str]:
     """Return the sockets that may serve what is wanted, best first: those of the same folder, and of the same profile
     alone before those of every profile."""
     folder, found = _digest(wanted.folder), list[tuple[int, str]]()
     configs = {_config(wanted), _config(wanted._replace(config=project_file(wanted.folder), is_project=True))}
     profiles = {_digest(wanted.profile or ""), ANY}
     for name in names:
-        parts = name.removesuffix(SUFFIX).split("-")
+        parts = name.removesuffix(_SUFFIX).split("-")
         if not is_of_this_machine(name) or len(parts) != 5 or parts[1] not in configs or parts[2] not in profiles:
             continue
         is_project = parts[1] != _config(wanted)
@@ -116,7 +116,7 @@ def choose(names: Iterable[str], wanted: Identity) -> list[str]:
     return [name for _, name in sorted(found)]
 
 
-def _config(identity: Identity) -> str:
+def _config(identity: ProxyIdentity) -> str:
     return _digest(("project\0" if identity.is_project else "") + identity.config)
 
 

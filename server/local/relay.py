@@ -19,8 +19,8 @@ import time
 
 from foretool.server.local.hello import EXIT, REFUSAL, WELCOME, write_hello
 from foretool.server.local.opening import Opening
-from foretool.server.local.places import choose, name_lock
-from foretool.server.local.unix import Place
+from foretool.server.local.places import choose_sockets, name_lock
+from foretool.server.local.unix import SocketFolder
 from foretool.server.local.wire import Lines, Pending
 
 TYPE_CHECKING = False
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Final
 
-    from foretool.server.local.places import Identity
+    from foretool.server.local.places import ProxyIdentity
 
-MOST_TRIED: Final = 16
+_MOST_TRIED: Final = 16
 """Running proxies that are asked, best first."""
-GREETING_S: Final = 5.0
+_GREETING_S: Final = 5.0
 """How long a running proxy may take for its greeting."""
-START_S: Final = 60.0
+_START_S: Final = 60.0
 """How long a proxy that was just started may take for its greeting: an old storage file may have to be migrated."""
-LOCK_S: Final = 70.0
+_LOCK_S: Final = 70.0
 """How long a window waits for another one that is starting a proxy."""
 LOOK_S: Final = 0.02
 """Pause between two looks while another window starts the proxy."""
-CHUNK: Final = 64 * 1024
-MOST_WAITING: Final = 1024 * 1024
+_CHUNK: Final = 64 * 1024
+_MOST_WAITING: Final = 1024 * 1024
 """When more bytes than this wait for one side, nothing more is read from the other."""
-WIDE: Final = 1024 * 1024
+_WIDE: Final = 1024 * 1024
 """Bytes that our output pipe may hold, if the system permits."""
 RESTARTS: Final = 5
-WITHIN_S: Final = 60.0
+_WITHIN_S: Final = 60.0
 """After this many ends of its proxy within this time, a window gives up."""
 
 _LOST: Final = (
@@ -63,7 +63,7 @@ class Unshared(Exception):
     """This process serves its client alone, and why."""
 
 
-class Ended(Exception):
+class WindowEnded(Exception):
     """The window ends with this exit status."""
 
     def __init__(self, status: int) -> None:
@@ -86,7 +86,7 @@ class Finder:
     """Finds a proxy for this window."""
 
     def __init__(
-        self, folder: str, wanted: Identity, opening: Opening, environ: Mapping[str, str] = os.environ
+        self, folder: str, wanted: ProxyIdentity, opening: Opening, environ: Mapping[str, str] = os.environ
     ) -> None:
         """`opening`: answers the client while a proxy starts."""
         self._folder = folder
@@ -99,15 +99,15 @@ class Finder:
     def find(self) -> socket.socket:
         """Return a connection to a proxy that has greeted us.
 
-        Raises `Unshared`, `Ended` when the new proxy could not start, and in the new proxy `Started`.
+        Raises `Unshared`, `WindowEnded` when the new proxy could not start, and in the new proxy `Started`.
         """
         import fcntl
 
         hello = write_hello(self._wanted, self._environ)
         self.refusals.clear()
-        until = time.monotonic() + LOCK_S
+        until = time.monotonic() + _LOCK_S
         try:
-            with Place(self._folder, make=True) as place:
+            with SocketFolder(self._folder, make=True) as place:
                 lock = place.open_lock(name_lock(self._wanted))
                 try:
                     while (connection := self._join(place, hello)) is None:
@@ -127,17 +127,17 @@ class Finder:
         except OSError as error:
             raise Unshared(str(error)) from None
 
-    def _join(self, place: Place, hello: bytes) -> socket.socket | None:
-        names = [name for name in choose(place.names(), self._wanted) if name not in self.refusals]
-        for name in names[:MOST_TRIED]:
+    def _join(self, place: SocketFolder, hello: bytes) -> socket.socket | None:
+        names = [name for name in choose_sockets(place.names(), self._wanted) if name not in self.refusals]
+        for name in names[:_MOST_TRIED]:
             try:
-                connection = place.dial(name, GREETING_S)
+                connection = place.dial(name, _GREETING_S)
             except TimeoutError:
                 continue
             if connection is None:
                 continue
             try:
-                greeting = _greet(connection, hello, GREETING_S)
+                greeting = _greet(connection, hello, _GREETING_S)
             except OSError as error:
                 greeting = str(error).encode()
             if greeting.startswith(WELCOME):
@@ -152,7 +152,7 @@ def _greet(connection: socket.socket, hello: bytes, patience_s: float) -> bytes:
     connection.settimeout(patience_s)
     connection.sendall(hello)
     line = b""
-    while not line.endswith(b"\n") and len(line) < CHUNK and (read := connection.recv(CHUNK)):
+    while not line.endswith(b"\n") and len(line) < _CHUNK and (read := connection.recv(_CHUNK)):
         line += read
     return line
 
@@ -171,13 +171,13 @@ def _start(hello: bytes, lock: int, opening: Opening) -> socket.socket:
         raise Started(theirs, os.dup(lock))
     os.waitpid(first, 0)
     theirs.close()
-    opening.wait(START_S, ours.fileno())
-    greeting = _greet(ours, hello, START_S)
+    opening.wait(_START_S, ours.fileno())
+    greeting = _greet(ours, hello, _START_S)
     if greeting.startswith(WELCOME):
         return ours
     ours.close()
     if greeting.startswith(EXIT):
-        raise Ended(int(greeting[len(EXIT) :].rstrip(b"}\n")))
+        raise WindowEnded(int(greeting[len(EXIT) :].rstrip(b"}\n")))
     raise Unshared(greeting.removeprefix(REFUSAL).rstrip(b'"}\n').decode(errors="replace") or "its proxy ended at once")
 
 
@@ -220,7 +220,7 @@ class Relay:
                 self._told.add(self._pending.hello[1])
             while self._proxy is not None:
                 self._wait()
-        except Ended as end:
+        except WindowEnded as end:
             return end.status
         finally:
             if self._proxy is not None:
@@ -235,16 +235,16 @@ class Relay:
         """Wait until one of the three files can be read or written, and do so."""
         assert self._proxy is not None
         poll, proxy = select.poll(), self._proxy.fileno()
-        if not self._has_left and len(self._to_proxy) < MOST_WAITING:
+        if not self._has_left and len(self._to_proxy) < _MOST_WAITING:
             poll.register(self._source, select.POLLIN)
-        wanted = select.POLLIN if len(self._to_client) < MOST_WAITING else 0
+        wanted = select.POLLIN if len(self._to_client) < _MOST_WAITING else 0
         poll.register(proxy, wanted | (select.POLLOUT if self._to_proxy else 0))
         poll.register(self._output, select.POLLOUT if self._to_client else 0)
         # The proxy first: what the client sends must not go to one that has ended.
         for file, event in sorted(poll.poll(), key=lambda found: found[0] != proxy):
             if file == self._output:
                 if event & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
-                    raise Ended(0)  # nobody reads our answers any more
+                    raise WindowEnded(0)  # nobody reads our answers any more
                 self._write()
             elif file == self._source:
                 self._read_client()
@@ -257,7 +257,7 @@ class Relay:
 
     def _read_client(self) -> None:
         try:
-            data = os.read(self._source, CHUNK)
+            data = os.read(self._source, _CHUNK)
         except BlockingIOError:
             return
         except OSError:  # EIO from a terminal that is gone
@@ -274,7 +274,7 @@ class Relay:
         self._take_in(data)
 
     def _take_in(self, data: bytes) -> None:
-        """Take in what the client says."""
+        """Handle what the client says."""
         for line, is_cut in self._from_client.feed(data):
             self._pending.asked(line, is_cut)
         self._to_proxy += data
@@ -298,7 +298,7 @@ class Relay:
     def _read_proxy(self) -> None:
         assert self._proxy is not None
         try:
-            data = self._proxy.recv(CHUNK)
+            data = self._proxy.recv(_CHUNK)
         except BlockingIOError:
             return
         except OSError:
@@ -315,7 +315,7 @@ class Relay:
         self._write()
 
     def _answered(self, line: bytes, is_cut: bool) -> bytes | None:
-        """Take in a line of the proxy. Returns the id if it answers a request."""
+        """Handle a line of the proxy. Returns the id if it answers a request."""
         ident, hello = self._pending.answered(line, is_cut), self._pending.hello
         if hello is not None and ident == hello[1] and not is_cut:
             self._opening.keep(hello[0], line)
@@ -345,7 +345,7 @@ class Relay:
         except BlockingIOError:
             pass
         except OSError:
-            raise Ended(0) from None  # nobody reads our answers any more
+            raise WindowEnded(0) from None  # nobody reads our answers any more
 
     # -- when the proxy ends
 
@@ -379,16 +379,16 @@ class Relay:
         except Unshared as error:
             self._write_all()
             _say(f"no other proxy could be started ({error}); restart this server", "ERROR")
-            raise Ended(1) from None
+            raise WindowEnded(1) from None
         self._tell(is_greeted)
 
     def _note_end(self) -> None:
         now = time.monotonic()
-        self._ends = [at for at in self._ends if now - at < WITHIN_S] + [now]
+        self._ends = [at for at in self._ends if now - at < _WITHIN_S] + [now]
         if len(self._ends) > RESTARTS:
             self._write_all()
-            _say(f"{len(self._ends)} proxies have ended within {WITHIN_S:g} s; restart this server", "ERROR")
-            raise Ended(1)
+            _say(f"{len(self._ends)} proxies have ended within {_WITHIN_S:g} s; restart this server", "ERROR")
+            raise WindowEnded(1)
 
     def _tell(self, is_greeted: bool) -> None:
         """Tell a new proxy what the last one knew of the client, and the client that its tools may be others."""
@@ -423,7 +423,7 @@ def _prepare(source: int, output: int) -> None:
     try:
         import fcntl
 
-        fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, WIDE)
+        fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, _WIDE)
     except (ImportError, AttributeError, OSError):
         pass  # it is not a pipe, or not ours: it stays as it is
 

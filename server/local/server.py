@@ -3,7 +3,7 @@
 Nothing that a caller does may cost the proxy's clients anything: connections, bytes and times are limited, and a caller
 that does not read is dropped. Without a folder that is ours alone there is no socket, and the proxy serves without it.
 
-`Listener` listens on a Unix socket on the running loop, and takes only callers of our own user.
+`LocalListener` listens on a Unix socket on the running loop, and takes only callers of our own user.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from msgspec import Struct
 
 from foretool._version import __version__
 from foretool.server.local.frames import FORM, MOST_BYTES, MOST_GREETING, decode, encode, refuse_greeting
-from foretool.server.local.places import Identity, find_folder, name_socket, serves
-from foretool.server.local.unix import Place
+from foretool.server.local.places import ProxyIdentity, find_folder, name_socket, serves
+from foretool.server.local.unix import SocketFolder
 from foretool.server.system.peers import is_own_peer
 
 AT_ONCE: Final = 8
@@ -32,12 +32,12 @@ PAUSE_S: Final = 1.0
 log = logging.getLogger("foretool.local")
 
 
-class Listener:
+class LocalListener:
     """Listens until `close`, which also removes the socket's file."""
 
     def __init__(self, folder: str, name: str, admit: Callable[[], asyncio.Protocol | None]) -> None:
         """`admit` returns the protocol of a new connection, None to close it. Raises `OSError`."""
-        self._place = Place(folder, make=True)
+        self._place = SocketFolder(folder, make=True)
         try:
             self._place.sweep()
             self._socket = self._place.listen(name)
@@ -113,7 +113,7 @@ class Hello(Struct, frozen=True):
     """The whole greeting, for what a service alone reads."""
 
 
-class Link(Protocol):
+class CallerLink(Protocol):
     """A caller, as its service sees it."""
 
     def send(self, line: bytes) -> None:
@@ -134,22 +134,22 @@ class Talk(Protocol):
     """One caller's talk with a service."""
 
     def receive(self, line: bytes) -> None:
-        """Take in one line, without its newline; of a raw service, whatever has come. A `ValueError` ends the talk."""
+        """Handle one line, without its newline; of a raw service, whatever has come. A `ValueError` ends the talk."""
 
     def ended(self) -> bool:
-        """Take in that the caller says no more; return whether it still waits for answers."""
+        """Note that the caller says no more; return whether it still waits for answers."""
 
     def hold(self, held: bool) -> None:
-        """Take in that the caller does not read what was sent, or reads again."""
+        """Note that the caller does not read what was sent, or reads again."""
 
     def lost(self) -> None:
-        """Take in that the caller has gone. Called once."""
+        """Note that the caller has gone. Called once."""
 
 
 class Service(Struct, frozen=True):
     """What callers may want, and its limits."""
 
-    open: Callable[[Link, Hello], Talk]
+    open: Callable[[CallerLink, Hello], Talk]
     limit: int = MOST_BYTES
     """Bytes of a message."""
     most: int = 32
@@ -165,12 +165,12 @@ class Service(Struct, frozen=True):
 class LocalServer:
     """Listens for callers until `stop`."""
 
-    def __init__(self, identity: Identity, storage: str, services: Mapping[str, Service]) -> None:
+    def __init__(self, identity: ProxyIdentity, storage: str, services: Mapping[str, Service]) -> None:
         self._identity = identity
         self._storage = storage
         self.services = services
-        self._callers: set[Caller] = set()
-        self._listener: Listener | None = None
+        self._callers: set[LocalCaller] = set()
+        self._listener: LocalListener | None = None
 
     def start(self, environ: Mapping[str, str] = os.environ) -> None:
         """Begin to listen. Where that cannot be, say so in the log and go on without."""
@@ -180,13 +180,13 @@ class LocalServer:
             return
         name = name_socket(self._identity, os.urandom(4).hex())
         try:
-            self._listener = Listener(folder, name, self._admit)
+            self._listener = LocalListener(folder, name, self._admit)
         except OSError as error:
             log.warning("no local socket, so the prompt hook ranks by words alone: %s", error)
 
     async def adopt(self, connection: socket.socket) -> None:
         """Serve a caller that is connected already."""
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: Caller(self, self._callers), connection)
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: LocalCaller(self, self._callers), connection)
 
     async def stop_listening(self) -> None:
         listener, self._listener = self._listener, None
@@ -199,9 +199,9 @@ class LocalServer:
         for caller in list(self._callers):
             caller.drop()
 
-    def _admit(self) -> Caller | None:
+    def _admit(self) -> LocalCaller | None:
         """Return the protocol of a new connection; None if there are too many."""
-        return Caller(self, self._callers) if len(self._callers) < MOST_CALLERS else None
+        return LocalCaller(self, self._callers) if len(self._callers) < MOST_CALLERS else None
 
     def greet(self, hello: dict[str, Any]) -> tuple[dict[str, Any], Service | None]:
         """Return the greeting that answers a caller's, and the service that it gets."""
@@ -225,10 +225,10 @@ class LocalServer:
         return sum(caller.service is service for caller in self._callers)
 
 
-class Caller(asyncio.Protocol):
+class LocalCaller(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, server: LocalServer, callers: set[Caller]) -> None:
+    def __init__(self, server: LocalServer, callers: set[LocalCaller]) -> None:
         self._server = server
         self._callers = callers
         callers.add(self)
@@ -341,10 +341,12 @@ class Caller(asyncio.Protocol):
             self._timer = asyncio.get_running_loop().call_later(seconds, self.drop)
 
 
-class Answering:
+class QuestionTalk:
     """A talk of questions and answers. `answer` gets each question and what takes its answer, at once or later."""
 
-    def __init__(self, link: Link, answer: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], None]) -> None:
+    def __init__(
+        self, link: CallerLink, answer: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], None]
+    ) -> None:
         self._link = link
         self._answer = answer
 

@@ -16,22 +16,22 @@ from typing import Any, Final
 
 from foretool._version import __version__
 from foretool.server.config.loader import LiveConfig
-from foretool.server.config.variables import WORKING_FOLDER, is_pattern, safe_path
+from foretool.server.config.variables import WORKING_FOLDER, is_inherit_pattern, safe_path
 from foretool.server.local.hello import digest_variable, installation
 
-ALWAYS: Final = frozenset({
+_ALWAYS: Final = frozenset({
     "HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "FORETOOL_STORAGE", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY",
     "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR",
 })  # fmt: skip
 """Variables that decide where we keep things and how servers over HTTP are reached."""
-NEVER: Final = frozenset({
+_NEVER: Final = frozenset({
     "PATH", "LOGNAME", "SHELL", "TERM", "USER", "_", "OLDPWD", "PWD", "SHLVL", "WINDOWID", "TERM_SESSION_ID",
     "FORETOOL_SOCKETS", "FORETOOL_TRACEBACK", WORKING_FOLDER,
 })  # fmt: skip
 """Variables that differ from window to window and change no server: the user is the same, and PATH and the working
 folder are compared by what they mean."""
-FOLDER_NAMES: Final = frozenset({WORKING_FOLDER, "workspaceRoot", "workspaceFolderBasename", "cwd", "PWD"})
-ENV: Final = b"#!/usr/bin/env "
+_FOLDER_NAMES: Final = frozenset({WORKING_FOLDER, "workspaceRoot", "workspaceFolderBasename", "cwd", "PWD"})
+_ENV: Final = b"#!/usr/bin/env "
 """How a script begins whose interpreter is found on PATH."""
 
 
@@ -58,7 +58,7 @@ class Sharing:
         return self._other_variable(hello) or self._other_program(str(hello.get("path", "")))
 
     def _why_bound(self) -> str:
-        if (self._config.now.names | self._inherited()) & FOLDER_NAMES:
+        if (self._config.now.names | self._inherited()) & _FOLDER_NAMES:
             return f"its config uses the working folder, which is {self._folder}"
         if bound := self._bound():
             return f"server {bound[0]} works in the folders that its client names, and that is in {self._folder}"
@@ -73,11 +73,11 @@ class Sharing:
         if not isinstance(theirs, dict) or not salt or len(salt) > 64:
             return "the greeting does not say what the environment is"
         inherited = self._inherited()
-        patterns = set(filter(is_pattern, inherited))
-        named = (self._config.now.names | (inherited - patterns) | ALWAYS) - NEVER
+        patterns = set(filter(is_inherit_pattern, inherited))
+        named = (self._config.now.names | (inherited - patterns) | _ALWAYS) - _NEVER
         matching = {
             name
-            for name in {*self._environ, *theirs} - NEVER
+            for name in {*self._environ, *theirs} - _NEVER
             if any(fnmatchcase(name, pattern) for pattern in patterns)
         }
         for name in sorted(named | matching):
@@ -118,5 +118,5 @@ def _interpreter(program: str) -> str:
             first = file.read(200).partition(b"\n")[0]
     except OSError:
         return ""
-    words = first.removeprefix(ENV).split() if first.startswith(ENV) else []
+    words = first.removeprefix(_ENV).split() if first.startswith(_ENV) else []
     return next((word.decode(errors="replace") for word in words if not word.startswith(b"-")), "")

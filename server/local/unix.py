@@ -28,7 +28,7 @@ _BY_HANDLE: Final = "/proc/self/fd"
 """Linux reaches a file through the handle of its folder, whatever stands at the folder's path by now."""
 
 
-class Stream:
+class LocalStream:
     """A connection to a proxy of our own user."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -44,14 +44,14 @@ class Stream:
         self._connection.settimeout(patience_s)
         return self._connection.recv(65536)
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> LocalStream:
         return self
 
     def __exit__(self, *error: object) -> None:
         self._connection.close()
 
 
-class Place:
+class SocketFolder:
     """The folder of the sockets, held open, so that no other folder can take its place."""
 
     def __init__(self, folder: str, *, make: bool = False) -> None:
@@ -73,10 +73,10 @@ class Place:
         """Return the names in the folder, at most `MOST_NAMES`."""
         return os.listdir(self._handle)[:MOST_NAMES]  # noqa: PTH208 -- by its handle
 
-    def connect(self, name: str, patience_s: float) -> Stream | None:
+    def connect(self, name: str, patience_s: float) -> LocalStream | None:
         """Connect to a socket. Returns None if nobody listens, or if somebody else does. Raises `TimeoutError`."""
         connection = self.dial(name, patience_s)
-        return Stream(connection) if connection is not None else None
+        return LocalStream(connection) if connection is not None else None
 
     def dial(self, name: str, patience_s: float) -> socket.socket | None:
         """Do what `connect` does, and return the socket itself."""
@@ -181,7 +181,7 @@ class Place:
             os.close(self._handle)
             self._handle = -1
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> SocketFolder:
         return self
 
     def __exit__(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MOST_LINE: Final = 64 * 1024
 """Bytes of a line that are kept. Of a longer one the first and the last `END` bytes are."""
-MOST_PENDING: Final = 10_000
+_MOST_PENDING: Final = 10_000
 """Requests without an answer that are remembered."""
 
 _OURS: Final = b'{"jsonrpc":"2.0","id":'
@@ -27,7 +27,7 @@ _QUESTION: Final = b'"foretool-'
 
 
 def is_greeting(line: bytes) -> bool:
-    """Tell whether a line of a client is `initialize`, as clients write it."""
+    """Return whether a line of a client is `initialize`, as clients write it."""
     return b'"method":"initialize"' in line or b'"method": "initialize"' in line
 
 
@@ -73,7 +73,7 @@ class Pending:
         """Line and id of what else a proxy keeps of a client: its log level, its subscriptions, that it is ready."""
 
     def asked(self, line: bytes, is_cut: bool) -> None:
-        """Take in a line of the client."""
+        """Handle a line of the client."""
         if b'"id"' not in line:
             if b'"notifications/initialized"' in line:
                 self.notes["ready"] = (line, b"")
@@ -81,7 +81,7 @@ class Pending:
         if not is_cut and b'"method"' not in line:
             return  # an answer to a question
         ident = read_id(line, is_cut)
-        if ident is None or ident.startswith(_QUESTION) or len(self.ids) >= MOST_PENDING:
+        if ident is None or ident.startswith(_QUESTION) or len(self.ids) >= _MOST_PENDING:
             return
         self.ids[ident] = None
         if len(line) <= END and b'/list"' in line and b'"tools/call"' not in line:
@@ -101,13 +101,13 @@ class Pending:
             return
         if method == "logging/setLevel":
             self.notes["level"] = (line, ident)
-        elif method == "resources/subscribe" and len(self.notes) < MOST_PENDING:
+        elif method == "resources/subscribe" and len(self.notes) < _MOST_PENDING:
             self.notes[f"subscription {uri}"] = (line, ident)
         elif method == "resources/unsubscribe":
             self.notes.pop(f"subscription {uri}", None)
 
     def answered(self, line: bytes, is_cut: bool) -> bytes | None:
-        """Take in a line of the proxy. Returns the id if it answers a request."""
+        """Handle a line of the proxy. Returns the id if it answers a request."""
         if not line.startswith(_OURS):
             return None
         ident = read_id(line, is_cut)

@@ -90,7 +90,7 @@ class Forwarder:
                 return
             assert isinstance(reply.result, Raw)
             era = upstream.era_for(exchange.era)
-            result = translate.result(reply.result, exchange.method, exchange.era, era)
+            result = translate.translate_result(reply.result, exchange.method, exchange.era, era)
             if exchange.era == "modern" and translate.input_required(result):
                 result = prepare_questions(upstream.name, result)
         except QuestionRefused as error:
@@ -194,7 +194,7 @@ def _build_meta(exchange: Exchange, era: Era) -> dict[str, Raw] | None:
 
 
 def _asks_for_input(exchange: Exchange, upstream: Upstream, reply: Reply) -> bool:
-    """Tell whether a modern upstream's reply asks a legacy client for input."""
+    """Return whether a modern upstream's reply asks a legacy client for input."""
     return (
         exchange.era == "legacy"
         and isinstance(reply, Message)
@@ -205,7 +205,7 @@ def _asks_for_input(exchange: Exchange, upstream: Upstream, reply: Reply) -> boo
 
 
 def _wants(request: Request, method: str) -> bool:
-    """Tell whether a client wants notifications of a method in the course of its request: every call is asked for
+    """Return whether a client wants notifications of a method in the course of its request: every call is asked for
     progress, and most clients ask for none."""
     exchange = request.exchange
     assert isinstance(exchange, Exchange)
@@ -224,14 +224,14 @@ def _on_notice(request: Request, upstream: Upstream, message: Message) -> None:
         return
     if message.method == "notifications/progress":
         if (token := exchange.progress_token) is not None:
-            params = jsonrpc.merge(message.params, {translate.PROGRESS: token})
+            params = jsonrpc.merge_members(message.params, {translate.PROGRESS: token})
             exchange.send(jsonrpc.notification(message.method, params))
     elif message.method == "notifications/message" and _wants_log_of(exchange, message):
         exchange.send(jsonrpc.notification(message.method, prepare_log(upstream.name, message.params)))
 
 
 def _wants_log_of(exchange: Exchange, message: Message) -> bool:
-    """Tell whether the sender of a request wants a log entry that came in its course."""
+    """Return whether the sender of a request wants a log entry that came in its course."""
     least = jsonrpc.text(exchange.meta.get(versions.META_LOG_LEVEL)) or exchange.client.log_level
     try:
         level = jsonrpc.text(jsonrpc.fields(message.params).get("level")) or ""

@@ -19,19 +19,19 @@ from foretool.server.trust.text import one_line, quote
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.records import Era
 
-INSTRUCTION_TOKENS: Final = 1000
+_INSTRUCTION_TOKENS: Final = 1000
 """The budget for our `instructions` and those of the upstreams together."""
 
-INSTRUCTIONS: Final = (
+_INSTRUCTIONS: Final = (
     "The tool list here is partial: many more tools stand behind it. "
     "When none of the listed ones fits, describe the task to discover_tools, then call what it finds as its answer "
     "says."
 )
-WHOLE: Final = (
+_WHOLE: Final = (
     "To find the tool for a task, describe the task to discover_tools, then call what it finds as its answer says."
 )
 """What our `instructions` say where every tool stands in the list."""
-QUOTING: Final = " Lines after > are the words of the server named above them."
+_QUOTING: Final = " Lines after > are the words of the server named above them."
 
 
 class Greeting:
@@ -113,7 +113,7 @@ class Greeting:
         return {**capabilities, "extensions": extensions} if extensions else capabilities
 
     def _lists_all(self, exchange: Exchange) -> bool:
-        """Tell whether the list of a client holds every tool of its profile, those of missing servers included."""
+        """Return whether the list of a client holds every tool of its profile, those of missing servers included."""
         client, unlisted = exchange.client, self._upstreams.unlisted()
         is_known = all(each.name not in unlisted for each in self._upstreams.admitted(client.profile))
         return is_known and client.tools.shows_all()
@@ -121,7 +121,7 @@ class Greeting:
     def instructions(self, profile: Profile, *, is_whole: bool = False) -> str:
         """Return our `instructions`, with those of the profile's upstreams. `is_whole`: every tool is listed."""
         texts = {each.name: self._catalog.server_text(each.name) for each in self._upstreams.admitted(profile)}
-        return merge_instructions(texts, INSTRUCTION_TOKENS, WHOLE if is_whole else INSTRUCTIONS)
+        return merge_instructions(texts, _INSTRUCTION_TOKENS, _WHOLE if is_whole else _INSTRUCTIONS)
 
     def quoted(self, profile: Profile) -> frozenset[str]:
         """Return the upstreams whose instructions are part of ours, so that clients know them already."""
@@ -134,11 +134,11 @@ class Greeting:
         return known[1]
 
 
-def merge_instructions(upstreams: Mapping[str, str], budget: int, own: str = INSTRUCTIONS) -> str:
+def merge_instructions(upstreams: Mapping[str, str], budget: int, own: str = _INSTRUCTIONS) -> str:
     """Return our `instructions`, then those of the upstreams, each quoted under its name, within `budget` tokens
     together."""
     shares = [_share(name, text) for name, text in upstreams.items() if text.strip()]
-    own = own + QUOTING if shares else own
+    own = own + _QUOTING if shares else own
     return "\n\n".join([own, *fill_budget(shares, estimate, budget - estimate(own))])
 
 

@@ -29,8 +29,8 @@ from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.records import Era
 from foretool.storage.steps import Steps
 
-METHOD: Final = "notifications/message"
-LEVEL: Final = "warning"
+_METHOD: Final = "notifications/message"
+_LEVEL: Final = "warning"
 
 
 class HeldNotices:
@@ -45,16 +45,16 @@ class HeldNotices:
     def tick(self) -> None:
         """Tell the legacy clients that want warnings; called about once a second."""
         for client in self._clients:
-            if client.session is not None and client.era == "legacy" and client.wants_log(LEVEL):
+            if client.session is not None and client.era == "legacy" and client.wants_log(_LEVEL):
                 for params in self._untold(client):
-                    client.notify("", METHOD, params)
+                    client.notify("", _METHOD, params)
 
     def attach(self, exchange: Exchange) -> None:
         """Tell a modern client in the course of its request, if that asks for log messages."""
         least = jsonrpc.text(exchange.meta.get(versions.META_LOG_LEVEL))
-        if exchange.era == "modern" and least and is_as_severe(LEVEL, least):
+        if exchange.era == "modern" and least and is_as_severe(_LEVEL, least):
             for params in self._untold(exchange.client):
-                exchange.send(jsonrpc.notification(METHOD, jsonrpc.raw(params)))
+                exchange.send(jsonrpc.notification(_METHOD, jsonrpc.raw(params)))
 
     def _untold(self, client: Any) -> list[dict[str, Any]]:
         waiting = self._gatekeeper.waiting()
@@ -68,7 +68,7 @@ class HeldNotices:
                 continue
             if not hashes <= told.get(server, frozenset()) and client in self._clients.admitted(server):
                 told[server] = hashes
-                found.append({"level": LEVEL, "logger": "foretool", "data": text})
+                found.append({"level": _LEVEL, "logger": "foretool", "data": text})
         return found
 
 

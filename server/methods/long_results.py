@@ -24,7 +24,7 @@ SCHEME: Final = "foretool://result/"
 """How the URIs of kept rests begin. No upstream is asked for such a resource."""
 LEAST_REST: Final = 400
 """Characters. A shorter rest is not cut off: to name it would take as many tokens."""
-LINKS_SINCE: Final = "2025-06-18"
+_LINKS_SINCE: Final = "2025-06-18"
 """The first version of the protocol whose results may hold resource links."""
 
 _STEP: Final = 1000
@@ -108,7 +108,7 @@ class LongResults:
         at = block.place
         blocks[at : at + 1] = [block.with_text(head)] if head else []
         blocks.append({"type": "text", "text": said})
-        if exchange.era == "modern" or exchange.client.version >= LINKS_SINCE:
+        if exchange.era == "modern" or exchange.client.version >= _LINKS_SINCE:
             blocks.append(_link(ident, tool))
         return jsonrpc.raw({**members, "content": blocks})
 
@@ -159,7 +159,7 @@ class LongResults:
 
 
 def cuts_results(config: Config) -> bool:
-    """Tell whether results of any tool may be cut."""
+    """Return whether results of any tool may be cut."""
     return bool(config.settings.result_tokens or any(each.entry.result_tokens for each in config.servers.values()))
 
 
@@ -272,9 +272,9 @@ class _Structure(NamedTuple):
 def _find_string(members: dict[str, Any], definition: bytes, text: str, limit: int) -> _Structure | None:
     """Return where structured content repeats a text and its schema lets any string stand, None if it does not."""
     try:
-        content = jsonrpc.plain(members["structuredContent"])
+        content = jsonrpc.decode_value(members["structuredContent"])
         written = jsonrpc.fields(definition).get("outputSchema")
-        schema = jsonrpc.plain(written) if written is not None else {"type": "object"}
+        schema = jsonrpc.decode_value(written) if written is not None else {"type": "object"}
     except ValueError:
         return None
     if content == text:
@@ -291,7 +291,7 @@ def _find_string(members: dict[str, Any], definition: bytes, text: str, limit: i
 
 
 def _takes_string_at(schema: dict[str, Any], key: str) -> bool:
-    """Tell whether a schema of an object lets any string stand under a key."""
+    """Return whether a schema of an object lets any string stand under a key."""
     known = all(each in _OBJECT or each.startswith("x-") for each in schema)
     properties = schema.get("properties")
     return known and isinstance(properties, dict) and _takes_any_string(properties.get(key))

@@ -22,7 +22,7 @@ from foretool.server.upstreams.server_list import DEBOUNCE_S, SOON_S
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.steps import Steps
 
-ALONE_S: Final = 5.0
+_ALONE_S: Final = 5.0
 """How long a list waits for servers that are up while none of them has answered: on a busy machine all are slow."""
 
 Merge = Callable[[Exchange, Sequence[Upstream]], Steps[list[Raw]]]
@@ -148,7 +148,7 @@ class MergedLists:
         started = waiting.began + self._config.settings.cold_list_s
         if not upstream.is_up:
             return started
-        soon = waiting.began + ALONE_S if waiting.last is None else waiting.last + SOON_S
+        soon = waiting.began + _ALONE_S if waiting.last is None else waiting.last + SOON_S
         return max(soon, started) if upstream.name in waiting.cold else soon
 
     def _give_up(self, name: str, kind: ListKind, upstream: Upstream, waited_s: float) -> None:
@@ -174,7 +174,7 @@ class MergedLists:
     # -- what upstreams report
 
     def listed(self, upstream: Upstream, kind: ListKind, problems: Sequence[str], *, has_changed: bool) -> None:
-        """Take in that the list of an upstream is known as it is now. Clients are told if it has announced a change, or
+        """Note that the list of an upstream is known as it is now. Clients are told if it has announced a change, or
         if they were answered without what has changed."""
         wanted, key = upstream.lists[kind], (upstream.name, kind)
         self.version += has_changed
@@ -198,14 +198,14 @@ class MergedLists:
             client.notify(kind.listens, kind.change)
 
     def failed(self, upstream: Upstream, kind: ListKind, reason: str) -> None:
-        """Take in that an upstream could not list. It is asked again by itself."""
+        """Note that an upstream could not list. It is asked again by itself."""
         self._gatekeeper.note_asked(upstream.name, kind)
         self._note_problems(upstream, kind, [reason])
         self._absent.add((upstream.name, kind))
         self._settle(upstream, kind, has_come=False)
 
     def lost(self, upstream: Upstream) -> None:
-        """Take in that an upstream is down: nobody waits for its lists."""
+        """Note that an upstream is down: nobody waits for its lists."""
         for kind in MERGED:
             if any((upstream.name, kind) in each.coming for each in self._waiting):
                 self._absent.add((upstream.name, kind))

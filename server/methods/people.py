@@ -56,7 +56,7 @@ class People(Protocol):
         ...
 
     def sees(self, person: str, tool: Tool) -> bool:
-        """Tell whether such a server has listed a tool to a person as the catalog has it."""
+        """Return whether such a server has listed a tool to a person as the catalog has it."""
         ...
 
     def connect(self, exchange: Exchange, raw: Raw) -> None:

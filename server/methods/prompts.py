@@ -37,7 +37,7 @@ _STEP_PROMPT: Final = {
 }
 
 
-NOTHING_COMPLETES: Final[dict[str, Any]] = {"completion": {"values": []}}
+_NOTHING_COMPLETES: Final[dict[str, Any]] = {"completion": {"values": []}}
 
 
 class Prompts:
@@ -73,7 +73,7 @@ class Prompts:
                 yield
                 exposed = index.names.get((upstream.name, own))
                 if exposed is not None and exposed not in taken:
-                    merged.append(jsonrpc.merge(prompt, {"name": exposed}))
+                    merged.append(jsonrpc.merge_members(prompt, {"name": exposed}))
         return [*merged, jsonrpc.raw(_STEP_PROMPT)] if taken else merged
 
     def _index_in_steps(self) -> Steps[_Index]:
@@ -108,7 +108,7 @@ class Prompts:
         if jsonrpc.text(reference.get("type")) == "ref/prompt":
             name = jsonrpc.text(reference.get("name")) or ""
             if self._is_own(name, profile):
-                exchange.own_result(NOTHING_COMPLETES)
+                exchange.own_result(_NOTHING_COMPLETES)
                 return
 
             def go(upstream: Upstream, own: str) -> None:
@@ -134,7 +134,7 @@ class Prompts:
         def on_reply(at: Exchange, reply: Reply) -> None:
             error = reply.error if isinstance(reply, Message) else UNSET
             if isinstance(error, Raw) and jsonrpc.error_of(error)[0] == jsonrpc.METHOD_NOT_FOUND:
-                at.own_result(NOTHING_COMPLETES)
+                at.own_result(_NOTHING_COMPLETES)
             else:
                 self._forwarder.answer(at, upstream, reply)
 
@@ -177,7 +177,7 @@ class Prompts:
         return upstream, found[1]
 
     def _may_be_unlisted(self, name: str, index: _Index) -> bool:
-        """Tell whether the only server without a prefix may be asked for a prompt that nobody lists."""
+        """Return whether the only server without a prefix may be asked for a prompt that nobody lists."""
         namespaces = self._catalog.namespaces
         bare = namespaces.bare()
         if len(bare) != 1 or namespaces.refusal(bare[0], name) is not None or not namespaces.may_mean(name, bare[0]):
@@ -217,5 +217,5 @@ def _read_names(upstreams: Iterable[Upstream], namespaces: Namespaces) -> Steps[
 
 
 def offers_steps(profile: Profile) -> bool:
-    """Tell whether a profile's clients get our own prompt; `full` shows everything as it is and nothing more."""
+    """Return whether a profile's clients get our own prompt; `full` shows everything as it is and nothing more."""
     return profile.policy != "full"

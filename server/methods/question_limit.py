@@ -23,7 +23,7 @@ OPEN_S: Final = 600.0
 """A question without an answer counts for this long."""
 MOST_QUESTION: Final = 1024 * 1024
 """Bytes of one question; a message for sampling may hold an image."""
-MOST_ID: Final = 1000
+_MOST_ID: Final = 1000
 
 Answer = Callable[[Message], None]
 
@@ -50,7 +50,7 @@ class QuestionLimit:
     def admit(self, upstream: str, message: Message, request: Request | None, answer: Answer) -> Answer | None:
         """Return what is to answer this question, or None after it was refused."""
         if (reason := self._refusal(upstream, message, request)) is not None:
-            ident = message.id if message.id is not UNSET and len(str(message.id)) <= MOST_ID else None
+            ident = message.id if message.id is not UNSET and len(str(message.id)) <= _MOST_ID else None
             answer(answer_error(ident, jsonrpc.INTERNAL_ERROR, f"{str(message.method)[:100]}: {reason}"))
             return None
         question = _Open(message.id, request, self._clock() + OPEN_S)
@@ -70,7 +70,7 @@ class QuestionLimit:
                 each.until = 0.0
 
     def _refusal(self, upstream: str, message: Message, request: Request | None) -> str | None:
-        if len(str(message.id)) > MOST_ID:
+        if len(str(message.id)) > _MOST_ID:
             return "its id is too long"
         if message.params is not UNSET and len(message.params) > MOST_QUESTION:
             return f"it has more than {MOST_QUESTION} bytes"

@@ -20,7 +20,7 @@ from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
 from foretool.storage.steps import Steps
 
-MOST_SCANNED: Final = 1024 * 1024
+_MOST_SCANNED: Final = 1024 * 1024
 """Bytes of a result that is searched for links."""
 
 _NAMES: Final = (b'"resource', b"esourceUri", b"outputTemplate")
@@ -83,16 +83,16 @@ class Resources:
         return [item for upstream in upstreams for item in (upstream.lists[TEMPLATES].served or {}).values()]
 
     def take_in(self, upstream: Upstream, served: Mapping[str, Raw]) -> Steps[None]:
-        """Take in the resources of an upstream."""
+        """Record the resources of an upstream."""
         return self._owners.note_resources(upstream.name, served)
 
     def take_in_templates(self, upstream: Upstream, served: Mapping[str, Raw]) -> Steps[None]:
-        """Take in the templates of an upstream."""
+        """Record the templates of an upstream."""
         return self._owners.note_templates(upstream.name, served)
 
     def note_result(self, upstream: str, result: Raw) -> None:
-        """Take in the links of a tool's result: the resources need not be in any list."""
-        if memoryview(result).nbytes <= MOST_SCANNED and any(word in (data := bytes(result)) for word in _NAMES):
+        """Record the links of a tool's result: the resources need not be in any list."""
+        if memoryview(result).nbytes <= _MOST_SCANNED and any(word in (data := bytes(result)) for word in _NAMES):
             self._owners.note_links(upstream, _links(data))
 
     # -- whose a resource is
@@ -128,7 +128,7 @@ class Resources:
             self.when_known(exchange, lambda: found(self.owner(uri, profile)))
 
     def is_sure(self, uri: str, profile: Profile) -> bool:
-        """Tell whether clients of a profile were shown whose a resource is: no other list changes that."""
+        """Return whether clients of a profile were shown whose a resource is: no other list changes that."""
         return self._owners.is_held(uri, profile.name, self._servers(profile))
 
     def when_known(self, exchange: Exchange, go: Callable[[], None]) -> None:
@@ -170,7 +170,7 @@ def _links(data: bytes) -> Iterator[str]:
     """Yield the URIs of the resources that a result embeds or links to, and of the pages that it names."""
     try:
         members = jsonrpc.fields(Raw(data))
-        content = jsonrpc.plain(members.get("content", Raw(b"[]")))
+        content = jsonrpc.decode_value(members.get("content", Raw(b"[]")))
         yield from apps.pages_in(jsonrpc.plain_object(members.get("_meta")) or {})
     except ValueError:
         return

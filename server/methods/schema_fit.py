@@ -6,7 +6,7 @@ ones that the server ignores, and write a type where the server converts. So not
 no choice: a required property that is missing without a default, and a value that has no reading as what is expected.
 Everything else that does not fit is a doubt: the call goes on, and the doubts are told if it fails.
 
-The work has a bound whatever the schema: beyond `MOST_STEPS` the arguments stay as they were written.
+The work has a bound whatever the schema: beyond `_MOST_STEPS` the arguments stay as they were written.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from msgspec import Struct, field
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 
-MOST_STEPS: Final = 5_000
+_MOST_STEPS: Final = 5_000
 """Parts of a schema and values that one call may lead to, in some 20 ms."""
 MOST_BYTES: Final = 1024 * 1024
 """Arguments that are larger stay as they are; reading them again at each level of nesting takes the loop's time."""
-MOST_DEPTH: Final = 20
+_MOST_DEPTH: Final = 20
 """Levels of nesting, and references one behind the other, that are followed."""
-MOST_DOUBTS: Final = 3
+_MOST_DOUBTS: Final = 3
 """How many doubts are told."""
-MOST_MISSING: Final = 5
+_MOST_MISSING: Final = 5
 """How many missing properties are named."""
-MOST_QUOTED: Final = 60
+_MOST_QUOTED: Final = 60
 """Characters of a value that a text quotes."""
-MOST_VALUES: Final = 12
+_MOST_VALUES: Final = 12
 """Values of an enum that a text names."""
 
 Kinds = frozenset[str]
@@ -60,7 +60,7 @@ class _TooMuch(Exception):
     """The schema and the arguments take more work than a call may."""
 
 
-def fit(schema: Mapping[str, Any], arguments: Raw) -> Fit:
+def fit_to_schema(schema: Mapping[str, Any], arguments: Raw) -> Fit:
     """Fit arguments, which are an object, to the input schema of a tool."""
     if memoryview(arguments).nbytes > MOST_BYTES:
         return Fit(arguments)
@@ -71,7 +71,7 @@ def fit(schema: Mapping[str, Any], arguments: Raw) -> Fit:
     except (_TooMuch, ValueError):  # a ValueError: the arguments are nested too deeply for the decoder
         return Fit(arguments)
     problems = [*missing, *walk.problems]
-    return Fit(fitted, "; ".join(problems[:MOST_DOUBTS]), tuple(walk.doubts[:MOST_DOUBTS]))
+    return Fit(fitted, "; ".join(problems[:_MOST_DOUBTS]), tuple(walk.doubts[:_MOST_DOUBTS]))
 
 
 def find_misfits(schema: Mapping[str, Any], value: Raw) -> str:
@@ -98,7 +98,7 @@ class _Walk(Struct):
         """Return a value as the schema has it, and note what does not fit. A value that fits stays as it is written."""
         self._step()
         shapes = self._shapes(schema, 0)
-        if shapes is None or depth > MOST_DEPTH:
+        if shapes is None or depth > _MOST_DEPTH:
             return value
         kinds = _union(map(_kinds, shapes))
         if kinds is not None and not _is_one_of(value, kinds):
@@ -107,7 +107,7 @@ class _Walk(Struct):
                 self._note_kind(value, kinds, path, depth)
                 return value
             value = repaired
-        kind = jsonrpc.kind_of(value)
+        kind = jsonrpc.json_type(value)
         fitting = [shape for shape in shapes if (own := _kinds(shape)) is None or kind in own]
         if len(fitting) != 1:
             return value  # which of several forms is meant is the server's to say
@@ -152,8 +152,8 @@ class _Walk(Struct):
             _quote(name) + (f" (found {_quote(spelled[_fold(name)])})" if _fold(name) in spelled else "")
             for name in missing
         ]
-        if len(named) > MOST_MISSING:
-            named[MOST_MISSING:] = [f"{len(named) - MOST_MISSING} more"]
+        if len(named) > _MOST_MISSING:
+            named[_MOST_MISSING:] = [f"{len(named) - _MOST_MISSING} more"]
         *first, last = named
         return [f"{', '.join(first)}{' and ' if first else ''}{last} {'are' if first else 'is'} missing"]
 
@@ -179,13 +179,13 @@ class _Walk(Struct):
 
     def _check_value(self, value: Raw, shape: Mapping[str, Any], path: str) -> None:
         values = shape.get("enum")
-        if isinstance(values, list) and values and jsonrpc.plain(value) not in values:
-            known = ", ".join(_quote(each) if isinstance(each, str) else str(each) for each in values[:MOST_VALUES])
-            more = " …" if len(values) > MOST_VALUES else ""
+        if isinstance(values, list) and values and jsonrpc.decode_value(value) not in values:
+            known = ", ".join(_quote(each) if isinstance(each, str) else str(each) for each in values[:_MOST_VALUES])
+            more = " …" if len(values) > _MOST_VALUES else ""
             self._doubt(f"{_quote(path)}: expected one of {known}{more}, found {_show(value)}")
 
     def _doubt(self, said: str) -> None:
-        if len(self.doubts) < MOST_DOUBTS:
+        if len(self.doubts) < _MOST_DOUBTS:
             self.doubts.append(said)
 
     # -- what a schema says
@@ -193,7 +193,7 @@ class _Walk(Struct):
     def _shapes(self, schema: Any, depth: int) -> list[Mapping[str, Any]] | None:
         """Return the forms that a value may have, with references and unions followed; None if it may have any."""
         self._step()
-        if not isinstance(schema, dict) or depth > MOST_DEPTH:
+        if not isinstance(schema, dict) or depth > _MOST_DEPTH:
             return None
         if "type" in schema or "properties" in schema or "enum" in schema or "const" in schema:
             return [schema] if _kinds(schema) is not None else None
@@ -220,7 +220,7 @@ class _Walk(Struct):
 
     def _step(self) -> None:
         self.steps += 1
-        if self.steps > MOST_STEPS:
+        if self.steps > _MOST_STEPS:
             raise _TooMuch
 
 
@@ -237,7 +237,7 @@ def _kinds(shape: Mapping[str, Any]) -> Kinds | None:
         values = (
             shape["enum"] if isinstance(shape.get("enum"), list) else [shape[key] for key in shape if key == "const"]
         )
-        kinds = {jsonrpc.kind_of(jsonrpc.raw(value)) for value in values}
+        kinds = {jsonrpc.json_type(jsonrpc.raw(value)) for value in values}
     if not kinds or not kinds <= {"string", *_SCALARS, *_CONTAINERS}:
         return None
     # OpenAPI says `nullable`; a default of null is what generators write for an optional property.
@@ -261,17 +261,17 @@ def _properties(shape: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_one_of(value: Raw, kinds: Kinds) -> bool:
-    kind = jsonrpc.kind_of(value)
+    kind = jsonrpc.json_type(value)
     return kind in kinds or (kind == "number" and "integer" in kinds and _is_whole(bytes(value).decode()))
 
 
 def _is_whole(text: str) -> bool:
-    return float(text).is_integer() if len(text) < MOST_QUOTED else text.lstrip("-").isdigit()
+    return float(text).is_integer() if len(text) < _MOST_QUOTED else text.lstrip("-").isdigit()
 
 
 def _convert(value: Raw, kinds: Kinds) -> Raw | None:
     """Return a value as one of these types if it has one reading as such; else None."""
-    kind = jsonrpc.kind_of(value)
+    kind = jsonrpc.json_type(value)
     if kind == "number" and "string" in kinds:
         return jsonrpc.raw(bytes(value).decode())
     if kind != "string" or "string" in kinds:
@@ -288,7 +288,7 @@ def read_json(text: str) -> Raw | None:
     text = text.strip()
     try:
         written = Raw(text.encode())
-        kind = jsonrpc.kind_of(written)
+        kind = jsonrpc.json_type(written)
         if kind == "number":
             return written if _number.fullmatch(text) else None
         if kind in _CONTAINERS:
@@ -296,16 +296,16 @@ def read_json(text: str) -> Raw | None:
         elif not kind or (kind != "string" and text not in ("true", "false", "null")):
             return None
         else:
-            jsonrpc.plain(written)
+            jsonrpc.decode_value(written)
     except ValueError:
         return None
-    return Raw(jsonrpc.one_line(bytes(written)))
+    return Raw(jsonrpc.without_line_breaks(bytes(written)))
 
 
 def _has_no_reading(value: Raw, kinds: Kinds) -> bool:
-    """Tell whether no server can take a value for one of these types, however it converts. Texts are dates, lists and
+    """Return whether no server can take a value for one of these types, however it converts. Texts are dates, lists and
     numbers with units to some server, and everything has a text."""
-    kind, expected = jsonrpc.kind_of(value), kinds - {"null"}
+    kind, expected = jsonrpc.json_type(value), kinds - {"null"}
     if kind in _CONTAINERS:
         return bool(expected) and expected <= _SCALARS
     if kind in ("number", "boolean"):
@@ -324,16 +324,16 @@ def _fold(name: str) -> str:
 
 
 def _quote(text: str) -> str:
-    return '"' + (text if len(text) <= MOST_QUOTED else f"{text[:MOST_QUOTED]}…") + '"'
+    return '"' + (text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}…") + '"'
 
 
 def _show(value: Raw) -> str:
     """Describe a value in a few words: it may have megabytes."""
-    kind = jsonrpc.kind_of(value)
+    kind = jsonrpc.json_type(value)
     if kind in _CONTAINERS:
         return _WORDS[kind]
     text = jsonrpc.text(value) if kind == "string" else None
     if text is None:
-        return bytes(value)[:MOST_QUOTED].decode(errors="replace")
+        return bytes(value)[:_MOST_QUOTED].decode(errors="replace")
     is_broken = text.lstrip()[:1] in ("{", "[") and read_json(text) is None
     return "a text that is not valid JSON" if is_broken else _quote(text)

@@ -23,10 +23,10 @@ from foretool.server.protocol.jsonrpc import UNSET, Id, Message, Raw
 from foretool.server.trust.questions import QuestionRefused, prepare_question, prepare_request
 from foretool.server.trust.text import clean_params
 from foretool.server.upstreams.connection import Request, answer_error
-from foretool.server.upstreams.question_clock import QUESTION_S, members
+from foretool.server.upstreams.question_clock import QUESTION_S, decoded_members
 from foretool.server.upstreams.upstream import Upstream
 
-CAPABILITY: Final = {
+_CAPABILITY: Final = {
     "sampling/createMessage": "sampling",
     "elicitation/create": "elicitation",
     "roots/list": "roots",
@@ -35,7 +35,7 @@ CAPABILITY: Final = {
 
 PARKED_S: Final = QUESTION_S
 MOST_PARKED: Final = 1000
-ROUNDS: Final = 10
+_ROUNDS: Final = 10
 """How often one request may ask for input before it is given up."""
 
 Answer = Callable[[Message], None]
@@ -120,7 +120,7 @@ class ServerRequests:
             self._ask_legacy(client, request if in_course else None, upstream, message, answer)
 
     def _are_several_folders(self, upstream: Upstream) -> bool:
-        """Tell whether windows work in several folders. If not, the upstream works in those of its client."""
+        """Return whether windows work in several folders. If not, the upstream works in those of its client."""
         if len(self._folders()) > 1:
             return True
         self.working_in_roots.add(upstream.name)
@@ -159,7 +159,7 @@ class ServerRequests:
             self._remember(elicitation, upstream.key, client)
 
     def _may_ask_unasked(self, upstream: Upstream, client: Caller) -> bool:
-        """Tell whether an upstream may ask a client in the course of no request; a modern one is never asked so."""
+        """Return whether an upstream may ask a client in the course of no request; a modern one is never asked so."""
         return client.era == "legacy" and self._admits(client.profile, upstream.name)
 
     def withdraw(self, upstream: Upstream, question: Any, reason: str) -> None:
@@ -183,7 +183,7 @@ class ServerRequests:
         having = client.declared().get("elicitation")
         if not isinstance(having, dict) or "url" not in modes(having):
             return
-        data = members(error).get("data")
+        data = decoded_members(error).get("data")
         asked = data.get("elicitations") if isinstance(data, dict) else None
         for elicitation in asked if isinstance(asked, list) else ():
             ident = elicitation.get("elicitationId") if isinstance(elicitation, dict) else None
@@ -335,8 +335,8 @@ class ServerRequests:
         answers and the state that it is given."""
         members = jsonrpc.fields(result)
         exchange.rounds += 1
-        if exchange.rounds > ROUNDS:
-            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream!r} asked for input {ROUNDS} times")
+        if exchange.rounds > _ROUNDS:
+            exchange.error(jsonrpc.INTERNAL_ERROR, f"upstream {upstream!r} asked for input {_ROUNDS} times")
             return
         try:
             wanted = _read_questions(upstream, members, exchange.client.declared(exchange))
@@ -388,7 +388,7 @@ def _read_questions(
 def refusal(method: str, params: Any, declared: Mapping[str, Any]) -> tuple[int, str] | None:
     """Return code and words for a request that a client with these capabilities must not be sent (specification
     2025-11-25: client, elicitation and sampling); None when it may be sent."""
-    capability = CAPABILITY.get(method)
+    capability = _CAPABILITY.get(method)
     having = declared.get(capability) if capability is not None else None
     if not isinstance(having, dict):
         lacks = f": it did not declare {capability}" if capability is not None else ""

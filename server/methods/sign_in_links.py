@@ -23,10 +23,10 @@ from foretool.server.upstreams.upstream import Upstream
 if TYPE_CHECKING:
     from foretool.server.signin.worker import LinkSignIn
 
-METHOD: Final = "elicitation/create"
-SETTLED_S: Final = 5.0
+_METHOD: Final = "elicitation/create"
+_SETTLED_S: Final = 5.0
 """How long an answer waits for the sign-in, after the user has agreed to open the link."""
-SHOWN: Final = "The user was shown a link to sign in: if they have done it, call again now."
+_SHOWN: Final = "The user was shown a link to sign in: if they have done it, call again now."
 
 
 class SignInLinks:
@@ -41,19 +41,19 @@ class SignInLinks:
     def answer(self, exchange: Exchange, upstream: Upstream, lost: Lost, text: str) -> None:
         """Answer a call that got no reply with `text`, and show its user the link of a sign-in where that helps."""
         if self._can_offer(exchange, upstream, lost):
-            self._offer_soon(exchange, upstream, lambda at: at.tool_error(f"{text} {SHOWN}"))
+            self._offer_soon(exchange, upstream, lambda at: at.tool_error(f"{text} {_SHOWN}"))
         else:
             exchange.tool_error(text)
 
     def _can_offer(self, exchange: Exchange, upstream: Upstream, lost: Lost) -> bool:
-        """Tell whether a call failed for want of a sign-in, and its client can open a link on the user's machine."""
+        """Return whether a call failed for want of a sign-in, and its client can open a link on the user's machine."""
         bearer = upstream.bearer
         if bearer is None or not bearer.asks_for_sign_in(lost.reason):
             return False
         if exchange.client.transport != "stdio":
             return False
         asked = jsonrpc.raw({"mode": "url"})
-        return refusal(METHOD, asked, exchange.client.declared(exchange)) is None
+        return refusal(_METHOD, asked, exchange.client.declared(exchange)) is None
 
     def _offer_soon(self, exchange: Exchange, upstream: Upstream, then: Callable[[Exchange], None]) -> None:
         """Show the link, and call `then` once the user has seen it, or if there is none."""
@@ -93,12 +93,12 @@ class SignInLinks:
             else:
                 at.attempt(then, at)
 
-        exchange.attempt(self._server_requests.ask_client, exchange, METHOD, jsonrpc.raw(question), on_answer)
+        exchange.attempt(self._server_requests.ask_client, exchange, _METHOD, jsonrpc.raw(question), on_answer)
 
     async def _answer_later(self, running: LinkSignIn, at: Exchange, then: Callable[[Exchange], None]) -> None:
         """Answer when the sign-in is over: a call that came before would only show its link again."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SETTLED_S):
+            async with asyncio.timeout(_SETTLED_S):
                 await running.finished()
         if not at.done:
             at.attempt(then, at)

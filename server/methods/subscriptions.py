@@ -17,7 +17,7 @@ from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era
 
-MOST_URIS: Final = 1_000
+_MOST_URIS: Final = 1_000
 """Resources that one `subscriptions/listen` may name; the acknowledgment leaves out the others."""
 
 _Key = tuple[str, str]
@@ -150,7 +150,7 @@ class Subscriptions:
                 upstream.subscriptions.remove(upstream.era_for(era), unwanted)
 
     def _is_wanted(self, upstream: Upstream, era: Era, uri: str) -> bool:
-        """Tell whether any client served by the upstream's connection for `era` is subscribed to a resource."""
+        """Return whether any client served by the upstream's connection for `era` is subscribed to a resource."""
         carrier, key = upstream.era_for(era), (upstream.name, uri)
         legacy = upstream.era_for("legacy") == carrier and key in self._legacy
         modern = upstream.era_for("modern") == carrier and key in self._modern
@@ -173,5 +173,5 @@ def honoured_filter(wanted: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {kind: True for kind in kinds if wanted.get(kind) is True}
     uris = wanted.get("resourceSubscriptions")
     if isinstance(uris, list) and uris:
-        kept["resourceSubscriptions"] = [uri for uri in uris if isinstance(uri, str)][:MOST_URIS]
+        kept["resourceSubscriptions"] = [uri for uri in uris if isinstance(uri, str)][:_MOST_URIS]
     return kept

@@ -50,7 +50,7 @@ class UpstreamMessages:
         method = str(message.method)
         try:
             message.params = clean_params(message.params)
-            params = jsonrpc.plain(message.params) if message.params is not UNSET else {}
+            params = jsonrpc.decode_value(message.params) if message.params is not UNSET else {}
         except ValueError:
             return
         if not isinstance(params, dict):
@@ -66,7 +66,7 @@ class UpstreamMessages:
             for client in self._clients.admitted(upstream.name):  # none of them has listed since we started
                 client.notify(kind.listens, method)
         elif method == "notifications/message":
-            params = jsonrpc.plain(prepare_log(upstream.name, jsonrpc.raw(params)))
+            params = jsonrpc.decode_value(prepare_log(upstream.name, jsonrpc.raw(params)))
             for client in self._clients.log_readers(upstream, str(params.get("level", ""))):
                 client.notify("", method, params)
 
@@ -105,7 +105,7 @@ class UpstreamEvents:
         """By upstream: its last problem, so that the same problem is logged once."""
 
     async def on_listed(self, upstream: Upstream, kind: ListKind, members: Sequence[Raw]) -> None:
-        """Take in a list, in slices. Servers wait for each other, so that hundreds of lists that come at once leave the
+        """Record a list, in slices. Servers wait for each other, so that hundreds of lists that come at once leave the
         loop as much time as one does; a list that waits is given up for a newer one of its server."""
         is_waiting = (upstream, kind) in self._waiting
         self._waiting[upstream, kind] = members
@@ -156,7 +156,7 @@ class UpstreamEvents:
         await self._tasks.close()
 
     def _take(self, upstream: Upstream, kind: ListKind, members: Sequence[Raw]) -> Steps[None]:
-        """Take in a list that holds no tools, as far as it may be served."""
+        """Record a list that holds no tools, as far as it may be served."""
         hide = self._config.now.secrets.hide_credentials
         read, problems = yield from read_members(kind, members, hide)
         wanted = upstream.lists[kind]

@@ -25,7 +25,7 @@ FOR_MODELS: Final = {"ui": {_VISIBILITY: ["model"]}}
 
 
 def shows_pages(capabilities: Mapping[str, Any]) -> bool:
-    """Tell whether a client with these capabilities shows pages."""
+    """Return whether a client with these capabilities shows pages."""
     return versions.UI in translate.served_extensions(capabilities)
 
 
@@ -42,7 +42,7 @@ def pages_in(meta: Mapping[str, Any]) -> Iterator[str]:
 
 
 def is_for_model(definition: bytes) -> bool:
-    """Tell whether a model may see and call a tool; its server may offer it to its own page alone."""
+    """Return whether a model may see and call a tool; its server may offer it to its own page alone."""
     if definition.find(b"isibility") < 0:  # most definitions say nothing
         return True
     meta = _meta(definition)
@@ -51,7 +51,7 @@ def is_for_model(definition: bytes) -> bool:
 
 
 def is_for_pages(definition: bytes) -> bool:
-    """Tell whether the pages of its server may call a tool."""
+    """Return whether the pages of its server may call a tool."""
     said = _ui(_meta(definition)).get(_VISIBILITY)
     return not isinstance(said, list) or "app" in said
 
@@ -73,7 +73,7 @@ def close_widget(definition: bytes) -> dict[str, Any]:
 
 
 def is_page(uri: str) -> bool:
-    """Tell whether a URI is that of a page."""
+    """Return whether a URI is that of a page."""
     return uri[: len(SCHEME)].lower() == SCHEME
 
 

@@ -23,11 +23,11 @@ NAME: Final = "mcp-name"
 SESSION: Final = "mcp-session-id"
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
-PARAM: Final = "Mcp-Param-"
+_PARAM: Final = "Mcp-Param-"
 ANNOTATION: Final = "x-mcp-header"
 _ANNOTATION: Final = ANNOTATION.encode()
 
-NAMED: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Methods whose request carries `Mcp-Name`, and the member of `params` that it repeats."""
 
 # Keywords of JSON Schema 2020-12 that contain schemas, by the shape of their value. `properties` is not among them: an
@@ -130,25 +130,27 @@ def param_headers(schema: Any, arguments: Any) -> dict[str, str]:
     for path, name, _ in _annotated_members(schema):
         text = _header_text(_value_at(arguments, path))
         if text is not None:
-            headers[PARAM + name] = encode(text)
+            headers[_PARAM + name] = encode(text)
     return headers
 
 
 def call_headers(definition: bytes, arguments: Raw | None) -> dict[str, str] | None:
     """Return the `Mcp-Param-*` headers of a call of the tool with this definition; None if there are none."""
     schema = annotated_schema(definition)
-    return None if schema is None else param_headers(schema, jsonrpc.plain(arguments or b"{}")) or None
+    return None if schema is None else param_headers(schema, jsonrpc.decode_value(arguments or b"{}")) or None
 
 
 def annotated_schema(definition: bytes) -> Any:
     """Return the input schema of a tool definition if it may have `x-mcp-header` annotations, else None."""
-    return jsonrpc.plain(jsonrpc.fields(definition)["inputSchema"]) if definition.find(_ANNOTATION) >= 0 else None
+    return (
+        jsonrpc.decode_value(jsonrpc.fields(definition)["inputSchema"]) if definition.find(_ANNOTATION) >= 0 else None
+    )
 
 
 def request_headers(method: str, params: Mapping[str, Raw]) -> dict[str, str]:
     """Return `MCP-Protocol-Version`, `Mcp-Method` and `Mcp-Name` of a modern request."""
     headers = {VERSION: versions.LATEST_MODERN, METHOD: encode(method)}
-    key = NAMED.get(method)
+    key = _NAMED.get(method)
     if key is not None and (name := jsonrpc.text(params.get(key))) is not None:
         headers[NAME] = encode(name)
     return headers
@@ -169,7 +171,7 @@ def check_request(message: Message, headers: Headers) -> None:
         raise _mismatch(VERSION, f"_meta[{versions.META_VERSION!r}]")
     if headers.get(METHOD) != method:
         raise _mismatch(METHOD, "method")
-    key = NAMED.get(method)
+    key = _NAMED.get(method)
     value = params.get(key) if key is not None else None
     if value is not None and bytes(value) != b"null":
         found = headers.get(NAME)
@@ -193,15 +195,15 @@ def check_params(schema: Any, arguments: Any, headers: Headers) -> None:
     if schema_problem(schema) is not None:
         return  # a client had to leave the tool out, so it knows of no header
     for path, name, position in _annotated_members(schema):
-        key = (PARAM + name).lower()
+        key = (_PARAM + name).lower()
         if key in headers.repeated:
-            raise RpcError(HEADER_MISMATCH, f"{PARAM}{name} header appears more than once")
+            raise RpcError(HEADER_MISMATCH, f"{_PARAM}{name} header appears more than once")
         value = _value_at(arguments, path)
         text, found = _header_text(value), headers.get(key)
         if text is None and found is None:
             continue
         if text is None or found is None or not _same(position["type"], value, text, decode(found)):
-            raise _mismatch(PARAM + name, "arguments." + ".".join(path))
+            raise _mismatch(_PARAM + name, "arguments." + ".".join(path))
 
 
 def _mismatch(header: str, place: str) -> RpcError:

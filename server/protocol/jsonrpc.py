@@ -122,7 +122,7 @@ def raw(value: Any) -> Raw:
     return Raw(encode(value))
 
 
-def plain(value: Raw | bytes) -> Any:
+def decode_value(value: Raw | bytes) -> Any:
     """Decode a value. Raises ValueError when the bytes are not JSON."""
     try:
         return _any.decode(value)
@@ -134,7 +134,7 @@ def plain(value: Raw | bytes) -> Any:
 
 def plain_object(value: Raw | None) -> dict[str, Any] | None:
     """Return the decoded value if it is an object, else None. Raises ValueError when the bytes are not JSON."""
-    decoded = plain(value) if value is not None else None
+    decoded = decode_value(value) if value is not None else None
     return decoded if isinstance(decoded, dict) else None
 
 
@@ -188,7 +188,7 @@ def _cut(data: bytes, kind: type[dict[str, Any]] | type[list[Any]]) -> Iterator[
         value, _ = _slow.raw_decode(source, _after(source, 0))  # checks all of it, so that the loop meets no surprise
         if not isinstance(value, kind):
             expected = "an object" if kind is dict else "an array"
-            raise ValueError(f"expected {expected}, found {kind_of(Raw(data.lstrip()))}")
+            raise ValueError(f"expected {expected}, found {json_type(Raw(data.lstrip()))}")
         key, at = "", _after(source, _after(source, 0) + 1)
         while source[at] not in "}]":
             if kind is dict:
@@ -211,14 +211,14 @@ _KINDS: Final = {b'"': "string", b"{": "object", b"[": "array", b"t": "boolean",
 _DIGITS: Final = frozenset(b"-0123456789")
 
 
-def kind_of(value: Raw) -> str:
+def json_type(value: Raw) -> str:
     """Return the JSON type of a value by how it begins; "" where it begins like none."""
     first = bytes(memoryview(value)[:1]) or b" "
     return _KINDS.get(first) or ("number" if first[0] in _DIGITS else "")
 
 
 def holds(value: Raw, word: bytes) -> bool:
-    """Tell whether these bytes stand anywhere in a value, which is not copied as a whole."""
+    """Return whether these bytes stand anywhere in a value, which is not copied as a whole."""
     whole = memoryview(value)
     if whole.nbytes <= PART:
         return bytes(whole).find(word) >= 0
@@ -229,7 +229,7 @@ def text(value: Raw | None) -> str | None:
     """Return the string in a raw value; None when it is missing or not a string."""
     if value is None:
         return None
-    decoded = plain(value)
+    decoded = decode_value(value)
     return decoded if isinstance(decoded, str) else None
 
 
@@ -310,7 +310,7 @@ def error_object(code: int, message: str, data: Any = None) -> Raw:
     return raw({"code": code, "message": message} | ({} if data is None else {"data": data}))
 
 
-def one_line(data: bytes) -> bytes:
+def without_line_breaks(data: bytes) -> bytes:
     """Replace line breaks by blanks: in JSON they stand only between values."""
     if data.find(b"\n") >= 0 or data.find(b"\r") >= 0:
         return data.replace(b"\n", b" ").replace(b"\r", b" ")
@@ -320,12 +320,12 @@ def one_line(data: bytes) -> bytes:
 def error_of(error: Raw) -> tuple[int, str]:
     """Return the code and message of an error object; (INTERNAL_ERROR, ...) when it is malformed."""
     try:
-        value = plain(error)
+        value = decode_value(error)
         return int(value["code"]), str(value["message"])
     except (LookupError, TypeError, ValueError, OverflowError):
         return INTERNAL_ERROR, "malformed error"
 
 
-def merge(value: Raw | UnsetType, extra: Mapping[str, Any]) -> Raw:
+def merge_members(value: Raw | UnsetType, extra: Mapping[str, Any]) -> Raw:
     """Set some members of an object; the others stay as they were written."""
     return Raw(encode({**fields(value), **extra}))

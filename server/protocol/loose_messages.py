@@ -14,8 +14,8 @@ from typing import Final
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, BadMessage, Message
 
-BOM: Final = b"\xef\xbb\xbf"
-STARTS: Final = 3
+_BOM: Final = b"\xef\xbb\xbf"
+_STARTS: Final = 3
 """How many places of a line may be the start of its message."""
 
 _START: Final = re.compile(rb'\{\s*"(?:jsonrpc|id|result|error)"')
@@ -35,13 +35,13 @@ def decode(data: bytes | bytearray) -> Message:
 
 def _read_almost(data: bytes) -> Message | None:
     """Return the message of this text, None if it is none."""
-    if data.startswith(BOM):
+    if data.startswith(_BOM):
         with suppress(BadMessage):
-            return jsonrpc.decode(data.removeprefix(BOM))
+            return jsonrpc.decode(data.removeprefix(_BOM))
     try:
         data.decode()
-        members = jsonrpc.fields(data.removeprefix(BOM))
-        ident = jsonrpc.plain(members.get("id", jsonrpc.raw(None)))
+        members = jsonrpc.fields(data.removeprefix(_BOM))
+        ident = jsonrpc.decode_value(members.get("id", jsonrpc.raw(None)))
     except ValueError:
         return None
     if "method" in members or not {"result", "error"} & members.keys():
@@ -84,11 +84,11 @@ class LooseLines:
         # Servers that log to stdout can flood it, and an exception per line is slow.
         if not text.endswith(b"}"):
             return None
-        for start in islice(_START.finditer(text), STARTS):
+        for start in islice(_START.finditer(text), _STARTS):
             with suppress(BadMessage):
                 message = decode(text[start.start() :])
                 # A log line may quote what was sent; a reply that is quoted is the one that comes.
-                if message.is_reply or text[: start.start()] in (b"", BOM):
+                if message.is_reply or text[: start.start()] in (b"", _BOM):
                     return message
         return None
 

@@ -13,8 +13,8 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import Era
 
-MEMBER: Final = "result"
-MOST_LEVELS: Final = 64
+_MEMBER: Final = "result"
+_MOST_LEVELS: Final = 64
 """A schema that is nested deeper is left out for legacy clients."""
 
 _CONTENT: Final = "structuredContent"
@@ -28,7 +28,7 @@ _MAPS: Final = frozenset(
 
 
 def is_wide(definition: bytes) -> bool:
-    """Tell whether a tool's results may be other values than objects."""
+    """Return whether a tool's results may be other values than objects."""
     if definition.find(b'"outputSchema"') < 0:
         return False
     schema = jsonrpc.fields(definition).get(_SCHEMA)
@@ -41,10 +41,10 @@ def narrow(definition: bytes) -> bytes:
         return definition
     members: dict[str, Any] = jsonrpc.fields(definition)
     try:
-        members[_SCHEMA] = jsonrpc.raw(wrap_schema(jsonrpc.plain(members[_SCHEMA])))
+        members[_SCHEMA] = jsonrpc.raw(wrap_schema(jsonrpc.decode_value(members[_SCHEMA])))
     except RecursionError:
         del members[_SCHEMA]
-    return jsonrpc.one_line(jsonrpc.encode(members))
+    return jsonrpc.without_line_breaks(jsonrpc.encode(members))
 
 
 def without_era(definition: bytes) -> bytes:
@@ -61,12 +61,12 @@ def wrap_schema(schema: Any) -> dict[str, Any]:
     is_object = isinstance(schema, dict)
     head = {"$schema": schema["$schema"]} if is_object and isinstance(schema.get("$schema"), str) else {}
     inner = schema if is_object and _is_base(schema) else _move(schema, 0)
-    return {**head, "type": "object", "properties": {MEMBER: inner}, "required": [MEMBER]}
+    return {**head, "type": "object", "properties": {_MEMBER: inner}, "required": [_MEMBER]}
 
 
 def _move(schema: Any, level: int, *, is_map: bool = False) -> Any:
     """Return a schema whose references into itself hold one level further down. `is_map`: its keys are names."""
-    if level > MOST_LEVELS:
+    if level > _MOST_LEVELS:
         raise RecursionError
     if isinstance(schema, list):
         return [_move(each, level + 1) for each in schema]
@@ -82,12 +82,12 @@ def _move(schema: Any, level: int, *, is_map: bool = False) -> Any:
 
 def _move_reference(reference: str) -> str:
     if reference == "#" or reference.startswith("#/"):
-        return f"#/properties/{MEMBER}{reference[1:]}"
+        return f"#/properties/{_MEMBER}{reference[1:]}"
     return reference
 
 
 def _is_base(schema: dict[str, Any]) -> bool:
-    """Tell whether references inside a schema count from it, wherever it stands."""
+    """Return whether references inside a schema count from it, wherever it stands."""
     return "$id" in schema and not str(schema["$id"]).startswith("#")
 
 
@@ -101,8 +101,8 @@ def described(result: Raw, definition: bytes) -> tuple[dict[str, Any], Raw] | No
     if schema is None or value is None:
         return None
     properties = schema.get("properties")
-    is_wrapped = bytes(memoryview(value)[:1]) == b"{" and jsonrpc.fields(value).keys() == {MEMBER}
-    is_wrapping = isinstance(properties, dict) and properties.keys() == {MEMBER}
+    is_wrapped = bytes(memoryview(value)[:1]) == b"{" and jsonrpc.fields(value).keys() == {_MEMBER}
+    is_wrapping = isinstance(properties, dict) and properties.keys() == {_MEMBER}
     return (schema, value) if is_wrapped == is_wrapping else None
 
 
@@ -118,11 +118,11 @@ def fit_result(result: Raw, definition: bytes, front: Era, upstream: Era, *, was
     is_object = bytes(value)[:1] == b"{"
     wide = is_wide(definition)
     if front == "modern" and upstream == "legacy":
-        if not wide or not is_object or (inner := jsonrpc.fields(value)).keys() != {MEMBER}:
+        if not wide or not is_object or (inner := jsonrpc.fields(value)).keys() != {_MEMBER}:
             return result
-        return jsonrpc.merge(result, {_CONTENT: inner[MEMBER]})
+        return jsonrpc.merge_members(result, {_CONTENT: inner[_MEMBER]})
     if was_narrow and b'"outputSchema"' not in definition:
         return result  # without a schema there is nothing to fit
     if not is_object or wide:
-        return jsonrpc.merge(result, {_CONTENT: jsonrpc.raw({MEMBER: value})})
+        return jsonrpc.merge_members(result, {_CONTENT: jsonrpc.raw({_MEMBER: value})})
     return result

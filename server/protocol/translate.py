@@ -13,12 +13,12 @@ from foretool.server.protocol.jsonrpc import UNSET, Raw
 from foretool.storage.records import Era
 
 PROGRESS: Final = "progressToken"
-CACHEABLE: Final = frozenset(
+_CACHEABLE: Final = frozenset(
     {"tools/list", "resources/list", "resources/templates/list", "prompts/list", "resources/read", "server/discover"}
 )
 """Results that carry `ttlMs` and `cacheScope` in the modern era (specification: utilities, caching)."""
 
-SERVED: Final = frozenset({versions.UI})
+_SERVED: Final = frozenset({versions.UI})
 """Extensions that need no methods of their own. Of all others we serve no method, so neither side is told of them: a
 server that declares one would be answered with "method not found"."""
 
@@ -34,7 +34,7 @@ def forwardable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
 def served_extensions(capabilities: Mapping[str, Any]) -> dict[str, Any]:
     """Return the extensions of one side that we carry."""
     declared = capabilities.get("extensions")
-    return {key: declared[key] for key in SERVED & declared.keys()} if isinstance(declared, dict) else {}
+    return {key: declared[key] for key in _SERVED & declared.keys()} if isinstance(declared, dict) else {}
 
 
 def unite(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def replace_token(params: Any, token: str | None) -> tuple[Any, Raw | None]:
     return jsonrpc.raw({**members, **({"_meta": kept} if kept else {})}), theirs
 
 
-def result(value: Raw, method: str, front: Era, upstream: Era) -> Raw:
+def translate_result(value: Raw, method: str, front: Era, upstream: Era) -> Raw:
     """Translate a result on its way to the client. Raises ValueError when it is not an object."""
     if front == "legacy" and upstream == "legacy":
         return value
@@ -100,7 +100,7 @@ def result(value: Raw, method: str, front: Era, upstream: Era) -> Raw:
             members.pop(key, None)
         return jsonrpc.raw({**members, "_meta": meta} if meta else members)
     members.setdefault("resultType", versions.COMPLETE)
-    if method in CACHEABLE:
+    if method in _CACHEABLE:
         members.setdefault("ttlMs", 0)
         members.setdefault("cacheScope", "private")
     return jsonrpc.raw({**members, "_meta": {**meta, versions.META_SERVER_INFO: versions.IDENTITY_RAW}})
@@ -108,7 +108,7 @@ def result(value: Raw, method: str, front: Era, upstream: Era) -> Raw:
 
 def own_result(value: Mapping[str, Any], method: str, front: Era) -> Raw:
     """Write a result of our own in the client's era."""
-    return result(jsonrpc.raw(value), method, front, "legacy")
+    return translate_result(jsonrpc.raw(value), method, front, "legacy")
 
 
 def error(value: Raw, method: str, front: Era) -> Raw:
@@ -117,13 +117,13 @@ def error(value: Raw, method: str, front: Era) -> Raw:
     code, reason = jsonrpc.error_of(value)
     if code == jsonrpc.METHOD_NOT_FOUND and method != "tools/call":
         said = f"{method}: the server that this belongs to does not serve it ({reason})"
-        return jsonrpc.merge(value, {"code": jsonrpc.INVALID_PARAMS, "message": said})
+        return jsonrpc.merge_members(value, {"code": jsonrpc.INVALID_PARAMS, "message": said})
     if front == "modern" and code == jsonrpc.RESOURCE_NOT_FOUND:
-        return jsonrpc.merge(value, {"code": jsonrpc.INVALID_PARAMS})
+        return jsonrpc.merge_members(value, {"code": jsonrpc.INVALID_PARAMS})
     if front == "modern" and code == jsonrpc.URL_ELICITATION_REQUIRED:
         where = ", ".join(_addresses(value))
         said = f"{reason}: open {where}, then call again"
-        return jsonrpc.merge(value, {"code": jsonrpc.INTERNAL_ERROR, "message": said})
+        return jsonrpc.merge_members(value, {"code": jsonrpc.INTERNAL_ERROR, "message": said})
     return value
 
 
@@ -136,7 +136,7 @@ def _addresses(value: Raw) -> list[str]:
 
 
 def is_tool_error(value: Raw) -> bool:
-    """Tell whether the result of a call says `isError`."""
+    """Return whether the result of a call says `isError`."""
     # The search is much faster than decoding a long result.
     if not jsonrpc.holds(value, b'"isError"'):
         return False
@@ -147,7 +147,7 @@ def is_tool_error(value: Raw) -> bool:
 
 
 def input_required(value: Raw) -> bool:
-    """Tell whether a modern result asks for input instead of being complete."""
+    """Return whether a modern result asks for input instead of being complete."""
     return (
         jsonrpc.holds(value, b'"input_required"')
         and jsonrpc.text(jsonrpc.fields(value).get("resultType")) == "input_required"
@@ -160,4 +160,4 @@ def argument_shape(arguments: Raw | None) -> str:
         members = jsonrpc.fields(arguments) if arguments is not None else {}
     except ValueError:
         return "{}"
-    return jsonrpc.encode({name: jsonrpc.kind_of(value) for name, value in members.items()}).decode()
+    return jsonrpc.encode({name: jsonrpc.json_type(value) for name, value in members.items()}).decode()

@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 EVERY_S: Final = 600.0
 LEAST: Final = 200
 """Outcomes worth recalibrating on; fewer say less than the shipped gate."""
-WINDOW: Final = 600
+_WINDOW: Final = 600
 """The latest outcomes that a map is fitted on: what was true long ago may not be any more."""
 RECENT: Final = 100
 """The latest outcomes that show whether confidence has drifted."""
-DRIFTED: Final = 3.0
+_DRIFTED: Final = 3.0
 """Confidence has drifted if it is off by more than this many standard errors."""
 WITHIN: Final = 5
 """The gate predicts that a needed tool is among the first five, or among all that were shown if these are fewer."""
 SUFFICES: Final = 0.7
 """A client that searches again and rates what it sees at this or more had found what it needed (ITR 3.7, tau)."""
-LACKS: Final = 0.5
+_LACKS: Final = 0.5
 """One that rates it lower than this had not; ratings between the two say nothing."""
 EPS: Final = 0.1
 """Share of needed tools that may be hidden: `conformal_k` keeps this promise."""
@@ -125,11 +125,11 @@ def fit_calibration(outcomes: Sequence[DiscoveryOutcome]) -> Calibration:
     """Return what to read confidence from, by the latest outcomes, the oldest first."""
     from foretool.retrieval.calibration import platt
 
-    predictions = _predictions(outcomes)[-WINDOW:]
+    predictions = _predictions(outcomes)[-_WINDOW:]
     if len(predictions) < LEAST:
         return Calibration()
     said, came_true, errors = _drift(predictions)
-    if abs(errors) > DRIFTED:
+    if abs(errors) > _DRIFTED:
         return Calibration("drifted", None, said, came_true)
     before, after = _calibration_errors(predictions)
     if after >= before:
@@ -233,7 +233,7 @@ def _served(
             decided = {id: False for _, id in soon_before if not 0 < need.discovery <= id}
         else:
             said = rated.get((need.session, need.handle, need.at))
-            is_clear = said is not None and (said >= SUFFICES or said < LACKS)
+            is_clear = said is not None and (said >= SUFFICES or said < _LACKS)
             decided = {id: said is not None and said >= SUFFICES for _, id in soon_before[-1:] if is_clear}
         found |= decided
         own[:before] = [each for each in soon_before if each[1] not in decided]

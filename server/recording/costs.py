@@ -29,17 +29,17 @@ from foretool.storage.engine import StorageError
 from foretool.storage.episodes import GAP_S, PROMPT_S, cut_log
 from foretool.storage.opening import open_store
 from foretool.storage.places import StorePlace
-from foretool.storage.records import PERIOD_S, CostSum, LogPart, Turn
+from foretool.storage.records import PERIOD_S, CostEvent, CostSum, LogPart
 from foretool.storage.store import Store
 
-EVERYTHING: Final = 1 << 60
-LONGEST_S: Final = 21_600.0
+_EVERYTHING: Final = 1 << 60
+_LONGEST_S: Final = 21_600.0
 """A stretch that has lasted so long is added up, although the session goes on."""
 FEWEST: Final = 50
 """Tasks from which rates are formed at the fewest: of fewer, a few odd ones make any rate."""
-FOUND: Final = 5
+_FOUND: Final = 5
 """Definitions that a client's own search loads: those of Anthropic's tool search load three to five."""
-UNNAMED: Final = "(unnamed)"
+_UNNAMED: Final = "(unnamed)"
 """A client that says no name."""
 UNKNOWN: Final = "(unknown)"
 """The client of what belongs to no session on record, such as a prompt that reached no running proxy."""
@@ -131,7 +131,7 @@ def read_costs(store: Store, since: float, now: float, full: int, *, reads_rest:
     request path. Times count by quarters of an hour.
     """
     with store.snapshot():
-        rest = add_up(store, store.costs.part(EVERYTHING, since - GAP_S), None, now)[0] if reads_rest else []
+        rest = add_up(store, store.costs.part(_EVERYTHING, since - GAP_S), None, now)[0] if reads_rest else []
         sums = [*store.costs.sums(since), *(each for each in rest if each.period >= since // PERIOD_S)]
     found: dict[Row, Costs] = {}
     for each in sums:
@@ -151,7 +151,7 @@ def estimate_own_search(rows: Iterable[Costs], names: int, tokens: float) -> Non
     """
     for row in rows:
         turns = row.rated_calls + row.rated_tasks
-        row.own_search_tokens = names * turns + round(FOUND * tokens * row.rated_calls)
+        row.own_search_tokens = names * turns + round(_FOUND * tokens * row.rated_calls)
 
 
 def add_next(store: Store, now: float, most: int) -> bool:
@@ -168,10 +168,10 @@ def add_up(store: Store, part: LogPart, before: float | None, now: float) -> tup
     """Return what the finished stretches of a part come to, and since when each other session is in an unfinished one.
 
     A stretch is what one session does without a pause of `GAP_S`, so tasks end with it. It is finished if its last turn
-    came `before` a time, or if it is longer than `LONGEST_S`. Without `before` every stretch counts as finished, but
+    came `before` a time, or if it is longer than `_LONGEST_S`. Without `before` every stretch counts as finished, but
     the last task of one that goes on `now` has no known end.
     """
-    sessions: dict[str, list[Turn]] = defaultdict(list)
+    sessions: dict[str, list[CostEvent]] = defaultdict(list)
     for turn in part.turns:
         sessions[turn.session].append(turn)
     clients = store.costs.clients(sessions)
@@ -183,11 +183,11 @@ def add_up(store: Store, part: LogPart, before: float | None, now: float) -> tup
     found: dict[Quarter, Costs] = {}
     unfinished: dict[str, float] = {}
     for key, turns in sessions.items():
-        client = (clients[key] or UNNAMED) if key in clients else UNKNOWN
+        client = (clients[key] or _UNNAMED) if key in clients else UNKNOWN
         for stretch in _stretches(sorted(turns, key=_order)):
             first, last = stretch[0].at, stretch[-1].at
             # What follows an unfinished stretch goes on as well.
-            if key in unfinished or (before is not None and last >= before and last - first < LONGEST_S):
+            if key in unfinished or (before is not None and last >= before and last - first < _LONGEST_S):
                 unfinished.setdefault(key, first)
                 continue
             own = sorted(at for at in begins[key] if first - PROMPT_S <= at <= last)
@@ -199,9 +199,9 @@ def add_up(store: Store, part: LogPart, before: float | None, now: float) -> tup
     return sums, unfinished
 
 
-def _stretches(turns: Sequence[Turn]) -> Iterator[list[Turn]]:
+def _stretches(turns: Sequence[CostEvent]) -> Iterator[list[CostEvent]]:
     """Cut the turns of a session, which are in order, where it pauses."""
-    stretch: list[Turn] = []
+    stretch: list[CostEvent] = []
     for turn in turns:
         if stretch and turn.at - stretch[-1].at > GAP_S:
             yield stretch
@@ -215,12 +215,12 @@ def session_of(episode: str) -> str:
     return episode.partition("/")[0].partition(":")[0]
 
 
-def _order(turn: Turn) -> tuple[float, bool]:
+def _order(turn: CostEvent) -> tuple[float, bool]:
     # What a model was shown came before what it did at the same instant.
     return turn.at, turn.kind not in ("list", "hint")
 
 
-def _rated_until(turns: Sequence[Turn], begins: Sequence[float], *, goes_on: bool) -> float:
+def _rated_until(turns: Sequence[CostEvent], begins: Sequence[float], *, goes_on: bool) -> float:
     """Return until when the turns of a stretch belong to tasks whose end is known: to the last call, because nobody
     knows what searches after it were for, or to the beginning of a task that may go on."""
     if not begins:
@@ -231,7 +231,7 @@ def _rated_until(turns: Sequence[Turn], begins: Sequence[float], *, goes_on: boo
 
 
 def _add_stretch(
-    found: dict[Quarter, Costs], client: str, turns: Sequence[Turn], begins: Sequence[float], listed: int,
+    found: dict[Quarter, Costs], client: str, turns: Sequence[CostEvent], begins: Sequence[float], listed: int,
     rated_until: float,
 ) -> None:  # fmt: skip
     """Add what happened in one stretch of a session, in order.

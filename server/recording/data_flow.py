@@ -18,25 +18,25 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import FlowKey, ToolId
 
-LEAST: Final = 4
+_LEAST: Final = 4
 """Characters of a value that cannot be the same by chance: not "1", not "en"."""
-MOST: Final = 200
+_MOST: Final = 200
 """A longer value is a text that the model wrote."""
 RESULT_BYTES: Final = 16 * 1024
 """A longer result is left out."""
-KEPT_BYTES: Final = 2 * 1024 * 1024
+_KEPT_BYTES: Final = 2 * 1024 * 1024
 """Of everything that waits."""
 WAITING: Final = 400
 """Events that wait to be looked at; beyond these new ones are left out."""
-AT_ONCE: Final = 50
+_AT_ONCE: Final = 50
 """Events looked at in one go."""
-REMEMBERED: Final = 4
+_REMEMBERED: Final = 4
 """Results of one conversation that a call is compared with."""
 CHATS: Final = 64
 """The latest; with these all results together are at most 4 MiB."""
-VALUES: Final = 40
+_VALUES: Final = 40
 """Of one call's arguments."""
-USED: Final = 200
+_USED: Final = 200
 """Values of one conversation that are known to be the model's own, the latest, by their hash."""
 
 Chat = tuple[str, str]
@@ -57,16 +57,16 @@ class _Talk:
     """The results that one conversation got, and the values it has used."""
 
     def __init__(self) -> None:
-        self.given: deque[_Event] = deque(maxlen=REMEMBERED)
+        self.given: deque[_Event] = deque(maxlen=_REMEMBERED)
         self.used: dict[int, None] = {}
 
     def has_used(self, value: str) -> bool:
-        """Tell whether a value was used before, and remember it."""
+        """Return whether a value was used before, and remember it."""
         key = hash(value)
         if key in self.used:
             return True
         self.used[key] = None
-        if len(self.used) > USED:
+        if len(self.used) > _USED:
             del self.used[next(iter(self.used))]
         return False
 
@@ -83,27 +83,27 @@ class FlowWatch:
         """Flows that were found and not yet fetched, with how often each was seen."""
 
     def add_call(self, chat: Chat, tool: ToolId, arguments: Raw | None, profile: str = "") -> None:
-        """Take in the arguments of a call."""
-        if arguments is not None and self._may_look(profile) and memoryview(arguments).nbytes <= KEPT_BYTES:
+        """Record the arguments of a call."""
+        if arguments is not None and self._may_look(profile) and memoryview(arguments).nbytes <= _KEPT_BYTES:
             self._wait(_Event(chat, tool, bytes(arguments), False))
 
     def add_result(self, chat: Chat, tool: ToolId, result: Raw, profile: str = "") -> None:
-        """Take in the result of a call."""
+        """Record the result of a call."""
         if self._may_look(profile) and memoryview(result).nbytes <= RESULT_BYTES:
             self._wait(_Event(chat, tool, bytes(result), True))
 
     def _may_look(self, profile: str) -> bool:
-        """Tell whether texts are kept, and people of a profile are learned from."""
+        """Return whether texts are kept, and people of a profile are learned from."""
         return self._config.keeps_text and self._config.profile(profile).learn
 
     def _wait(self, event: _Event) -> None:
-        if len(self._waiting) < WAITING and self._waiting_bytes + len(event.content) <= KEPT_BYTES:
+        if len(self._waiting) < WAITING and self._waiting_bytes + len(event.content) <= _KEPT_BYTES:
             self._waiting.append(event)
             self._waiting_bytes += len(event.content)
 
     def look(self) -> bool:
         """Read some of what waits; return whether there is more."""
-        for _ in range(min(AT_ONCE, len(self._waiting))):
+        for _ in range(min(_AT_ONCE, len(self._waiting))):
             event = self._waiting.popleft()
             self._waiting_bytes -= len(event.content)
             talk = self._talk(event.chat)
@@ -143,13 +143,13 @@ class FlowWatch:
 def _values(arguments: bytes) -> Iterator[tuple[str, str]]:
     """Yield the values of a call that may have come from a result, each with its top-level parameter."""
     try:
-        read = jsonrpc.plain(arguments)
+        read = jsonrpc.decode_value(arguments)
     except ValueError:
         return
-    left = VALUES
+    left = _VALUES
     for parameter, value in read.items() if isinstance(read, dict) else ():
         for leaf in _leaves(value):
-            if left and LEAST <= len(leaf) <= MOST and not _WORDY.search(leaf):
+            if left and _LEAST <= len(leaf) <= _MOST and not _WORDY.search(leaf):
                 left -= 1
                 yield parameter, leaf
 
@@ -177,7 +177,7 @@ def _field_of(result: bytes, value: str) -> str | None:
 
 
 def _goes_on(result: bytes, start: int, end: int) -> bool:
-    """Tell whether the value found is a piece of a longer word."""
+    """Return whether the value found is a piece of a longer word."""
     before, after = result[start - 1 : start], result[end : end + 1]
     return (_in_word(before) and result[start - 2 : start - 1] != b"\\") or _in_word(after)
 

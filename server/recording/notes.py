@@ -26,7 +26,7 @@ from foretool.storage.places import ServerAddress, StorePlace, local_file
 
 Kind = Literal["trouble", "jobs"]
 """The end of a note's name."""
-MOST_READ: Final = 65_536
+_MOST_READ: Final = 65_536
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ def read_notes(place: StorePlace, kind: Kind, type: type[N]) -> list[N]:
 
 def _read(path: Path, type: type[N]) -> Iterator[N]:
     with contextlib.suppress(OSError, msgspec.DecodeError):
-        note = msgspec.json.decode(path.read_bytes()[:MOST_READ], type=type)
+        note = msgspec.json.decode(path.read_bytes()[:_MOST_READ], type=type)
         if is_running(note.pid, note.started_at):
             yield note
         else:

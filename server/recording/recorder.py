@@ -48,18 +48,18 @@ KEEP: Final = 20_000
 MOST_BEHIND: Final = 2_000
 """Records that wait at most for the next second with `commit: "behind"`."""
 
-JUDGED: Final = 1000
+_JUDGED: Final = 1000
 """How many of the latest calls say whether a tool works at all."""
 
 _UNKNOWN: Final = (Person("", ""), "", "")
-MOST_PEOPLE: Final = 20_000
+_MOST_PEOPLE: Final = 20_000
 """Sessions of which it is kept whose they are; far more than may be open at once."""
 
-MOST_ARGUMENTS: Final = 262_144
+_MOST_ARGUMENTS: Final = 262_144
 """Bytes of arguments whose values may be recorded; of larger ones only names and types are: looking for secrets in
 megabytes would hold up other calls."""
 
-ENOUGH: Final = 200
+_ENOUGH: Final = 200
 """A profile goes by its own calls once so many are counted: fewer say less than those of all profiles."""
 
 T = TypeVar("T")
@@ -109,7 +109,7 @@ class Recorder:
         record = self._config.settings.record
         if record == "off":
             return ""
-        if record == "full" and memoryview(arguments or b"").nbytes <= MOST_ARGUMENTS:
+        if record == "full" and memoryview(arguments or b"").nbytes <= _MOST_ARGUMENTS:
             return self._config.redact(bytes(arguments or b"{}").decode(errors="replace"))
         return translate.argument_shape(arguments)
 
@@ -196,7 +196,7 @@ class Recorder:
     def know_session(self, session: SessionRecord, person: Person) -> None:
         """Remember whose a session is that is on record."""
         self._people[session.key] = (person, session.client, session.profile)
-        while len(self._people) > MOST_PEOPLE:
+        while len(self._people) > _MOST_PEOPLE:
             self._people.popitem(last=False)
 
     def end_session(self, key: str) -> None:
@@ -229,10 +229,10 @@ class Recorder:
         return self._asked(self._count_usage, [])
 
     def usage_of(self, profile: str) -> list[Usage]:
-        """Return the same of one profile, from `ENOUGH` calls on; before, and where there is one profile, of all."""
+        """Return the same of one profile, from `_ENOUGH` calls on; before, and where there is one profile, of all."""
         if len(self._config.now.profiles) > 1:
             own: list[Usage] = self._asked(partial(self._store.calls.counted_usage_of, profile), [])
-            if sum(each.calls for each in own) >= ENOUGH:
+            if sum(each.calls for each in own) >= _ENOUGH:
                 return own
         return self.usage()
 
@@ -242,7 +242,7 @@ class Recorder:
 
     def failing(self) -> set[ToolId]:
         """Return the tools that failed at each of their latest calls."""
-        return self._asked(partial(self._store.calls.failing, JUDGED), set())
+        return self._asked(partial(self._store.calls.failing, _JUDGED), set())
 
     def first_session_at(self) -> float:
         """Return when the first session on record began, now if there is none."""
@@ -345,7 +345,7 @@ class Recorder:
         return 1
 
     def close(self) -> None:
-        """Take in that this proxy ends."""
+        """Note that this proxy ends."""
         if self._spool is not None:
             self._spool.close()
 

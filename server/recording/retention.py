@@ -16,7 +16,7 @@ SETTLED_S: Final = 120.0
 """A proxy that has just started has other things to do."""
 EVERY_S: Final = 3600.0
 """Pause between two runs; of several proxies that share a store, one runs."""
-PART: Final = 10_000
+_PART: Final = 10_000
 """Records that one call deletes at most; it takes about a second."""
 DAY_S: Final = 86_400.0
 
@@ -52,13 +52,13 @@ class Retention(BackgroundWork):
         if not (self._has_turn or self._store.retention.take_turn(now, int(now + EVERY_S))):
             return
         self._has_turn = True
-        while await asyncio.to_thread(self._store.retention.scrub, PART):
+        while await asyncio.to_thread(self._store.retention.scrub, _PART):
             pass  # part by part, so that a proxy that ends does not wait for all of them
         # Vectors that are still used count as new once half of their time is over.
         used = tuple(self._used_vectors())
         await asyncio.to_thread(self._store.retention.touch_vectors, used, now, (now + before) / 2)
         deleted = 0
-        while part := await asyncio.to_thread(self._store.retention.prune, before, PART):
+        while part := await asyncio.to_thread(self._store.retention.prune, before, _PART):
             deleted += part
         self._has_turn = False
         if deleted:

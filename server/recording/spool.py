@@ -19,9 +19,9 @@ from msgspec.json import Decoder, Encoder
 
 from foretool.storage.records import AuditEntry, Call, Miss, SessionRecord
 
-MOST_BYTES: Final = 64 * 1024 * 1024
+_MOST_BYTES: Final = 64 * 1024 * 1024
 """Bytes that the file of one proxy may have."""
-PREFIX: Final = "spool-"
+_PREFIX: Final = "spool-"
 
 
 class Spooled(Struct, frozen=True, omit_defaults=True):
@@ -44,7 +44,7 @@ _decode = Decoder(Spooled).decode
 class Spool:
     """The file of this proxy. It is made with the first record that has to wait."""
 
-    def __init__(self, folder: Path, most: int = MOST_BYTES) -> None:
+    def __init__(self, folder: Path, most: int = _MOST_BYTES) -> None:
         self._folder = folder
         self._most = most
         self._path: Path | None = None
@@ -72,7 +72,7 @@ class Spool:
 
     def _open(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self._folder / f"{PREFIX}{os.getpid()}-{os.urandom(4).hex()}.jsonl"
+        path = self._folder / f"{_PREFIX}{os.getpid()}-{os.urandom(4).hex()}.jsonl"
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor, self._path = os.open(path, flags, 0o600), path
         fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -120,7 +120,7 @@ class LeftSpool:
 
 def find_left(folder: Path) -> LeftSpool | None:
     """Return a file in a folder that no running proxy has, locked; None if there is none."""
-    for path in sorted(folder.glob(f"{PREFIX}*.jsonl")):
+    for path in sorted(folder.glob(f"{_PREFIX}*.jsonl")):
         with contextlib.suppress(OSError):
             descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:

@@ -21,15 +21,15 @@ from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.places import StorePlace
 from foretool.storage.store import Store
 
-FIRST_RETRY_S: Final = 0.5
-RETRY_S: Final = 5.0
+_FIRST_RETRY_S: Final = 0.5
+_RETRY_S: Final = 5.0
 """Longest pause between two tries to use the file again; the first pauses are shorter."""
-REFUSED_S: Final = 2.0
+_REFUSED_S: Final = 2.0
 """A store that refuses writes for this long is trouble too; shorter locks are daily business."""
-LAST_S: Final = 1.0
+_LAST_S: Final = 1.0
 """How long the end of a proxy may wait for another writer of the file; clients kill one after two seconds or more."""
-IN_MEMORY: Final = "records are kept in memory and written as soon as it can be used"
-TRY_AGAIN: Final = "; nothing was written, try again"
+_IN_MEMORY: Final = "records are kept in memory and written as soon as it can be used"
+_TRY_AGAIN: Final = "; nothing was written, try again"
 """What a store says to those who have nobody to try again for them."""
 
 log = logging.getLogger("foretool.storage")
@@ -60,8 +60,8 @@ class StoreWatch(BackgroundWork):
         self._is_back = False
         """The store can be used again, and is not up to date yet."""
         self._notes: list[Path] = []
-        self._pause = FIRST_RETRY_S
-        self._due = time.monotonic() + FIRST_RETRY_S
+        self._pause = _FIRST_RETRY_S
+        self._due = time.monotonic() + _FIRST_RETRY_S
         self._refused_at: float | None = None
 
     def tick(self) -> None:
@@ -71,7 +71,7 @@ class StoreWatch(BackgroundWork):
         self._tell(self._said)
         if (self._store.trouble or self._is_back) and not self.is_working and time.monotonic() >= self._due:
             self._due = time.monotonic() + self._pause
-            self._pause = min(2 * self._pause, RETRY_S)
+            self._pause = min(2 * self._pause, _RETRY_S)
             self.begin(self._reopen())
 
     def hurry(self) -> None:
@@ -84,7 +84,7 @@ class StoreWatch(BackgroundWork):
         if self._store.trouble:
             self._store.reopen()
         self._recorder.retry()
-        until = time.monotonic() + LAST_S
+        until = time.monotonic() + _LAST_S
         while self._recorder.waiting and not self._store.trouble and time.monotonic() < until:
             time.sleep(0.05)
             self._recorder.retry()
@@ -103,7 +103,7 @@ class StoreWatch(BackgroundWork):
             return self._store.notice
         now = time.monotonic()
         self._refused_at = self._refused_at or now
-        return _say_in_memory(self._recorder.refusal) if now - self._refused_at >= REFUSED_S else self._said
+        return _say_in_memory(self._recorder.refusal) if now - self._refused_at >= _REFUSED_S else self._said
 
     def _say(self, trouble: str) -> None:
         if trouble == self._said:
@@ -127,11 +127,11 @@ class StoreWatch(BackgroundWork):
         if await asyncio.to_thread(self._store.reopen):
             self._is_back = True
             self._on_return()
-            self._pause, self._is_back = FIRST_RETRY_S, False
+            self._pause, self._is_back = _FIRST_RETRY_S, False
 
 
 def _say_in_memory(trouble: str) -> str:
-    return f"{trouble.replace(TRY_AGAIN, '')}; {IN_MEMORY}"
+    return f"{trouble.replace(_TRY_AGAIN, '')}; {_IN_MEMORY}"
 
 
 def find_trouble(place: StorePlace) -> list[TroubleNote]:

@@ -23,7 +23,7 @@ from foretool.storage.places import make_private_folder
 FOLDER: Final = "backups"
 """The folder beside our config that has the old files."""
 LIST: Final = "changes.json"
-UNDONE: Final = "undone.json"
+_UNDONE: Final = "undone.json"
 """The list of changes that were undone: the copies stay."""
 
 
@@ -31,7 +31,7 @@ class ChangeError(Exception):
     """A file cannot be changed; the message says which, what was found and the way out."""
 
 
-class Change(Struct, frozen=True):
+class FileChange(Struct, frozen=True):
     """What a file holds, and what it is to hold."""
 
     path: Path
@@ -64,7 +64,7 @@ class _Kept(Struct):
     """The permissions that were given, where only they changed."""
 
 
-def apply(changes: Sequence[Change], backups: Path, protections: Sequence[Protection] = ()) -> Path:
+def write_changes(changes: Sequence[FileChange], backups: Path, protections: Sequence[Protection] = ()) -> Path:
     """Write every file, after copies of all of them, then change the permissions of others; return the folder of the
     copies. Raises `ChangeError`.
 
@@ -87,7 +87,7 @@ def apply(changes: Sequence[Change], backups: Path, protections: Sequence[Protec
             mode = wanted.path.lstat().st_mode & 0o7777
             kept.append(_Kept(str(wanted.path), None, mode, "", new_mode=wanted.mode))
         _write(folder / LIST, msgspec.json.format(msgspec.json.encode(kept)), 0o600)
-        written: list[Change] = []
+        written: list[FileChange] = []
         for change, each in zip(changes, kept, strict=False):
             try:
                 make_private_folder(change.path.parent)
@@ -141,7 +141,7 @@ def undo(backups: Path) -> tuple[list[Path], list[str]]:
             problems.append(f"{path}: cannot be put back ({error.strerror})")
             continue
         restored.append(path)
-    (folder / LIST).rename(folder / UNDONE)
+    (folder / LIST).rename(folder / _UNDONE)
     return restored, problems
 
 
@@ -209,7 +209,7 @@ def digest(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def difference(change: Change) -> list[str]:
+def difference(change: FileChange) -> list[str]:
     """Return the lines of a unified diff. They hold whatever the file holds, secrets too."""
     before, after = ((each or b"").decode("utf-8", "replace").splitlines() for each in (change.before, change.after))
     return list(difflib.unified_diff(before, after, "before", "after", n=2, lineterm=""))
@@ -254,7 +254,7 @@ def _write(path: Path, data: bytes, mode: int) -> None:
         raise
 
 
-def _put_back(written: Sequence[Change], kept: Sequence[_Kept]) -> None:
+def _put_back(written: Sequence[FileChange], kept: Sequence[_Kept]) -> None:
     for change, each in zip(written, kept, strict=False):
         if change.before is None:
             change.path.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ Keys = tuple[str, ...]
 """The keys that lead from the top of a document to a value."""
 
 _BOM: Final = "\ufeff"
-LARGEST_YAML: Final = 200_000
+_LARGEST_YAML: Final = 200_000
 """Most values of a YAML text with its aliases written out: ten aliases of ten aliases soon stand for billions."""
 
 
@@ -27,7 +27,7 @@ class DocumentError(ValueError):
     """The text is not what its format demands; the message says where, what was found and the way out."""
 
 
-class Document(Protocol):
+class ConfigDocument(Protocol):
     """One text in one format."""
 
     def data(self) -> Any:
@@ -44,7 +44,7 @@ class Document(Protocol):
         """Return the text as it is now."""
 
 
-def open_document(text: str, kind: Kind) -> Document:
+def open_document(text: str, kind: Kind) -> ConfigDocument:
     """Read a text, which may be empty. Raises `DocumentError`."""
     if kind == "toml":
         return _Toml(text)
@@ -346,8 +346,8 @@ class _Yaml:
             raise DocumentError(f"cannot be read as YAML ({' '.join(str(error).split())[:200]}); correct it") from None
         except RecursionError:
             raise DocumentError("cannot be read as YAML (it is nested too deeply); correct it") from None
-        if size > LARGEST_YAML:
-            raise DocumentError(f"its aliases (*name) stand for over {LARGEST_YAML:,} values; write fewer of them")
+        if size > _LARGEST_YAML:
+            raise DocumentError(f"its aliases (*name) stand for over {_LARGEST_YAML:,} values; write fewer of them")
         self._text: str | None = text
 
     def data(self) -> Any:

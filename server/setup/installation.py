@@ -40,10 +40,10 @@ def this_installation() -> Installation:
         installer, origin = (found.read_text("INSTALLER") or "").strip(), found.read_text("direct_url.json")
     except metadata.PackageNotFoundError:
         installer, origin = "", None
-    return describe(Path(sys.prefix), sys.executable, installer, json.loads(origin) if origin else {})
+    return describe_copy(Path(sys.prefix), sys.executable, installer, json.loads(origin) if origin else {})
 
 
-def describe(prefix: Path, python: str, installer: str, origin: dict[str, Any]) -> Installation:
+def describe_copy(prefix: Path, python: str, installer: str, origin: dict[str, Any]) -> Installation:
     """Return how a copy was installed. `prefix`: its environment. `origin`: what `direct_url.json` says (PEP 610)."""
     source, is_folder = _source(origin)
     pull = ((("git", "-C", source, "pull", "--ff-only")),) if is_folder and (Path(source) / ".git").exists() else ()

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from foretool.server.config.errors import one_line
+from foretool.server.config.errors import printable_line
 from foretool.server.config.places import own_file
 from foretool.server.setup.documents import Keys
 
@@ -22,12 +22,12 @@ _WITH_VALUE: Final = ("--config", "--profile", "--http")
 
 
 def starts_foretool(entry: Mapping[str, Any]) -> bool:
-    """Tell whether an entry starts foretool, or is meant to: one without `serve` starts a program that ends."""
+    """Return whether an entry starts foretool, or is meant to: one without `serve` starts a program that ends."""
     return _place_of_serve(_words(entry)) is not None or lacks_serve(entry)
 
 
 def lacks_serve(entry: Mapping[str, Any]) -> bool:
-    """Tell whether an entry starts foretool without the word that has it serve."""
+    """Return whether an entry starts foretool without the word that has it serve."""
     words = _words(entry)
     if _place_of_serve(words) is not None:
         return False
@@ -62,9 +62,9 @@ def find_fault(entry: Mapping[str, Any], environ: Mapping[str, str]) -> str:
         return 'its arguments lack "serve"'
     _, rest = _split(entry)
     if unknown := next((word for word in rest if word not in _known(rest)), ""):
-        return f"foretool serve does not take {one_line(unknown.partition('=')[0])}"
+        return f"foretool serve does not take {printable_line(unknown.partition('=')[0])}"
     found = config_of(entry, environ)
-    return "" if Path(found).is_file() else f"its config {one_line(found)} does not exist"
+    return "" if Path(found).is_file() else f"its config {printable_line(found)} does not exist"
 
 
 def mend(entry: Mapping[str, Any], launcher: Sequence[str], config: Path, environ: Mapping[str, str]) -> list[str]:
@@ -109,7 +109,7 @@ _SERVES: Final = ("foretool", "serve")
 
 
 def _is_program(words: Sequence[str], at: int) -> bool:
-    """Tell whether a word is foretool as a program or, behind `-m`, as a module of Python."""
+    """Return whether a word is foretool as a program or, behind `-m`, as a module of Python."""
     if at == 0:
         return _name_of(words[0]) == "foretool"
     return words[at] == "foretool" and words[at - 1] == "-m" and _name_of(words[0]).startswith("python")
@@ -152,11 +152,11 @@ def _without_config(rest: Sequence[str]) -> list[str]:
 def _program_problem(command: str, environ: Mapping[str, str]) -> str:
     """Return why a program does not start, as far as its file tells it."""
     full = command if os.sep in command else shutil.which(command, path=environ.get("PATH")) or ""
-    shown = one_line(command)
+    shown = printable_line(command)
     if not os.access(full, os.X_OK) or not Path(full).is_file():
         return f"{shown} is not a program"
     if (interpreter := interpreter_of(full)) and not os.access(interpreter, os.X_OK):
-        return f"{shown} needs {one_line(interpreter)}, which is gone"
+        return f"{shown} needs {printable_line(interpreter)}, which is gone"
     return ""
 
 

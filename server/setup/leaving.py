@@ -7,20 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from foretool.server.setup import changes, dialects
-from foretool.server.setup.changes import Change, Earlier
+from foretool.server.setup.changes import Earlier, FileChange
 from foretool.server.setup.documents import DocumentError, Keys, open_document, value_at
 from foretool.server.setup.launches import starts_foretool
 from foretool.server.setup.scan import FoundFile
 
 
-def plan_leaving(found: Iterable[FoundFile], backups: Path, own: Mapping[str, Any]) -> tuple[list[Change], list[str]]:
+def plan_leaving(
+    found: Iterable[FoundFile], backups: Path, own: Mapping[str, Any]
+) -> tuple[list[FileChange], list[str]]:
     """Return a change for each file that has foretool, and a line for each that cannot be changed.
 
     A file that nobody has edited since `init` becomes what it was. Any other one loses foretool alone, and gets back
     the servers of its oldest copy, with their comments where the lines around them are as `init` wrote them; without a
     copy it gets those of our own file (`own`).
     """
-    planned: list[Change] = []
+    planned: list[FileChange] = []
     problems: list[str] = []
     for file in found:
         ours = [server for server in file.servers if server.is_foretool]
@@ -30,7 +32,7 @@ def plan_leaving(found: Iterable[FoundFile], backups: Path, own: Mapping[str, An
         before = _unchanged_since(file.data, copies) or _put_back(file, copies)
         if before is not None and not _has_foretool(file, before):
             edits = "" if before == copies[-1].before else ", with your edits since"
-            planned.append(Change(path, file.data, before, f"becomes what it was before foretool init{edits}"))
+            planned.append(FileChange(path, file.data, before, f"becomes what it was before foretool init{edits}"))
             continue
         try:
             document = file.open()
@@ -47,7 +49,7 @@ def plan_leaving(found: Iterable[FoundFile], backups: Path, own: Mapping[str, An
             problems.append(f"{path}: {error}")
             continue
         why = f"loses foretool and gets {count} server{'' if count == 1 else 's'} back"
-        planned.append(Change(path, file.data, document.text().encode(), why))
+        planned.append(FileChange(path, file.data, document.text().encode(), why))
     return planned, problems
 
 

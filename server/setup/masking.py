@@ -25,7 +25,7 @@ _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 def is_reference(value: str) -> bool:
-    """Tell whether a value only names variables, so that it may be shown."""
+    """Return whether a value only names variables, so that it may be shown."""
     named = list(VARIABLE.finditer(value))
     rest = VARIABLE.sub("", value).strip().lower()
     return bool(named) and rest in _SCHEMES and not any(each["default"] for each in named)
@@ -81,7 +81,7 @@ def describe_entry(entry: Mapping[str, Any]) -> str:
 def mask_text(text: str) -> str:
     """Return the text of our config file with every secret in it replaced; all else stays, line by line."""
     try:
-        data, places = jsonc.loads(text), jsonc.places(jsonc.plain(text))
+        data, places = jsonc.loads(text), jsonc.places(jsonc.blank_comments(text))
     except jsonc.JsonError:
         return ""  # what cannot be read is not shown
     hidden = {path: written for path in places.values if (written := _masked_at(data, path)) is not None}

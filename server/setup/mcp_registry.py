@@ -17,13 +17,13 @@ import msgspec
 from msgspec import Struct
 
 from foretool.server.config.variables import VARIABLE
-from foretool.server.setup.pasted import NewServer, checked, plain, slug
+from foretool.server.setup.pasted import NewServer, checked, slug, without_controls
 
-ADDRESS: Final = "https://registry.modelcontextprotocol.io"
-VARIABLE_NAME: Final = "FORETOOL_REGISTRY"
+_ADDRESS: Final = "https://registry.modelcontextprotocol.io"
+_VARIABLE_NAME: Final = "FORETOOL_REGISTRY"
 """Names another registry: the variable of the environment."""
 LARGEST: Final = 4 * 1024 * 1024
-TIMEOUT_S: Final = 15.0
+_TIMEOUT_S: Final = 15.0
 SHOWN: Final = 20
 """How many servers a search lists."""
 NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9.-]*/[a-zA-Z0-9][a-zA-Z0-9._-]*")
@@ -60,7 +60,7 @@ class RegistryError(Exception):
     """The registry cannot be used, or what it says must not be run; the message says why and the way out."""
 
 
-class Need(Struct, frozen=True):
+class RequiredValue(Struct, frozen=True):
     """A value that the user has to give: a variable, a header, a part of an address, an argument."""
 
     name: str
@@ -80,7 +80,7 @@ class Offer(Struct, frozen=True):
     """The package with its version, or the address."""
     entry: dict[str, Any]
     """As our `mcpServers` writes it; a value that the user gives stands as `${NAME}`."""
-    needs: tuple[Need, ...]
+    needs: tuple[RequiredValue, ...]
 
     @property
     def program(self) -> str:
@@ -88,7 +88,7 @@ class Offer(Struct, frozen=True):
         return _PROGRAMS.get(self.kind, "")
 
 
-class Listing(Struct, frozen=True):
+class RegistryListing(Struct, frozen=True):
     """What the registry says of one server."""
 
     name: str
@@ -109,15 +109,15 @@ Fetch = Callable[[str], bytes]
 
 def address_of(given: str, environ: Mapping[str, str]) -> str:
     """Return the address of the registry. Raises `RegistryError` for one without TLS."""
-    found = (given or environ.get(VARIABLE_NAME) or ADDRESS).rstrip("/")
+    found = (given or environ.get(_VARIABLE_NAME) or _ADDRESS).rstrip("/")
     parts = urlsplit(found)
     is_loopback = parts.hostname in ("localhost", "127.0.0.1", "::1")
     if not parts.hostname or not (parts.scheme == "https" or (parts.scheme == "http" and is_loopback)):
-        raise RegistryError(f"the registry {plain(found)[:80]!r} has to begin with https://")
+        raise RegistryError(f"the registry {without_controls(found)[:80]!r} has to begin with https://")
     return found
 
 
-def search(base: str, words: str, fetch: Fetch) -> list[Listing]:
+def find_listings(base: str, words: str, fetch: Fetch) -> list[RegistryListing]:
     """Return the servers whose names contain the words, in their newest versions. Raises `RegistryError`."""
     url = f"{base}/v0.1/servers?search={quote(words, safe='')}&version=latest&limit=100"
     try:
@@ -127,7 +127,7 @@ def search(base: str, words: str, fetch: Fetch) -> list[Listing]:
     items = data.get("servers") if isinstance(data, Mapping) else None
     if not isinstance(items, list):
         raise RegistryError(f"{base} answered without a list of servers; is it an MCP registry?")
-    found: dict[str, Listing] = {}
+    found: dict[str, RegistryListing] = {}
     for item in items:
         listing = _listing(item)
         # A registry that ignores version=latest answers with every version, the newest marked or last.
@@ -136,33 +136,35 @@ def search(base: str, words: str, fetch: Fetch) -> list[Listing]:
     return [each for each in found.values() if each.status != "deleted"]
 
 
-def find(base: str, name: str, fetch: Fetch) -> Listing:
+def find_listing(base: str, name: str, fetch: Fetch) -> RegistryListing:
     """Return the server of exactly this name. Raises `RegistryError`, which names near ones."""
-    found = search(base, name, fetch)
+    found = find_listings(base, name, fetch)
     for listing in found:
         if listing.name == name:
             return listing
     near = ", ".join(each.name for each in found[:3])
     meant = f"; it has: {near}" if near else f"; to look for one: foretool add --search {name.partition('/')[2]}"
-    raise RegistryError(f"{urlsplit(base).hostname} has no server {plain(name)!r}{meant}")
+    raise RegistryError(f"{urlsplit(base).hostname} has no server {without_controls(name)!r}{meant}")
 
 
-def fetch(url: str) -> bytes:
-    """Get an address over HTTP: no redirects, at most `LARGEST` bytes, within `TIMEOUT_S`. Raises `RegistryError`."""
+def fetch_url(url: str) -> bytes:
+    """Get an address over HTTP: no redirects, at most `LARGEST` bytes, within `_TIMEOUT_S`. Raises `RegistryError`."""
     import time
 
     import httpx2  # takes 100 ms to import, and only this command needs it
 
     host = urlsplit(url).hostname
-    body, end = bytearray(), time.monotonic() + TIMEOUT_S
+    body, end = bytearray(), time.monotonic() + _TIMEOUT_S
     headers = {"accept": "application/json"}
     try:
         with (
-            httpx2.Client(follow_redirects=False, timeout=TIMEOUT_S) as client,
+            httpx2.Client(follow_redirects=False, timeout=_TIMEOUT_S) as client,
             client.stream("GET", url, headers=headers) as answer,
         ):
             if answer.is_redirect:
-                other = plain(urlsplit(answer.headers.get("location", "")).hostname or "another address")[:80]
+                other = without_controls(urlsplit(answer.headers.get("location", "")).hostname or "another address")[
+                    :80
+                ]
                 raise RegistryError(f"{host} sends us on to {other}, which is not followed; name it with --registry")
             if answer.status_code != 200:
                 raise RegistryError(
@@ -173,7 +175,7 @@ def fetch(url: str) -> bytes:
                 if len(body) > LARGEST:
                     raise RegistryError(f"{host} answered with more than {LARGEST >> 20} MiB; name more of the server")
                 if time.monotonic() > end:
-                    raise RegistryError(f"{host} did not finish its answer within {TIMEOUT_S:g} s; try again later")
+                    raise RegistryError(f"{host} did not finish its answer within {_TIMEOUT_S:g} s; try again later")
     except httpx2.HTTPError as error:
         raise RegistryError(
             f"{host} cannot be reached ({type(error).__name__}); check the network, or --registry"
@@ -181,7 +183,7 @@ def fetch(url: str) -> bytes:
     return bytes(body)
 
 
-def choose(listing: Listing, wanted: str = "") -> Offer:
+def choose_launch(listing: RegistryListing, wanted: str = "") -> Offer:
     """Return the way to reach a server whose program is installed. `wanted`: its kind. Raises `RegistryError`."""
     offers = [each for each in listing.offers if wanted in ("", each.kind)]
     if not offers:
@@ -192,7 +194,7 @@ def choose(listing: Listing, wanted: str = "") -> Offer:
     return next(usable, offers[0])
 
 
-def server_of(listing: Listing, offer: Offer, name: str, given: Mapping[str, str]) -> NewServer:
+def server_of(listing: RegistryListing, offer: Offer, name: str, given: Mapping[str, str]) -> NewServer:
     """Return the server to add. `given`: what the user gave, by the names of needs; the rest stays `${NAME}`. Raises
     `PasteError`."""
 
@@ -214,7 +216,7 @@ def _is_latest(item: Any) -> bool:
     return isinstance(official, Mapping) and official.get("isLatest") is True
 
 
-def _listing(item: Any) -> Listing | None:
+def _listing(item: Any) -> RegistryListing | None:
     """Read one item of an answer; None for what is no server."""
     server = item.get("server") if isinstance(item, Mapping) else None
     if not isinstance(server, Mapping) or not NAME.fullmatch(_text(server, "name")):
@@ -232,7 +234,7 @@ def _listing(item: Any) -> Listing | None:
             except RegistryError as error:
                 refused.append(str(error))
     source = _text(server.get("repository"), "url") or _text(server, "websiteUrl")
-    return Listing(
+    return RegistryListing(
         _text(server, "name"), _text(server, "description")[:300], _text(server, "version")[:100], source[:200],
         status, tuple(offers), tuple(refused),
     )  # fmt: skip
@@ -243,13 +245,15 @@ def _package(package: Mapping[str, Any]) -> Offer:
     kind, identifier = _text(package, "registryType"), _text(package, "identifier")
     version, home = _text(package, "version"), _text(package, "registryBaseUrl").rstrip("/")
     if kind not in _PROGRAMS:
-        raise RegistryError(f"a package of the kind {plain(kind)[:20]!r} cannot be run by foretool")
+        raise RegistryError(f"a package of the kind {without_controls(kind)[:20]!r} cannot be run by foretool")
     if home and home not in _HOMES[kind]:
-        raise RegistryError(f"its {kind} package comes from {plain(home)[:60]!r}, not from {_HOMES[kind][0]}")
+        raise RegistryError(
+            f"its {kind} package comes from {without_controls(home)[:60]!r}, not from {_HOMES[kind][0]}"
+        )
     if not re.fullmatch(_IDENTIFIERS[kind], identifier):
-        raise RegistryError(f"{plain(identifier)[:60]!r} is not the name of a package of the kind {kind}")
+        raise RegistryError(f"{without_controls(identifier)[:60]!r} is not the name of a package of the kind {kind}")
     if version and not re.fullmatch(_VERSION, version):
-        raise RegistryError(f"{plain(version)[:40]!r} is not a version")
+        raise RegistryError(f"{without_controls(version)[:40]!r} is not a version")
     transport = package.get("transport")
     if (_text(transport, "type") or "stdio") != "stdio":
         raise RegistryError(f"its {kind} package has to be started by hand, and is then reached over HTTP")
@@ -279,10 +283,10 @@ def _remote(remote: Mapping[str, Any]) -> Offer:
     """Turn an address into an entry. Raises `RegistryError` for one that others could read on the way."""
     kind, values = _text(remote, "type"), _Values()
     if kind not in ("streamable-http", "http", "sse"):
-        raise RegistryError(f"it is reached over {plain(kind)[:20]!r}, which foretool does not speak")
+        raise RegistryError(f"it is reached over {without_controls(kind)[:20]!r}, which foretool does not speak")
     written = _text(remote, "url")
     if not re.match(r"https://[A-Za-z0-9.{}_-]+(?::\d+)?(?:[/?]|\Z)", written) or not written.isprintable():
-        raise RegistryError(f"its address {plain(written)[:60]!r} does not begin with https:// and a host")
+        raise RegistryError(f"its address {without_controls(written)[:60]!r} does not begin with https:// and a host")
     url = values.text({**remote, "value": written}, "URL")
     entry: dict[str, Any] = {"url": url}
     if kind == "sse":
@@ -291,7 +295,7 @@ def _remote(remote: Mapping[str, Any]) -> Offer:
     for each in _items(remote.get("headers")):
         name = _text(each, "name")
         if not re.fullmatch(r"[A-Za-z0-9-]{1,80}", name):
-            raise RegistryError(f"{plain(name)[:40]!r} is not the name of a header")
+            raise RegistryError(f"{without_controls(name)[:40]!r} is not the name of a header")
         if (value := values.value(each, name, is_needed=each.get("isRequired") is True)) is not None:
             headers[name] = value
     if headers:
@@ -303,14 +307,14 @@ class _Values:
     """Reads the values of one entry, and collects what the user has to give."""
 
     def __init__(self) -> None:
-        self.needs: dict[str, Need] = {}
+        self.needs: dict[str, RequiredValue] = {}
 
     def env(self, items: object) -> dict[str, str]:
         found = {}
         for each in _items(items):
             name = _text(each, "name")
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", name):
-                raise RegistryError(f"{plain(name)[:40]!r} is not the name of a variable")
+                raise RegistryError(f"{without_controls(name)[:40]!r} is not the name of a variable")
             value = self.value(each, name, is_needed=each.get("isRequired") is True)
             if value is None:
                 continue
@@ -331,12 +335,13 @@ class _Values:
                 word = name or _text(each, "value")
                 if word not in allowed or (name and _text(each, "value")):
                     raise RegistryError(
-                        f"it wants to give {program} the argument {plain(word)[:40]!r}; add it by hand if you trust it"
+                        f"it wants to give {program} the argument {without_controls(word)[:40]!r};"
+                        " add it by hand if you trust it"
                     )
                 found.append(word)
                 continue
             if name and not re.fullmatch(r"-{0,2}[A-Za-z0-9][\w.:-]{0,99}", name):
-                raise RegistryError(f"{plain(name)[:40]!r} is not the name of an argument")
+                raise RegistryError(f"{without_controls(name)[:40]!r} is not the name of an argument")
             hint = _text(each, "valueHint") or name.lstrip("-") or "ARGUMENT"
             has_value = not name or any(
                 key in each for key in ("value", "default", "valueHint", "variables", "isSecret")
@@ -382,9 +387,9 @@ class _Values:
         if variable[0].isdigit():
             variable = f"_{variable}"
         choices = item.get("choices")
-        self.needs[variable] = Need(
-            variable, plain(_text(item, "description"))[:200], item.get("isSecret") is True, True, "",
-            tuple(plain(str(each))[:40] for each in choices[:20]) if isinstance(choices, list) else (),
+        self.needs[variable] = RequiredValue(
+            variable, without_controls(_text(item, "description"))[:200], item.get("isSecret") is True, True, "",
+            tuple(without_controls(str(each))[:40] for each in choices[:20]) if isinstance(choices, list) else (),
         )  # fmt: skip
         return f"${{{variable}}}"
 

@@ -82,7 +82,7 @@ class Merged(Struct):
         return list(dict.fromkeys(each.title for each in self.origins[name]))
 
 
-def merge(
+def merge_servers(
     found: Iterable[FoundFile], known: Mapping[str, Any], own: str, choose: Callable[[Conflict], Choice]
 ) -> Merged:
     """Merge the servers of clients into those that our file has. `own` names our file; `choose` decides conflicts."""
@@ -96,7 +96,7 @@ def merge(
 
 
 def _add(merged: Merged, file: FoundFile, server: FoundServer, choose: Callable[[Conflict], Choice]) -> str:
-    """Take in one server; return its name in our file."""
+    """Record one server; return its name in our file."""
     title, name = file.file.title, server.name
     origin = Origin(title, file.file.client, server.folder)
     merged.notes += (f"{name} ({title}): {note}" for note in server.notes)
@@ -154,7 +154,7 @@ _RELATIVE: Final = re.compile(r"(?![-/~$@\\]|\w+:)(?:\.\.?$|.*[/\\]|.*\.(?:[cm]?
 
 
 def _add_same(merged: Merged, name: str, server: FoundServer, origin: Origin, *, trusts: bool) -> None:
-    """Take in a server that is there already. All clients have it from now on, with what one of them allowed, unless
+    """Record a server that is there already. All clients have it from now on, with what one of them allowed, unless
     that is a file that a repository may have brought."""
     if name != server.name:
         merged.notes.append(f"{server.name} ({origin.title}) is the same server as {name}, so it keeps that name")
@@ -195,7 +195,7 @@ def _widest(one: Entry, other: Entry) -> Entry:
 
 
 def _is_wider(one: Entry, other: Entry) -> bool:
-    """Tell whether the entry of a server offers tools that another one of it does not."""
+    """Return whether the entry of a server offers tools that another one of it does not."""
     lists = [[sorted(entry.get(key) or ()) for key in ("include", "exclude")] for entry in (one, other)]
     return lists[0] != lists[1] and bool(other.get("include") or other.get("exclude"))
 
@@ -278,7 +278,7 @@ def _split(args: Sequence[Any]) -> tuple[list[str], list[str]]:
 
 
 def _is_within(folder: str, other: str) -> bool:
-    """Tell whether a folder is another one or lies in it."""
+    """Return whether a folder is another one or lies in it."""
     home = os.path.expanduser("~")  # noqa: PTH111 -- the texts of a config, which need not exist
     paths = [os.path.normpath(expand_tilde(each.replace("${HOME}", "~", 1), home)) for each in (folder, other)]
     return paths[0] == paths[1] or paths[0].startswith(f"{paths[1].rstrip('/')}/")

@@ -22,11 +22,11 @@ from foretool.server.config import jsonc
 from foretool.server.config.files import read_regular
 from foretool.server.config.loader import Config, find_server_key, parse
 from foretool.server.setup import changes
-from foretool.server.setup.changes import Change
+from foretool.server.setup.changes import FileChange
 from foretool.server.setup.dialects import Entry
 from foretool.server.setup.documents import DocumentError, JsonDocument, Keys, value_at
 
-PINS: Final[Keys] = ("foretool", "pin")
+_PINS: Final[Keys] = ("foretool", "pin")
 
 
 class OwnServers:
@@ -80,17 +80,17 @@ class OwnServers:
     def pins(self) -> dict[str, list[str]]:
         """Return the patterns of pinned tools: under "" those of exposed names, under a server's name its own."""
         data = self._document.data()
-        places: dict[str, Keys] = {"": PINS, **{name: (self.key, name, "pin") for name in self.servers()}}
+        places: dict[str, Keys] = {"": _PINS, **{name: (self.key, name, "pin") for name in self.servers()}}
         found = {name: value_at(data, keys) for name, keys in places.items()}
         return {name: [str(each) for each in pins] for name, pins in found.items() if isinstance(pins, list) and pins}
 
     def pin(self, pattern: str) -> None:
         """Pin what fits a pattern of exposed names. Raises `DocumentError` if the file holds no list there."""
-        self._document.add_item(PINS, pattern)
+        self._document.add_item(_PINS, pattern)
 
     def unpin(self, pattern: str, server: str = "") -> None:
         """Remove a pattern from our pins, or from those of a server."""
-        self._document.remove_item((self.key, server, "pin") if server else PINS, pattern)
+        self._document.remove_item((self.key, server, "pin") if server else _PINS, pattern)
 
     def set_value(self, keys: jsonc.Path, value: object) -> None:
         """Set any value of the file, also an item of a list. Raises `DocumentError` if something on the way is no
@@ -108,10 +108,10 @@ class OwnServers:
     def text(self) -> str:
         return self._document.text()
 
-    def change(self, why: str) -> Change | None:
+    def change(self, why: str) -> FileChange | None:
         """Return what is to be written, None if that is what the file holds."""
         after = self.text().encode()
-        return None if after == self.before else Change(self.path, self.before, after, why)
+        return None if after == self.before else FileChange(self.path, self.before, after, why)
 
 
 COPIES: Final = 50
@@ -130,7 +130,7 @@ def save_edit(own: OwnServers, why: str) -> Path | None:
     if change is None:
         return None
     folder = copies_of(own.path)
-    kept = changes.apply([change], folder)
+    kept = changes.write_changes([change], folder)
     for old in sorted(folder.iterdir())[:-COPIES]:
         shutil.rmtree(old, ignore_errors=True)
     return kept

@@ -21,8 +21,8 @@ from foretool.server.setup.launches import starts_foretool
 from foretool.server.setup.masking import is_reference
 from foretool.server.setup.registrations import NAME as OWN_NAME
 
-LONGEST_NAME: Final = 64
-CLIENTS: Final[Mapping[str, Dialect]] = {
+_LONGEST_NAME: Final = 64
+_CLIENTS: Final[Mapping[str, Dialect]] = {
     "claude": dialects.CLAUDE_CODE, "codex": dialects.CODEX, "gemini": dialects.GEMINI, "qwen": dialects.GEMINI,
     "copilot": dialects.COPILOT, "opencode": dialects.OPENCODE, "amp": dialects.PLAIN, "droid": dialects.PLAIN,
 }  # fmt: skip
@@ -86,7 +86,9 @@ def of_command(name: str, words: Sequence[str], env: Sequence[str] = ()) -> NewS
 def of_url(name: str, url: str, headers: Sequence[str] = (), transport: str = "") -> NewServer:
     """Return a server that is reached by its address; without a name it gets one from the host. Raises `PasteError`."""
     if not re.match(r"https?://[^/?#\s]", url):
-        raise PasteError(f"expected an address that starts with http:// or https://, found {plain(url)[:60]!r}")
+        raise PasteError(
+            f"expected an address that starts with http:// or https://, found {without_controls(url)[:60]!r}"
+        )
     kind = read_transport(transport)
     if kind == "stdio":
         raise PasteError('a server with an address is reached over "http" or "sse", found --transport stdio')
@@ -103,7 +105,7 @@ def of_line(words: Sequence[str]) -> list[NewServer]:
     `PasteError`."""
     if words[1:2] == ["--add-mcp"]:
         return of_json(words[2] if len(words) > 2 else "", dialect=dialects.VSCODE)
-    dialect = CLIENTS[_program(words)]
+    dialect = _CLIENTS[_program(words)]
     verb, rest = words[2], list(words[3:])
     given, positional, command = _options(rest)
     notes = [f"--scope {each} means nothing here: foretool has one file" for each in given.get("scope", [])[:1]]
@@ -144,11 +146,11 @@ def _with_values(
 
 
 def is_line(words: Sequence[str]) -> bool:
-    """Tell whether words are a line for another client."""
+    """Return whether words are a line for another client."""
     program = _program(words)
     if program in ("code", "code-insiders", "cursor") and list(words[1:2]) == ["--add-mcp"]:
         return True
-    return program in CLIENTS and list(words[1:2]) == ["mcp"] and words[2:3] in (["add"], ["add-json"])
+    return program in _CLIENTS and list(words[1:2]) == ["mcp"] and words[2:3] in (["add"], ["add-json"])
 
 
 def _program(words: Sequence[str]) -> str:
@@ -204,7 +206,7 @@ def _of_entry(name: str, written: Mapping[str, Any], dialect: Dialect | None = N
         entry, notes = (dialect or _guess_dialect(written)).read(written)
     except (DialectError, AttributeError, KeyError, TypeError, ValueError) as error:
         problem = str(error) if isinstance(error, DialectError) else "its values are of other types than expected"
-        raise PasteError(f"{plain(name)[:60]}: {problem}") from None
+        raise PasteError(f"{without_controls(name)[:60]}: {problem}") from None
     return checked(NewServer(name, entry, tuple(notes)))
 
 
@@ -249,7 +251,9 @@ def _options(words: list[str]) -> tuple[dict[str, list[str]], list[str], list[st
         elif option in _SWITCHES and len(positional) < 2:
             given.setdefault("switch", []).append(option)
         elif word.startswith("-") and len(positional) < 2:
-            raise PasteError(f"the option {plain(word)[:40]!r} is not known; put -- before the command of the server")
+            raise PasteError(
+                f"the option {without_controls(word)[:40]!r} is not known; put -- before the command of the server"
+            )
         else:
             positional.append(word)
     return given, positional, []
@@ -287,7 +291,7 @@ def read_headers(pairs: Sequence[str]) -> dict[str, str]:
 def read_transport(written: str) -> str:
     """Return `stdio`, `http`, `sse`, or "" for none. Raises `PasteError`."""
     if written and written not in _TRANSPORTS:
-        raise PasteError(f"--transport: expected stdio, http or sse, found {plain(written)[:20]!r}")
+        raise PasteError(f"--transport: expected stdio, http or sse, found {without_controls(written)[:20]!r}")
     return _TRANSPORTS.get(written, "")
 
 
@@ -304,10 +308,10 @@ def name_of_url(url: str) -> str:
 def slug(text: str) -> str:
     """Return a text as a name of a server: letters, digits, `.`, `_` and `-`."""
     found = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")
-    return re.sub(r"__+", "_", found)[:LONGEST_NAME].rstrip("-._") or "server"
+    return re.sub(r"__+", "_", found)[:_LONGEST_NAME].rstrip("-._") or "server"
 
 
-def plain(text: str) -> str:
+def without_controls(text: str) -> str:
     """Return a text of others without what would control a terminal."""
     return "".join(each if each.isprintable() else " " for each in text)
 
@@ -315,12 +319,15 @@ def plain(text: str) -> str:
 def checked(server: NewServer) -> NewServer:
     """Return the server with a usable name. Raises `PasteError` for what must not be added."""
     name = server.name if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", server.name) else slug(server.name)
-    name = name[:LONGEST_NAME]
+    name = name[:_LONGEST_NAME]
     if "__" in name:
         name = slug(name)
     notes = server.notes
     if name != server.name:
-        notes = (*notes, f"{plain(server.name)[:60]!r} is called {name} here: letters, digits and . _ - make a name")
+        notes = (
+            *notes,
+            f"{without_controls(server.name)[:60]!r} is called {name} here: letters, digits and . _ - make a name",
+        )
     if name.lower() in (OWN_NAME, "discover_tools", "call_tool"):
         raise PasteError(f"{name!r} is a name of foretool's own; choose another one with --name")
     if starts_foretool(server.entry):
@@ -338,7 +345,7 @@ def _texts(value: Any, where: str = "the entry") -> Iterator[tuple[str, str]]:
     elif isinstance(value, Mapping):
         for key, each in value.items():
             yield where, str(key)
-            yield from _texts(each, plain(str(key)))
+            yield from _texts(each, without_controls(str(key)))
     elif isinstance(value, list | tuple):
         for each in value:
             yield from _texts(each, where)

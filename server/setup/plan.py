@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from foretool.server.config.servers import matches
 from foretool.server.config.variables import CREDENTIAL, Secrets, collect, secrets_in_url
-from foretool.server.setup.changes import Change
+from foretool.server.setup.changes import FileChange
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.launches import profile_of
 from foretool.server.setup.merge import Merged
@@ -20,7 +20,7 @@ from foretool.server.setup.registrations import register
 from foretool.server.setup.scan import FoundFile
 from foretool.server.setup.secrets import find_secrets
 
-PROFILES: Final = ("foretool", "profiles")
+_PROFILES: Final = ("foretool", "profiles")
 
 
 class _Profiles:
@@ -47,17 +47,17 @@ class _Profiles:
 
     def add(self, profile: str, names: Sequence[str]) -> None:
         """Add servers to a profile that names its servers; one that does not has them all."""
-        kept = self._own.value((*PROFILES, profile))
+        kept = self._own.value((*_PROFILES, profile))
         known = kept.get("servers") if isinstance(kept, Mapping) else []
         if isinstance(known, list):
             new = [name for name in dict.fromkeys(names) if not matches(name, [str(each) for each in known])]
             if new or kept is None:
-                self._own.set_value((*PROFILES, profile, "servers"), [*known, *new])
+                self._own.set_value((*_PROFILES, profile, "servers"), [*known, *new])
 
 
 def plan(
     own: OwnServers, merged: Merged, found: Sequence[FoundFile], launch: Sequence[str], *, with_profiles: bool = False
-) -> tuple[list[Change], list[str]]:
+) -> tuple[list[FileChange], list[str]]:
     """Return the changes, our own file first, and a line for each file that cannot be changed.
 
     `launch` is the program and the arguments that start foretool for a client. `with_profiles`: each client, and each
@@ -65,7 +65,7 @@ def plan(
     """
     before = own.text()
     profiles = _Profiles(own, merged, is_wanted=with_profiles)
-    changes: list[Change] = []
+    changes: list[FileChange] = []
     problems = []
     for file in found:
         if file.problem:
@@ -78,7 +78,7 @@ def plan(
     return [*_own_change(own, merged, before), *changes], problems
 
 
-def _own_change(own: OwnServers, merged: Merged, before: str) -> list[Change]:
+def _own_change(own: OwnServers, merged: Merged, before: str) -> list[FileChange]:
     for name, position, value in merged.rewritten:
         own.set_value((own.key, name, *position), value)
     for name, entry in merged.entries.items():
@@ -94,7 +94,7 @@ def _own_change(own: OwnServers, merged: Merged, before: str) -> list[Change]:
     return [change] if change else []
 
 
-def _client_change(file: FoundFile, merged: Merged, launch: Sequence[str], profiles: _Profiles) -> list[Change]:
+def _client_change(file: FoundFile, merged: Merged, launch: Sequence[str], profiles: _Profiles) -> list[FileChange]:
     if file.file.scope == "project":
         return []
     document = file.open()
@@ -124,8 +124,8 @@ def _with_profile(launch: Sequence[str], profile: str) -> list[str]:
     return [*launch, "--profile", profile] if profile else [*launch]
 
 
-def _change(path: Path, before: bytes | None, after: str, why: str, replaced: int = 0) -> list[Change]:
-    change = Change(path, before, after.encode(), why, replaced)
+def _change(path: Path, before: bytes | None, after: str, why: str, replaced: int = 0) -> list[FileChange]:
+    change = FileChange(path, before, after.encode(), why, replaced)
     return [change] if before is None or before != change.after else []
 
 

@@ -20,14 +20,14 @@ from typing import Any, Final
 from msgspec import Struct
 
 from foretool.server.config.files import read_regular
-from foretool.server.setup.changes import Change
-from foretool.server.setup.documents import Document, DocumentError, open_document
+from foretool.server.setup.changes import FileChange
+from foretool.server.setup.documents import ConfigDocument, DocumentError, open_document
 
-MARK: Final = "// foretool wrote this file;"
+_MARK: Final = "// foretool wrote this file;"
 """How a module of ours begins. A file that begins otherwise is the user's."""
 
 _HEAD: Final = (
-    MARK
+    _MARK
     + """ it names likely tools to the model at each prompt.
 // To remove it: foretool hint --remove --client {client}
 import {{ spawn }} from "node:child_process"
@@ -73,18 +73,18 @@ def write_module(client: str, body: str, typed: str, text: str) -> str:
 
 def empty_module(text: str) -> str:
     """Return what is left of a file of ours: nothing. A file of the user stays as it is."""
-    return "" if text.startswith(MARK) else text
+    return "" if text.startswith(_MARK) else text
 
 
 def _check(text: str) -> None:
-    if text.strip() and not text.startswith(MARK):
+    if text.strip() and not text.startswith(_MARK):
         raise DocumentError("expected a file of foretool, found another plugin; give that one another name")
 
 
 Settings = dict[str, Any]
 
 
-class PromptHook(Struct, frozen=True):
+class ClientPromptHook(Struct, frozen=True):
     """The prompt hook of one client."""
 
     client: str
@@ -111,19 +111,19 @@ def _shell(timeout: int) -> Callable[[str], Settings]:
 HOOKS: Final = {
     each.client: each
     for each in (
-        PromptHook("claude-code", "Claude Code", "~/.claude/settings.json", "UserPromptSubmit", _shell(2)),
-        PromptHook(
+        ClientPromptHook("claude-code", "Claude Code", "~/.claude/settings.json", "UserPromptSubmit", _shell(2)),
+        ClientPromptHook(
             "codex", "Codex", "~/.codex/hooks.json", "UserPromptSubmit", _shell(2),
             "Codex runs a new hook only once you trust it: start codex and type /hooks.",
         ),
-        PromptHook("gemini", "Gemini CLI", "~/.gemini/settings.json", "BeforeAgent", _shell(2000)),
-        PromptHook("qwen", "Qwen Code", "~/.qwen/settings.json", "UserPromptSubmit", _shell(2000)),
-        PromptHook(
+        ClientPromptHook("gemini", "Gemini CLI", "~/.gemini/settings.json", "BeforeAgent", _shell(2000)),
+        ClientPromptHook("qwen", "Qwen Code", "~/.qwen/settings.json", "UserPromptSubmit", _shell(2000)),
+        ClientPromptHook(
             "copilot", "Copilot CLI", "~/.copilot/hooks/foretool.json", "userPromptSubmitted",
             lambda typed: {"type": "command", "bash": typed, "timeoutSec": 2},
             is_grouped=False, top=(("version", 1),),
         ),
-        PromptHook(
+        ClientPromptHook(
             "opencode", "opencode", "~/.config/opencode/plugins/foretool.js", "chat.message",
             lambda typed: {"command": shlex.split(typed)}, "opencode reads its plugins when it starts: restart it.",
             module=OPENCODE,
@@ -133,13 +133,13 @@ HOOKS: Final = {
 """By the name of the client."""
 
 
-def hook_entry(hook: PromptHook, typed: str) -> Settings:
+def hook_entry(hook: ClientPromptHook, typed: str) -> Settings:
     """Return the settings that run this command at each prompt; of a module, what it runs."""
     entry = hook.entry(typed)
     return {**dict(hook.top), "hooks": {hook.event: [{"hooks": [entry]} if hook.is_grouped else entry]}}
 
 
-def with_hook(hook: PromptHook, text: str, typed: str) -> str:
+def with_hook(hook: ClientPromptHook, text: str, typed: str) -> str:
     """Return the text of a file with our hook in it, or with its command brought up to date. Raises `DocumentError`."""
     if hook.module:
         return write_module(hook.client, hook.module, typed, text)
@@ -151,7 +151,7 @@ def with_hook(hook: PromptHook, text: str, typed: str) -> str:
     return _written(hook, document, after)
 
 
-def without_hook(hook: PromptHook, text: str) -> str:
+def without_hook(hook: ClientPromptHook, text: str) -> str:
     """Return the text of a file without our hook and without what this leaves empty. Raises `DocumentError`."""
     if hook.module:
         return empty_module(text)
@@ -159,7 +159,7 @@ def without_hook(hook: PromptHook, text: str) -> str:
     return _written(hook, document, _without(hook, _settings(document)))
 
 
-def change(hook: PromptHook, file: Path, typed: str, planned: Change | None = None) -> Change | None:
+def change(hook: ClientPromptHook, file: Path, typed: str, planned: FileChange | None = None) -> FileChange | None:
     """Return what adds our hook to a file, or what takes it out where `typed` is empty; None where nothing changes.
 
     `planned` is what else is to change in this file. Raises `DocumentError` and `OSError`.
@@ -175,17 +175,17 @@ def change(hook: PromptHook, file: Path, typed: str, planned: Change | None = No
     if before is not None and after == text:
         return None
     why = "runs foretool hint at every prompt" if typed else "runs foretool hint no more"
-    return Change(file, before, after.encode(), f"{planned.why}, and {why}" if planned else why)
+    return FileChange(file, before, after.encode(), f"{planned.why}, and {why}" if planned else why)
 
 
-def _settings(document: Document) -> Settings:
+def _settings(document: ConfigDocument) -> Settings:
     found = document.data()
     if not isinstance(found, dict):
         raise DocumentError(f"expected an object, found {type(found).__name__}; correct the file first")
     return found
 
 
-def _written(hook: PromptHook, document: Document, after: Settings) -> str:
+def _written(hook: ClientPromptHook, document: ConfigDocument, after: Settings) -> str:
     """Write the hooks of one event, and the members that go with them."""
     before = _settings(document)
     for key in ("hooks", *dict(hook.top)):
@@ -203,7 +203,7 @@ def _written(hook: PromptHook, document: Document, after: Settings) -> str:
     return document.text()
 
 
-def _without(hook: PromptHook, settings: Settings) -> Settings:
+def _without(hook: ClientPromptHook, settings: Settings) -> Settings:
     """Return the settings without our hook and without what this leaves empty. Raises `DocumentError`."""
     copy: Settings = json.loads(json.dumps(settings))
     hooks = copy.get("hooks", {})

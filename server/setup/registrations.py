@@ -12,7 +12,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from foretool.server.setup.clients import ClientFile
-from foretool.server.setup.documents import Document, open_document, value_at
+from foretool.server.setup.documents import ConfigDocument, open_document, value_at
 
 NAME: Final = "foretool"
 """What we are called in the files of clients."""
@@ -65,7 +65,7 @@ def registration(file: ClientFile, launch: Sequence[str]) -> Registration:
     )
 
 
-def register(document: Document, file: ClientFile, launch: Sequence[str]) -> None:
+def register(document: ConfigDocument, file: ClientFile, launch: Sequence[str]) -> None:
     """Write our entry into the text of a client's file. Raises `DocumentError`."""
     entry = file.dialect.write(launch[0], tuple(launch[1:]))
     if file.is_list and not value_at(document.data(), file.keys):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from foretool.server.config.files import read_regular
 from foretool.server.setup.clients import ClientFile, Switch
 from foretool.server.setup.dialects import DialectError, Entry
-from foretool.server.setup.documents import Document, DocumentError, Keys, open_document, value_at
+from foretool.server.setup.documents import ConfigDocument, DocumentError, Keys, open_document, value_at
 from foretool.server.setup.launches import starts_foretool
 
 
@@ -44,7 +44,7 @@ class FoundFile(Struct, frozen=True):
     problem: str = ""
     """Why nothing of it can be read or changed, in one line."""
 
-    def open(self) -> Document:
+    def open(self) -> ConfigDocument:
         """Return the file for changes. Raises `DocumentError`."""
         return open_document((self.data or b"").decode(), self.file.kind)
 

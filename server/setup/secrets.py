@@ -67,7 +67,7 @@ class Moved(Struct):
 def move_secrets(entries: Mapping[str, Entry], place: Place, environ: Mapping[str, str]) -> Moved:
     """Replace the secrets in entries, which are changed, and say what was replaced."""
     moved = Moved()
-    used = keyrings.names_in(json.dumps([*entries.values()], default=str))
+    used = keyrings.keyring_names(json.dumps([*entries.values()], default=str))
     for server, entry in entries.items():
         by_position: dict[jsonc.Path, list[tuple[Secret, str]]] = {}
         for secret in find_secrets(entry):

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from foretool.server.config.servers import Server
 from foretool.server.config.variables import Secrets, collect
-from foretool.server.signin.record import Challenge, SignIn, fits, read_challenge
+from foretool.server.signin.record import Challenge, SignIn, fits_server, read_challenge
 from foretool.server.signin.tokens import TokenError, renew
 from foretool.server.signin.vault import Stamp, Vault, VaultError
 from foretool.server.transports.upstream.base import Verdict
@@ -26,8 +26,8 @@ WAIT_S: Final = 45.0
 """Longest wait of a request for a new token; the authorization server, the keyring and other processes take part."""
 PAUSE_S: Final = 5.0
 """Pause after a renewal that failed, so that many calls do not ask a broken authorization server again and again."""
-ENDED: Final = "its sign-in has ended"
-KEPT_SECRETS: Final = 8
+_ENDED: Final = "its sign-in has ended"
+_KEPT_SECRETS: Final = 8
 """How many earlier secrets are still taken out of texts: a server may repeat a token that was replaced."""
 
 log = logging.getLogger("foretool.signin")
@@ -69,8 +69,8 @@ class Bearer:
         return f"{self.problem}: run `foretool login {self._server.name}` in a terminal"
 
     def asks_for_sign_in(self, reason: str) -> bool:
-        """Tell whether only a person can help with a request that failed for this reason, or whose server could not be
-        asked for its tools for it."""
+        """Return whether only a person can help with a request that failed for this reason, or whose server could not
+        be asked for its tools for it."""
         return self.needs_sign_in and reason.endswith(self.notice)
 
     def redact(self, text: str) -> str:
@@ -78,7 +78,7 @@ class Bearer:
         return self._hidden.redact(text)
 
     def has_news(self) -> bool:
-        """Tell whether somebody has signed in or out since the last request; costs one look at a file."""
+        """Return whether somebody has signed in or out since the last request; costs one look at a file."""
         return self._vault.stamp(self._server) != self._stamp
 
     # -- for requests
@@ -93,7 +93,7 @@ class Bearer:
         return f"Bearer {record.access_token}" if record is not None and record.access_token else ""
 
     async def on_refused(self, status: int, header: str | None, sent: str) -> Verdict:
-        """Take in a 401 or 403 with its `WWW-Authenticate`. `sent`: the value of `Authorization` that was refused."""
+        """Handle a 401 or 403 with its `WWW-Authenticate`. `sent`: the value of `Authorization` that was refused."""
         challenge = read_challenge(header)
         if status == 403 and challenge.error != "insufficient_scope":
             return "other"
@@ -113,7 +113,7 @@ class Bearer:
         return "repeat" if await self._replace(sent) else "refused"
 
     def on_accepted(self, sent: str) -> None:
-        """Take in that the server has answered a request with this `Authorization`."""
+        """Note that the server has answered a request with this `Authorization`."""
         if self.problem and sent and self.wanted.error != "insufficient_scope":
             self._complain("")
 
@@ -132,7 +132,7 @@ class Bearer:
         if now is not None and now.is_renewable:
             self._complain("its token cannot be renewed at the moment", is_lasting=False)
         else:
-            self._complain(ENDED if record is not None else "needs a sign-in")
+            self._complain(_ENDED if record is not None else "needs a sign-in")
         return False
 
     # -- renewal
@@ -149,12 +149,12 @@ class Bearer:
             log.warning("server %r: %s", self._server.name, str(error) or "the keyring does not answer")
             return
         self._stamp = stamp
-        self._take(record if record is not None and fits(record, self._server) else None)
+        self._take(record if record is not None and fits_server(record, self._server) else None)
 
     def _take(self, record: SignIn | None) -> None:
         self._record = record
         if record is not None:
-            self._secrets = [*dict.fromkeys([*self._secrets, *record.secrets])][-KEPT_SECRETS:]
+            self._secrets = [*dict.fromkeys([*self._secrets, *record.secrets])][-_KEPT_SECRETS:]
             self._hidden = collect((secret, "token") for secret in self._secrets)
             self._not_before = 0.0
             self._complain("")
@@ -179,7 +179,7 @@ class Bearer:
             log.warning("server %r: its token could not be renewed: %s", self._server.name, error)
             if error.is_over and self._record is not None and self._sign_in_machine is None:
                 self._record = replace(self._record, access_token="", refresh_token="")
-                self._complain(ENDED)
+                self._complain(_ENDED)
         except (VaultError, OSError) as error:
             self._not_before = time.monotonic() + PAUSE_S
             log.warning("server %r: its token could not be renewed: %s", self._server.name, error)

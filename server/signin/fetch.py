@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S: Final = 20.0
 """Longest time for one answer, from the look-up of the name to the last byte."""
-MOST_BYTES: Final = 256 * 1024
+_MOST_BYTES: Final = 256 * 1024
 """The largest document of an authorization server."""
 
 
@@ -46,7 +46,7 @@ async def fetch(
     try:
         async with asyncio.timeout(PATIENCE_S):
             if not is_server:
-                await check_address(url, server)
+                await refuse_private_address(url, server)
             client = http_client.new_client(url, {}, cert)
             async with client, client.stream(method, url, headers=dict(headers or {}), content=content) as response:
                 body = bytearray()
@@ -54,8 +54,8 @@ async def fetch(
                     return httpx2.Response(response.status_code, headers=_kept(response), request=response.request)
                 async for piece in http_client.read_body(response):
                     body += piece
-                    if len(body) > MOST_BYTES:
-                        raise FetchError(f"{at} answered with more than {MOST_BYTES // 1024} KiB")
+                    if len(body) > _MOST_BYTES:
+                        raise FetchError(f"{at} answered with more than {_MOST_BYTES // 1024} KiB")
                 return httpx2.Response(
                     response.status_code, headers=_kept(response), content=bytes(body), request=response.request
                 )
@@ -69,7 +69,7 @@ def _kept(response: httpx2.Response) -> dict[str, str]:
     return {name: each for name, each in response.headers.items() if name in ("content-type", "www-authenticate")}
 
 
-async def check_address(url: str, server: str) -> None:
+async def refuse_private_address(url: str, server: str) -> None:
     """Raise `FetchError` for an address that a server may not have us ask."""
     parts, own = urlsplit(url), urlsplit(server)
     host, own_host = parts.hostname or "", own.hostname or ""
@@ -91,7 +91,7 @@ async def check_address(url: str, server: str) -> None:
 
 
 def is_public(address: str) -> bool:
-    """Tell whether an IP address belongs to the internet, and not to this machine or a local network."""
+    """Return whether an IP address belongs to the internet, and not to this machine or a local network."""
     found = ipaddress.ip_address(address.partition("%")[0])
     inner = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None)
     return (inner or found).is_global and not found.is_multicast

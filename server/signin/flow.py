@@ -17,9 +17,9 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 from foretool._version import __version__
 from foretool.server.config.servers import Server
 from foretool.server.protocol.versions import LATEST_LEGACY
-from foretool.server.signin.fetch import FetchError, check_address, fetch
-from foretool.server.signin.record import Challenge, SignIn, fits, join_scopes, read_challenge, write_challenge
-from foretool.server.signin.redirect import Receiver, RedirectError, receiving
+from foretool.server.signin.fetch import FetchError, fetch, refuse_private_address
+from foretool.server.signin.record import Challenge, SignIn, fits_server, join_scopes, read_challenge, write_challenge
+from foretool.server.signin.redirect import RedirectError, RedirectReceiver, receiving
 from foretool.server.signin.signing import SigningKeyError, read_signing_key
 from foretool.server.signin.tokens import expiry
 from foretool.server.signin.vault import Vault
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 NAME: Final = "foretool"
 """What the authorization server shows its user as the name of the client."""
-MOST_WORDS: Final = 300
+_MOST_WORDS: Final = 300
 """Characters of an authorization server's own words that are shown."""
-MOST_STEPS: Final = 20
-ASSERTION_S: Final = 120
+_MOST_STEPS: Final = 20
+_ASSERTION_S: Final = 120
 """How long the statement that a machine signs is valid; it is used at once."""
 
-ShowLink = Callable[[str, Receiver], Awaitable[None]]
+ShowLink = Callable[[str, RedirectReceiver], Awaitable[None]]
 """Brings a link before the user. The receiver also takes the address that the user pastes."""
 
 
@@ -49,7 +49,7 @@ class SignInError(Exception):
 async def sign_in(server: Server, vault: Vault, show_link: ShowLink) -> SignIn:
     """Sign in to a server and return what there is to keep. Raises `SignInError`."""
     before = vault.load(server)
-    before = before if before is not None and fits(before, server) else None
+    before = before if before is not None and fits_server(before, server) else None
     wanted = vault.wanted(server)
     challenge = await _challenge(server)
     scope = join_scopes(
@@ -101,7 +101,7 @@ async def _drive(provider: OAuthClientProvider, server: Server, challenge: Chall
     try:
         await anext(flow)
         response = httpx2.Response(401, headers={"www-authenticate": write_challenge(challenge)}, request=request)
-        for _ in range(MOST_STEPS):
+        for _ in range(_MOST_STEPS):
             wanted = await flow.asend(response)
             if wanted is request:
                 return _record(provider, server, redirect_uri)
@@ -158,7 +158,7 @@ def _explain(error: BaseException) -> str:
 
 def quoted(words: str) -> str:
     """Return words of an authorization server as they may be shown to a person."""
-    return one_line(visible(words), MOST_WORDS)
+    return one_line(visible(words), _MOST_WORDS)
 
 
 # -- the SDK's providers
@@ -186,7 +186,9 @@ def _quiet() -> None:
     logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
 
 
-def _person(server: Server, before: SignIn | None, receiver: Receiver, show_link: ShowLink) -> OAuthClientProvider:
+def _person(
+    server: Server, before: SignIn | None, receiver: RedirectReceiver, show_link: ShowLink
+) -> OAuthClientProvider:
     """Return the provider of a sign-in in the browser."""
     from mcp.client.auth import OAuthClientProvider
     from mcp.client.auth.utils import validate_authorization_response_iss
@@ -218,7 +220,7 @@ def _person(server: Server, before: SignIn | None, receiver: Receiver, show_link
         if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise SignInError("the authorization server does not say that it supports PKCE (S256), which is required")
         _choose_auth_method(context)
-        await check_address(link, server.url)
+        await refuse_private_address(link, server.url)
         receiver.expect(parse_qs(urlsplit(link).query)["state"][0])
         await show_link(link, receiver)
 
@@ -257,7 +259,7 @@ def _machine(server: Server, scope: str) -> OAuthClientProvider:
             raise SignInError(str(error)) from None
         signed = SignedJWTParameters(
             issuer=own.client_id, subject=own.client_id, signing_key=key.pem, signing_algorithm=key.algorithm,
-            lifetime_seconds=ASSERTION_S,
+            lifetime_seconds=_ASSERTION_S,
         )  # fmt: skip
         sign = signed.create_assertion_provider()
         return PrivateKeyJWTOAuthProvider(server.url, _Storage(), own.client_id, sign, scope or None, own.issuer)

@@ -97,8 +97,8 @@ class Challenge(Struct, frozen=True):
     resource_metadata: str = ""
 
 
-def fits(record: SignIn, server: Server) -> bool:
-    """Tell whether a sign-in is for this server as the config describes it now."""
+def fits_server(record: SignIn, server: Server) -> bool:
+    """Return whether a sign-in is for this server as the config describes it now."""
     wanted: OAuthEntry = server.oauth
     same_client = not wanted.client_id or wanted.client_id == record.client_id
     return record.url == server.url and same_client and wanted.grant == record.grant

@@ -15,11 +15,11 @@ from urllib.parse import parse_qs, urlsplit
 
 from msgspec import Struct
 
-HOST: Final = "127.0.0.1"
+_HOST: Final = "127.0.0.1"
 PATH: Final = "/callback"
-MOST_HEAD: Final = 16 * 1024
-HEAD_S: Final = 10.0
-MOST_AT_ONCE: Final = 16
+_MOST_HEAD: Final = 16 * 1024
+_HEAD_S: Final = 10.0
+_MOST_AT_ONCE: Final = 16
 """Connections that are read at a time."""
 _PAGE: Final = (
     "<!doctype html><meta charset=utf-8><title>foretool</title>"
@@ -53,7 +53,7 @@ def read_redirect(address: str, state: str) -> Returned:
     given = {name: values[0] for name, values in found.items()}
     if not given.get("state") or not ("code" in given or "error" in given):
         raise RedirectError(
-            f"expected the whole address that the browser ended at (http://{HOST}:.../callback?code=...&state=...)"
+            f"expected the whole address that the browser ended at (http://{_HOST}:.../callback?code=...&state=...)"
         )
     import hmac
 
@@ -65,7 +65,7 @@ def read_redirect(address: str, state: str) -> Returned:
     )  # fmt: skip
 
 
-class Receiver:
+class RedirectReceiver:
     """Listens on a port of this machine for the answer to one sign-in."""
 
     def __init__(self, port: int) -> None:
@@ -77,7 +77,7 @@ class Receiver:
     @property
     def uri(self) -> str:
         """The address that the authorization server sends the browser to."""
-        return f"http://{HOST}:{self.port}{PATH}"
+        return f"http://{_HOST}:{self.port}{PATH}"
 
     def expect(self, state: str) -> None:
         """Take answers with this `state` from now on."""
@@ -98,8 +98,8 @@ class Receiver:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open += 1
         try:
-            if self._open <= MOST_AT_ONCE:
-                async with asyncio.timeout(HEAD_S):
+            if self._open <= _MOST_AT_ONCE:
+                async with asyncio.timeout(_HEAD_S):
                     status, text = self._answer_to(await reader.readuntil(b"\r\n\r\n"))
                     writer.write(_response(status, text))
                     await writer.drain()
@@ -122,22 +122,22 @@ class Receiver:
 
 
 @contextlib.asynccontextmanager
-async def receiving(port: int, preferred: int = 0) -> AsyncIterator[Receiver]:
+async def receiving(port: int, preferred: int = 0) -> AsyncIterator[RedirectReceiver]:
     """Listen as long as the block lasts. `port`: 0 for a free one, then `preferred` if that is free. Raises
     `RedirectError` when the port is taken: whoever has it would get the answer."""
-    receiver = Receiver(port)
+    receiver = RedirectReceiver(port)
     server = None
     if not port and preferred:
         with contextlib.suppress(OSError):
-            server = await asyncio.start_server(receiver._serve, HOST, preferred, limit=MOST_HEAD)
+            server = await asyncio.start_server(receiver._serve, _HOST, preferred, limit=_MOST_HEAD)
     if server is None:
         try:
-            server = await asyncio.start_server(receiver._serve, HOST, port, limit=MOST_HEAD)
+            server = await asyncio.start_server(receiver._serve, _HOST, port, limit=_MOST_HEAD)
         except OSError as error:
             why = "another program has it" if error.errno == errno.EADDRINUSE else error.strerror
             raise RedirectError(
-                f"port {port} of {HOST} cannot be had ({why}); end that program, or change redirect_port and the client"
-                " that you registered"
+                f"port {port} of {_HOST} cannot be had ({why}); end that program, or change redirect_port and the"
+                " client that you registered"
             ) from None
     receiver.port = server.sockets[0].getsockname()[1]
     try:

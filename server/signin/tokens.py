@@ -87,7 +87,7 @@ def error_code(answer: dict[str, Any]) -> str:
 
 
 def is_sendable(token: str) -> bool:
-    """Tell whether a token can stand in a header."""
+    """Return whether a token can stand in a header."""
     return bool(token) and token.isascii() and token.isprintable() and " " not in token
 
 

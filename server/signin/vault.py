@@ -25,15 +25,15 @@ from foretool.server.config.places import home_folder
 from foretool.server.config.servers import Server
 from foretool.server.signin.record import Challenge, SignIn
 
-FOLDER_VARIABLE: Final = "FORETOOL_SIGN_INS"
+_FOLDER_VARIABLE: Final = "FORETOOL_SIGN_INS"
 """Names another folder, as a full path."""
-MOST_BYTES: Final = 256 * 1024
+_MOST_BYTES: Final = 256 * 1024
 
 Kept = Literal["keyring", "file"]
 Stamp = tuple[int, int, int]
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownSignIn(msgspec.Struct, frozen=True):
     """What may be shown of a sign-in."""
 
     server: str
@@ -62,7 +62,7 @@ class Vault:
     def own(cls, environ: Mapping[str, str] | None = None) -> Vault:
         """Return the vault of this user. It depends on the home folder alone: clients pass on a small environment."""
         environ = os.environ if environ is None else environ
-        named = environ.get(FOLDER_VARIABLE, "")
+        named = environ.get(_FOLDER_VARIABLE, "")
         folder = Path(named) if named.startswith("/") else Path(home_folder(environ), ".local/state/foretool/sign-ins")
         return cls(folder, keyring=not is_off(environ))
 
@@ -112,11 +112,11 @@ class Vault:
                 f"the keyring gives no token ({type(error).__name__}); unlock it, or sign in again"
             ) from None
 
-    def describe(self, server: Server) -> Known | None:
+    def describe(self, server: Server) -> KnownSignIn | None:
         """Return what may be shown of a server's sign-in, None if there is none. Asks no keyring."""
         try:
             data = self._read(self.path(server))
-            return msgspec.json.decode(data, type=Known) if data else None
+            return msgspec.json.decode(data, type=KnownSignIn) if data else None
         except (VaultError, msgspec.MsgspecError):
             return None
 
@@ -171,7 +171,7 @@ class Vault:
                 raise VaultError(f"{path}: belongs to another user; remove it and sign in again")
             if stat.S_IMODE(status.st_mode) & 0o077 and os.name == "posix":
                 os.fchmod(descriptor, 0o600)
-            return file.read(MOST_BYTES)
+            return file.read(_MOST_BYTES)
 
     def _write(self, path: Path, data: bytes) -> None:
         try:
@@ -189,7 +189,7 @@ class Vault:
         status = os.stat(self.folder)  # noqa: PTH116 -- as above
         if os.name == "posix":
             if status.st_uid != os.geteuid():
-                raise VaultError(f"{self.folder}: belongs to another user; name another folder in {FOLDER_VARIABLE}")
+                raise VaultError(f"{self.folder}: belongs to another user; name another folder in {_FOLDER_VARIABLE}")
             if stat.S_IMODE(status.st_mode) & 0o077:
                 self.folder.chmod(0o700)
 

@@ -14,13 +14,13 @@ from typing import Final
 from foretool.server.system.processes import WORKER_FOLDER, worker_command
 from foretool.server.trust.text import one_line, visible
 
-MACHINE_S: Final = 40.0
+_MACHINE_S: Final = 40.0
 """Longest time in which a machine signs in."""
-PERSON_S: Final = 600.0
+_PERSON_S: Final = 600.0
 """Longest time in which a person signs in by a link that the client shows."""
-LINK_S: Final = 40.0
+_LINK_S: Final = 40.0
 """Longest wait for the link; nobody wants to wait for an answer for longer."""
-MOST_LINE: Final = 65_536
+_MOST_LINE: Final = 65_536
 MOST_SAID: Final = 500
 """Characters of its stderr that the log gets."""
 
@@ -29,7 +29,7 @@ log = logging.getLogger("foretool.signin")
 
 async def sign_in_machine(server: str, config: Path) -> bool:
     """Sign in with the credentials of the config. Returns whether that succeeded."""
-    async with _login(server, config, MACHINE_S) as process:
+    async with _login(server, config, _MACHINE_S) as process:
         assert process.stdout is not None
         _, said = await asyncio.gather(process.stdout.read(), _last_words(process))
         await process.wait()
@@ -54,7 +54,7 @@ class LinkSignIn:
     async def link(self) -> str:
         """Return the link, "" if there is none."""
         try:
-            async with asyncio.timeout(LINK_S):
+            async with asyncio.timeout(_LINK_S):
                 return await asyncio.shield(self._link)
         except TimeoutError:
             return ""
@@ -70,7 +70,7 @@ class LinkSignIn:
 
     async def _run(self) -> None:
         try:
-            async with _login(self._server, self._config, PERSON_S) as process:
+            async with _login(self._server, self._config, _PERSON_S) as process:
                 _, said = await asyncio.gather(self._read_events(process), _last_words(process))
                 await process.wait()
             if process.returncode:
@@ -97,7 +97,7 @@ async def _last_words(process: asyncio.subprocess.Process) -> str:
     """
     assert process.stderr is not None
     said = b""
-    while piece := await process.stderr.read(MOST_LINE):
+    while piece := await process.stderr.read(_MOST_LINE):
         said = (said + piece)[-MOST_SAID:]
     return one_line(visible(said.decode(errors="replace")))[-MOST_SAID:]
 
@@ -116,7 +116,7 @@ async def _login(server: str, config: Path, patience_s: float) -> AsyncIterator[
         server,
     )
     process = await asyncio.create_subprocess_exec(
-        *worker_command("foretool", *words), cwd=WORKER_FOLDER, env=dict(os.environ), limit=MOST_LINE,
+        *worker_command("foretool", *words), cwd=WORKER_FOLDER, env=dict(os.environ), limit=_MOST_LINE,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:

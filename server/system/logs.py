@@ -61,7 +61,7 @@ class Redacting(logging.Formatter):
         self.redact = redact
 
     def format(self, record: logging.LogRecord) -> str:
-        return one_line(hide_shapes(self.redact(super().format(record))))
+        return log_line(hide_shapes(self.redact(super().format(record))))
 
 
 class JsonLines(Redacting):
@@ -75,12 +75,12 @@ class JsonLines(Redacting):
             "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": one_line(hide_shapes(self.redact(message))),
+            "message": log_line(hide_shapes(self.redact(message))),
         }
         return msgspec.json.encode(said).decode()
 
 
-def one_line(text: str) -> str:
+def log_line(text: str) -> str:
     """Return the text as one line: ` | ` between its lines, a space for whatever else would control a terminal."""
     text = " | ".join(filter(None, map(str.strip, text.splitlines())))
     return printable(text)

@@ -33,7 +33,7 @@ def find_peer_user(connection: socket.socket) -> int | None:
 
 
 def is_own_peer(connection: socket.socket) -> bool:
-    """Tell whether the other end of a Unix socket belongs to our own user, as far as the system tells."""
+    """Return whether the other end of a Unix socket belongs to our own user, as far as the system tells."""
     if connection.family != getattr(socket, "AF_UNIX", None):
         return True  # a port has rules of its own
     try:

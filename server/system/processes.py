@@ -36,7 +36,7 @@ def _name() -> str:
         return ""
 
 
-LATE_S: Final = 2.0
+_LATE_S: Final = 2.0
 """A proxy records its start a moment after the system does, whose clock ticks in hundredths of a second."""
 
 WORKER_FOLDER: Final = "/"
@@ -69,7 +69,7 @@ def machine_name() -> str:
 
 
 def is_running(pid: int, started_at: float) -> bool:
-    """Tell whether the proxy that started at this time (seconds of the system clock) still runs under this pid."""
+    """Return whether the proxy that started at this time (seconds of the system clock) still runs under this pid."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -77,7 +77,7 @@ def is_running(pid: int, started_at: float) -> bool:
     except PermissionError:
         pass  # it runs, under another user
     born = _birth_time(pid)
-    return born is None or born <= started_at + LATE_S
+    return born is None or born <= started_at + _LATE_S
 
 
 def _birth_time(pid: int) -> float | None:

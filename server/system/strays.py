@@ -20,7 +20,7 @@ MARK: Final = "FORETOOL_UPSTREAM"
 """The variable that holds the mark. A program that shall outlive foretool removes it from its environment."""
 GRACE_S: Final = 1.0
 """Time for a stray to end after SIGTERM."""
-ROUNDS: Final = 100
+_ROUNDS: Final = 100
 """How often strays are looked for again: one may fork while we look."""
 
 _PROC: Final = Path("/proc")
@@ -72,7 +72,7 @@ def end_strays(mark: str, family: Sequence[Process] = ()) -> None:
     end = time.monotonic() + GRACE_S
     while (left := list(_strays(mark, family))) and time.monotonic() < end:
         time.sleep(0.02)
-    for _ in range(ROUNDS):
+    for _ in range(_ROUNDS):
         if not left:
             return
         # One that forks all the time has another id after the look, so each is killed as soon as it is seen.

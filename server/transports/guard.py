@@ -17,16 +17,16 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from foretool.server.config.codes import Code
-from foretool.server.system.logs import one_line
+from foretool.server.system.logs import log_line
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.engine import StorageError
 
-FIRST_PAUSE_S: Final = 1.0
+_FIRST_PAUSE_S: Final = 1.0
 MOST_PAUSE_S: Final = 60.0
 """Pauses before the first and before later tries; each is twice the one before."""
-BRIEF_S: Final = 2.0
+_BRIEF_S: Final = 2.0
 """A storage that is locked for a moment is daily business: it is said of a job that fails for so long."""
-MOST_SAID: Final = 500
+_MOST_SAID: Final = 500
 """Characters of an error that `failing` has."""
 
 log = logging.getLogger("foretool.jobs")
@@ -69,7 +69,7 @@ class _Failure:
 
     @property
     def is_brief(self) -> bool:
-        return self.is_temporary and self.last - self.began < BRIEF_S
+        return self.is_temporary and self.last - self.began < _BRIEF_S
 
 
 class Guard:
@@ -142,7 +142,7 @@ class Guard:
     def hurry(self) -> None:
         """Try everything again now: what was in the way may be over."""
         for each in self._failures.values():
-            each.due, each.pause_s = 0.0, FIRST_PAUSE_S
+            each.due, each.pause_s = 0.0, _FIRST_PAUSE_S
 
     def _is_due(self, name: str) -> bool:
         found = self._failures.get(name) if self._failures else None
@@ -155,8 +155,8 @@ class Guard:
         now = asyncio.get_running_loop().time()
         found = self._failures.get(name)
         if found is None:
-            found = self._failures[name] = _Failure(time.time(), now, now, now, FIRST_PAUSE_S / 2)
-        found.said, found.in_work = describe(error), in_work
+            found = self._failures[name] = _Failure(time.time(), now, now, now, _FIRST_PAUSE_S / 2)
+        found.said, found.in_work = describe_failure(error), in_work
         found.is_of_storage = isinstance(error, StorageError)
         found.is_temporary = isinstance(error, StorageError) and error.temporary
         found.pause_s = min(2 * found.pause_s, MOST_PAUSE_S)
@@ -177,7 +177,7 @@ class Guard:
             log.warning("background job %r works again", name)
 
 
-def describe(error: Exception) -> str:
+def describe_failure(error: Exception) -> str:
     """Return an error as one line: our own as they are, others with their type."""
     said = str(error) if isinstance(error, StorageError) else f"{type(error).__name__}: {error}"
-    return one_line(said)[:MOST_SAID]
+    return log_line(said)[:_MOST_SAID]

@@ -99,7 +99,7 @@ def launch_of(server: Server) -> Definition:
 
 
 def starts_same(one: Definition, other: Definition) -> bool:
-    """Tell whether two command lines start the same program, or two entries reach the same address; other options and
+    """Return whether two command lines start the same program, or two entries reach the same address; other options and
     variables make no difference."""
     return _program_of(one) == _program_of(other)
 
@@ -120,10 +120,10 @@ def of_launch(definition: Definition, launch: Definition) -> Definition:
     return replace(definition, fingerprint=launch.fingerprint, version=launch.version)
 
 
-MOST_LEVELS: Final = 64
+_MOST_LEVELS: Final = 64
 """A schema that is nested deeper than this never counts as the same, nor as one that still fits."""
 
-UNNOTICED: Final = frozenset({"execution"})
+_UNNOTICED: Final = frozenset({"execution"})
 """Members of a definition that only the protocol reads. Servers list them in one era and omit them in the other."""
 _PROTOCOL_META: Final = "io.modelcontextprotocol/"
 _UNORDERED: Final = frozenset({"required", "enum", "type"})
@@ -141,7 +141,7 @@ StandIn = Callable[[Definition, Definition], Definition | None]
 """Takes a listed definition and the approved one of its name; returns what may be served in its place, if anything."""
 
 
-class Judgement(Struct, frozen=True):
+class ServedDefinitions(Struct, frozen=True):
     """What may be served of the definitions that a server lists."""
 
     served: tuple[Definition, ...]
@@ -149,13 +149,13 @@ class Judgement(Struct, frozen=True):
     """What nobody has decided about yet."""
 
 
-def judge(
+def judge_definitions(
     listed: Iterable[Definition],
     approved: Mapping[str, Collection[str]],
     blocked: Mapping[str, Collection[str]],
     versions: Versions,
     stand_in: StandIn,
-) -> Steps[Judgement]:
+) -> Steps[ServedDefinitions]:
     """Decide about one listed definition after the other. `approved` and `blocked` hold the hashes by name.
 
     `versions` is only called for a definition with a hash that was not approved.
@@ -180,7 +180,7 @@ def judge(
         if not is_blocked:
             effect: Effect = "kept" if instead is not None else "withheld" if known else "new"
             held.append(replace(definition, effect=effect))
-    return Judgement(tuple(served), tuple(held))
+    return ServedDefinitions(tuple(served), tuple(held))
 
 
 def definition_of(tool: Tool) -> Definition:
@@ -196,7 +196,7 @@ def text_of(server: str, kind: DefinitionKind, name: str, text: str) -> Definiti
 
 def hash_value(value: bytes) -> str:
     """Hash a JSON value and not its spelling: one server orders keys differently in each era."""
-    decoded = jsonrpc.plain(value)
+    decoded = jsonrpc.decode_value(value)
     try:
         canonical = msgspec.json.encode(decoded, order="sorted")
     except UnicodeEncodeError:  # half a surrogate pair, which only the slow JSON encoder writes
@@ -208,10 +208,10 @@ def hash_value(value: bytes) -> str:
 
 
 def is_same(approved: bytes, listed: bytes) -> bool:
-    """Tell whether neither a reader nor a model would notice the difference between two definitions."""
+    """Return whether neither a reader nor a model would notice the difference between two definitions."""
     try:
         before, now = jsonrpc.fields(approved), jsonrpc.fields(listed)
-        return all(_is_same_member(key, before.get(key), now.get(key)) for key in {*before, *now} - UNNOTICED)
+        return all(_is_same_member(key, before.get(key), now.get(key)) for key in {*before, *now} - _UNNOTICED)
     except (ValueError, RecursionError):
         return False
 
@@ -224,7 +224,7 @@ def _is_same_member(key: str, before: Raw | None, now: Raw | None) -> bool:
 
 def _noticed(key: str, member: Raw | None) -> Any:
     """Return what somebody notices of a member; one without content is the same as none."""
-    value = jsonrpc.plain(member) if member is not None else None
+    value = jsonrpc.decode_value(member) if member is not None else None
     if key == "_meta" and isinstance(value, dict):
         value = {key: each for key, each in value.items() if not key.startswith(_PROTOCOL_META)}
     return None if value in (None, "", [], {}) else _in_order(value, key, 0)
@@ -232,7 +232,7 @@ def _noticed(key: str, member: Raw | None) -> Any:
 
 def _in_order(value: Any, key: str, level: int) -> Any:
     """Return a value whose unordered lists are sorted; true and 1 stay different."""
-    if level > MOST_LEVELS:
+    if level > _MOST_LEVELS:
         raise RecursionError
     if isinstance(value, dict):
         return {name: _in_order(each, name, level + 1) for name, each in value.items()}
@@ -259,7 +259,7 @@ def stand_in_tool(listed: Definition, approved: Definition) -> Definition | None
     except (ValueError, RecursionError):
         return None
     before.pop("outputSchema", None)
-    definition = jsonrpc.one_line(jsonrpc.encode(before))
+    definition = jsonrpc.without_line_breaks(jsonrpc.encode(before))
     return replace(listed, value=definition, hash=hash_value(definition))
 
 
@@ -273,18 +273,18 @@ def serve_definition(tool: Tool, definition: Definition) -> Tool:
 def _compare(now: Raw | None, before: Raw | None, is_fit: Callable[[Any, Any, int], bool]) -> bool:
     if now is not None and before is not None and bytes(now) == bytes(before):
         return True
-    values = [jsonrpc.plain(each) if each is not None else None for each in (now, before)]
+    values = [jsonrpc.decode_value(each) if each is not None else None for each in (now, before)]
     return is_fit(values[0], values[1], 0)
 
 
 def _gives(now: Any, before: Any, level: int) -> bool:
-    """Tell whether results of a schema are results of the one before it."""
+    """Return whether results of a schema are results of the one before it."""
     return bool(_without_texts(now, level) == _without_texts(before, level))
 
 
 def _takes(now: Any, before: Any, level: int) -> bool:
-    """Tell whether a schema takes every value that it took before. In doubt it does not."""
-    if level > MOST_LEVELS:
+    """Return whether a schema takes every value that it took before. In doubt it does not."""
+    if level > _MOST_LEVELS:
         raise RecursionError
     if not isinstance(now, dict) or not isinstance(before, dict):
         return bool(_in_order(now, "", level) == _in_order(before, "", level))
@@ -312,7 +312,7 @@ def _takes_part(key: str, now: Any, before: Any, level: int) -> bool:
 
 def _without_texts(schema: Any, level: int, *, is_map: bool = False) -> Any:
     """Return a schema without the keywords that refuse nothing. `is_map`: its keys are names, not keywords."""
-    if level > MOST_LEVELS:
+    if level > _MOST_LEVELS:
         raise RecursionError
     if isinstance(schema, dict):
         kept = schema if is_map else {key: each for key, each in schema.items() if key not in _TEXTS}

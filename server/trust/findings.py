@@ -1,8 +1,7 @@
 """Findings: what looks wrong in the text that a server shows to models.
 
-`find` reads one definition, `find_in_text` any other text of a server. Both depend on their arguments alone. A finding
-is shown to the user and blocks nothing by itself (`docs/decisions/0013-findings.md`).
-"""
+`find_suspicious` reads one definition, `find_in_text` any other text of a server. Both depend on their arguments alone.
+A finding is shown to the user and blocks nothing by itself (`docs/decisions/0013-findings.md`)."""
 
 from __future__ import annotations
 
@@ -17,21 +16,21 @@ from typing import Any, Final
 from msgspec import Struct
 
 from foretool.server.protocol import jsonrpc
-from foretool.server.trust.lookalikes import Names, fold
+from foretool.server.trust.lookalikes import Names, fold_lookalikes
 from foretool.server.trust.phrases import DIRECTS, Phrase, Severity, spoken
 from foretool.server.trust.text import clean, one_line, visible
 
 READ: Final = 12_000
 """How many characters of one definition are searched for phrases, and of its end a quarter more."""
-EXCERPT: Final = 160
-REPEATED: Final = 200
+_EXCERPT: Final = 160
+_REPEATED: Final = 200
 """What was found in a text of at most so many characters is kept in memory for the next tool that has it."""
-DEPTH: Final = 12
+_DEPTH: Final = 12
 """How deep a schema is read."""
 STRAY: Final = 2
 """So many zero-width characters in a text are left over from a copied web page, as some real tools have them."""
 _STRAY: Final = frozenset("\u200b\u200c\u200d\ufeff\u00ad")
-SCATTERED: Final = 8
+_SCATTERED: Final = 8
 """More zero-width characters than this are a message."""
 _GRAVE: Final = re.compile("[\x1b\u202a-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
 """Tags, selectors, direction marks and escape sequences, which no page leaves behind."""
@@ -49,7 +48,7 @@ _DIRECTS: Final = re.compile(
 _SEVERITIES: Final[tuple[Severity, ...]] = ("low", "medium", "high")
 
 
-class Finding(Struct, frozen=True):
+class TextFinding(Struct, frozen=True):
     """Something suspicious in a server's text."""
 
     kind: str
@@ -61,7 +60,7 @@ class Finding(Struct, frozen=True):
     """The words on one line, with invisible characters written out."""
 
 
-def find(definition: bytes, server: str, others: Names, raw: bytes = b"") -> tuple[Finding, ...]:
+def find_suspicious(definition: bytes, server: str, others: Names, raw: bytes = b"") -> tuple[TextFinding, ...]:
     """Return the findings on a tool's definition, the gravest first.
 
     `others` knows the tools of all servers. `raw` is the definition as the server sent it, where its invisible
@@ -75,31 +74,31 @@ def find(definition: bytes, server: str, others: Names, raw: bytes = b"") -> tup
     return _gravest_first(found)
 
 
-def find_in_text(text: str, server: str, others: Names, where: str = "instructions") -> tuple[Finding, ...]:
+def find_in_text(text: str, server: str, others: Names, where: str = "instructions") -> tuple[TextFinding, ...]:
     """Return the findings on a text such as a server's `instructions` or the description of a prompt."""
     return _gravest_first([*_find_hidden(text, where), *_find_in_texts([(where, text)], server, others)])
 
 
-def counted(findings: tuple[Finding, ...]) -> int:
+def counted(findings: tuple[TextFinding, ...]) -> int:
     """Return how many findings count in a summary: those that are not low."""
     return sum(each.severity != "low" for each in findings)
 
 
-def _gravest_first(found: list[Finding]) -> tuple[Finding, ...]:
+def _gravest_first(found: list[TextFinding]) -> tuple[TextFinding, ...]:
     unique = list({(each.kind, each.where): each for each in reversed(found)}.values())[::-1]
     return tuple(sorted(unique, key=lambda each: -_SEVERITIES.index(each.severity)))
 
 
 def _decode(data: bytes) -> dict[str, Any]:
     try:
-        value = jsonrpc.plain(data)
+        value = jsonrpc.decode_value(data)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
 
 
-def _finding(kind: str, severity: Severity, where: str, words: str) -> Finding:
-    return Finding(kind, severity, where, one_line(visible(words), EXCERPT))
+def _finding(kind: str, severity: Severity, where: str, words: str) -> TextFinding:
+    return TextFinding(kind, severity, where, one_line(visible(words), _EXCERPT))
 
 
 # -- texts of a definition
@@ -110,9 +109,9 @@ def _texts(value: Any, where: str = "", depth: int = 0) -> Iterator[tuple[str, s
     if isinstance(value, str):
         yield where, value
     elif isinstance(value, list):
-        for each in value[:200] if depth < DEPTH else ():
+        for each in value[:200] if depth < _DEPTH else ():
             yield from _texts(each, where, depth + 1)
-    elif isinstance(value, dict) and depth < DEPTH:
+    elif isinstance(value, dict) and depth < _DEPTH:
         for key, each in value.items():
             if key in ("properties", "$defs") and isinstance(each, dict):
                 yield f"{where}.{key}", "\n".join(re.sub(r"[_-]", " ", name) for name in list(each)[:200])
@@ -120,13 +119,13 @@ def _texts(value: Any, where: str = "", depth: int = 0) -> Iterator[tuple[str, s
                 yield from _texts(each, f"{where}.{key}" if where else key, depth + 1)
 
 
-def _find_hidden(value: Any, where: str = "") -> Iterator[Finding]:
+def _find_hidden(value: Any, where: str = "") -> Iterator[TextFinding]:
     """Find invisible characters. A few zero-width ones come from copied web pages; tags and direction marks do not."""
     for place, text in _texts(value, where):
         if clean(text) != text:
             hidden = Counter(text) - Counter(clean(text))
             times = sum(hidden.values())
-            is_grave = any(_GRAVE.match(each) for each in hidden) or times > SCATTERED
+            is_grave = any(_GRAVE.match(each) for each in hidden) or times > _SCATTERED
             is_stray = times <= STRAY and _STRAY.issuperset(hidden)
             severity: Severity = "high" if is_grave else "low" if is_stray else "medium"
             start = next((at for at, each in enumerate(text) if each in hidden), 0)
@@ -134,9 +133,9 @@ def _find_hidden(value: Any, where: str = "") -> Iterator[Finding]:
             yield _finding("invisible characters", severity, place, shown)
 
 
-def _find_in_names(name: str, description: str, server: str, others: Names) -> Iterator[Finding]:
-    if not name.isascii() and fold(name).isascii() and name.lower() != fold(name):
-        yield _finding("look-alike letters", "high", "name", f"{name} reads as {fold(name)}")
+def _find_in_names(name: str, description: str, server: str, others: Names) -> Iterator[TextFinding]:
+    if not name.isascii() and fold_lookalikes(name).isascii() and name.lower() != fold_lookalikes(name):
+        yield _finding("look-alike letters", "high", "name", f"{name} reads as {fold_lookalikes(name)}")
     if (like := others.lookalike(server, name)) is not None:
         yield _finding("look-alike name", "high", "name", f"{name} looks like {like[1]} of {like[0]}")
     if (like := others.copied(server, name, description)) is not None:
@@ -144,7 +143,7 @@ def _find_in_names(name: str, description: str, server: str, others: Names) -> I
         yield _finding("copied tool", severity, "description", f"{name} is described as {like[1]} of {like[0]}")
 
 
-def _find_in_texts(texts: list[tuple[str, str]], server: str, others: Names) -> Iterator[Finding]:
+def _find_in_texts(texts: list[tuple[str, str]], server: str, others: Names) -> Iterator[TextFinding]:
     left = READ
     for where, written in texts:
         text = fold_letters(clean(written))
@@ -153,7 +152,7 @@ def _find_in_texts(texts: list[tuple[str, str]], server: str, others: Names) -> 
         left = max(0, left - len(text))
         if len(text) < 8:
             continue
-        for phrase, words in _spoken_before(text) if len(text) <= REPEATED else spoken(text):
+        for phrase, words in _spoken_before(text) if len(text) <= _REPEATED else spoken(text):
             if phrase.kind == DIRECTS and others.are_own(server, words):
                 continue
             yield _finding(phrase.kind, phrase.severity, where, words)
@@ -170,10 +169,10 @@ def _spoken_before(text: str) -> tuple[tuple[Phrase, str], ...]:
 
 def fold_letters(text: str) -> str:
     """Return a text whose letters of other scripts within Latin words are Latin, so that no spelling hides a phrase."""
-    return text if text.isascii() else _MIXED.sub(lambda found: fold(found[0]), text)
+    return text if text.isascii() else _MIXED.sub(lambda found: fold_lookalikes(found[0]), text)
 
 
-def _find_mentions(text: str, where: str, server: str, others: Names) -> Iterator[Finding]:
+def _find_mentions(text: str, where: str, server: str, others: Names) -> Iterator[TextFinding]:
     """Find sentences that say how another server's tool is to be used."""
     for at, name, owner in others.mentioned(server, text)[:20]:
         around = text[max(0, at - 80) : at + len(name) + 80]
@@ -194,7 +193,7 @@ _PAYLOAD: Final = re.compile(
 )
 
 
-def _find_payloads(text: str, where: str) -> Iterator[Finding]:
+def _find_payloads(text: str, where: str) -> Iterator[TextFinding]:
     """Find encoded text that decodes to a command or an instruction."""
     for found in [*list(_BASE64.finditer(text))[:20], *list(_HEX.finditer(text))[:20]]:
         for decoded in _decoded(found[0]):
@@ -228,14 +227,14 @@ _SMALL: Final = (
     " false null name type list data"
 )
 _COMMON: Final = frozenset(_SMALL.split())
-STUFFED_WORDS: Final = 60
+_STUFFED_WORDS: Final = 60
 """A text with fewer content words is not judged for stuffing."""
 
 
-def _find_stuffing(text: str, where: str) -> Iterator[Finding]:
+def _find_stuffing(text: str, where: str) -> Iterator[TextFinding]:
     """Find text that serves a search rather than a reader: one word over and over, or words without sentences."""
     words = _WORD.findall(text.lower())
-    if len(words) < STUFFED_WORDS:
+    if len(words) < _STUFFED_WORDS:
         return
     content = [each for each in words if each not in _COMMON]
     top, times = Counter(content).most_common(1)[0] if content else ("", 0)

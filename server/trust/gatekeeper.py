@@ -25,7 +25,7 @@ from foretool.server.protocol.lists import RESOURCES, ListKind
 from foretool.server.trust.approvals import (
     definition_of,
     hash_value,
-    judge,
+    judge_definitions,
     launch_of,
     of_launch,
     serve_definition,
@@ -33,17 +33,17 @@ from foretool.server.trust.approvals import (
     starts_same,
     text_of,
 )
-from foretool.server.trust.ledger import Ledger
-from foretool.server.trust.members import MEMBERS, read_words, serve_bare, serve_member, stand_in
+from foretool.server.trust.ledger import ApprovalLedger
+from foretool.server.trust.members import MEMBERS, serve_bare, serve_member, stand_in, words_to_approve
 from foretool.storage.engine import StorageError
 from foretool.storage.records import Approval, Definition, DefinitionKind, Tool, ToolId
 from foretool.storage.sql.approvals import ApprovalStore
 from foretool.storage.steps import Steps, T, finish
 
-LISTED: Final[tuple[DefinitionKind, ...]] = ("launch", "tool", "instructions")
+_LISTED: Final[tuple[DefinitionKind, ...]] = ("launch", "tool", "instructions")
 """What is known of a server once it has listed its tools."""
 
-FIRST_S: Final = 86_400.0
+_FIRST_S: Final = 86_400.0
 """A list that comes longer than this after it was first asked for is held, and so are texts of prompts that are first
 read longer than this after the prompt was approved: a server that has answered with errors until then has had time to
 be trusted."""
@@ -83,12 +83,12 @@ class Gatekeeper:
         """By server and kind: until when its list waits, because comparing the last one took long."""
         self._edited: set[tuple[str, ListKind]] = set()
         """Servers whose entry the user has edited, and their lists besides tools that have not come since."""
-        self._ledger = ledger = Ledger(store, lambda: config.now.servers, clock)
+        self._ledger = ledger = ApprovalLedger(store, lambda: config.now.servers, clock)
         self.look, self.due, self.waiting = ledger.look, ledger.due, ledger.waiting
         self.decisions = ledger.decisions
 
     def is_per_user(self, name: str) -> bool:
-        """Tell whether people reach a server with tokens of their own, so that each may get another list of it."""
+        """Return whether people reach a server with tokens of their own, so that each may get another list of it."""
         server = self._config.now.servers.get(name)
         return server is not None and server.per_user is not None
 
@@ -120,7 +120,7 @@ class Gatekeeper:
                 return admitted
 
     def _rests_now(self, server: str, kind: DefinitionKind) -> bool:
-        """Tell whether a list has to wait, because comparing the last one took long; the server lists again then."""
+        """Return whether a list has to wait, because comparing the last one took long; the server lists again then."""
         if self._clock() >= self._rests.get((server, kind), 0.0):
             return False
         self._ledger.unjudged.add(server)
@@ -136,14 +136,14 @@ class Gatekeeper:
         if server.entry.trust == "auto":
             return (yield from self._admit_all(server.name, listing, said, launch))
         approved, blocked = yield from self._ledger.known(server.name, "tool")
-        judging = judge(
+        judging = judge_definitions(
             map(definition_of, listing.tools), {} if is_strict else approved, blocked,
             lambda name: self._ledger.approved(server.name, "tool", name), stand_in_tool,
         )  # fmt: skip
         judged, took_s = yield from _timed(judging)
         text = self._judge_text(said, listing.text, held, is_strict=is_strict)
         held += judged.held
-        yield from self._hold(launch, LISTED, held)
+        yield from self._hold(launch, _LISTED, held)
         if not held:
             self._ledger.keep_version(launch)
         self._rest(server.name, "tool", took_s if held else 0.0)
@@ -172,7 +172,7 @@ class Gatekeeper:
             yield
             definitions.append(definition_of(tool))
         yield from self._ledger.approve_all(server, [*definitions, said, launch], launch)
-        yield from self._ledger.hold(server, LISTED, ())
+        yield from self._ledger.hold(server, _LISTED, ())
         blocked = (yield from self._ledger.known(server, "tool"))[1]
         tools = [tool for tool in listing.tools if tool.schema_hash not in blocked.get(tool.name, ())]
         is_blocked = said.hash in finish(self._ledger.known(server, "instructions"))[1].get("", ())
@@ -199,7 +199,7 @@ class Gatekeeper:
     def _follow_launch(
         self, server: Server, launch: Definition, listing: Listing, said: Definition, held: list[Definition]
     ) -> Steps[bool]:
-        """Take in how the server is reached, and approve what it lists if the user has edited that. Returns whether
+        """Record how the server is reached, and approve what it lists if the user has edited that. Returns whether
         nothing of the server counts as approved until its command is, under `trust: review`."""
         approved, blocked = finish(self._ledger.known(server.name, "launch"))
         if launch.hash in approved.get("", ()):
@@ -212,7 +212,7 @@ class Gatekeeper:
         listed: list[Definition] = []
         if self._is_edit(launch):
             self._edited.update((server.name, kind) for kind in MEMBERS)
-            waiting = self._ledger.held(server.name, LISTED)
+            waiting = self._ledger.held(server.name, _LISTED)
             for each in (said, *map(definition_of, listing.tools)):
                 yield
                 if (each.kind, each.name, each.hash) not in waiting:
@@ -222,7 +222,7 @@ class Gatekeeper:
         return False
 
     def _is_edit(self, launch: Definition) -> bool:
-        """Tell whether a new command is the user's own word. Another version of the same program is not: what that
+        """Return whether a new command is the user's own word. Another version of the same program is not: what that
         lists otherwise does not come from the edit."""
         config = self._config.now
         if config.named_by == "project_config" or not is_users_word(config.path):
@@ -272,7 +272,7 @@ class Gatekeeper:
         listed: dict[str, Definition] = {}
         for name, item in members.items():
             yield
-            if (words := read_words(kind, item, is_strict=server.entry.approve_new)) is not None:
+            if (words := words_to_approve(kind, item, is_strict=server.entry.approve_new)) is not None:
                 value = bytes(words)
                 listed[name] = Definition(server.name, member.definition, name, hash_value(value), value)
         if not self._ledger.is_seen(server.name, member.first):
@@ -291,7 +291,7 @@ class Gatekeeper:
             yield from self._ledger.approve_all(server.name, new, launch)
             self._edited.discard((server.name, kind))
         approved, blocked = yield from self._ledger.known(server.name, member.definition)
-        judged = yield from judge(
+        judged = yield from judge_definitions(
             listed.values(), approved, blocked,
             lambda name: self._ledger.approved(server.name, member.definition, name), stand_in,
         )  # fmt: skip
@@ -321,7 +321,7 @@ class Gatekeeper:
         return [kind for kind in MEMBERS if (kind in new and kind not in asked) or (name, kind) in self._edited]
 
     def note_asked(self, name: str, kind: ListKind) -> None:
-        """Take in that a server was asked for a list and has not given it."""
+        """Note that a server was asked for a list and has not given it."""
         server, member = self._config.now.servers.get(name), MEMBERS[kind]
         try:
             if server is None or self._ledger.is_seen(name, member.first):
@@ -352,9 +352,9 @@ class Gatekeeper:
         return found
 
     def _is_late(self, server: str, kind: DefinitionKind, name: str) -> bool:
-        """Tell whether a definition was approved too long ago for what belongs to it to be a first sight."""
+        """Return whether a definition was approved too long ago for what belongs to it to be a first sight."""
         approved = self._ledger.approved(server, kind, name)
-        return bool(approved) and time.time() - max(each.seen_at for each in approved) > FIRST_S
+        return bool(approved) and time.time() - max(each.seen_at for each in approved) > _FIRST_S
 
     # -- what is refused
 
@@ -366,7 +366,7 @@ class Gatekeeper:
         return None
 
     def is_prompt_held(self, server: str, prompt: str) -> bool:
-        """Tell whether a server's prompt is held and nothing is served in its place."""
+        """Return whether a server's prompt is held and nothing is served in its place."""
         return any((owner, own) == (server, prompt) for owner, _, own in self._ledger.refused("prompt"))
 
 

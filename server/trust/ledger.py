@@ -24,11 +24,11 @@ RETRY_S: Final = 1.0
 """The shortest pause between two writes of what is held of a server."""
 AGAIN_S: Final = (5.0, 300.0)
 """The first and the longest pause before servers list again that could not be compared with the store."""
-APPROVED_AT_ONCE: Final = 50
+_APPROVED_AT_ONCE: Final = 50
 """Definitions that one transaction approves."""
 AT_ONCE: Final = 500
 """Definitions that one step reads or compares."""
-SAY_S: Final = 30.0
+_SAY_S: Final = 30.0
 """A server whose held texts change all the time is logged at most this often."""
 
 Hashes = dict[str, list[str]]
@@ -37,7 +37,7 @@ Hashes = dict[str, list[str]]
 log = logging.getLogger("foretool.trust")
 
 
-class Ledger:
+class ApprovalLedger:
     """Reads and writes approvals for one proxy."""
 
     def __init__(
@@ -101,7 +101,7 @@ class Ledger:
         return [each for each in found if each.kind == kind]
 
     def is_seen(self, server: str, kind: DefinitionKind) -> bool:
-        """Tell whether the store has what was seen first. Raises `StorageError`."""
+        """Return whether the store has what was seen first. Raises `StorageError`."""
         return bool(finish(self.read(server, kind))) and (server, kind) not in self._unsaved
 
     def known(self, server: str, kind: DefinitionKind) -> Steps[tuple[Hashes, Hashes]]:
@@ -158,7 +158,7 @@ class Ledger:
             return
         try:
             at, rest = time.time(), iter(new)
-            while part := list(islice(rest, APPROVED_AT_ONCE)):
+            while part := list(islice(rest, _APPROVED_AT_ONCE)):
                 yield
                 found = (replace(of_launch(each, launch), state="approved", seen_at=at) for each in part)
                 self.store.approve_listed(list(found))
@@ -207,7 +207,7 @@ class Ledger:
     def say(self, server: str, held: Sequence[Definition]) -> None:
         hashes = frozenset(each.hash for each in held)
         said, at = self._said.get(server, (frozenset(), 0.0))
-        if not hashes <= said and self._clock() - at > (SAY_S if said else 0.0):
+        if not hashes <= said and self._clock() - at > (_SAY_S if said else 0.0):
             self._said[server] = (hashes, self._clock())
             log.warning("server %r: %s; run `foretool review %s`", server, describe_held(held), server)
 

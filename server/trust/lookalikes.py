@@ -19,14 +19,14 @@ _SWAPS: Final = (("rn", "m"), ("vv", "w"), ("0", "o"), ("1", "l"), ("5", "s"), (
 _PARTS: Final = re.compile(r"[^a-z0-9]+")
 _NAME: Final = r"[A-Za-z][A-Za-z0-9]*(?:[_-]{1,2}[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+"
 """What can be a tool's name in a text: words joined by `_`, `-` or capitals."""
-LEAST: Final = 6
+_LEAST: Final = 6
 """Characters of a name that is told from an ordinary word."""
-COPIED: Final = 0.7
+_COPIED: Final = 0.7
 """Two descriptions that share this part of their words are taken for a copy."""
-LEAST_WORDS: Final = 4
+_LEAST_WORDS: Final = 4
 
 
-def fold(text: str) -> str:
+def fold_lookalikes(text: str) -> str:
     """Return a text in plain lower-case Latin letters, as it looks to a reader."""
     if text.isascii():
         return text.lower()
@@ -38,7 +38,7 @@ def fold(text: str) -> str:
 
 def skeleton(name: str) -> str:
     """Return what a name looks like at a glance: two names with one skeleton are taken for each other."""
-    plain = _PARTS.sub("", fold(name))
+    plain = _PARTS.sub("", fold_lookalikes(name))
     for one, other in _SWAPS:
         plain = plain.replace(one, other)
     return plain
@@ -72,17 +72,17 @@ class Names:
         """Return another server's tool of the same name that is described in nearly the same words."""
         words = _words(description)
         for other, known, theirs in self._by_skeleton.get(skeleton(name), ()):
-            if other != server and len(words & theirs) >= max(LEAST_WORDS, COPIED * len(words | theirs)):
+            if other != server and len(words & theirs) >= max(_LEAST_WORDS, _COPIED * len(words | theirs)):
                 return other, known
         return None
 
     def are_twins(self, server: str, other: str) -> bool:
-        """Tell whether two servers have the same tools, as when one program runs twice for two accounts."""
+        """Return whether two servers have the same tools, as when one program runs twice for two accounts."""
         own = self._of.get(server, set())
         return len(own) > 1 and own == self._of.get(other)
 
     def are_own(self, server: str, text: str) -> bool:
-        """Tell whether a text names tools, and all of them are tools of this server."""
+        """Return whether a text names tools, and all of them are tools of this server."""
         named = [found[0].lower() for found in re.finditer(_NAME, text)]
         return bool(named) and self._of.get(server, set()).issuperset(named)
 
@@ -94,10 +94,10 @@ class Names:
             name = each[0].lower()
             server_of, _, bare = name.rpartition("__")
             servers = self._by_name.get(bare if server_of else name, set())
-            if len(name) >= LEAST and servers and server not in servers:
+            if len(name) >= _LEAST and servers and server not in servers:
                 found.append((each.start(), each[0], min(servers)))
         return found
 
 
 def _words(description: str) -> frozenset[str]:
-    return frozenset(_PARTS.sub(" ", fold(description[:2000])).split())
+    return frozenset(_PARTS.sub(" ", fold_lookalikes(description[:2000])).split())

@@ -18,7 +18,7 @@ from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.lists import PROMPTS, RESOURCES, TEMPLATES, ListKind
 from foretool.storage.records import Definition, DefinitionKind
 
-LONG_NAME: Final = 100
+_LONG_NAME: Final = 100
 """Characters of a resource's name; what is longer says more than a name does, so it has to be approved."""
 
 _SIZE: Final = re.compile(rb"\d{1,15}")
@@ -49,13 +49,13 @@ def lacking(capabilities: Iterable[str]) -> list[DefinitionKind]:
     return [member.first for kind, member in MEMBERS.items() if kind.capability not in declared]
 
 
-def read_words(kind: ListKind, member: Raw, *, is_strict: bool) -> Raw | None:
+def words_to_approve(kind: ListKind, member: Raw, *, is_strict: bool) -> Raw | None:
     """Return the part of a listed member that somebody has to approve, None if there is none. `is_strict`: nothing is
     served that nobody has approved, not even an address."""
     if kind is not RESOURCES:
         return member
     words = _split(member)[0]
-    is_bare = words.keys() <= {"uri", "name"} and len(jsonrpc.text(words.get("name")) or "") <= LONG_NAME
+    is_bare = words.keys() <= {"uri", "name"} and len(jsonrpc.text(words.get("name")) or "") <= _LONG_NAME
     return None if is_bare and not is_strict else jsonrpc.raw(words)
 
 
@@ -72,14 +72,16 @@ def serve_bare(member: Raw) -> Raw:
     """Return a resource without the words that nobody has approved."""
     words, data = _split(member)
     name = jsonrpc.text(words.get("name")) or ""
-    bare = {"uri": words["uri"], "name": words["name"] if 0 < len(name) <= LONG_NAME else words["uri"]}
+    bare = {"uri": words["uri"], "name": words["name"] if 0 < len(name) <= _LONG_NAME else words["uri"]}
     return jsonrpc.raw({**bare, **data})
 
 
 def stand_in(listed: Definition, approved: Definition) -> Definition | None:
     """Return what may be served in place of a changed member: the approved version, unless a prompt wants other
     arguments now."""
-    if listed.kind == "prompt" and not _prompt_fits(jsonrpc.plain(listed.value), jsonrpc.plain(approved.value)):
+    if listed.kind == "prompt" and not _prompt_fits(
+        jsonrpc.decode_value(listed.value), jsonrpc.decode_value(approved.value)
+    ):
         return None
     return replace(listed, value=approved.value, hash=approved.hash)
 
@@ -96,7 +98,7 @@ def _split(resource: Raw) -> tuple[dict[str, Raw], dict[str, Raw]]:
 
 
 def _is_data(key: str, value: object) -> bool:
-    """Tell whether an annotation says nothing in words."""
+    """Return whether an annotation says nothing in words."""
     match key, value:
         case "audience", list():
             return all(each in ("user", "assistant") for each in value)
@@ -108,7 +110,7 @@ def _is_data(key: str, value: object) -> bool:
 
 
 def _prompt_fits(now: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Tell whether a prompt takes the arguments that it took before, and requires no others."""
+    """Return whether a prompt takes the arguments that it took before, and requires no others."""
     old, new = _prompt_arguments(before), _prompt_arguments(now)
     return old.keys() <= new.keys() and all(old.get(name, False) for name, required in new.items() if required)
 

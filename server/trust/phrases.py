@@ -63,7 +63,7 @@ def _phrase(kind: str, severity: Severity, *patterns: str) -> Phrase:
 
 
 DIRECTS: Final = "directs other tools"
-PHRASES: Final = (
+_PHRASES: Final = (
     _phrase(
         "overrides instructions", "high",
         r"\b(?:ignor|disregard|forget|overrid|bypass|discard|neglect"
@@ -223,7 +223,7 @@ _OPENING, _CLOSING = "'\"`\u201c\u2018", "'\"`\u201d\u2019"
 
 def spoken(text: str) -> Iterator[tuple[Phrase, str]]:
     """Yield the phrases in a text, each with its words. A phrase that a sentence only speaks of is not yielded."""
-    for phrase in PHRASES:
+    for phrase in _PHRASES:
         for found in phrase.pattern.finditer(text):
             if not _is_mention(text, found.start(), found.end()):
                 yield phrase, text[found.start() : _end_of_word(text, found.end())]
@@ -236,7 +236,7 @@ def _end_of_word(text: str, at: int) -> int:
 
 
 def _is_mention(text: str, start: int, end: int) -> bool:
-    """Tell whether the words at a place stand between quotes, or in a sentence about detecting or showing them."""
+    """Return whether the words at a place stand between quotes, or in a sentence about detecting or showing them."""
     if start and text[start - 1] in _OPENING and text[end : end + 1] and text[end] in _CLOSING:
         return True
     least = max(0, start - 300)

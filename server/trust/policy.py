@@ -34,7 +34,7 @@ Pages = Callable[[], frozenset[str]]
 
 FOR_ITS_PAGE: Final = "its server offers it to its own page alone, not to models"
 """Why no model gets a tool (MCP Apps)."""
-MOST_REACHES: Final = 2000
+_MOST_REACHES: Final = 2000
 """Profiles whose verdicts are kept; where people see different tools, each of them has their own."""
 MOST_KEPT: Final = 20_000
 """Verdicts that are kept for a profile; a server that changes its definitions all the time would add more for ever."""
@@ -119,13 +119,13 @@ class Reach:
         self._decisions: dict[tuple[str, ...], Decision] = {}
 
     def admits(self, server: str) -> bool:
-        """Tell whether the profile has a server: its tools, resources, prompts, subscriptions and log lines."""
+        """Return whether the profile has a server: its tools, resources, prompts, subscriptions and log lines."""
         if (found := self._admitted.get(server)) is None:
             found = self._admitted[server] = self.profile.admits(server)
         return found
 
     def finds(self, tool: Tool) -> bool:
-        """Tell whether a tool may be listed, found and named."""
+        """Return whether a tool may be listed, found and named."""
         # Without a rule nothing is read: a warm start asks this of thousands of tools.
         if not self.admits(tool.upstream) or (tool.upstream in self._personal and not self.sees(tool)):
             return False
@@ -134,7 +134,7 @@ class Reach:
         return tool.upstream not in self._pages() or is_for_model(tool.definition)
 
     def sees(self, tool: Tool) -> bool:
-        """Tell whether a tool of a server with a token for each person was listed to the person of this profile."""
+        """Return whether a tool of a server with a token for each person was listed to the person of this profile."""
         return tool.upstream not in self._personal or self._sees is None or self._sees(self.profile.person, tool)
 
     @property
@@ -143,11 +143,11 @@ class Reach:
         return *self._settings.pin, *self.profile.pin
 
     def denies_some(self, server: str) -> bool:
-        """Tell whether a rule may deny a tool of this server, or only some people have it."""
+        """Return whether a rule may deny a tool of this server, or only some people have it."""
         return server in self._denying or server in self._personal
 
     def hides_some(self, server: str) -> bool:
-        """Tell whether clients of this profile may not find some tool of this server."""
+        """Return whether clients of this profile may not find some tool of this server."""
         return self.denies_some(server) or server in self._pages()
 
     @property
@@ -156,8 +156,8 @@ class Reach:
         return frozenset(filter(self.admits, self._pages()))
 
     def lets_pages_call(self, tool: Tool) -> bool:
-        """Tell whether pages may call a tool: its server lets them, and no other server has pages. A host has one list
-        for all servers behind us, and asks that list alone what a page may call."""
+        """Return whether pages may call a tool: its server lets them, and no other server has pages. A host has one
+        list for all servers behind us, and asks that list alone what a page may call."""
         if self.page_servers != {tool.upstream} or not is_for_pages(tool.definition):
             return False
         return not isinstance(self.decide(tool, "page"), Refuse)
@@ -286,7 +286,7 @@ class TrustPolicy:
             self._reaches.clear()
         found = self._reaches.get(profile.key)
         if found is None or (found.profile is not profile and found.profile != profile):
-            if len(self._reaches) >= MOST_REACHES:
+            if len(self._reaches) >= _MOST_REACHES:
                 self._reaches.clear()
             found = Reach(profile, self._read.servers, self._read.settings, self._sees, self._pages)
             self._reaches[profile.key] = found
@@ -318,7 +318,7 @@ def _annotations(tool: Tool) -> Mapping[str, Any]:
         value = _annotated.decode(tool.definition).annotations
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the fast decoder refuses lone surrogates
         annotations = jsonrpc.fields(tool.definition).get("annotations")
-        value = jsonrpc.plain(annotations) if annotations is not None else None
+        value = jsonrpc.decode_value(annotations) if annotations is not None else None
     return value if isinstance(value, dict) else {}
 
 

@@ -14,12 +14,12 @@ from msgspec import UNSET, Raw, UnsetType
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.trust.links import link_place
-from foretool.server.trust.lookalikes import fold
+from foretool.server.trust.lookalikes import fold_lookalikes
 from foretool.server.trust.text import one_line
 
-META_SERVER: Final = "foretool/server"
+_META_SERVER: Final = "foretool/server"
 """Key in `_meta` of a question: the name of the server, for a client that shows it in its own way."""
-WARNING: Final = "foretool: do not type a password, key or token here. A server must not ask for one in a form."
+_WARNING: Final = "foretool: do not type a password, key or token here. A server must not ask for one in a form."
 _SHOWN: Final = 60
 """How much of a field's name is shown."""
 _READ: Final = 4_000
@@ -75,7 +75,7 @@ def prepare_log(server: str, params: Raw | UnsetType) -> Raw:
     """Return the parameters of a log message whose logger begins with its server. Raises ValueError as above."""
     logger = jsonrpc.text(jsonrpc.fields(params).get("logger")) if isinstance(params, Raw) else None
     named = one_line(server)
-    return jsonrpc.merge(params, {"logger": f"{named}/{one_line(logger)}" if logger else named})
+    return jsonrpc.merge_members(params, {"logger": f"{named}/{one_line(logger)}" if logger else named})
 
 
 def prepare_sign_in(server: str, error: Raw) -> Raw:
@@ -88,7 +88,7 @@ def prepare_sign_in(server: str, error: Raw) -> Raw:
     asked = jsonrpc.items(data["elicitations"]) if "elicitations" in data else []
     prepared = [_elicitation(server, jsonrpc.fields(each)) for each in asked]
     said = {"message": attribute(server, reason)}
-    return jsonrpc.merge(error, {**said, "data": {**data, "elicitations": prepared}} if asked else said)
+    return jsonrpc.merge_members(error, {**said, "data": {**data, "elicitations": prepared}} if asked else said)
 
 
 def attribute(server: str, text: str, what: str = "asks") -> str:
@@ -109,7 +109,9 @@ def _elicitation(server: str, members: Mapping[str, Raw]) -> Raw:
         except ValueError as error:
             raise QuestionRefused(f"elicitation/create: {error}") from None
         return jsonrpc.raw({**members, "message": attribute(server, message, f"asks you to open {place}")})
-    fields = list(_typed_fields(jsonrpc.plain(members["requestedSchema"]) if "requestedSchema" in members else None))
+    fields = list(
+        _typed_fields(jsonrpc.decode_value(members["requestedSchema"]) if "requestedSchema" in members else None)
+    )
     for name, schema in fields:
         if _asks_for_credential(name, schema):
             raise QuestionRefused(
@@ -118,7 +120,7 @@ def _elicitation(server: str, members: Mapping[str, Raw]) -> Raw:
             )
     said = attribute(server, message)
     if fields and (re.search(_ALWAYS, words := _words(message)) or re.search(_MENTIONED, words)):
-        said += f"\n\n{WARNING}"
+        said += f"\n\n{_WARNING}"
     return jsonrpc.raw({**members, "message": said})
 
 
@@ -158,7 +160,7 @@ def _asks_for_credential(name: str, schema: Mapping[str, Any]) -> bool:
 
 def _words(text: str) -> str:
     """Return the words of a name or a text, plain and in small letters: `apiKey` and `API_KEY` are `api key`."""
-    return " ".join(fold(part) for part in re.split(_HUMPS, text[:_READ]) if part)
+    return " ".join(fold_lookalikes(part) for part in re.split(_HUMPS, text[:_READ]) if part)
 
 
 # -- sampling
@@ -171,4 +173,4 @@ def _sampling(server: str, members: Mapping[str, Raw]) -> Raw:
     # The client's context is that of all of our servers, and none may read another's.
     kept = {key: value for key, value in members.items() if key != "includeContext"}
     prepared = {**kept, "systemPrompt": f"{said}\n\n{prompt}" if prompt else said}
-    return jsonrpc.raw({**prepared, "_meta": {**meta, META_SERVER: server}})
+    return jsonrpc.raw({**prepared, "_meta": {**meta, _META_SERVER: server}})

@@ -90,7 +90,7 @@ def _replacement(found: re.Match[str]) -> str:
 
 
 def is_clean(text: str) -> bool:
-    """Tell whether a text has no invisible characters."""
+    """Return whether a text has no invisible characters."""
     return clean(text) == text
 
 
@@ -110,12 +110,12 @@ def clean_params(params: Raw | UnsetType) -> Raw | UnsetType:
 
 
 def _has_escapes(data: bytes) -> bool:
-    """Tell whether a JSON text may hide characters in escapes, or has a DEL, which JSON allows as it is."""
+    """Return whether a JSON text may hide characters in escapes, or has a DEL, which JSON allows as it is."""
     return (b"\\" in data and _escape.search(data) is not None) or b"\x7f" in data
 
 
 def _is_clean_json(data: bytes) -> bool:
-    """Tell whether nothing can be hidden in a JSON text, because of which characters it has."""
+    """Return whether nothing can be hidden in a JSON text, because of which characters it has."""
     if _has_escapes(data) and not _has_clean_escapes(data):
         return False
     # Without its ASCII a text is short, and the rest of it is still UTF-8.
@@ -123,7 +123,8 @@ def _is_clean_json(data: bytes) -> bool:
 
 
 def _has_clean_escapes(data: bytes) -> bool:
-    """Tell whether each escape of a JSON text by itself stands for a character that may stay. In doubt, it does not."""
+    """Return whether each escape of a JSON text by itself stands for a character that may stay. In doubt, it does
+    not."""
     escapes = set(_any_escape.findall(data))
     if b"\x7f" in data or not escapes.isdisjoint((b"b", b"f")):
         return False

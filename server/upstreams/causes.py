@@ -15,7 +15,7 @@ from msgspec import Struct
 from foretool.server.config.codes import Code
 from foretool.server.upstreams.missing_variables import asked_variables
 
-LINES: Final = 5
+_LINES: Final = 5
 """How many of the last lines of stderr people are shown."""
 
 
@@ -293,6 +293,6 @@ def telling_line(stderr: Sequence[str]) -> str:
 
 
 def last_lines(stderr: Sequence[str]) -> tuple[str, ...]:
-    """Return the last lines of stderr, at most `LINES` of them, without frames of a stack and the like."""
+    """Return the last lines of stderr, at most `_LINES` of them, without frames of a stack and the like."""
     said = [line.strip() for line in stderr if not _NOISE.match(line)]
-    return tuple(said or [line for line in stderr if line.strip()])[-LINES:]
+    return tuple(said or [line for line in stderr if line.strip()])[-_LINES:]

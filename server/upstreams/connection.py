@@ -29,7 +29,7 @@ from foretool.storage.records import Era
 HANDSHAKE_S: Final = 60.0
 """Longest wait for the answer to `initialize`; a first start downloads packages."""
 
-OUTPUT_S: Final = 10.0
+_OUTPUT_S: Final = 10.0
 """How long a server may take for its handshake before we look at what else it has written to its output."""
 _HOPELESS: Final = re.compile(r'(?im)^\s*usage:|"jsonrpc"')
 """What a server writes whose answer will not come: how it is to be started, or a message that cannot be read."""
@@ -39,19 +39,19 @@ IN_PLACE: Final = ", in place of an answer"
 NO_REQUEST: Final = ", which no request has"
 """Parts of reasons, by which `failures` finds the advice."""
 
-PROBE_S: Final = 20.0
+_PROBE_S: Final = 20.0
 """Longest wait for the answer to `server/discover`; legacy servers may stay silent (specification: stdio)."""
 
-LIVING_S: Final = 6 * 3600.0
+_LIVING_S: Final = 6 * 3600.0
 """How long a request may go on that reports progress (specification: basic, lifecycle, timeouts)."""
-LEAVE_S: Final = 5.0
+_LEAVE_S: Final = 5.0
 """Longest wait for replies when a session is lost: most requests in flight are refused at once, and sent again."""
 
 MOST_INSTRUCTIONS: Final = 64 * 1024
 """Characters of a server's instructions; the rest is cut off."""
 MOST_ID: Final = 20
 """Characters of an id of ours, and of one that is shown."""
-MOST_NOISE: Final = 120
+_MOST_NOISE: Final = 120
 """Characters of a text on its output that are shown."""
 MOST_ABOUT_ITSELF: Final = 64 * 1024
 """Bytes of a server's capabilities, and of its name, version and icons. What is longer is left out."""
@@ -115,8 +115,8 @@ class Request(Struct, eq=False):
             return f"its user did not do what it asked for within {QUESTION_S:g} s"
         if not self.sent or self.deadline <= self.sent_at + self.timeout:
             return f"no answer within {self.timeout:g} s"
-        if self.deadline >= self.sent_at + LIVING_S:
-            return f"it went on reporting progress, without an answer within {LIVING_S / 3600:g} hours"
+        if self.deadline >= self.sent_at + _LIVING_S:
+            return f"it went on reporting progress, without an answer within {_LIVING_S / 3600:g} hours"
         return f"no answer, and no progress within {self.timeout:g} s"
 
     def drop_callbacks(self) -> None:
@@ -199,7 +199,7 @@ class Connection:
     async def handshake(self, capabilities: dict[str, Any]) -> None:
         """Do the handshake of this era. Raises `HandshakeError` or `LinkError`."""
         self._capabilities = capabilities
-        look = asyncio.get_running_loop().call_later(OUTPUT_S, self._look_at_output)
+        look = asyncio.get_running_loop().call_later(_OUTPUT_S, self._look_at_output)
         try:
             if self.era == "modern":
                 await self._discover()
@@ -235,14 +235,14 @@ class Connection:
             versions.META_CAPABILITIES: jsonrpc.raw(self._capabilities),
         }
         try:
-            result = await self.ask("server/discover", {}, PROBE_S)
+            result = await self.ask("server/discover", {}, _PROBE_S)
         except HandshakeError as error:
             supported = error.data.get("supported") if isinstance(error.data, dict) else None
             is_ours = isinstance(supported, list) and versions.LATEST_MODERN in supported
             if error.code != jsonrpc.UNSUPPORTED_VERSION or not is_ours:
                 raise
             # It lists our revision among those it supports: we ask again (specification: basic, versioning).
-            result = await self.ask("server/discover", {}, PROBE_S)
+            result = await self.ask("server/discover", {}, _PROBE_S)
         supported = result.get("supportedVersions") or []
         if versions.LATEST_MODERN not in supported:
             raise HandshakeError(f"supports only {str(supported)[:200]}", jsonrpc.UNSUPPORTED_VERSION)
@@ -352,7 +352,7 @@ class Connection:
 
     async def close(self) -> None:
         now = asyncio.get_running_loop().time
-        end = now() + LEAVE_S
+        end = now() + _LEAVE_S
         while self._is_leaving and self.in_flight and now() < end:
             await asyncio.sleep(0.02)
         self.drop("its session had expired" if self._is_leaving else "the upstream was stopped")
@@ -427,7 +427,7 @@ class Connection:
         reply(message)
 
     def _on_stray_reply(self, message: Message) -> None:
-        """Take in a reply whose id no request has. It is passed over, unless nothing else came for the handshake."""
+        """Handle a reply whose id no request has. It is passed over, unless nothing else came for the handshake."""
         greetings = [each for each in self._pending.values() if each.method in ("initialize", "server/discover")]
         if self._has_answered or not greetings or 1 <= _own_id(message.id) <= self._last_id:
             return
@@ -460,7 +460,7 @@ class Connection:
         is_of_request = message.method in ("notifications/progress", "notifications/message")
         if is_of_request and waiting is not None and waiting.notice is not None:
             if waiting.timeout and not waiting.questions:
-                waiting.deadline = min(time.monotonic() + waiting.timeout, waiting.sent_at + LIVING_S)
+                waiting.deadline = min(time.monotonic() + waiting.timeout, waiting.sent_at + _LIVING_S)
             if waiting.wants is not None and not waiting.wants(str(message.method)):
                 return
             go = waiting.notice
@@ -548,13 +548,13 @@ def _noise_text(noise: str) -> str:
     """Say what a server has written in place of messages, by the line that tells most."""
     lines = [line for line in noise.splitlines() if line.strip()]
     line = next((line for line in lines if _HOPELESS.search(line)), lines[-1] if lines else "")
-    return f"wrote {line.strip()[:MOST_NOISE]!r} to its output{NOT_MCP}"
+    return f"wrote {line.strip()[:_MOST_NOISE]!r} to its output{NOT_MCP}"
 
 
 def _member(value: Raw | UnsetType, name: str) -> Any:
     """Return one member of an object, decoded; None if it is missing or the value is not an object."""
     try:
-        return jsonrpc.plain(jsonrpc.fields(value)[name])
+        return jsonrpc.decode_value(jsonrpc.fields(value)[name])
     except (KeyError, ValueError):
         return None
 

@@ -63,7 +63,7 @@ def _state(value: str) -> str:
 
 
 def _matters(name: str, code: Code, text: str) -> bool:
-    """Tell whether a failure may come from a variable without a value: the error names it, or it is a credential."""
+    """Return whether a failure may come from a variable without a value: the error names it, or it is a credential."""
     if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text):
         return True
     return code in _MAY_BE_CREDENTIAL and bool(CREDENTIAL.search(name))

@@ -23,14 +23,14 @@ from foretool.storage.store import Store
 if TYPE_CHECKING:
     from foretool.server.upstreams.causes import Cause
 
-LEAST_S: Final = 300.0
-MOST_S: Final = 86_400.0
+_LEAST_S: Final = 300.0
+_MOST_S: Final = 86_400.0
 """Bounds of the pause before somebody waits for a failed server again."""
 OPEN_S: Final = 60.0
 LASTING_S: Final = 3600.0
 """Longest pauses between two tries of a proxy in the background: where the cause may pass by itself, such as a network
 that is away, and where the user has to do something."""
-LOOK_S: Final = 5.0
+_LOOK_S: Final = 5.0
 """Pause between two looks whether somebody else has seen a failed server work."""
 
 
@@ -49,7 +49,7 @@ class FailureMemory:
         self._look_at = 0.0
 
     def load(self, servers: Iterable[Server]) -> None:
-        """Take in what the store knows against these servers."""
+        """Record what the store knows against these servers."""
         self._entries |= {server.name: digest_entry(server) for server in servers}
         names = {server.name for server in servers}
         for failure in self._read():
@@ -63,20 +63,20 @@ class FailureMemory:
         return []
 
     def note(self, name: str, cause: Cause) -> None:
-        """Take in that a server cannot be used. `cause` holds no secrets."""
+        """Note that a server cannot be used. `cause` holds no secrets."""
         if (entry := self._entries.get(name)) is None:
             return
         now, before = time.time(), self._upstreams.failure(name)
         first_at, times = (before.first_at, before.times) if before is not None else (now, 0)
         failing_s = max(now - first_at, 0.0)
-        due_at = now + min(max(failing_s, LEAST_S), MOST_S)
+        due_at = now + min(max(failing_s, _LEAST_S), _MOST_S)
         self._upstreams.mark_failed(Failure(name, entry, cause.code, cause.line, first_at, now, times + 1, due_at))
         if (upstream := self._upstreams.get(name)) is not None:
             upstream.least_pause_s = min(failing_s, LASTING_S if cause.code in FOR_THE_USER else OPEN_S)
         self._changed.add(name)
 
     def clear(self, name: str) -> None:
-        """Take in that a server has listed its tools."""
+        """Note that a server has listed its tools."""
         self._upstreams.clear_failure(name)
         if name in self._saved or name in self._changed:
             self._changed.add(name)
@@ -101,7 +101,7 @@ class FailureMemory:
         now = asyncio.get_running_loop().time()
         if not known or now < self._look_at:
             return
-        self._look_at = now + LOOK_S
+        self._look_at = now + _LOOK_S
         kept = {each.server for each in self._read()}
         for name in known:
             if name in self._saved and name not in kept:

@@ -42,7 +42,7 @@ FAILING: Final = frozenset((State.RETRYING.value, State.UNLISTED.value))
 """States in which an upstream needs somebody's help."""
 BEAT_S: Final = 30.0
 """How often a proxy says that it runs, where other machines use the same database."""
-GONE_S: Final = 180.0
+_GONE_S: Final = 180.0
 """A proxy of another machine that was silent for so long does not run any more, also if the clocks differ a little."""
 
 
@@ -68,7 +68,7 @@ def find_proxies(states: Iterable[UpstreamState]) -> list[RecordedProxy]:
     found = []
     for (started_at, machine, pid), group in groupby(sorted(states, key=by_proxy), by_proxy):
         own = tuple(group)
-        runs = now - max(each.seen_at for each in own) < GONE_S if machine else is_running(pid, started_at)
+        runs = now - max(each.seen_at for each in own) < _GONE_S if machine else is_running(pid, started_at)
         found.append(RecordedProxy(pid, started_at, runs, own, machine))
     return found
 
@@ -89,7 +89,7 @@ def states_by_upstream(proxies: Iterable[RecordedProxy]) -> dict[str, UpstreamSt
     return found
 
 
-SAVE_S: Final = 0.5
+_SAVE_S: Final = 0.5
 """States are written at most this often."""
 REFRESH_S: Final = 86_400.0
 """Tools listed longer ago than this are listed again in the background, to see whether they still hold."""
@@ -141,14 +141,14 @@ class UpstreamMemory:
         return digest_inputs(list(config.servers.values()), config.prefixes, self._fingerprints)
 
     def take_up(self, names: Iterable[str]) -> None:
-        """Take into the catalog what the store has of these servers, because somebody has decided about them."""
+        """Add to the catalog what the store has of these servers, because somebody has decided about them."""
         keys = [(name, self._fingerprints[name]) for name in names if name in self._fingerprints]
         for record, tools in self._store.catalog.load(keys):
             self._catalog.load(record.name, tools, record.instructions)
         self._catalog.settle()
 
     def take_up_listed(self) -> list[str]:
-        """Take into the catalog what other proxies have listed since; return the names of these servers. May raise
+        """Add to the catalog what other proxies have listed since; return the names of these servers. May raise
         `StorageError`."""
         stale = [name for name in self._fingerprints if self.is_stale(name)]
         found = []
@@ -163,7 +163,7 @@ class UpstreamMemory:
         return found
 
     def is_stale(self, name: str) -> bool:
-        """Tell whether the tools of an upstream were listed too long ago."""
+        """Return whether the tools of an upstream were listed too long ago."""
         now = time.time()
         return now - self._listed_at.get(name, now) > REFRESH_S
 
@@ -216,7 +216,7 @@ class UpstreamMemory:
     def save_state(self, upstream: Upstream) -> None:
         self._changed.add(upstream.name)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(SAVE_S, self._write_states)
+            self._timer = asyncio.get_running_loop().call_later(_SAVE_S, self._write_states)
 
     def _write_states(self) -> None:
         self._timer = None

@@ -25,7 +25,7 @@ _NETWORK: Final = re.compile(
 _OF_NETWORK: Final = re.compile(
     r"(?i)(?:https?|all|no|ftp)_proxy|.*_CA_BUNDLE|.*_CA_CERTS|SSL_CERT_.*|PIP_.*|UV_.*|NPM_CONFIG_.*|DOCKER_.*"
 )
-MOST_NAMES: Final = 4
+_MOST_NAMES: Final = 4
 
 
 def advise_server(server: Server, stderr: Sequence[str], error: str) -> str:
@@ -82,11 +82,11 @@ def _may_be_given(name: str, known: frozenset[str]) -> bool:
 
 
 def _unique(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))[: 4 * MOST_NAMES]
+    return list(dict.fromkeys(names))[: 4 * _MOST_NAMES]
 
 
 def _list(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:MOST_NAMES])} {'is' if len(names) == 1 else 'are'}"
+    return f"{', '.join(names[:_MOST_NAMES])} {'is' if len(names) == 1 else 'are'}"
 
 
 def _them(names: Sequence[str]) -> str:
@@ -94,5 +94,5 @@ def _them(names: Sequence[str]) -> str:
 
 
 def _add(names: Sequence[str]) -> str:
-    quoted = ", ".join(f'"{name}"' for name in names[:MOST_NAMES])
+    quoted = ", ".join(f'"{name}"' for name in names[:_MOST_NAMES])
     return f'add "inherit": [{quoted}] to its entry'

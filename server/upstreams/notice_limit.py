@@ -23,12 +23,12 @@ PROGRESS: Final = (500.0, 200.0)
 CHANGES: Final = (100.0, 20.0)
 """How many notifications of a kind may come at once, and how many a second."""
 PUT_OFF_S: Final = 1.0
-MOST_PUT_OFF: Final = 1000
+_MOST_PUT_OFF: Final = 1000
 """Changes that wait; more are left out."""
 MOST_SIZE: Final = 1024 * 1024
 """Bytes of one notification's params. A longer one is left out: nobody writes such log entries, and to read it takes
 time that belongs to the other upstreams."""
-MOST_KEY: Final = 4096
+_MOST_KEY: Final = 4096
 """A change whose params are longer is left out over the limit, because it could not be told apart cheaply."""
 
 Go = Callable[[Message], None]
@@ -45,7 +45,7 @@ class Bucket(Struct):
     at: float
 
     def take(self, now: float) -> bool:
-        """Tell whether one more may pass, and count it."""
+        """Return whether one more may pass, and count it."""
         self.left = min(self.left + (now - self.at) * self.rate, self.most)
         self.at = now
         if self.left < 1:
@@ -72,7 +72,7 @@ class NoticeLimit:
         self._timer: asyncio.TimerHandle | None = None
 
     def admits_progress(self) -> bool:
-        """Tell whether another notification of progress may pass."""
+        """Return whether another notification of progress may pass."""
         return self._progress.take(self._clock())
 
     def pass_log(self, message: Message, go: Go) -> None:
@@ -95,7 +95,7 @@ class NoticeLimit:
             go(message)
             return
         params = b"" if message.params is UNSET else bytes(message.params)
-        if len(params) <= MOST_KEY and len(self._put_off) < MOST_PUT_OFF:
+        if len(params) <= _MOST_KEY and len(self._put_off) < _MOST_PUT_OFF:
             self._put_off[str(message.method), params] = (message, go)
             if self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(PUT_OFF_S, self._pass_put_off)

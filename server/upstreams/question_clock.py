@@ -15,7 +15,7 @@ from foretool.server.protocol.jsonrpc import Message, Raw, UnsetType
 
 QUESTION_S: Final = 600.0
 """How long a user may take for the answer to a question, or for what an address wants."""
-MOST_OPEN: Final = 1000
+_MOST_OPEN: Final = 1000
 """Questions of one connection that stop clocks; the oldest gives way."""
 
 
@@ -43,20 +43,20 @@ class QuestionClock:
         """Stop the clocks of the requests that the question may belong to."""
         if not requests:
             return
-        asked = members(question.params)
+        asked = decoded_members(question.params)
         elicitation = asked.get("elicitationId") if asked.get("mode") == "url" else None
         self._open[question.id] = (elicitation if isinstance(elicitation, str) else "", requests)
         for request in requests:
             request.questions += 1
             _set_deadline(request)
-        if len(self._open) > MOST_OPEN:
+        if len(self._open) > _MOST_OPEN:
             self.go_on(next(iter(self._open)))
 
     def go_on(self, question: object, answer: Message | None = None) -> None:
-        """Take in the answer to a question; None if it is taken back."""
+        """Handle the answer to a question; None if it is taken back."""
         elicitation, requests = self._open.pop(question, ("", ()))
-        has_accepted = answer is not None and members(answer.result).get("action") == "accept"
-        if elicitation and has_accepted and len(self._at_address) < MOST_OPEN:
+        has_accepted = answer is not None and decoded_members(answer.result).get("action") == "accept"
+        if elicitation and has_accepted and len(self._at_address) < _MOST_OPEN:
             self._at_address[elicitation] = requests
             for request in requests:
                 _set_deadline(request)
@@ -64,7 +64,7 @@ class QuestionClock:
             _start(requests)
 
     def complete(self, elicitation: object) -> None:
-        """Take in that the user is through at the address of an elicitation."""
+        """Note that the user is through at the address of an elicitation."""
         if isinstance(elicitation, str):
             _start(self._at_address.pop(elicitation, ()))
 
@@ -81,7 +81,7 @@ def _set_deadline(request: Waiting) -> None:
         request.deadline = time.monotonic() + patience
 
 
-def members(value: Raw | UnsetType) -> dict[str, Any]:
+def decoded_members(value: Raw | UnsetType) -> dict[str, Any]:
     """Return the members of an object, decoded; {} where there is none."""
     try:
         return (jsonrpc.plain_object(value) if isinstance(value, Raw) else None) or {}

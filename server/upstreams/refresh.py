@@ -23,11 +23,11 @@ from foretool.storage.store import Store
 
 REFRESH: Final = "refresh"
 """The work whose lead one proxy of a store has."""
-AFTER_S: Final = 2.0
+_AFTER_S: Final = 2.0
 """Upstreams are refreshed this long after the start: not while the first client waits for its first answers."""
 AT_ONCE: Final = 4
 """Servers that are started at a time."""
-LOOK_S: Final = 10.0
+_LOOK_S: Final = 10.0
 """Pause between two looks into the store while another proxy refreshes."""
 
 
@@ -60,7 +60,7 @@ class Refresher:
         now = asyncio.get_running_loop().time()
         self._begun = min(self._begun, now)
         self._end_listed()
-        if era is None or now - self._begun < AFTER_S:
+        if era is None or now - self._begun < _AFTER_S:
             return
         known = [each for each in self._upstreams if each.state is State.KNOWN and not each.is_personal]
         stale = [each for each in known if self._memory.is_stale(each.name)]
@@ -92,7 +92,7 @@ class Refresher:
     def _follow(self, now: float) -> None:
         """Take from the store, now and then, what another proxy has listed since."""
         if now >= self._look_at:
-            self._look_at = now + LOOK_S
+            self._look_at = now + _LOOK_S
             with contextlib.suppress(StorageError):
                 if self._memory.take_up_listed():
                     self._changed()

@@ -95,24 +95,24 @@ class UpstreamRegistry:
         return self._upstreams[name].of(profile.person)
 
     def has_yet_to_list(self, name: str, profile: Profile) -> bool:
-        """Tell whether a server has not listed its tools to the person of a profile, in this process."""
+        """Return whether a server has not listed its tools to the person of a profile, in this process."""
         return name in self._upstreams and self._is_unlisted(self.serving(name, profile))
 
     def admits(self, profile: Profile, name: str) -> bool:
-        """Tell whether a profile has an upstream."""
+        """Return whether a profile has an upstream."""
         return self._policy.reach(profile).admits(name)
 
     # -- what they can
 
     def remember(self, name: str, capabilities: Capabilities, tools: int) -> None:
-        """Take in what an earlier run knew of an upstream, so that no list waits for it. One that listed no tools may
+        """Record what an earlier run knew of an upstream, so that no list waits for it. One that listed no tools may
         have wanted something first, so it is asked again."""
         self._capabilities[name] = capabilities
         if tools or not _may_have_tools(capabilities):
             self._listed.add(name)
 
     def forget_listed(self, names: Iterable[str]) -> None:
-        """Take in that the tools of these upstreams are not known any more; start them if a client is there."""
+        """Note that the tools of these upstreams are not known any more; start them if a client is there."""
         self._listed.difference_update(names)
         for name in names:
             if (upstream := self.get(name)) is not None and self._woken is not None:
@@ -135,7 +135,7 @@ class UpstreamRegistry:
         return [upstream for upstream in shared if self.may_have(upstream, capability)]
 
     def may_have(self, upstream: Upstream, capability: str) -> bool:
-        """Tell whether an upstream declares a capability, or nothing is known of it yet."""
+        """Return whether an upstream declares a capability, or nothing is known of it yet."""
         known = self._capabilities.get(upstream.name)
         return not upstream.error if known is None else capability in known
 
@@ -156,8 +156,8 @@ class UpstreamRegistry:
                 lane.start(era)
 
     def _rests(self, upstream: Upstream) -> bool:
-        """Tell whether an upstream has failed in this run and is not due: it is tried again in the background, and not
-        with every conversation that begins."""
+        """Return whether an upstream has failed in this run and is not due: it is tried again in the background, and
+        not with every conversation that begins."""
         failure = self._failures.get(upstream.name)
         return failure is not None and upstream.has_failed and time.time() < failure.due_at
 
@@ -179,7 +179,7 @@ class UpstreamRegistry:
         return Absent(tuple(starting), tuple(down))
 
     def still_coming(self, profile: Profile | None = None) -> bool:
-        """Tell whether an upstream (of a profile) may yet list its tools for the first time."""
+        """Return whether an upstream (of a profile) may yet list its tools for the first time."""
         return any(map(self._is_awaited, self if profile is None else self.admitted(profile)))
 
     def awaited(self) -> frozenset[str]:
@@ -191,12 +191,12 @@ class UpstreamRegistry:
         return self._is_unlisted(upstream) and upstream.state in coming and not upstream.error
 
     def _is_awaited(self, upstream: Upstream) -> bool:
-        """Tell whether lists and searches wait for an upstream: not where it is known to fail."""
+        """Return whether lists and searches wait for an upstream: not where it is known to fail."""
         return self._is_coming(upstream) and upstream.name not in self._failures
 
     def _is_overdue(self, upstream: Upstream) -> bool:
-        """Tell whether nobody should expect the tools of an upstream soon: it has failed before and tries again, or it
-        takes longer than anybody waits. A download takes its time."""
+        """Return whether nobody should expect the tools of an upstream soon: it has failed before and tries again, or
+        it takes longer than anybody waits. A download takes its time."""
         if upstream.is_loading:
             return False
         waits = upstream.state is not State.KNOWN and time.time() - upstream.since > PATIENCE_S
@@ -222,7 +222,7 @@ class UpstreamRegistry:
         self._waiting.append(waiter)
 
     def _is_worth_waiting(self, profile: Profile | None) -> bool:
-        """Tell whether an upstream may yet list its tools soon."""
+        """Return whether an upstream may yet list its tools soon."""
         if (profile is None or not profile.person) and self._listed.issuperset(self._upstreams):
             return False  # as in nearly every search
         oldest = time.time() - PATIENCE_S
@@ -257,7 +257,7 @@ class UpstreamRegistry:
             go()
 
     def mark_listed(self, upstream: Upstream, tools: int) -> None:
-        """Take in that an upstream has listed its tools; `wake` calls back who waited."""
+        """Note that an upstream has listed its tools; `wake` calls back who waited."""
         capabilities = self._capabilities[upstream.name] = upstream.server_info.capabilities
         self._listed.add(upstream.name)
         self._failures.pop(upstream.name, None)
@@ -283,11 +283,11 @@ class UpstreamRegistry:
         return list(self._failures.values())
 
     def mark_failed(self, failure: Failure) -> None:
-        """Take in why an upstream cannot be used, so that nobody waits for it until it has listed its tools."""
+        """Record why an upstream cannot be used, so that nobody waits for it until it has listed its tools."""
         self._failures[failure.server] = failure
 
     def clear_failure(self, name: str) -> None:
-        """Take in that nothing is known against an upstream any more."""
+        """Note that nothing is known against an upstream any more."""
         self._failures.pop(name, None)
 
     def try_again(self, name: str) -> None:
@@ -321,5 +321,5 @@ class UpstreamRegistry:
 
 
 def _may_have_tools(capabilities: Capabilities) -> bool:
-    """Tell whether an upstream with these capabilities may list tools; some declare nothing at all."""
+    """Return whether an upstream with these capabilities may list tools; some declare nothing at all."""
     return not capabilities or "tools" in capabilities

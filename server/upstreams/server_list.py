@@ -36,7 +36,7 @@ PAGES: Final = 1000
 """A list that is longer than this number of pages is cut: the upstream never ends it."""
 
 CHANGES: Final = 10
-CHANGE_S: Final = 5.0
+_CHANGE_S: Final = 5.0
 """An upstream that announces changes without end is asked this often at once, then once in this number of seconds. So
 is one whose list clients ask for all the time."""
 
@@ -118,7 +118,8 @@ class ServerList:
         return self._failures > 0
 
     def is_declared(self, connection: Connection) -> bool:
-        """Tell whether the upstream says that it has such a list; every one has tools that declares nothing at all."""
+        """Return whether the upstream says that it has such a list; every one has tools that declares nothing at
+        all."""
         capabilities = connection.server_info.capabilities or {}
         return self.kind.capability in capabilities or (self.kind is TOOLS and not capabilities)
 
@@ -244,12 +245,12 @@ class ServerList:
         self.is_announced = True
         if self._soon is None:
             self._changes = self._count_changes() - 1
-            self._ask_in(DEBOUNCE_S if self._changes >= 0 else -self._changes * CHANGE_S, connection)
+            self._ask_in(DEBOUNCE_S if self._changes >= 0 else -self._changes * _CHANGE_S, connection)
 
     def _count_changes(self) -> float:
         """Return how many changes may be followed now."""
         now = asyncio.get_running_loop().time()
-        self._changes = min(self._changes + (now - self._changes_at) / CHANGE_S, CHANGES)
+        self._changes = min(self._changes + (now - self._changes_at) / _CHANGE_S, CHANGES)
         self._changes_at = now
         return self._changes
 

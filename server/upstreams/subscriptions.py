@@ -10,13 +10,13 @@ from foretool.server.protocol.jsonrpc import UNSET, Message
 from foretool.server.upstreams.connection import Connection, Reply, Request
 from foretool.storage.records import Era
 
-LISTEN_AGAIN_S: Final = 2.0
+_LISTEN_AGAIN_S: Final = 2.0
 """Pause before a stream of notifications that has ended is opened again."""
 
-LIST_CHANGES: Final = {f"{kind}ListChanged": True for kind in ("tools", "prompts", "resources")}
+_LIST_CHANGES: Final = {f"{kind}ListChanged": True for kind in ("tools", "prompts", "resources")}
 
 
-class Subscriptions:
+class UpstreamSubscriptions:
     """Tells an upstream which resources and which log level clients want to hear of.
 
     A legacy connection gets one `resources/subscribe` per resource; a modern one gets one `subscriptions/listen` for
@@ -85,7 +85,7 @@ class Subscriptions:
     def _listen_on(self, connection: Connection) -> None:
         """Open a stream of notifications, then end the one it replaces, so that nothing is missed between them."""
         replaced = self._listen
-        wanted: dict[str, Any] = dict(LIST_CHANGES)
+        wanted: dict[str, Any] = dict(_LIST_CHANGES)
         if self._uris["modern"]:
             wanted["resourceSubscriptions"] = sorted(self._uris["modern"])
 
@@ -98,7 +98,7 @@ class Subscriptions:
             # The server ended the stream, or a proxy between us cut it off. A server that refuses is not asked again.
             is_refused = isinstance(reply, Message) and reply.error is not UNSET
             if connection.ready and not is_refused:
-                asyncio.get_running_loop().call_later(LISTEN_AGAIN_S, listen_again)
+                asyncio.get_running_loop().call_later(_LISTEN_AGAIN_S, listen_again)
 
         self._listen = connection.tell("subscriptions/listen", {"notifications": wanted}, on_end)
         if replaced is not None:

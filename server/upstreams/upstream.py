@@ -26,7 +26,7 @@ from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 from foretool.server.upstreams.connection import Connection, HandshakeError, Lost, Reply, Request, ServerInfo
 from foretool.server.upstreams.line import Line, note_refusal
 from foretool.server.upstreams.server_list import ListLimit, ServerList
-from foretool.server.upstreams.subscriptions import Subscriptions
+from foretool.server.upstreams.subscriptions import UpstreamSubscriptions
 from foretool.storage.records import Era
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 BACKOFF_S: Final = (0.2, 1.0, 3.0, 10.0, 30.0, 60.0)
 """Pauses before an upstream that nobody calls is restarted; the last one repeats. A call restarts it at once."""
 
-STABLE_S: Final = 10.0
+_STABLE_S: Final = 10.0
 """An upstream that is lost within this time after its start counts as one that failed to start."""
 
-MOST_REASON: Final = 1000
+_MOST_REASON: Final = 1000
 """Characters of a reason that are kept and shown."""
 
 log = logging.getLogger("foretool.upstream")
@@ -159,7 +159,7 @@ class Upstream:
             )
             for kind in kinds
         }  # fmt: skip
-        self.subscriptions = Subscriptions(lambda era: self._lines[era].ready, self._ask_soon)
+        self.subscriptions = UpstreamSubscriptions(lambda era: self._lines[era].ready, self._ask_soon)
         self._stopped = asyncio.Event()
         self._stderr: tuple[str, ...] = ()
 
@@ -354,7 +354,7 @@ class Upstream:
                 await line.lost.wait()
                 if not line.is_waited_for:
                     line.wanted.clear()  # set before this connection was ready
-                line.failures = 0 if now() - began > STABLE_S else line.failures + 1
+                line.failures = 0 if now() - began > _STABLE_S else line.failures + 1
             self._drop_connection(line)
             is_refused = self.speaks.get(line.era) is False and not line.is_waited_for
             if is_refused:
@@ -431,7 +431,7 @@ class Upstream:
 
     def _describe(self, reason: str) -> str:
         """Return a reason without secrets; it may quote megabytes of the server's own words."""
-        return self._redact(reason[:MOST_REASON])[:MOST_REASON]
+        return self._redact(reason[:_MOST_REASON])[:_MOST_REASON]
 
     def _drop_connection(self, line: Line) -> None:
         """Let go of a connection that was lost; it ends in a task of its own, so that the next one need not wait."""

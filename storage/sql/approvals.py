@@ -16,7 +16,7 @@ from foretool.storage.steps import Steps
 
 KEPT_APPROVALS: Final = 8
 """How many approved versions of one definition are kept, the newest ones."""
-KEPT_BLOCKS: Final = 32
+_KEPT_BLOCKS: Final = 32
 """How many refused versions of one definition are kept; one that was forgotten is held again."""
 
 _DEFINITIONS = Table("approvals", Definition)
@@ -68,7 +68,7 @@ _WRITTEN_AFTER = (
 _DROP_WRITTEN = "DELETE FROM approvals WHERE server = ? AND kind = ? AND name = ? AND hash = ? AND decision = 0"
 WRITTEN_AT_ONCE = 100
 """Definitions that one transaction writes where a server has more."""
-READ_AT_ONCE = 500
+_READ_AT_ONCE = 500
 """Definitions that one step reads."""
 _KEY = "server = :server AND kind = :kind AND name = :name AND hash = :hash"
 _NEWEST_FIRST = "ORDER BY decision DESC, seen_at DESC, rowid DESC"
@@ -187,7 +187,7 @@ class ApprovalStore(Subject):
         ours: set[tuple[str, ...]] = set()
         for place, each in enumerate(definitions, 1):
             ours.add((each.name, each.hash, each.kind, each.state, each.fingerprint))
-            if not place % READ_AT_ONCE:
+            if not place % _READ_AT_ONCE:
                 yield
         for kind in _OF_FIRST.get(first.kind, ()):
             last = ("", "")
@@ -321,7 +321,7 @@ class ApprovalStore(Subject):
     def _trim(self, definitions: Iterable[Definition]) -> None:
         for key in {(each.server, each.kind, each.name) for each in definitions}:
             self._database.run(_TRIM, (*key, "approved", KEPT_APPROVALS))
-            self._database.run(_TRIM, (*key, "blocked", KEPT_BLOCKS))
+            self._database.run(_TRIM, (*key, "blocked", _KEPT_BLOCKS))
 
 
 def _row(definition: Definition) -> dict[str, object]:
@@ -333,6 +333,6 @@ def _digest(definitions: Iterable[Definition]) -> Steps[bytes]:
     digest = hashlib.sha256()
     for place, each in enumerate(definitions, 1):
         digest.update(repr((each.kind, each.name, each.hash, each.state, each.fingerprint)).encode())
-        if not place % READ_AT_ONCE:
+        if not place % _READ_AT_ONCE:
             yield
     return digest.hexdigest().encode()

@@ -11,7 +11,7 @@ from foretool.storage.sql.repeats import Repeats
 from foretool.storage.sql.tables import Table
 
 PAGE: Final = 1000
-AUDIT: Final = Table("audit", AuditEntry, said=("name", "client", "target", "detail"))
+_AUDIT: Final = Table("audit", AuditEntry, said=("name", "client", "target", "detail"))
 _WITHIN: Final = (
     "at >= :since AND at < :until AND (:principal = '' OR principal = :principal OR name = :principal)"
     " AND (:action = '' OR action = :action) AND (:target = '' OR target = :target)"
@@ -28,14 +28,14 @@ class AuditStore(Subject):
 
     def add(self, entries: Sequence[AuditEntry]) -> None:
         if entries := self._repeated.leave_out(entries):
-            self._database.write_all(AUDIT.insert, map(AUDIT.row, entries))
+            self._database.write_all(_AUDIT.insert, map(_AUDIT.row, entries))
 
     def _find(self, entry: AuditEntry) -> int:
         row = self._database.row(f"SELECT id FROM audit WHERE {_SAME} LIMIT 1", _key(entry))  # noqa: S608  # a constant
         return int(row[0]) if row else 0
 
     def find(self, wanted: AuditFilter, limit: int = -1) -> list[AuditEntry]:
-        return AUDIT.find_all(
+        return _AUDIT.find_all(
             self._database, f"WHERE {_WITHIN} ORDER BY id DESC LIMIT :limit", {**_values(wanted), "limit": limit}
         )
 
@@ -43,7 +43,7 @@ class AuditStore(Subject):
         """Yield the entries of a time, the oldest first."""
         last = 0
         while True:
-            page = AUDIT.find_all(
+            page = _AUDIT.find_all(
                 self._database, "WHERE id > ? AND at >= ? AND at < ? ORDER BY id LIMIT ?", (last, since, until, PAGE)
             )
             yield from page

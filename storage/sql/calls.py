@@ -51,7 +51,7 @@ _CALLS_OF_CHATS = (
 
 FOLDED = 2000
 """Calls, and misses, that are added to `usage` in one transaction, which takes about a millisecond."""
-LONGEST_CALL_S = 3600.0
+_LONGEST_CALL_S = 3600.0
 """A call that takes longer, or clocks that differ by more, may be looked for in vain by time."""
 
 _EVENTS_BETWEEN = (
@@ -124,7 +124,7 @@ WITH RECURSIVE halves (low, high) AS (
 SELECT max(low) FROM halves
 """
 """One statement, so that a database far away is asked once."""
-MOST_IN_DOUBT: Final = 100_000
+_MOST_IN_DOUBT: Final = 100_000
 """Latest records among which a batch is looked for whose commit may have been made."""
 _FIND_CALL: Final = "SELECT id FROM calls WHERE id > ? AND at = ? AND session = ? AND tool = ? AND took_ms = ? LIMIT 1"
 _FIND_MISS: Final = "SELECT id FROM misses WHERE id > ? AND at = ? AND session = ? AND tool = ? LIMIT 1"
@@ -191,7 +191,7 @@ class CallStore(Subject):
         return self._find_latest("misses", _FIND_MISS, _miss_key(miss))
 
     def _find_latest(self, table: str, query: str, key: tuple[Any, ...]) -> int:
-        row = self._database.row(query, (self._database.newest(table) - MOST_IN_DOUBT, *key))
+        row = self._database.row(query, (self._database.newest(table) - _MOST_IN_DOUBT, *key))
         return int(row[0]) if row else 0
 
     def get(self, id: int) -> Call | None:
@@ -203,7 +203,7 @@ class CallStore(Subject):
     def of_session(self, session: str, since: float, until: float) -> list[Call]:
         """Return the calls of a session in a time, the oldest first."""
         # A call is written when it ends, so those that began until then have ids up to some time later.
-        first, last = first_call(self._database, since), first_call(self._database, until + 2 * LONGEST_CALL_S)
+        first, last = first_call(self._database, since), first_call(self._database, until + 2 * _LONGEST_CALL_S)
         rest = "WHERE id >= ? AND id <= ? AND session = ? AND at >= ? AND at <= ? ORDER BY id"
         return CALLS.find_all(self._database, rest, (first, last, session, since, until))
 
@@ -411,7 +411,7 @@ def first_call(database: Database, since: float) -> int:
     Calls have no index that finds a time, so their ids are halved some twenty times. They do not lie exactly in the
     order of their times: a call is written when it ends, by one of several processes.
     """
-    return int(database.rows(_FIRST_CALL, {"before": since - LONGEST_CALL_S})[0][0])
+    return int(database.rows(_FIRST_CALL, {"before": since - _LONGEST_CALL_S})[0][0])
 
 
 def _call_key(call: Call) -> tuple[Any, ...]:

@@ -198,7 +198,7 @@ class CatalogStore(Subject):
         versions = ((upstream.name, tool.name, upstream.listed_at, tool.schema_hash) for tool in tools)
         self._database.run_all(_ADD_VERSION, versions)
 
-    def _change_list(self, upstream: UpstreamRecord, tools: Sequence[Tool], difference: Difference) -> None:
+    def _change_list(self, upstream: UpstreamRecord, tools: Sequence[Tool], difference: ListDifference) -> None:
         """Write what has changed in the list of an upstream."""
         self._database.run(_SAVE_UPSTREAM, _UPSTREAMS.row(upstream))
         id = self._id(upstream)
@@ -306,7 +306,7 @@ Listed = dict[str, tuple[int, str, ToolId, int]]
 """By name, the place, the hash, the exposed name and the length of the definition of each tool of a list."""
 
 
-class Difference(Struct, frozen=True):
+class ListDifference(Struct, frozen=True):
     """How a list differs from the one that is kept."""
 
     redefined: list[Tool]
@@ -321,9 +321,9 @@ class Difference(Struct, frozen=True):
         return max(len(self.put), len(self.gone)) > CHANGED_AT_ONCE
 
 
-def _compare(before: Listed, tools: Sequence[Tool]) -> Steps[Difference]:
+def _compare(before: Listed, tools: Sequence[Tool]) -> Steps[ListDifference]:
     """Compare lists in steps."""
-    found = Difference([], [], [])
+    found = ListDifference([], [], [])
     stay = set()
     for place, tool in enumerate(tools):
         size, kept = len(tool.definition), before.get(tool.name)

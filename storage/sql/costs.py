@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from foretool.storage.records import PERIOD_S, CostSum, Event, LogPart, Prompt, Turn
+from foretool.storage.records import PERIOD_S, CostEvent, CostSum, Event, LogPart, Prompt
 from foretool.storage.sql.calls import first_call
 from foretool.storage.sql.database import Database, Subject, encode_json
 from foretool.storage.sql.discoveries import PROMPTS
@@ -71,7 +71,7 @@ class CostStore(Subject):
     def _part(self, most: int, since: float) -> LogPart:
         marks, unfinished = self._marks(), self._unfinished()
         until = self._end_at(marks["calls"], most)
-        turns: list[Turn] = []
+        turns: list[CostEvent] = []
         ends: dict[str, tuple[int, int]] = {}
         starts: dict[str, int] = {}
         for table, columns in _TURNS.items():
@@ -87,7 +87,7 @@ class CostStore(Subject):
                     own = unfinished.get(session)
                     if own is None or at < own["since"] or id < own[table]:
                         continue
-                turns.append(Turn(session, at, kind, tokens, bool(hidden), id))
+                turns.append(CostEvent(session, at, kind, tokens, bool(hidden), id))
         events = [
             Event(at, kind, text, bool(ok), handle, session)
             for table, query in _EVENTS.items()
@@ -190,7 +190,7 @@ class CostStore(Subject):
         row = self._database.row(f"SELECT id FROM {table} WHERE at < ? ORDER BY at DESC LIMIT 1", (since,))  # noqa: S608
         return int(row[0]) if row else 0
 
-    def _prompts(self, turns: Sequence[Turn]) -> list[Prompt]:
+    def _prompts(self, turns: Sequence[CostEvent]) -> list[Prompt]:
         if not turns:
             return []
         times = (min(turn.at for turn in turns) - _PROMPT_S, max(turn.at for turn in turns))

@@ -16,7 +16,7 @@ import msgspec
 
 from foretool.storage.engine import Lead, StorageError
 from foretool.storage.places import StorePlace
-from foretool.storage.redaction import Known, Redaction
+from foretool.storage.redaction import KnownSecrets, Redaction
 
 Values = Sequence[Any] | Mapping[str, Any]
 
@@ -100,7 +100,7 @@ class Database(ABC):
 
     # Secrets
 
-    def hide(self, known: Callable[[], Known]) -> None:
+    def hide(self, known: Callable[[], KnownSecrets]) -> None:
         """Keep these secrets out of every text from now on, as well as whatever looks like a secret."""
         self._redaction = Redaction(known)
 

@@ -8,7 +8,7 @@ from math import inf
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from foretool.storage.records import Answer, Discovery, Event, Match, Prompt, StepRecord, ToolId
+from foretool.storage.records import AnswerSummary, Discovery, Event, Match, Prompt, StepRecord, ToolId
 from foretool.storage.sql.calls import first_call
 from foretool.storage.sql.database import Database, Said, Subject
 from foretool.storage.sql.repeats import Repeats
@@ -137,12 +137,12 @@ class DiscoveryStore(Subject):
         rest = f"WHERE {_ANSWERED} AND {MAY_COUNT.format(table='discoveries')} ORDER BY id DESC LIMIT ?"
         return _DISCOVERIES.find_all(self._database, rest, (limit,))
 
-    def answers(self, limit: int, since: float) -> list[Answer]:
+    def answers(self, limit: int, since: float) -> list[AnswerSummary]:
         """Return what those of `answered` found that were made `since` a time or later, which is cheaper to read."""
         rows = self._database.rows(_ANSWERS, (limit,))
         decode = _RANKED.decode
         return [
-            Answer(id, at, task, tuple([each.tool for each in decode(matches)]))
+            AnswerSummary(id, at, task, tuple([each.tool for each in decode(matches)]))
             for id, at, task, matches in rows
             if at >= since
         ]

@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeVar
 from foretool.storage.sql.database import Database
 from foretool.storage.sql.tables import SET_COUNTER
 
-MOST_KNOWN: Final = 100_000
+_MOST_KNOWN: Final = 100_000
 _MARK: Final = "mark."
 """Names of marks in `counters` begin so."""
 _KEPT_MS: Final = 86_400_000
@@ -36,7 +36,7 @@ class Repeats(Generic[R]):
         writes a batch again may add to it, and calls this with all of it."""
         if self._database.doubts != self._doubts:
             if self._latest and self._find(self._latest[0]):
-                if len(self._known) > MOST_KNOWN:
+                if len(self._known) > _MOST_KNOWN:
                     self._known.clear()
                 self._known.update(map(self._key, self._latest))
             self._doubts = self._database.doubts
@@ -58,7 +58,8 @@ class Marks:
         self._latest: object = None
 
     def is_done(self, what: object) -> bool:
-        """Tell whether this write is in the store, although whoever made it was not told so; call it before writing."""
+        """Return whether this write is in the store, although whoever made it was not told so; call it before
+        writing."""
         is_there = False
         if self._database.doubts != self._doubts:
             if what == self._latest:

@@ -21,13 +21,13 @@ from foretool.storage.sql.costs import uncount_calls
 from foretool.storage.sql.database import Database, Subject, encode_json
 from foretool.storage.sql.tables import SET_COUNTER, row_key
 
-BATCH: Final = 500
+_BATCH: Final = 500
 """Rows deleted in one transaction, which takes a few milliseconds."""
-PAUSE_S: Final = 0.02
+_PAUSE_S: Final = 0.02
 """Between two of them, so that other writers get their turn."""
 MOST_QUERIES: Final = 20_000
 """How many vectors of queries are kept, some 30 MB; replays and learning read the latest tasks."""
-CROSSING: Final = 1000
+_CROSSING: Final = 1000
 """Oldest calls and misses that may still refer to a record that was deleted before them."""
 
 _QUERIES: Final = "replace(encoder, '#query', '') <> encoder"
@@ -90,7 +90,7 @@ _TEXTS: Final = (
 )
 """Columns with words of users and clients, which earlier versions wrote as they came."""
 _DONE: Final = 1 << 60
-UNUSED: Final = (
+_UNUSED: Final = (
     (
         "lists",
         "SELECT id FROM lists WHERE NOT EXISTS (SELECT 1 FROM exposures WHERE exposures.list = lists.id) LIMIT {batch}",
@@ -122,7 +122,7 @@ class RetentionStore(Subject):
         used = iter(digests)
         with self._database.own() as database:
             # Part by part, so that no other writer waits for all of them.
-            while part := tuple(islice(used, BATCH)):
+            while part := tuple(islice(used, _BATCH)):
                 database.write_all(
                     "UPDATE vectors SET used_at = ? WHERE digest = ? AND used_at < ?",
                     ((now, digest, before) for digest in part),
@@ -154,7 +154,7 @@ def scrub(database: Database, most: int) -> int:
         place = row[0] if row else 0
         while place < _DONE and seen < most:
             sql = f"SELECT id, {', '.join(columns)} FROM {table} WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608
-            found = database.rows(sql, (place, BATCH))
+            found = database.rows(sql, (place, _BATCH))
             place, seen = (found[-1][0] if found else _DONE), seen + len(found)
             cleaned = [(*map(database.clean, texts), id) for id, *texts in found]
             changed = [new for new, (_, *old) in zip(cleaned, found, strict=True) if list(new[:-1]) != old]
@@ -164,7 +164,7 @@ def scrub(database: Database, most: int) -> int:
                     changed,
                 )
                 database.run(SET_COUNTER, (mark, place))
-            time.sleep(PAUSE_S)
+            time.sleep(_PAUSE_S)
     return seen
 
 
@@ -172,20 +172,20 @@ def prune(database: Database, before: float, most: int) -> int:
     """Delete what is older than a time, batch by batch. Returns how many rows were deleted."""
     CallStore(database).fold_usage()
     deleted = 0
-    for table, query in (*_OLD, *UNUSED):
+    for table, query in (*_OLD, *_UNUSED):
         deleted += _delete_found(database, table, query, {"before": before}, most - deleted)
         if deleted >= most:
             break
     if deleted:
         with database.atomic():
-            mend_references(database, CROSSING)
+            mend_references(database, _CROSSING)
         database.give_back_room()
     return deleted
 
 
 def delete_unused(database: Database) -> None:
     """Delete lists and definitions that nothing refers to, and what was said of tools that have changed since."""
-    for table, query in UNUSED:
+    for table, query in _UNUSED:
         _delete_found(database, table, query, {}, 1_000_000)
     database.run("DELETE FROM catalog_summaries WHERE changes <> (SELECT value FROM counters WHERE name = 'catalog')")
 
@@ -195,13 +195,13 @@ def _delete_found(database: Database, table: str, query: str, values: dict[str, 
     wanted = f"SELECT CAST(value AS bigint) FROM ({database.json_strings}) AS keys"  # noqa: S608  # a constant
     delete = f"DELETE FROM {table} WHERE {row_key(table)} IN ({wanted})"  # noqa: S608  # a constant of this file
     # The rows of a batch are found outside of the transaction that deletes them.
-    while total < most and (keys := [key for (key,) in database.rows(query.format(batch=BATCH), values)]):
+    while total < most and (keys := [key for (key,) in database.rows(query.format(batch=_BATCH), values)]):
         with database.atomic():
             database.run(delete, (encode_json(keys),))
             if table == "calls":
                 uncount_calls(database, keys)
         total += len(keys)
-        time.sleep(PAUSE_S)
+        time.sleep(_PAUSE_S)
     return total
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.json import Decoder
 
-from foretool.storage.records import ClientRecord, Conversation, Era, Exposure, SessionRecord
+from foretool.storage.records import ClientRecord, ConversationCost, Era, Exposure, SessionRecord
 from foretool.storage.sql.database import Database, Said, Subject, encode_json
 from foretool.storage.sql.repeats import Marks, Repeats
 from foretool.storage.sql.tables import TOOL_IDS, Table
@@ -141,9 +141,9 @@ class SessionStore(Subject):
         rows = self._database.rows(f"{_GET_EXPOSURES} WHERE session = ? ORDER BY exposures.id", (session,))
         return [_read_exposure(row) for row in rows]
 
-    def conversations(self, limit: int) -> list[Conversation]:
+    def conversations(self, limit: int) -> list[ConversationCost]:
         """Return the latest sessions that called or searched something, without those whose policy was `full`."""
-        return [Conversation(*row) for row in self._database.rows(_GET_CONVERSATIONS, (limit,))]
+        return [ConversationCost(*row) for row in self._database.rows(_GET_CONVERSATIONS, (limit,))]
 
 
 class ClientLedger(Subject):

@@ -37,7 +37,8 @@ def result_code(error: Exception) -> int:
 
 
 def is_full(path: Location) -> bool:
-    """Tell whether the disk of a file takes nothing more. SQLite calls it an I/O error where it cannot make `-shm`."""
+    """Return whether the disk of a file takes nothing more. SQLite calls it an I/O error where it cannot make
+    `-shm`."""
     try:
         return disk_usage(Path(path).parent).free < _LEAST_FREE
     except OSError:

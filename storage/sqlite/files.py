@@ -16,7 +16,7 @@ from typing import Final
 from foretool.storage.engine import StorageError
 from foretool.storage.places import make_private_folder
 
-OWN_FOLDER: Final = "foretool"
+_OWN_FOLDER: Final = "foretool"
 """Name of the folder that foretool makes for its files; only this one is closed to others. A folder with another name
 may be somebody's project."""
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -54,7 +54,7 @@ def identify(path: Path | str) -> tuple[int, int] | None:
 
 
 def is_empty(path: Path) -> bool:
-    """Tell whether a file has no content, which one that was opened always has."""
+    """Return whether a file has no content, which one that was opened always has."""
     try:
         return path.stat().st_size == 0
     except OSError:
@@ -89,7 +89,7 @@ def _find_exposure(path: Path) -> Iterator[str]:
                 yield f"{each}: other users may reach it (mode {found:04o}); run: chmod {mode:o} {each}"
     with suppress(OSError):
         status = path.parent.stat()
-        if status.st_mode & _WRITE and path.parent.name != OWN_FOLDER:
+        if status.st_mode & _WRITE and path.parent.name != _OWN_FOLDER:
             yield (
                 f"{path.parent}: other users may replace the storage file in this folder"
                 f" (mode {stat.S_IMODE(status.st_mode):04o}); run: chmod go-w {path.parent}, or move the store"
@@ -101,5 +101,5 @@ def _find_exposure(path: Path) -> Iterator[str]:
 
 def _private_modes(path: Path) -> Iterator[tuple[Path, int]]:
     yield from ((path.with_name(path.name + suffix), 0o600) for suffix in ("", "-wal", "-shm"))
-    if path.parent.name == OWN_FOLDER:
+    if path.parent.name == _OWN_FOLDER:
         yield path.parent, 0o700

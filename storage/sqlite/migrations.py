@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
-APPLICATION_ID = 0x666F7265
+_APPLICATION_ID = 0x666F7265
 """`fore` in ASCII; every file of foretool has it in its header."""
 
 Migration = Callable[["Database"], None]
@@ -50,14 +50,14 @@ def schema_version(connection: sqlite3.Connection) -> int:
 
 
 def is_foreign(connection: sqlite3.Connection) -> bool:
-    """Tell whether another program made this file; `connection` is in autocommit mode."""
+    """Return whether another program made this file; `connection` is in autocommit mode."""
     # One transaction: between two reads another process may have migrated a new file.
     connection.execute("BEGIN")
     try:
         if schema_version(connection) == 0:
             return connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
         found: int = connection.execute("PRAGMA application_id").fetchone()[0]
-        return found != APPLICATION_ID
+        return found != _APPLICATION_ID
     finally:
         connection.execute("COMMIT")
 
@@ -136,7 +136,7 @@ def _mark_applied(connection: sqlite3.Connection, number: int, name: str) -> Non
     )
     # A pragma takes no parameters; both values are integers of this file.
     connection.execute(f"PRAGMA user_version = {number}")
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
 
 
 def _create(db: Database, **tables: str) -> None:

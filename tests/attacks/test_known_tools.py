@@ -11,7 +11,7 @@ from fakes import FakeUpstream, Stage, proxy_over, tool
 
 from foretool.retrieval.corpus import Corpus, digest
 from foretool.retrieval.document import embedded_text
-from foretool.retrieval.known_tools import find_wordings
+from foretool.retrieval.known_tools import shipped_wordings
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import Tool, ToolId
@@ -32,7 +32,7 @@ def listed(server: str, text: str, name: str = "get_current_time") -> Tool:
 
 
 def scores(tools: list[Tool], wish: str, *, with_wordings: bool = True) -> dict[ToolId, float]:
-    corpus = Corpus(tools, shipped=find_wordings if with_wordings else None)
+    corpus = Corpus(tools, shipped=shipped_wordings if with_wordings else None)
     return {each.tool: each.score for each in Pipeline(corpus).rank(Query((wish,))).ranked}
 
 
@@ -45,7 +45,7 @@ def scores(tools: list[Tool], wish: str, *, with_wordings: bool = True) -> dict[
 def test_the_name_and_the_parameters_of_a_known_tool_gain_nothing(text: str, wish: str) -> None:
     hostile, other = listed("evil", text), raw_tool("mail", "send", b'{"name": "send", "description": "Sends mail"}')
     assert scores([hostile, other], wish) == scores([hostile, other], wish, with_wordings=False)
-    assert Corpus([hostile], shipped=find_wordings).digests == Corpus([hostile]).digests, "encoders read the same"
+    assert Corpus([hostile], shipped=shipped_wordings).digests == Corpus([hostile]).digests, "encoders read the same"
 
 
 @pytest.mark.parametrize("wish", WISHES)

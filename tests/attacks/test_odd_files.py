@@ -12,7 +12,7 @@ import pytest
 from requirements import requirement
 
 from foretool.server.commands.group import run
-from foretool.server.setup.changes import Change, apply
+from foretool.server.setup.changes import FileChange, write_changes
 from foretool.server.setup.documents import DocumentError, open_document
 from foretool.storage.opening import open_store
 
@@ -108,7 +108,7 @@ def test_a_config_that_is_no_file_is_one_line(
 @pytest.mark.usefixtures("open_umask")
 def test_copies_of_files_are_closed_to_others_whatever_the_umask(tmp_path: Path) -> None:
     file = tmp_path / "own" / "mcp.json"
-    apply([Change(file, None, b"{}", "is made")], tmp_path / "backups" / "edits")
+    write_changes([FileChange(file, None, b"{}", "is made")], tmp_path / "backups" / "edits")
     folders = [file.parent, tmp_path / "backups", *(tmp_path / "backups").glob("**/")]
     assert {stat.S_IMODE(folder.stat().st_mode) for folder in folders} == {0o700}
 

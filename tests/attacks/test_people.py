@@ -19,7 +19,7 @@ from http_fakes import PATIENCE_S, soon
 from issuer_fakes import ISSUER, OTHER_KEY, RESOURCE, Documents, key_set, token
 from requirements import requirement
 
-from foretool.fleet.people.issuer import Issuer, principal_of
+from foretool.fleet.people.issuer import ConfiguredIssuer, principal_of
 from foretool.server.config.addresses import Address
 from foretool.server.config.loader import Config
 from foretool.server.config.tokens import digest
@@ -83,7 +83,9 @@ async def team(*upstreams: FakeUpstream, documents: Documents | None = None, **s
 
     def rules(config: Config) -> HttpRules:
         entry = config.settings.access
-        return read_rules(config, Address(), Issuer(entry, config.profiles, keys) if entry is not None else None)
+        return read_rules(
+            config, Address(), ConfiguredIssuer(entry, config.profiles, keys) if entry is not None else None
+        )
 
     async with proxy_over(*upstreams, **settings) as stage:
         server = HttpServer(stage.app.router, rules(stage.app.config), Address())

@@ -23,7 +23,7 @@ from per_user_fakes import SECRET, Mail, Trader, tool
 from requirements import requirement
 
 from foretool.fleet.people.credentials import Subjects
-from foretool.fleet.people.issuer import Issuer
+from foretool.fleet.people.issuer import ConfiguredIssuer
 from foretool.fleet.people.people import People
 from foretool.server.app import App
 from foretool.server.config import loader
@@ -91,7 +91,7 @@ async def office(folder: Path, per_user: dict[str, Any] | None = None, **setting
         assert not config.broken, config.broken
         store = open_store(":memory:")
         app, keys = App(config, store), key_set()
-        issuer = Issuer(config.settings.access, config.profiles, keys, subjects_of(app))  # type: ignore[arg-type]
+        issuer = ConfiguredIssuer(config.settings.access, config.profiles, keys, subjects_of(app))  # type: ignore[arg-type]
         server = HttpServer(app.router, read_rules(config, Address(), issuer), Address(), come_back=app.come_back)
         async with app.running():
             running = asyncio.create_task(server.serve())

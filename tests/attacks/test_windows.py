@@ -15,7 +15,7 @@ from served import PATIENCE_S, Served
 from squatter import NOBODY, ROOT, end, let_others_through, squat
 from windows import Desk
 
-from foretool.server.local.places import Identity
+from foretool.server.local.places import ProxyIdentity
 
 pytestmark = pytest.mark.slow
 
@@ -129,7 +129,7 @@ def test_no_window_joins_the_socket_of_another_user(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir(mode=0o700)
     let_others_through(tmp_path)
     (tmp_path / "run").chmod(0o777)
-    identity = Identity(os.path.realpath(desk.config), "", os.path.realpath(tmp_path))
+    identity = ProxyIdentity(os.path.realpath(desk.config), "", os.path.realpath(tmp_path))
     squatter = squat(tmp_path / "run", identity, NOBODY)
     (tmp_path / "run").chmod(0o700)
     try:

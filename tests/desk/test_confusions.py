@@ -13,7 +13,7 @@ from foretool.desk.confusions import (
     find_confusions,
     find_outranked,
     find_retries,
-    suggest,
+    suggest_changes,
 )
 from foretool.desk.replay.effect import Replays
 from foretool.server import offline
@@ -41,7 +41,7 @@ def call(path: Path, at: float, tool: ToolId, outcome: str = "ok", discovery: in
 
 def found(path: Path) -> list[Confusion]:
     config = loader.load(path)
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         return find_confusions(app.store, app.catalog, START - 10)
 
 
@@ -97,11 +97,11 @@ def test_the_words_of_a_task_are_suggested_and_tried(tmp_path: Path) -> None:
         at = START + number
         call(path, at + 1, FIND, discovery=search(path, at, "look up the letter of Ann", SEND, FIND))
     config = loader.load(path)
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         pairs = find_confusions(app.store, app.catalog, START - 10)
         replays = Replays(config, app.store, START - 10, START + 99 * HOUR)
-        (pair,) = suggest(app, pairs, replays)
-        (untried,) = suggest(app, pairs, None)
+        (pair,) = suggest_changes(app, pairs, replays)
+        (untried,) = suggest_changes(app, pairs, None)
     tried = {each.fix.kind: each for each in pair.fixes}
     assert all(each.effect is not None and each.effect.tasks >= 3 for each in pair.fixes)
     (change,) = tried["description"].fix.changes
@@ -122,8 +122,8 @@ def renamed(tmp_path: Path, tasks: list[str], **entry: str) -> list[str]:
     text = json.loads(path.read_text())
     text["mcpServers"]["mail"]["tools"] = {"find": entry} if entry else {}
     path.write_text(json.dumps(text))
-    with offline.read(loader.load(path)) as app:
-        pairs = suggest(app, find_confusions(app.store, app.catalog, START - 10), None)
+    with offline.open_offline(loader.load(path)) as app:
+        pairs = suggest_changes(app, find_confusions(app.store, app.catalog, START - 10), None)
     return [each.fix.changes[0].value for pair in pairs for each in pair.fixes if each.fix.kind == "alias"]
 
 
@@ -142,14 +142,14 @@ def test_words_that_cannot_stand_in_a_name_are_in_none(tmp_path: Path) -> None:
 def test_a_replay_counts_the_misses_of_a_renamed_tool_as_its_own_and_knows_its_use(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, [("look up the letter of Ann", [FIND])] * 6, list_tokens=1)
     config = loader.load(path)
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         replays = Replays(config, app.store, START - 10, START + 99 * HOUR)
         changed = change_config(
             config, open_own(config), [ConfigChange(("servers", "mail", "tools", "find", "name"), "find_letter")]
         )
         now, then = replays.now, replays.play(changed)
     assert [each.missed for each in then] == [each.missed for each in now] and now[0].missed == (FIND,)
-    with offline.read(changed) as app:
+    with offline.open_offline(changed) as app:
         (used,) = app.catalog.meanings.count_under_new_names(app.store.calls.usage())
         assert (used.tool, used.calls) == ("mail__find_letter", 6)
         assert app.catalog.meanings.name_now(ToolId("mail__send")) == "mail__send"

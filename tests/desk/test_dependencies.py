@@ -31,7 +31,7 @@ def test_edges_come_from_values_that_were_seen_to_flow(tmp_path: Path) -> None:
         ]
         finish(store.catalog.save_upstream(record, tools))
         store.flows.add({(first, second, "id", "file_id"): 3}, 5.0)
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         (edge,) = draw_graph(app).producers(second)
         assert learned_graph(app) is None
     assert edge.before == first and any("file_id" in line for line in edge.evidence)

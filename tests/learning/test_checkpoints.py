@@ -129,7 +129,7 @@ def test_a_run_that_is_killed_when_all_is_learned_is_either_over_or_continued(
     kept = type(setting.store.artifacts)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         if end == "before its record":
-            patch.setattr("foretool.learning.run.Run", kill)
+            patch.setattr("foretool.learning.run.RunResult", kill)
         elif end == "within it":
             patch.setattr(kept, "bump_version", kill)
         else:

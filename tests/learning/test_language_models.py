@@ -20,7 +20,7 @@ from foretool.learning.language_models import (
     scorer_of_environment,
     shared_length,
 )
-from foretool.learning.training.continuation import ContinuationScorer, Question, Score, ScorerError
+from foretool.learning.training.continuation import ContinuationScorer, LikelihoodQuestion, Score, ScorerError
 from foretool.learning.training.optimizers import log_softmax
 
 DICE = 'def diceroller():\n"""\nRolls dice using the d20 or Fate systems.\n"""'
@@ -97,7 +97,7 @@ def test_the_installed_model_prefers_the_call_whose_document_it_reads(backend: s
         pytest.importorskip("gguf")
         pytest.importorskip("accelerate")
     scorer = language_models.LlamaCpp(path) if backend == "llama_cpp" else language_models.Transformers(path)
-    asked = [Question(document, "Roll a d20 for me", "diceroller()") for document in (DICE, NEWS, DICE)]
+    asked = [LikelihoodQuestion(document, "Roll a d20 for me", "diceroller()") for document in (DICE, NEWS, DICE)]
     right, wrong, again = (scorer.logprob(each.prompt, each.continuation) for each in asked)
     assert right.mean > wrong.mean + 1.0
     # What the prompts share is kept, and changes nothing but the last digits.
@@ -134,7 +134,7 @@ def test_an_endpoint_is_asked_over_http_with_its_key(monkeypatch: pytest.MonkeyP
             url = f"http://127.0.0.1:{server.server_port}/v1/"
             monkeypatch.setenv("FORETOOL_LLM_KEY", "secret")
             scorer = open_scorer(f"{url}#small")
-            question = Question(DICE, "roll", "f()")
+            question = LikelihoodQuestion(DICE, "roll", "f()")
             assert scorer.logprob(question.prompt, question.continuation) == Score(-0.75, 2)
             assert scorer.model == "openai:small"
             assert [each[:2] for each in Completions.asked] == [("/v1/completions", "Bearer secret")]

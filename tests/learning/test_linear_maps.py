@@ -7,7 +7,16 @@ from math import log
 import numpy as np
 import pytest
 
-from foretool.learning.linear_maps import PLACES, Lsa, NextText, Texts, count_terms, features, lengths, no_next_text
+from foretool.learning.linear_maps import (
+    PLACES,
+    Lsa,
+    NextText,
+    Texts,
+    call_features,
+    count_terms,
+    lengths,
+    no_next_text,
+)
 from foretool.retrieval.score_sum import z_scores
 
 
@@ -30,18 +39,18 @@ def test_a_text_without_a_known_word_is_nothing() -> None:
 
 def test_the_calls_are_read_as_their_mean_text_the_last_one_and_how_many() -> None:
     first, last = np.asarray([1, 0], np.float32), np.asarray([0, 1], np.float32)
-    assert features([first, last], 2, 2).tolist() == [0.5, 0.5, 0, 1, 0, 0, 1, 0]
-    assert features([], 0, 2).tolist() == [0, 0, 0, 0, 1, 0, 0, 0]
+    assert call_features([first, last], 2, 2).tolist() == [0.5, 0.5, 0, 1, 0, 0, 1, 0]
+    assert call_features([], 0, 2).tolist() == [0, 0, 0, 0, 1, 0, 0, 0]
     # One whose text nobody knows counts; beyond the last place they are alike.
-    assert features([last], 2, 2).tolist() == [0, 1, 0, 1, 0, 0, 1, 0]
-    assert features([last], 9, 2).tolist() == [0, 1, 0, 1, 0, 0, 0, 1]
+    assert call_features([last], 2, 2).tolist() == [0, 1, 0, 1, 0, 0, 1, 0]
+    assert call_features([last], 9, 2).tolist() == [0, 1, 0, 1, 0, 0, 0, 1]
 
 
 def test_what_is_expected_is_a_sum_over_what_the_calls_say() -> None:
     calls = np.zeros((4 + PLACES, 2), np.float32)
     calls[0], calls[3], calls[5] = [1, 0], [0, 2], [5, 5]
     aim = NextText(np.zeros((3, 2), np.float32), calls, np.zeros(2, np.float32))
-    assert (features([np.asarray([1, 1], np.float32)], 1, 2) @ aim.calls).tolist() == [6, 7]
+    assert (call_features([np.asarray([1, 1], np.float32)], 1, 2) @ aim.calls).tolist() == [6, 7]
     assert aim.dimension == 2
 
 
@@ -64,7 +73,7 @@ def test_the_nearness_to_what_is_expected_is_the_sum_of_what_each_call_adds() ->
     texts = draw.standard_normal((tools, size)).astype(np.float32)
     aim, said = NextText(task, calls, centre), draw.standard_normal(6).astype(np.float32)
     for called in ([], [4], [4, 9, 4], list(range(25))):
-        towards = said @ task + features([texts[slot] for slot in called], len(called) + 1, size) @ calls
+        towards = said @ task + call_features([texts[slot] for slot in called], len(called) + 1, size) @ calls
         whole = (texts - centre) @ towards / lengths(texts, centre)
         found = Texts(texts, aim)
         # The second time everything is remembered.

@@ -11,7 +11,7 @@ from learning_setting import ADD, MOON, RAIN, SUB, SUM, Setting
 from msgspec.structs import replace
 from requirements import requirement
 
-from foretool.learning.list_fill import HIDDEN_CALL, ListFill, ListSize, judge
+from foretool.learning.list_fill import HIDDEN_CALL, ListFill, ListSize, judge_gains
 from foretool.server.lists.order import Prior
 from foretool.storage.records import Episode, ToolId
 
@@ -34,10 +34,10 @@ def test_a_conversation_gains_a_hidden_call_for_each_tool_and_pays_the_tokens_on
 
 
 def test_only_an_interval_beside_0_changes_what_is_done() -> None:
-    assert judge([], False) == (False, [])
-    assert judge([-5.0] * 20, True) == (False, [-5.0, -5.0, -5.0])
-    assert judge([5.0] * 20, False)[0] is True
-    assert judge([-5.0, 6.0] * 10, True)[0] is True and judge([-5.0, 6.0] * 10, False)[0] is False
+    assert judge_gains([], False) == (False, [])
+    assert judge_gains([-5.0] * 20, True) == (False, [-5.0, -5.0, -5.0])
+    assert judge_gains([5.0] * 20, False)[0] is True
+    assert judge_gains([-5.0, 6.0] * 10, True)[0] is True and judge_gains([-5.0, 6.0] * 10, False)[0] is False
 
 
 @requirement("list:fill")

@@ -11,7 +11,7 @@ from learning_setting import RAIN, SUM, Setting
 from requirements import requirement
 
 from foretool.learning import list_prior as learning
-from foretool.learning.list_prior import coverage, make_prior, needs
+from foretool.learning.list_prior import call_shares, listed_shares, make_prior
 from foretool.server.lists.order import Prior
 from foretool.storage.records import ToolId
 
@@ -38,12 +38,12 @@ A, B, C, D = (ToolId(f"s__{name}") for name in "abcd")
 
 def test_needs_are_shares_of_calls_and_later_tasks_count_more() -> None:
     # Two tasks, half-life one task: the older one weighs 1/2; A has 1/2 + 1, B has 1/2.
-    assert needs([(A, B), (A,)], half_life=1.0) == {A: pytest.approx(0.75), B: pytest.approx(0.25)}
-    assert needs([], 1.0) == {}
+    assert call_shares([(A, B), (A,)], half_life=1.0) == {A: pytest.approx(0.75), B: pytest.approx(0.25)}
+    assert call_shares([], 1.0) == {}
 
 
 def test_coverage_is_a_share_of_each_task() -> None:
-    assert coverage([A, B], [(A, C), (B,), (), (C, D)]) == [0.5, 1.0, 0.0]
+    assert listed_shares([A, B], [(A, C), (B,), (), (C, D)]) == [0.5, 1.0, 0.0]
 
 
 def test_a_prior_is_kept_as_json() -> None:

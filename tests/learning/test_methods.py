@@ -14,7 +14,7 @@ from requirements import requirement
 from foretool.learning import methods
 from foretool.learning import run as learning
 from foretool.learning.list_growth import ListGrowth
-from foretool.learning.methods import Judgement, MethodPromotion
+from foretool.learning.methods import MethodJudgement, MethodPromotion
 from foretool.learning.training.list_growth import Gain, ListCost
 from foretool.learning.training.replay import Comparison
 from foretool.storage.records import Call
@@ -100,7 +100,7 @@ def test_what_follows_its_like_need_not_be_better_outside_the_error(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     better = Comparison(20, 40, {"mrr": 0.5, "top5": 0.5}, {"mrr": 0.52, "top5": 0.5}, (-0.01, 0.02, 0.05))
-    monkeypatch.setattr(MethodPromotion, "judge", lambda *_: Judgement(better, None, []))
+    monkeypatch.setattr(MethodPromotion, "judge", lambda *_: MethodJudgement(better, None, []))
     setting.demonstrate(SUM, RAIN, times=40)
     assert setting.outcomes(setting.learn())["dtdr"] == "kept"
     setting.artifacts.add("dtdr", METHOD_BYTES, {"imported": 20}, promote=True)
@@ -120,7 +120,7 @@ def test_a_new_method_may_also_be_better_outside_the_error_in_what_lists_cost(
     trained = [(24, METHOD_BYTES)]
     setting.demonstrate(SUM, RAIN, times=40)
     for compared, gain, outcome in ((better, unsure, "kept"), (same, sure, "kept"), (better, sure, "promoted")):
-        judgement = Judgement(compared, gain, trained)
+        judgement = MethodJudgement(compared, gain, trained)
         monkeypatch.setattr(MethodPromotion, "judge", lambda *_, found=judgement: found)
         run = setting.learn()
         assert setting.outcomes(run)["dtdr"] == outcome
@@ -136,7 +136,7 @@ def test_lists_are_played_only_where_ranks_leave_it_open(
     ranks: tuple[float, float, float], plays: bool, setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = Comparison(20, 40, {"mrr": 0.5, "top5": 0.5}, {"mrr": 0.5, "top5": 0.5}, ranks)
-    monkeypatch.setattr(methods, "compare", lambda *_: found)
+    monkeypatch.setattr(methods, "compare_ranks", lambda *_: found)
     played: list[int] = []
     monkeypatch.setattr(ListGrowth, "compare", lambda _, pairs: played.append(len(pairs)))
     setting.demonstrate(SUM, RAIN, times=40)

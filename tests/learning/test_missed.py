@@ -55,14 +55,14 @@ def record_sessions(setting: Setting) -> None:
 
 
 def material_of(setting: Setting) -> Material:
-    with offline.read(setting.config) as app:
+    with offline.open_offline(setting.config) as app:
         learner = Learner(setting.config, app.catalog, setting.store, lambda *_: None, 1e9)
         assert len(learner.timeline) == SESSIONS
         return learner._material_before(len(learner.timeline))
 
 
 def later_ranks(setting: Setting, model: MassTool, later: Sequence[Episode]) -> list[StepRanks]:
-    with offline.read(setting.config) as app:
+    with offline.open_offline(setting.config) as app:
         upstream_of = {tool.id: tool.upstream for tool in app.catalog.tools()}
         replay = Replay(app.catalog, None, Timeline([], later, upstream_of), upstream_of)
         return replay.ranks({"masstool": model}, 0, len(later))
@@ -86,7 +86,7 @@ def test_training_with_misses_ranks_the_same_words_better_on_later_tasks(setting
 
 def test_a_replay_trains_with_no_miss_of_the_tasks_that_it_judges(setting: Setting) -> None:
     record_sessions(setting)
-    with offline.read(setting.config) as app:
+    with offline.open_offline(setting.config) as app:
         learner = Learner(setting.config, app.catalog, setting.store, lambda *_: None, 1e9)
         known = learner._material_before(20)
         begins = learner.timeline.episodes[20].at

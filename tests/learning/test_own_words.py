@@ -18,7 +18,7 @@ def test_a_tool_trains_under_the_users_name_and_words(setting: Setting) -> None:
     written["mcpServers"]["sky"]["tools"] = {"rain": {"name": "wet", "description": "Tells whether to take a coat."}}
     setting.config.path.write_text(json.dumps(written))
     changed = loader.load(setting.config.path)
-    with offline.read(changed) as app:
+    with offline.open_offline(changed) as app:
         learner = Learner(changed, app.catalog, setting.store, lambda *_: None, 1e9)
         material = learner._material_before(len(learner.timeline))
     wet = next(tool for tool in material.tools if tool.name == "rain")

@@ -12,7 +12,7 @@ from postgres import SKIPPED, new_schema
 from requirements import requirement
 
 from foretool.learning.portable import gather
-from foretool.retrieval.portable_priors import Followed, ListFigures, PortablePriors, read, write
+from foretool.retrieval.portable_priors import Followed, ListFigures, PortablePriors, decode_priors, encode_priors
 from foretool.server.app import App
 from foretool.server.catalog.models import PRIOR
 from foretool.server.config import loader
@@ -39,7 +39,7 @@ def gathered(store: Store, folder: Path, least: int = 3) -> PortablePriors:
     remember(config, store, "calc", {"add": "Adds HUSHHUSH.", "sub": "Subtracts."})
     remember(config, store, "sky", {"moon": "Phase of the moon."})
     found = gather(store, App(config, store).catalog, least, NOW)
-    assert read(write(found)) == found
+    assert decode_priors(encode_priors(found)) == found
     return found
 
 
@@ -70,7 +70,7 @@ def test_calls_pairs_and_ends_of_one_person_are_counted_and_no_text_is(store: St
     assert found.followed == (Followed(0, 1, 3), Followed(1, 2, 3))
     assert (found.people, found.tasks, found.lists) == (1, 4, ListFigures(1.0, False))
     assert found.exported == "2025-11-23"
-    data = write(found)
+    data = encode_priors(found)
     assert [each for each in (b"HUSHHUSH", b"Smith", b"Adds", b"Phase", b"cursor", b"s9") if each in data] == []
 
 
@@ -84,7 +84,7 @@ def test_of_several_people_only_what_enough_of_them_did_is_counted(store: Store,
     found = gathered(store, tmp_path)
     assert [(each.name, each.calls, each.ended) for each in found.tools] == [("add", 4, 0), ("sub", 4, 3)]
     assert (found.followed, found.people) == ((Followed(0, 1, 3),), 3)
-    assert b"ann" not in write(found)
+    assert b"ann" not in encode_priors(found)
 
 
 @requirement("learn:priors-people")

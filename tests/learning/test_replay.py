@@ -20,7 +20,7 @@ COMPARED = Comparison(20, 40, {"mrr": 0.5, "top5": 0.5}, {"mrr": 0.52, "top5": 0
 
 
 def test_a_model_moves_the_tools_that_it_expects(setting: Setting) -> None:
-    with offline.read(setting.config) as app:
+    with offline.open_offline(setting.config) as app:
         upstream_of = {tool.id: tool.upstream for tool in app.catalog.tools()}
         timeline = Timeline([], [Episode((ADD,)), Episode((SUM, RAIN), ("a number",))], upstream_of)
         replay = Replay(app.catalog, None, timeline, upstream_of)

@@ -7,13 +7,13 @@ from collections import Counter
 import pytest
 from requirements import requirement
 
-from foretool.learning.sampling import Limits, choose_tasks, read_sample
+from foretool.learning.sampling import SampleLimits, choose_tasks, read_sample
 from foretool.storage.records import Call, Discovery, Episode, ToolId
 from foretool.storage.store import Store
 
 OFTEN, RARE, GONE = ToolId("a__often"), ToolId("a__rare"), ToolId("a__gone")
 TOOLS = dict.fromkeys((OFTEN, RARE))
-LIMITS = Limits(tasks=20, calls=1000, rare=6, of_tool=3, read=50)
+LIMITS = SampleLimits(tasks=20, calls=1000, rare=6, of_tool=3, read=50)
 
 
 def do(store: Store, number: int, *tools: ToolId, task: str = "") -> None:
@@ -76,7 +76,7 @@ def test_demonstrations_fill_what_the_log_leaves(store: Store) -> None:
 def test_what_is_chosen_stays_bounded_and_keeps_every_tool() -> None:
     tools = [ToolId(f"t{number}") for number in range(100)]
     whole = [Episode((tools[min(number % 1000, 99)],), at=float(-number)) for number in range(50_000)]
-    limits = Limits(tasks=500, calls=10_000, rare=400, of_tool=4)
+    limits = SampleLimits(tasks=500, calls=10_000, rare=400, of_tool=4)
     chosen = choose_tasks(iter(whole), limits)
     assert len(chosen) <= limits.tasks + limits.rare
     counts = Counter(tool for each in chosen for tool in each.calls)
@@ -87,8 +87,8 @@ def test_what_is_chosen_stays_bounded_and_keeps_every_tool() -> None:
 @requirement("learn:bounded")
 def test_long_tasks_count_by_their_calls() -> None:
     whole = [Episode((OFTEN,) * 50, at=float(-number)) for number in range(100)]
-    assert len(choose_tasks(whole, Limits(tasks=100, calls=500, rare=0))) == 10
-    assert len(choose_tasks(whole, Limits(tasks=100, calls=1, rare=0))) == 1  # one is always there
+    assert len(choose_tasks(whole, SampleLimits(tasks=100, calls=500, rare=0))) == 10
+    assert len(choose_tasks(whole, SampleLimits(tasks=100, calls=1, rare=0))) == 1  # one is always there
 
 
 def test_calls_of_rare_tools_are_found_across_slices(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

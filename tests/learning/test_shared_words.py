@@ -11,7 +11,7 @@ from foretool.learning.shared_words import (
     choose_episodes,
     clean_episodes,
     clean_missed,
-    session_of,
+    episode_session,
     sharing,
 )
 from foretool.server import offline
@@ -65,7 +65,7 @@ def test_where_nobody_called_over_http_nothing_is_taken_out() -> None:
 def test_sessions_that_may_not_be_learned_from_stay_out() -> None:
     episodes = [said("s1", "a"), said("s5", "b"), said("s5/handle", "c"), said("s9", "d")]
     assert [each.tasks for each in choose_episodes(episodes, PEOPLE)] == [("a",), ("d",)]
-    assert [session_of(each) for each in episodes] == ["s1", "s5", "s5", "s9"]
+    assert [episode_session(each) for each in episodes] == ["s1", "s5", "s5", "s9"]
 
 
 @requirement("trust:shared-words")
@@ -80,7 +80,7 @@ def test_a_run_learns_from_shared_words_alone(setting: Setting) -> None:
         words = "add numbers" + (" hushhush" if person == "ann" else " opted" if not learns else "")
         found = store.discoveries.add(Discovery(key, at + 1, words, (), None, "high", (), 90, 1.0))
         store.calls.record([Call(key, at + 2, ADD, "calc", "name", False, "ok", 1.0, True, "{}", found)], [])
-    with offline.read(setting.config) as app:
+    with offline.open_offline(setting.config) as app:
         learner = Learner(setting.config, app.catalog, store, lambda *_: None, 1e6)
     tasks = [task for each in learner.timeline.episodes for task in each.tasks]
     assert tasks == ["add numbers"] * 4  # of Ann, Ben, Cem and Ann again; not of Dan

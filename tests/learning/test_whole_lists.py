@@ -6,39 +6,39 @@ import pytest
 from fakes import FakeUpstream, failing_store, proxy_over
 from requirements import requirement
 
-from foretool.learning.list_fill import HIDDEN_CALL, LEAST, MOST, MOST_TOKENS, WholeLists, measure
-from foretool.storage.records import Conversation, Discovery, Exposure, SessionRecord, ToolId
+from foretool.learning.list_fill import HIDDEN_CALL, LEAST, MOST, MOST_TOKENS, WholeLists, measure_fill
+from foretool.storage.records import ConversationCost, Discovery, Exposure, SessionRecord, ToolId
 from foretool.storage.store import Store
 
 
-def of(client: str, times: int, tokens: int = 2000, discoveries: int = 0) -> list[Conversation]:
-    return [Conversation(client, tokens, discoveries)] * times
+def of(client: str, times: int, tokens: int = 2000, discoveries: int = 0) -> list[ConversationCost]:
+    return [ConversationCost(client, tokens, discoveries)] * times
 
 
 @requirement("list:whole-by-client")
 def test_a_list_of_all_tools_may_cost_what_the_list_and_the_discoveries_cost() -> None:
-    found = {each.client: each for each in measure([*of("codex", LEAST, 2000, 2), *of("calm", LEAST, 1500)])}
+    found = {each.client: each for each in measure_fill([*of("codex", LEAST, 2000, 2), *of("calm", LEAST, 1500)])}
     assert (found["codex"].tokens, found["codex"].discoveries) == (2000 + 2 * int(HIDDEN_CALL), 2.0)
     assert (found["calm"].tokens, found["calm"].list_tokens) == (1500, 1500.0)
 
 
 def test_the_lower_end_counts_where_conversations_differ() -> None:
-    (found,) = measure([*of("c", 30), *of("c", 10, 2000, 2)])
+    (found,) = measure_fill([*of("c", 30), *of("c", 10, 2000, 2)])
     mean = 2000 + int(HIDDEN_CALL) * 0.5
     assert 2000 < found.tokens < mean
 
 
 def test_few_conversations_and_clients_without_a_name_say_nothing() -> None:
-    assert list(measure([*of("c", LEAST - 1, 2000, 3), *of("", 2 * LEAST, 2000, 3)])) == []
+    assert list(measure_fill([*of("c", LEAST - 1, 2000, 3), *of("", 2 * LEAST, 2000, 3)])) == []
 
 
 def test_only_the_latest_conversations_count() -> None:
-    (found,) = measure([*of("c", MOST, 2000), *of("c", 50, 2000, 9)])
+    (found,) = measure_fill([*of("c", MOST, 2000), *of("c", 50, 2000, 9)])
     assert (found.tokens, found.conversations) == (2000, MOST)
 
 
 def test_a_client_that_searches_without_end_gets_no_endless_list() -> None:
-    (found,) = measure(of("loop", LEAST, 2000, 1000))
+    (found,) = measure_fill(of("loop", LEAST, 2000, 1000))
     assert found.tokens == MOST_TOKENS
 
 
@@ -55,7 +55,7 @@ def test_only_conversations_whose_list_hid_tools_are_read() -> None:
     converse(store, "a")
     converse(store, "b", policy="full")
     converse(store, "c", discoveries=0)  # nothing was called or searched
-    assert store.sessions.conversations(10) == [Conversation("codex", 500, 2)]
+    assert store.sessions.conversations(10) == [ConversationCost("codex", 500, 2)]
 
 
 @requirement("list:whole-by-client")

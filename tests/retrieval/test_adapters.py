@@ -53,9 +53,9 @@ def test_bytes_that_are_no_adapter_are_refused(model: bytes, said: str) -> None:
 
 def test_an_adapter_fits_the_weights_it_was_trained_on_and_no_others() -> None:
     adapter = Adapter("abc", {})
-    adapters.check(adapter, "abc")
+    adapters.check_base(adapter, "abc")
     with pytest.raises(ModelError, match="the encoder has def"):
-        adapters.check(adapter, "def")
+        adapters.check_base(adapter, "def")
 
 
 def test_a_model_that_is_taken_apart_keeps_its_matrices_under_their_names(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_model_that_is_taken_apart_keeps_its_matrices_under_their_names(tmp_pa
 
 def test_changes_are_added_to_the_matrix(tmp_path: Path) -> None:
     model = taken_apart(tmp_path)
-    adapters.apply(Adapter("", {"table": (LEFT, RIGHT)}), model)
+    adapters.apply_adapter(Adapter("", {"table": (LEFT, RIGHT)}), model)
     np.testing.assert_allclose(adapters.matrices(model)["table"], TABLE + LEFT @ RIGHT, rtol=1e-6)
 
 
@@ -76,5 +76,5 @@ def test_changes_that_do_not_fit_leave_the_model_as_it_was(
 ) -> None:
     model = taken_apart(tmp_path)
     with pytest.raises(ModelError, match="the model has"):
-        adapters.apply(Adapter("", {"table": (LEFT, RIGHT), **changes}), model)
+        adapters.apply_adapter(Adapter("", {"table": (LEFT, RIGHT), **changes}), model)
     np.testing.assert_array_equal(adapters.matrices(model)["table"], TABLE)

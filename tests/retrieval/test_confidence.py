@@ -14,8 +14,18 @@ from requirements import requirement
 
 from foretool.retrieval import confidence
 from foretool.retrieval.chances import FEATURES, Growth
-from foretool.retrieval.confidence import FAINTEST, HIGH, LEAST_SHOWN, MOST_SHOWN, Gate, Logistic, Weights, judge, level
-from foretool.retrieval.ranking import Evidence, Fit, Nearness, Ranked, Ranking
+from foretool.retrieval.confidence import (
+    FAINTEST,
+    HIGH,
+    LEAST_SHOWN,
+    MOST_SHOWN,
+    Gate,
+    GateWeights,
+    Logistic,
+    judge,
+    level,
+)
+from foretool.retrieval.ranking import ClauseFit, Evidence, Nearness, Ranked, Ranking
 from foretool.storage.records import ToolId
 
 NO_GAIN = (0.0,) * len(FEATURES)
@@ -23,8 +33,8 @@ SHARP = Nearness("minilm-tools", cosines=(0.75,))
 FLAT = Nearness("minilm-tools", cosines=(0.21,))
 MET = Evidence(strength=2.0, entropy=0.5, coverage=0.9)
 FAINT = Evidence(strength=0.4, entropy=3.7, coverage=0.1)
-CLOSE = Fit(coverage=0.9, strength=2.0, cosine=0.75, lead=0.5, met=0.75)
-FAR = Fit(coverage=0.1, strength=0.2, cosine=0.21, lead=0.02, met=0.21, agreed=0.2)
+CLOSE = ClauseFit(coverage=0.9, strength=2.0, cosine=0.75, lead=0.5, met=0.75)
+FAR = ClauseFit(coverage=0.1, strength=0.2, cosine=0.21, lead=0.02, met=0.21, agreed=0.2)
 TASK = "open an issue about the crash"
 
 
@@ -34,12 +44,12 @@ def ranked(*scores: float, **parts: float) -> tuple[Ranked, ...]:
     return (replace(named[0], parts=parts), *named[1:]) if parts else tuple(named)
 
 
-def fitting(found: tuple[Ranked, ...], fit: Fit) -> tuple[Ranked, ...]:
+def fitting(found: tuple[Ranked, ...], fit: ClauseFit) -> tuple[Ranked, ...]:
     """The same tools, of which the first one meets the task so well."""
     return (replace(found[0], fit=fit), *found[1:])
 
 
-def sharp(task: str = TASK, fit: Fit = CLOSE, second: float = 2.0, **parts: float) -> Ranking:
+def sharp(task: str = TASK, fit: ClauseFit = CLOSE, second: float = 2.0, **parts: float) -> Ranking:
     found = fitting(ranked(14.0, second, *([2.0] * 29), **parts), fit)
     return Ranking(found, 31, (replace(MET, nearness=SHARP),), bool(parts), task)
 
@@ -49,12 +59,12 @@ def flat(**parts: float) -> Ranking:
     return Ranking(found, 31, (replace(FAINT, nearness=FLAT),), bool(parts), TASK)
 
 
-def weigh(gain: tuple[float, ...], gate: Logistic, first: float = 0.0) -> Weights:
+def weigh(gain: tuple[float, ...], gate: Logistic, first: float = 0.0) -> GateWeights:
     """Weights of which the first tool's odds are the same everywhere."""
-    return Weights(gain, Logistic(first, {}), gate)
+    return GateWeights(gain, Logistic(first, {}), gate)
 
 
-def only(weights: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
+def only(weights: GateWeights, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the gate have these weights whatever was ranked."""
     gate = Gate("", {confidence.ANY: weights, confidence.ANY + confidence.AFTER_LEARNING: weights}, {"near": 0.2})
     monkeypatch.setattr(confidence, "shipped", lambda: gate)
@@ -232,7 +242,7 @@ def test_a_ranking_by_usage_alone_is_low_and_an_empty_one_none() -> None:
 
 def test_faint_words_are_chance_unless_the_list_is_worth_its_names() -> None:
     alike = Ranking(ranked(*[1.0] * 9), 9, (Evidence(strength=FAINTEST / 9, entropy=3.1),))
-    faint = Fit(coverage=0.5, strength=FAINTEST * 0.99)
+    faint = ClauseFit(coverage=0.5, strength=FAINTEST * 0.99)
     one = Ranking(fitting(ranked(1.0), faint), 1, (Evidence(strength=FAINTEST * 0.99),))
     assert [(level(each), (judge(each).probability or 0.0) >= confidence.WORTH) for each in (alike, one)] == [
         ("none", False),

@@ -16,7 +16,7 @@ from foretool.retrieval.corpus import Corpus, digest, digest_query
 from foretool.retrieval.document import Document, document, embedded_text
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.bm25 import Lexical
-from foretool.retrieval.rankers.names import Names
+from foretool.retrieval.rankers.names import NameIndex
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.storage.records import Tool, ToolId
 
@@ -167,7 +167,7 @@ def test_a_server_that_changes_all_its_tools_is_read_in_small_parts_and_searched
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     count, done = 700, [0]
-    for kind, name in ((Names, "add"), (Lexical, "drop"), (Lexical, "add")):
+    for kind, name in ((NameIndex, "add"), (Lexical, "drop"), (Lexical, "add")):
         as_it_is = getattr(kind, name)
 
         def counted(*arguments: Any, as_it_is: Callable[..., Any] = as_it_is) -> Any:

@@ -20,10 +20,10 @@ from foretool.retrieval.document import (
     READING,
     Document,
     _skip_headings,
+    definition_fields,
     document,
     embedded_text,
     english_words,
-    fields,
     identifies,
     summary_line,
     whole_sentence,
@@ -157,7 +157,7 @@ def test_a_long_text_without_spaces_is_cut_anywhere() -> None:
 
 
 def test_fields_are_known_by_their_words_however_they_are_spelled() -> None:
-    read = fields(schema_tool("updateIssue", {"issueId": {}, "new_title": {}}, required=["issueId"]))
+    read = definition_fields(schema_tool("updateIssue", {"issueId": {}, "new_title": {}}, required=["issueId"]))
     assert read.takes == {"issue id": True, "new title": False}
     assert (read.verb, read.nouns) == ("update", {stem("issue")})
 
@@ -169,12 +169,17 @@ def test_what_is_given_is_read_through_lists_references_and_alternatives() -> No
         "anyOf": [{"properties": {"nextCursor": {}}}],
         "$defs": {"Issue": {"properties": {"issue_id": {}, "author": {"properties": {"login": {}}}}}},
     }
-    assert fields(schema_tool("list_issues", gives=gives)).gives == {"issue id", "author", "login", "next cursor"}
+    assert definition_fields(schema_tool("list_issues", gives=gives)).gives == {
+        "issue id",
+        "author",
+        "login",
+        "next cursor",
+    }
 
 
 def test_a_schema_that_refers_to_itself_ends() -> None:
     gives = {"$ref": "#", "properties": {"child": {"$ref": "#"}, "name": {}}}
-    assert fields(schema_tool("tree", gives=gives)).gives == {"child", "name"}
+    assert definition_fields(schema_tool("tree", gives=gives)).gives == {"child", "name"}
 
 
 TRAP = {"$ref": "#/$defs/Trap"}
@@ -183,7 +188,7 @@ TRAP = {"$ref": "#/$defs/Trap"}
 @pytest.mark.parametrize("members", [{"items": TRAP}, {"anyOf": [TRAP] * 1_000}])
 def test_no_schema_of_a_hostile_server_keeps_the_reader_busy(members: dict[str, Any]) -> None:
     gives = {**TRAP, "properties": {"trap": TRAP}, "$defs": {"Trap": {"properties": {"name": {}}, **members}}}
-    assert fields(schema_tool("list_traps", gives=gives)).gives == {"trap", "name"}
+    assert definition_fields(schema_tool("list_traps", gives=gives)).gives == {"trap", "name"}
 
 
 @pytest.mark.parametrize(
@@ -197,7 +202,7 @@ def test_no_schema_of_a_hostile_server_keeps_the_reader_busy(members: dict[str, 
     ],
 )
 def test_whatever_is_malformed_is_left_out(definition: bytes) -> None:
-    read = fields(Tool(ToolId("u__x"), "u", "x", definition, ""))
+    read = definition_fields(Tool(ToolId("u__x"), "u", "x", definition, ""))
     assert (read.takes, read.gives) == ({}, frozenset())
 
 

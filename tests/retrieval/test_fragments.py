@@ -11,11 +11,11 @@ from foretool.retrieval import tokens
 from foretool.retrieval.fragments import (
     Fragment,
     FragmentIndex,
-    chunks,
     digest,
     fit_fragment,
     fragments,
     front_matter,
+    text_chunks,
     unique,
 )
 
@@ -31,7 +31,7 @@ def paragraph(size: int, word: str = "word") -> str:
 @requirement("instructions:chunks")
 def test_a_long_section_is_cut_into_equal_parts_between_paragraphs() -> None:
     text = "# Rules\n\n" + "\n\n".join(paragraph(150) for _ in range(6))
-    found = chunks(text)
+    found = text_chunks(text)
     assert [heading for heading, _ in found] == ["Rules", "Rules"]
     assert [words(chunk) for _, chunk in found] == [452, 450]
 
@@ -39,7 +39,7 @@ def test_a_long_section_is_cut_into_equal_parts_between_paragraphs() -> None:
 @requirement("instructions:chunks")
 def test_short_sections_are_joined_until_a_chunk_has_200_tokens() -> None:
     text = "".join(f"# Part {number}\n{paragraph(120)}\n" for number in range(1, 6))
-    found = chunks(text)
+    found = text_chunks(text)
     # 123 words each: one is short of 200 and takes the next; the fifth stands alone at the end and joins the last.
     assert [(heading, words(chunk)) for heading, chunk in found] == [("Part 1", 246), ("Part 3", 369)]
 
@@ -70,18 +70,18 @@ def test_no_chunk_of_real_pages_is_over_600_tokens_as_a_tokenizer_counts_them() 
     pages = sorted((Path(__file__).parents[2] / "docs").glob("*.md"))
     found = [each for page in pages for each in fragments(page.read_text(encoding="utf-8"), f"file {page.name}")]
     assert len(found) > 20
-    assert max(tokens.count([each.text for each in found])) <= 600
+    assert max(tokens.count_tokens([each.text for each in found])) <= 600
 
 
 def test_a_text_that_is_cut_reads_as_it_was_written() -> None:
     lines = [f"{number}. Do thing {number}. Then rest." for number in range(200)]
-    found = chunks("\n".join(lines))
+    found = text_chunks("\n".join(lines))
     assert [line for _, chunk in found for line in chunk.splitlines() if line] == lines
 
 
 def test_a_heading_inside_a_code_block_is_none() -> None:
     text = "# Real\n```sh\n# a comment\n```\n" + paragraph(300) + "\n# Next\n" + paragraph(300)
-    assert [heading for heading, _ in chunks(text)] == ["Real", "Next"]
+    assert [heading for heading, _ in text_chunks(text)] == ["Real", "Next"]
 
 
 @requirement("instructions:ids")

@@ -7,7 +7,7 @@ import json
 import pytest
 from requirements import requirement
 
-from foretool.retrieval.document import Fields, fields
+from foretool.retrieval.document import Fields, definition_fields
 from foretool.retrieval.graph import FIELD, IDENTIFIER, LAMBDA, NAME, Edge, Graph, schema_edges
 from foretool.storage.records import Tool, ToolId
 
@@ -18,7 +18,7 @@ def read(name: str, takes: str = "", gives: str | None = None, upstream: str = "
     definition = {"name": name, "inputSchema": {"properties": properties, "required": takes.split()}}
     if gives is not None:
         definition["outputSchema"] = {"properties": {each: {} for each in gives.split()}}
-    return fields(Tool(ToolId(f"{upstream}__{name}"), upstream, name, json.dumps(definition).encode(), ""))
+    return definition_fields(Tool(ToolId(f"{upstream}__{name}"), upstream, name, json.dumps(definition).encode(), ""))
 
 
 def told(tools: list[Fields]) -> dict[tuple[str, str], float]:

@@ -103,7 +103,7 @@ def test_the_cache_forgets_the_least_used_and_everything_when_the_content_change
 
 
 def test_a_signature_is_the_words_whatever_their_order_and_endings() -> None:
-    assert itr.signature("Creating the issues") == itr.signature("issue: create") == ("creat", "issu")
+    assert itr.task_signature("Creating the issues") == itr.task_signature("issue: create") == ("creat", "issu")
 
 
 # Domains by naive Bayes, on a case computed by hand

@@ -12,7 +12,7 @@ from foretool.retrieval.encoders import MANIFEST
 from foretool.retrieval.encoders.base import WORDED_LENGTH
 from foretool.retrieval.known_tools import FILE as TOOLS
 from foretool.retrieval.known_tools import KnownTool, KnownTools, read_line, sketch_definition, write_line
-from foretool.retrieval.known_vectors import KnownVectors, read_file, write
+from foretool.retrieval.known_vectors import KnownVectors, encode_vectors, read_file
 from tests.support.tools import tool
 
 TEXT = "Reports how warm and how wet it will be at a place on each of the next days"
@@ -29,7 +29,7 @@ KNOWN = KnownTool("get forecast", "weather", sketch_definition(doc()), WISHES)
 
 
 def shipped() -> KnownVectors:
-    return KnownVectors(write("tiny@1", 4, [(KNOWN, VECTOR)]), KnownTools(write_line(KNOWN).encode()))
+    return KnownVectors(encode_vectors("tiny@1", 4, [(KNOWN, VECTOR)]), KnownTools(write_line(KNOWN).encode()))
 
 
 @pytest.mark.parametrize("server", ["weather", "mine"])
@@ -53,7 +53,7 @@ def test_a_tool_that_differs_has_none(other: Document) -> None:
 
 @pytest.mark.parametrize("length", [0, 10, -1, None])
 def test_a_file_that_is_not_all_there_is_refused(length: int | None) -> None:
-    whole = write("tiny@1", 4, [(KNOWN, VECTOR)])
+    whole = encode_vectors("tiny@1", 4, [(KNOWN, VECTOR)])
     with pytest.raises(ValueError, match=r"first line is damaged|expected rows of 12 bytes, found \d+"):
         KnownVectors(whole + b"\0" if length is None else whole[:length], KnownTools(b""))
 

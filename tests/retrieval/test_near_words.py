@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from foretool.retrieval import near_words
 from foretool.retrieval.corpus import Corpus
-from foretool.retrieval.line import Line
+from foretool.retrieval.line import NeedScores
 from foretool.retrieval.near_words import FILE, LONGEST, MARKS, WEIGHT, near_terms
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.bm25 import MOST_NEAR, weigh_terms
@@ -96,8 +96,8 @@ def test_a_long_query_brings_no_words() -> None:
 def test_a_line_takes_the_few_near_words_that_tell_most() -> None:
     words = [line.split(" ")[1][:-1] for line in FILE.read_text("utf-8").splitlines()[5000:7000]]
     tools = corpus({f"t{number}": " ".join(words) for number in range(99)} | {"one": "an image", "two": "a meal"})
-    line = Line(tools, "photos of a breakfast", widened=True)
+    line = NeedScores(tools, "photos of a breakfast", widened=True)
     assert {"image", "meal"} <= set(line.spelled.values()) and len(line.spelled) <= MOST_NEAR
-    assert not Line(tools, "photos of a breakfast").spelled
+    assert not NeedScores(tools, "photos of a breakfast").spelled
     crowded = corpus({f"t{number}": "an image" for number in range(99)})
-    assert not Line(crowded, "photos", widened=True).spelled, "a word that every tool has tells nothing"
+    assert not NeedScores(crowded, "photos", widened=True).spelled, "a word that every tool has tells nothing"

@@ -19,7 +19,7 @@ from foretool.retrieval.model_format import Floats
 from foretool.retrieval.pipeline import MAX_PREDICTIONS, Pipeline
 from foretool.retrieval.rankers.learned import LearnedModel, LearnedModels
 from foretool.retrieval.ranking import Query, Ranking
-from foretool.retrieval.scoring import Request
+from foretool.retrieval.scoring import QueryScores
 from foretool.storage.records import Tool, ToolId
 
 
@@ -126,8 +126,8 @@ def test_a_replay_ranks_as_a_search_does_and_reads_its_texts_once(monkeypatch: p
     expected = [[(each.tool, each.score, each.parts) for each in searching.rank(query).ranked] for query in asked]
     assert any(each.reasons for each in searching.rank(asked[0]).ranked)
     made: list[str] = []
-    real = Request._make_line
-    monkeypatch.setattr(Request, "_make_line", lambda self, text: (made.append(text), real(self, text))[1])
+    real = QueryScores._make_line
+    monkeypatch.setattr(QueryScores, "_make_line", lambda self, text: (made.append(text), real(self, text))[1])
     for _ in range(2):
         found = [replaying.rank(query) for query in asked]
         assert [[(each.tool, each.score, each.parts) for each in ranking.ranked] for ranking in found] == expected
@@ -151,10 +151,10 @@ def test_a_prepared_search_reads_no_line_again_and_ranks_as_one_that_was_not(
     one, query = Pipeline(Corpus(catalog())), Query(lines)
     expected = Pipeline(Corpus(catalog())).rank(query)
     read: list[str] = []
-    line = pipeline_module.Line
+    line = pipeline_module.NeedScores
     counted = lambda corpus, text, **more: (read.append(text), line(corpus, text, **more))[1]  # noqa: E731
-    monkeypatch.setattr(pipeline_module, "Line", counted)
-    monkeypatch.setattr(scoring_module, "Line", counted)
+    monkeypatch.setattr(pipeline_module, "NeedScores", counted)
+    monkeypatch.setattr(scoring_module, "NeedScores", counted)
     steps = len(list(one.prepare(query)))
     assert steps >= len(read) > 0, "each line is a step of its own"
     before = len(read)

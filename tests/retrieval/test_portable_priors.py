@@ -22,12 +22,12 @@ from foretool.retrieval.portable_priors import (
     NotPriors,
     PortablePriors,
     PriorTool,
+    decode_priors,
+    encode_priors,
     expect,
     find_tools,
     leave_room,
     parameter_names,
-    read,
-    write,
 )
 from foretool.storage.records import Tool, ToolId
 
@@ -53,12 +53,12 @@ def meant(priors: PortablePriors, *tools: Tool) -> Expected:
 
 
 def changed(**members: Any) -> bytes:
-    return json.dumps({**json.loads(write(PRIORS)), **members}).encode()
+    return json.dumps({**json.loads(encode_priors(PRIORS)), **members}).encode()
 
 
 def test_a_file_is_read_as_it_was_written() -> None:
-    assert read(write(PRIORS)) == PRIORS
-    assert set(json.loads(write(PRIORS))) == {
+    assert decode_priors(encode_priors(PRIORS)) == PRIORS
+    assert set(json.loads(encode_priors(PRIORS))) == {
         "format", "version", "exported", "people", "tasks", "tools", "followed", "lists",
     }  # fmt: skip
 
@@ -101,7 +101,7 @@ def test_what_is_no_such_file_is_refused_in_one_line_that_repeats_nothing_of_it(
     data, said = HOSTILE[case]
     assert len(data) <= LARGEST
     with pytest.raises(NotPriors) as refused:
-        read(data)
+        decode_priors(data)
     line = str(refused.value)
     assert said in line and "\n" not in line and ("`" in line or "update foretool" in line)
     for text in ("IGNORE", "Ignore", "\x1b", "\u202e", "me first", "tomorrow", "xxxx"):

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from foretool.retrieval.ranking import MAX_LINES, Ranked, Ranking, Reasons, needs
+from foretool.retrieval.ranking import MAX_LINES, Ranked, Ranking, Reasons, split_needs
 from foretool.storage.records import ToolId
 
 
@@ -11,12 +11,12 @@ def test_the_rank_of_a_tool_starts_at_one() -> None:
 
 def test_lines_beyond_the_most_are_joined_to_the_last() -> None:
     lines = [str(number) for number in range(MAX_LINES + 3)]
-    assert needs(["", *lines]) == [*lines[: MAX_LINES - 1], "\n".join(lines[MAX_LINES - 1 :])]
+    assert split_needs(["", *lines]) == [*lines[: MAX_LINES - 1], "\n".join(lines[MAX_LINES - 1 :])]
 
 
 def test_a_paragraph_makes_all_lines_one_story() -> None:
     story = "word " * 41
-    assert needs(["a line", "", story]) == [f"a line\n{story}"]
+    assert split_needs(["a line", "", story]) == [f"a line\n{story}"]
 
 
 def test_reasons_are_found_at_the_first_look_and_once() -> None:

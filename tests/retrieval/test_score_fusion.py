@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretool.retrieval.score_fusion import LEVELLING, WHOLE, fuse_lines, level_hits, spread
+from foretool.retrieval.score_fusion import LEVELLING, WHOLE, fuse_lines, level_hits, score_deviation
 
 HITS = st.dictionaries(st.integers(0, 19), st.floats(0.01, 100.0), max_size=20)
 
 
 def test_spread_counts_the_slots_without_a_hit() -> None:
     # Scores 3, 1, 0, 0: mean 1, variance (4 + 0 + 1 + 1) / 4.
-    assert spread({5: 3.0, 2: 1.0}, 4) == pytest.approx(sqrt(1.5))
+    assert score_deviation({5: 3.0, 2: 1.0}, 4) == pytest.approx(sqrt(1.5))
 
 
 def test_levelling_by_hand() -> None:

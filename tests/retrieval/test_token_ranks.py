@@ -33,11 +33,11 @@ def test_definitions_and_texts_of_many_scripts_have_the_tokens_of_the_tokenizer(
     )
     @example("we'll say: the user's IDs, getHTTPResponse({\"a\":1234567})\n\n  // end  ")
     def counts_alike(text: str) -> None:
-        assert ranks.count(text) == tokens.count([text])[0]
+        assert ranks.count(text) == tokens.count_tokens([text])[0]
 
     counts_alike()
     for tool in catalog():
-        assert ranks.count(tool.definition.decode()) == tokens.count([tool.definition.decode()])[0]
+        assert ranks.count(tool.definition.decode()) == tokens.count_tokens([tool.definition.decode()])[0]
 
 
 def test_a_file_that_is_not_whole_is_refused(path: Path) -> None:

@@ -13,7 +13,7 @@ from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.bm25 import weigh_terms
 from foretool.retrieval.ranking import Query
-from foretool.retrieval.word_table import TableCorpus, WordTable, pack
+from foretool.retrieval.word_table import TableCorpus, WordTable, pack_table
 from foretool.storage.records import Tool, ToolId
 from foretool.storage.steps import finish
 
@@ -34,7 +34,7 @@ TOOLS = [made(number) for number in range(400)]
 
 def packed(corpus: Corpus) -> bytes:
     names = [str(id or "").encode() for id in corpus.ids]
-    return finish(pack(corpus.lexical.all_impacts(), names, len(corpus)))
+    return finish(pack_table(corpus.lexical.all_impacts(), names, len(corpus)))
 
 
 def chosen(table: WordTable, text: str, tools: dict[ToolId, Tool]) -> TableCorpus:

@@ -17,8 +17,8 @@ from fakes import Failed, FakeClient, FakeUpstream, Stage, failing_store, proxy_
 from requirements import requirement
 
 from foretool.server.commands.group import run
-from foretool.server.commands.search import _say_unknown, explain_tool, search
-from foretool.server.ledger.fixes import diagnose
+from foretool.server.commands.search import _say_unknown, explain_tool, search_once
+from foretool.server.ledger.fixes import diagnose_miss
 from foretool.server.ledger.story import CAUSES
 from foretool.server.protocol import versions
 from foretool.storage.records import Cause, Policy
@@ -351,7 +351,7 @@ async def test_the_true_cause_is_named(
         app = missed.stage.app
         found = missed.stage.misses()[before:]
         assert [each.cause for each in found] == [seed.cause], [(each.cause, each.change) for each in found]
-        diagnosis = diagnose(app, found[0])
+        diagnosis = diagnose_miss(app, found[0])
         assert (diagnosis.why or CAUSES[seed.cause]) and (found[0].change or seed.name == "before any list")
         if seed.cause == "denied":
             assert diagnosis.why != "" and diagnosis.why not in CAUSES.values()
@@ -428,7 +428,7 @@ def explain(missed: Missed) -> str:
     tool = app.catalog.find(missed.tool)
     if tool is None:
         return _say_unknown(app, missed.tool)
-    told = explain_tool(app, search(app, missed.task, profile, None), tool, profile)
+    told = explain_tool(app, search_once(app, missed.task, profile, None), tool, profile)
     return " | ".join(f"{each.what} -> {each.do}" for each in told.reasons)
 
 

@@ -21,8 +21,8 @@ from served import Served
 from stored_records import connection_of, saved_upstreams
 
 from foretool.retrieval.corpus import Corpus
-from foretool.retrieval.tokens import count
-from foretool.retrieval.word_table import pack
+from foretool.retrieval.tokens import count_tokens
+from foretool.retrieval.word_table import pack_table
 from foretool.server import hint
 from foretool.server.catalog.word_index import digest_inputs
 from foretool.server.config import loader as configs
@@ -189,7 +189,7 @@ def test_what_is_said_has_at_most_300_tokens(tmp_path: Path) -> None:
     said = hint.answer_prompt(
         told(prompt="which weather forecast of a city in the days to come has wind, rain, sun?"), HintOptions(path)
     )
-    (tokens,) = count([said])
+    (tokens,) = count_tokens([said])
     assert (len(said.splitlines()), tokens <= 300) == (6, True)
 
 
@@ -241,7 +241,7 @@ def keep_words(path: Path, store: Store, damage: bytes = b"", exposed: Mapping[s
     corpus = Corpus(tools)
     shown = [[(exposed or {}).get(each.name, each.id), each.upstream, each.name] for each in tools]
     names = [damage or json.dumps(each).encode() for each in shown]
-    table = finish(pack(corpus.lexical.all_impacts(), names, len(corpus)))
+    table = finish(pack_table(corpus.lexical.all_impacts(), names, len(corpus)))
     inputs = digest_inputs(list(config.servers.values()), config.prefixes, prints)
     changes = store.catalog.changes()
     assert changes is not None

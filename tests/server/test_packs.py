@@ -21,7 +21,7 @@ from foretool.storage.opening import open_store
 
 def test_every_part_that_the_core_names_is_there() -> None:
     assert all(
-        callable(packs.load(name))
+        callable(packs.load_part(name))
         for name in (
             packs.MAKE_PAGE,
             packs.MEASURE_FIXES,
@@ -79,7 +79,7 @@ def test_without_the_desk_a_miss_has_its_changes_and_no_effect_of_them(
             [], [replace(MISS, session="s0", tool="sky__moon", noticed="call", cause="budget", call=0, at=START + 3)]
         )
     monkeypatch.setitem(sys.modules, "foretool.desk", None)
-    assert packs.load(packs.MAKE_PAGE) is None
+    assert packs.load_part(packs.MAKE_PAGE) is None
     assert run(["misses", "1", "--fix", "--change", "pin", "--dry-run", "--config", str(path)]) == 0
     out = capsys.readouterr().out
     assert "pin: pin sky__moon" in out and "per task" not in out

@@ -20,7 +20,7 @@ from foretool.server.config import loader
 from foretool.server.config.loader import Config, load
 from foretool.server.discovery import arguments as discovery_arguments
 from foretool.server.discovery.arguments import Arguments
-from foretool.server.offline import read
+from foretool.server.offline import open_offline
 from foretool.storage.opening import open_store
 
 CHANGING = Path(__file__).parents[1] / "support/changing_upstream.py"
@@ -36,7 +36,7 @@ def config_of(folder: Path, tools: list[dict[str, Any]], **entry: Any) -> Config
 
 def known(config: Config) -> dict[str, str]:
     """The tools that the next proxy knows before it starts a server, each with its description."""
-    with read(config) as app:
+    with open_offline(config) as app:
         tools = app.catalog.tools()
     return {tool.id: json.loads(tool.definition).get("description", "") for tool in tools}
 
@@ -51,7 +51,7 @@ def test_what_a_doctor_listed_is_known_to_the_next_proxy(tmp_path: Path) -> None
     assert known(config) == {}
     assert doctor.diagnose(config).is_well
     assert known(config) == {"one__add": "Adds."}
-    with read(config) as app:
+    with open_offline(config) as app:
         assert app.upstreams.unlisted() == frozenset()
 
 
@@ -118,7 +118,7 @@ def test_the_time_of_a_download_does_not_count_and_is_shown(tmp_path: Path) -> N
 def search_parts(path: Path) -> set[str]:
     """The parts of the score that the first search over the store of a config has."""
     config = load(path)
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         assert install_encoders(config.settings, app.search, app.store, app.catalog) == {}, "a tool had no vector"
         profile = config.profiles[""]
         query = discovery_arguments.query(Arguments(task="echo"), (), (), profile.name)
@@ -151,7 +151,7 @@ def test_how_many_tools_are_embedded_is_told_and_none_twice(tmp_path: Path) -> N
     run(["doctor", "--config", str(path)])  # lists the tools, and embeds none: its config has no encoder
     path = write_config(tmp_path, {"one": echo()}, encoder=str(write_model(tmp_path / "tiny")))
     config = load(path)
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         tools = len(app.catalog)
     told: list[tuple[int, int]] = []
     for _ in range(2):

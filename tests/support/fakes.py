@@ -97,7 +97,7 @@ class Asked:
         self.link = link
         self.message = message
         self.method = str(message.method)
-        self.params: Json = jsonrpc.plain(message.params) if isinstance(message.params, Raw) else {}
+        self.params: Json = jsonrpc.decode_value(message.params) if isinstance(message.params, Raw) else {}
 
     @property
     def meta(self) -> Json:
@@ -147,7 +147,7 @@ class FakeLink:
                 self.receiver.on_failed(message.id, "its input is closed", sent=False)
             return
         # As over a pipe, what is said is heard in a later turn of the loop, and as bytes.
-        data = jsonrpc.one_line(jsonrpc.encode(message))
+        data = jsonrpc.without_line_breaks(jsonrpc.encode(message))
         self._loop.call_soon(self._heard, data)
 
     def abandon(self, request: int) -> bool:
@@ -459,7 +459,7 @@ class FakeClient(StdioServer):
     # -- Channel: what the proxy sends
 
     def send(self, data: bytes) -> None:
-        line = jsonrpc.one_line(data)
+        line = jsonrpc.without_line_breaks(data)
         self.lines.append(line)
         message = json.loads(line)
         self.messages.append(message)

@@ -192,7 +192,7 @@ def recorded(stage: Stage, *upstreams: FakeUpstream, resends: bool = False) -> N
 
 
 def is_sent_again(asked: Asked) -> bool:
-    """Tell whether this is a call that was answered with `input_required` before."""
+    """Return whether this is a call that was answered with `input_required` before."""
     return asked.method == "tools/call" and not {"inputResponses", "requestState"}.isdisjoint(asked.params)
 
 

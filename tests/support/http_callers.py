@@ -89,7 +89,7 @@ class EchoFront:
         elif message.method == "initialize":
             self._answer(ident, channel, {"protocolVersion": self.version, "capabilities": {}})
         elif message.method == "fail":
-            code = jsonrpc.plain(message.params)["code"]
+            code = jsonrpc.decode_value(message.params)["code"]
             channel.finish(jsonrpc.failure(ident, jsonrpc.error_object(code, "no")), code)
         elif message.method in ("hold", "subscriptions/listen"):
             self.held.put_nowait((message, channel))

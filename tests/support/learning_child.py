@@ -38,7 +38,7 @@ def main() -> None:
         with Lead(config.storage, LEARNING) as lead:
             assert lead.take()
             stop_at(point, "lead")
-    with open_store(config.storage) as store, offline.read(config) as app:
+    with open_store(config.storage) as store, offline.open_offline(config) as app:
         try:
             run = learn(config, app.catalog, store, lambda kind, what, _: stop_at(point, f"{kind}: {what}"), now=2e6)
         except Busy:

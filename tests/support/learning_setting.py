@@ -12,7 +12,7 @@ from learned_fakes import Counted, CountedMethod
 
 from foretool.learning import run as learning
 from foretool.learning.results import MethodResult, Say
-from foretool.learning.run import Run, learn
+from foretool.learning.run import RunResult, learn
 from foretool.retrieval import methods
 from foretool.retrieval.methods import TrainedMethod
 from foretool.server import offline
@@ -62,20 +62,20 @@ class Setting:
         told = [Episode(calls, ("a number",), source="import", key=str(first + at)) for at in range(times)]
         self.artifacts.add_demonstrations(told)
 
-    def learn(self, now: float = 1e6, say: Say = lambda *_: None, **more: Any) -> Run:
-        with offline.read(self.config) as app:
+    def learn(self, now: float = 1e6, say: Say = lambda *_: None, **more: Any) -> RunResult:
+        with offline.open_offline(self.config) as app:
             return learn(self.config, app.catalog, self.store, say, now=now, **more)
 
     def budget(self) -> int:
         """Tokens of a list without our own tools."""
-        with offline.read(self.config) as app:
+        with offline.open_offline(self.config) as app:
             learner = learning.Learner(self.config, app.catalog, self.store, lambda *_: None, 1.0)
             return learner.size.budget
 
-    def outcomes(self, run: Run) -> dict[str, str]:
+    def outcomes(self, run: RunResult) -> dict[str, str]:
         return {result.kind: result.outcome for result in run.results}
 
-    def result(self, kind: str, run: Run | None = None) -> MethodResult:
+    def result(self, kind: str, run: RunResult | None = None) -> MethodResult:
         """What came of one method in a run, in a new one unless given."""
         return next(each for each in (run or self.learn()).results if each.kind == kind)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from foretool.server.local.caller import ask
-from foretool.server.local.places import Identity
-from foretool.server.local.server import Answering, LocalServer, Service
+from foretool.server.local.places import ProxyIdentity
+from foretool.server.local.server import LocalServer, QuestionTalk, Service
 
-HERE = Identity("/home/me/mcp.json", "", "/home/me/work")
+HERE = ProxyIdentity("/home/me/mcp.json", "", "/home/me/work")
 STORAGE = "/home/me/foretool.sqlite3"
 
 
@@ -22,12 +22,12 @@ def echo(question: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> N
 
 
 def answering(answer: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], None], **limits: Any) -> Service:
-    return Service(lambda link, hello: Answering(link, answer), **limits)
+    return Service(lambda link, hello: QuestionTalk(link, answer), **limits)
 
 
 @contextlib.asynccontextmanager
 async def listening(
-    folder: Path, services: Mapping[str, Service] | None = None, identity: Identity = HERE
+    folder: Path, services: Mapping[str, Service] | None = None, identity: ProxyIdentity = HERE
 ) -> AsyncIterator[LocalServer]:
     """Listen in `folder`; the service `hint` echoes unless the test names others."""
     server = LocalServer(identity, STORAGE, services or {"hint": answering(echo)})
@@ -39,6 +39,10 @@ async def listening(
 
 
 async def ask_in_thread(
-    folder: Path, question: dict[str, Any], wanted: Identity = HERE, service: str = "hint", patience_s: float = 10.0
+    folder: Path,
+    question: dict[str, Any],
+    wanted: ProxyIdentity = HERE,
+    service: str = "hint",
+    patience_s: float = 10.0,
 ) -> dict[str, Any]:
     return await asyncio.to_thread(ask, str(folder), wanted, service, question, patience_s)

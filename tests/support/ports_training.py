@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from foretool.learning.training.ports import Answers
-from foretool.learning.training.ports_trainer import Example, Trainer, TrainingPlan
+from foretool.learning.training.ports import ModelAnswers
+from foretool.learning.training.ports_trainer import Example, PortsTrainer, TrainingPlan
 from foretool.retrieval import encoders
 
 SMALL: dict[str, Any] = {"batch": 3, "epochs": 3, "half": False, "rank": 4, "rate": 0.01}
@@ -18,8 +18,8 @@ def train_small(
     folder: Path,
     checkpoint: Path | None = None,
     plan: TrainingPlan = TrainingPlan(**SMALL),  # noqa: B008 (frozen)
-    trainer: type[Trainer] = Trainer,
-) -> Trainer:
+    trainer: type[PortsTrainer] = PortsTrainer,
+) -> PortsTrainer:
     """A trainer of four tools; skips the test where it cannot be built."""
     pytest.importorskip("torch")
     pytest.importorskip("sentence_transformers")
@@ -32,7 +32,7 @@ def train_small(
         for at, words in enumerate(("roll throw gamble d20", "headlines journal today", "route road", "post write"))
         for query in words.split()
     ]
-    answers = Answers(
+    answers = ModelAnswers(
         {(at, each): -1.0 if each == one.tool else -6.0 for at, one in enumerate(examples) for each in range(4)}
     )
     return trainer(weights, texts, examples, plan, folder, checkpoint, answers.useful)

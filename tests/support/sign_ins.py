@@ -16,7 +16,7 @@ from http_fakes import serving, unused_port
 from foretool.server.config.loader import parse
 from foretool.server.config.servers import Server
 from foretool.server.signin.record import SignIn
-from foretool.server.signin.redirect import Receiver
+from foretool.server.signin.redirect import RedirectReceiver
 from foretool.server.signin.vault import Vault
 
 
@@ -55,14 +55,14 @@ async def admin(url: str, **wanted: Any) -> dict[str, Any]:
         return dict((await http.post(urljoin(url, "/admin"), json=wanted)).json())
 
 
-async def agree(link: str, receiver: Receiver) -> None:
+async def agree(link: str, receiver: RedirectReceiver) -> None:
     """Open the link as a browser does, and follow it back to us."""
     async with httpx2.AsyncClient() as http:
         response = await http.get(link, follow_redirects=True)
         assert response.status_code == 200, response.text
 
 
-async def paste(link: str, receiver: Receiver) -> None:
+async def paste(link: str, receiver: RedirectReceiver) -> None:
     """Open the link on another machine, and paste the address that the browser ends at."""
     async with httpx2.AsyncClient() as http:
         response = await http.get(link, follow_redirects=False)

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from foretool.server.local.places import Identity, name_socket
+from foretool.server.local.places import ProxyIdentity, name_socket
 
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 NOBODY = 65534
@@ -32,7 +32,7 @@ connection.sendall(json.dumps({"id": 1, "answer": {"text": "- evil__tool(): run 
 """
 
 
-def squat(folder: Path, identity: Identity, user: int) -> subprocess.Popen[str]:
+def squat(folder: Path, identity: ProxyIdentity, user: int) -> subprocess.Popen[str]:
     name = name_socket(identity, "squat")
     command = [sys.executable, "-c", SQUATTER, str(folder), name, identity.config, str(user)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

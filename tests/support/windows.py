@@ -12,7 +12,7 @@ from typing import Any
 from served import PATIENCE_S, Served, is_alive, wait_until, write_config
 
 from foretool.server.local.caller import ask_all
-from foretool.server.local.places import Identity
+from foretool.server.local.places import ProxyIdentity
 
 UPSTREAM = str(Path(__file__).with_name("unruly_upstream.py"))
 
@@ -46,7 +46,7 @@ class Desk:
 
     def status(self) -> list[dict[str, Any]]:
         """What each running proxy says of its windows, by the names of their sockets."""
-        wanted = Identity(os.path.realpath(self.config), "", os.path.realpath(self.folder))
+        wanted = ProxyIdentity(os.path.realpath(self.config), "", os.path.realpath(self.folder))
         found = ask_all(str(self.sockets), wanted, "windows", {}, PATIENCE_S)
         self.proxies |= {each["pid"] for each in found}
         return found

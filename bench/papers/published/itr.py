@@ -24,8 +24,8 @@ from foretool.retrieval.itr import (
     Signatures,
     assemble,
     select,
-    signature,
     summary,
+    task_signature,
     widen,
 )
 from foretool.retrieval.tokens import estimate
@@ -150,7 +150,7 @@ class Itr:
     def step(self, query: str) -> tuple[Selected, list[Candidate], bool]:
         """Run lines 1 to 4; return what is shown, what was ranked, and whether a task like it was remembered."""
         pinned = self._pinned(query)
-        key = (signature(query), tuple(each.id for each in pinned))
+        key = (task_signature(query), tuple(each.id for each in pinned))
         if (known := self._cache.get(key, self.corpora.version)) is not None:
             return (*known, True)
         candidates = self._candidates(query)
@@ -201,7 +201,7 @@ class Itr:
         ]
 
     def _overlay(self) -> list[Fragment]:
-        """Tell whether a fragment is always on, whatever the query."""
+        """Return whether a fragment is always on, whatever the query."""
         return [each for each in self.corpora.fragments if is_overlay(each)]
 
     def _parameters(self) -> Parameters:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from foretool.learning.training.ports_trainer import Batch, Trainer, TrainingPlan
+from foretool.learning.training.ports_trainer import PortsTrainer, TrainingBatch, TrainingPlan
 from foretool.retrieval.model_format import Floats
 
 Loss = Literal["ports", "replug", "contrastive", "full"]
@@ -29,7 +29,7 @@ class PublishedPlan(TrainingPlan, frozen=True):
     """Tools at most that one step reads again; the others are as of the last refresh."""
 
 
-class PublishedTrainer(Trainer):
+class PublishedTrainer(PortsTrainer):
     """Trains with any of the losses, on queries alone or on both sides."""
 
     plan: PublishedPlan
@@ -39,14 +39,14 @@ class PublishedTrainer(Trainer):
             self._vectors = self.encoder.embed(self._documents)
         return super()._step(chosen)
 
-    def _tool_vectors(self, batch: Batch) -> Any:
+    def _tool_vectors(self, batch: TrainingBatch) -> Any:
         if self.plan.sides == "query":
             return super()._tool_vectors(batch)
         fresh = choose_fresh(batch, self.plan.fresh)
         read = self.encoder.vectors([self._documents[at] for at in fresh])
         return super()._tool_vectors(batch).index_copy(0, self._torch.tensor(fresh), read)
 
-    def _loss(self, cosines: Any, batch: Batch) -> Any:
+    def _loss(self, cosines: Any, batch: TrainingBatch) -> Any:
         if self.plan.loss == "contrastive":
             return self._contrastive(cosines, batch)
         if self.plan.loss == "replug":
@@ -54,7 +54,7 @@ class PublishedTrainer(Trainer):
         return self._published(cosines, batch) if self.plan.loss == "ports" else super()._loss(cosines, batch)
 
 
-def choose_fresh(batch: Batch, most: int) -> list[int]:
+def choose_fresh(batch: TrainingBatch, most: int) -> list[int]:
     """Return the right documents of a step, then the hardest other ones of each example, then the next, up to
     `most`."""
     ranks = max(map(len, batch.candidates))
@@ -62,7 +62,9 @@ def choose_fresh(batch: Batch, most: int) -> list[int]:
     return sorted(list(dict.fromkeys(order))[:most])
 
 
-def embed_texts(trainer: Trainer, documents: Sequence[str] = (), queries: Sequence[str] = ()) -> tuple[Floats, Floats]:
+def embed_texts(
+    trainer: PortsTrainer, documents: Sequence[str] = (), queries: Sequence[str] = ()
+) -> tuple[Floats, Floats]:
     """Return the vectors of texts by the encoder that is trained, with the limits of serving, not those of training."""
     weights, encoder = trainer.weights, trainer.encoder
     prefixed = [weights.document_prefix + text for text in documents], [weights.prefix + text for text in queries]

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from foretool.server.config.settings import AccessEntry, TokenEntry
 from foretool.server.config.tokens import opens_profile
-from foretool.server.transports.client.security import Refused
+from foretool.server.transports.client.security import RequestRefused
 
 ROOT: Final = "/.well-known/oauth-protected-resource"
 
@@ -49,7 +49,7 @@ def all_scopes(entry: AccessEntry) -> tuple[str, ...]:
 
 
 def is_plain(pattern: str) -> bool:
-    """Tell whether a pattern means one name alone."""
+    """Return whether a pattern means one name alone."""
     return not any(letter in pattern for letter in "*?[")
 
 
@@ -64,7 +64,7 @@ def challenge(entry: AccessEntry, error: str = "", description: str = "", scopes
     return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in said.items() if value)
 
 
-WITHOUT_TOKEN = ""
+_WITHOUT_TOKEN = ""
 """The principal of everybody where no token is needed."""
 PEOPLE: Final = 10
 """For how many people of an authorization server room is kept: each may take this part of sessions and connections."""
@@ -96,14 +96,14 @@ class Issuer(Protocol):
     def entry(self) -> AccessEntry: ...
 
     async def identify(self, token: str) -> Identity:
-        """Return who a token stands for. Raises `Refused`."""
+        """Return who a token stands for. Raises `RequestRefused`."""
         ...
 
     def again(self, identity: Identity) -> Identity | None:
         """Return what somebody may do by the config in force, None if the token is not believed any more."""
         ...
 
-    def lacking(self, profile: str) -> Refused | None:
+    def lacking(self, profile: str) -> RequestRefused | None:
         """Return the refusal that names the scopes which would open a profile, None if no scope does."""
         ...
 
@@ -123,7 +123,7 @@ class Access:
         self._by_digest: dict[bytes, Identity] = {}
         self._by_principal: dict[str, Identity] = {}
         self.profiles = frozenset(profiles)
-        self._anybody = Identity(principal=WITHOUT_TOKEN, profiles=self.profiles) if is_open else None
+        self._anybody = Identity(principal=_WITHOUT_TOKEN, profiles=self.profiles) if is_open else None
         self.issuer = issuer
         for entry in tokens:
             found = Identity(
@@ -140,7 +140,7 @@ class Access:
         return max(1, len(self._by_digest)) + (PEOPLE if self.issuer is not None else 0)
 
     async def identify(self, authorization: str) -> Identity:
-        """Return who has sent the value of an `Authorization`. Raises `Refused`."""
+        """Return who has sent the value of an `Authorization`. Raises `RequestRefused`."""
         if self._anybody is not None:
             return self._anybody
         scheme, _, token = authorization.partition(" ")
@@ -150,34 +150,34 @@ class Access:
             return found
         if self.issuer is None:
             reason = "send a token of foretool's config as `Authorization: Bearer ...`"
-            raise Refused(401, reason, www_authenticate='Bearer realm="foretool"')
+            raise RequestRefused(401, reason, www_authenticate='Bearer realm="foretool"')
         if token:
             return await self.issuer.identify(token)
         entry = self.issuer.entry
         reason = "sign in at the authorization server, and send its token as `Authorization: Bearer ...`"
-        raise Refused(401, reason, www_authenticate=challenge(entry, scopes=entry.scopes))
+        raise RequestRefused(401, reason, www_authenticate=challenge(entry, scopes=entry.scopes))
 
     def again(self, identity: Identity) -> Identity | None:
         """Return what somebody may do by the rules in force, None for a token that is no longer valid."""
-        if self._anybody is not None or identity.principal == WITHOUT_TOKEN:
-            return self._anybody if identity.principal == WITHOUT_TOKEN else None
+        if self._anybody is not None or identity.principal == _WITHOUT_TOKEN:
+            return self._anybody if identity.principal == _WITHOUT_TOKEN else None
         if identity.claims:
             return self.issuer.again(identity) if self.issuer is not None else None
         return self._by_principal.get(identity.principal)
 
     def opens(self, identity: Identity, profile: str) -> bool:
-        """Tell whether the profile exists and this person may use it by the rules in force."""
+        """Return whether the profile exists and this person may use it by the rules in force."""
         now = self.again(identity)
         return now is not None and profile in now.profiles
 
-    def refusal(self, identity: Identity, profile: str) -> Refused | None:
+    def refusal(self, identity: Identity, profile: str) -> RequestRefused | None:
         """Return how to get into a profile that this identity does not open; None if it is to look like no profile."""
         if not identity.claims or self.issuer is None:
             return None
         if (lacking := self.issuer.lacking(profile)) is not None:
             return lacking
         if not identity.profiles:
-            return Refused(403, 'no entry of "grants" fits this token; ask who runs this proxy for one')
+            return RequestRefused(403, 'no entry of "grants" fits this token; ask who runs this proxy for one')
         return None
 
     @property

@@ -11,7 +11,7 @@ from foretool.server.transports.client.event_store import EventStore, Memory, St
 from foretool.storage.records import LiveSession
 
 
-class Session(Protocol):
+class TransportSession(Protocol):
     """A session as the transport has it."""
 
     id: str
@@ -38,7 +38,7 @@ class SessionCarrier(Protocol):
 
     def close(self) -> None: ...
 
-    def attach(self, session: Session, memory: Memory) -> Channel:
+    def attach(self, session: TransportSession, memory: Memory) -> Channel:
         """Prepare a session that begins here; return its channel for what belongs to no request."""
         ...
 
@@ -47,35 +47,35 @@ class SessionCarrier(Protocol):
         Raises `Refused` while that cannot be found out."""
         ...
 
-    def adopt(self, session: Session, found: tuple[LiveSession, bytes]) -> None:
+    def adopt(self, session: TransportSession, found: tuple[LiveSession, bytes]) -> None:
         """Go on with a session of others."""
 
-    def follow(self, session: Session) -> bool:
-        """Take in what others have changed of a session; return False if it has ended."""
+    def follow(self, session: TransportSession) -> bool:
+        """Record what others have changed of a session; return False if it has ended."""
         ...
 
-    def end(self, session: Session) -> None:
+    def end(self, session: TransportSession) -> None:
         """End a session for all."""
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: TransportSession) -> None:
         """Forget a session here."""
 
-    def tick(self, sessions: Iterable[Session], now: float, idle_s: float) -> None:
+    def tick(self, sessions: Iterable[TransportSession], now: float, idle_s: float) -> None:
         """Note which sessions are in use, and remove what nobody uses. `now`: monotonic."""
 
     def tag(self, ident: Id) -> str:
         """Return what the name of a stream says of its request, so that any process can answer it."""
         ...
 
-    def resume(self, session: Session, event_id: str) -> Stream | None:
+    def resume(self, session: TransportSession, event_id: str) -> Stream | None:
         """Return the stream of an event that another process has sent, None if there can be none."""
         ...
 
-    async def carry(self, session: Session, sending: Awaitable[None]) -> None:
+    async def carry(self, session: TransportSession, sending: Awaitable[None]) -> None:
         """Send what belongs to no request to the client, for all, while `sending` lasts."""
 
-    def pass_on(self, session: Session, message: Message) -> None:
+    def pass_on(self, session: TransportSession, message: Message) -> None:
         """Tell others what the client has said about a request, or answered, that may be theirs."""
 
-    def note_listed(self, session: Session) -> None:
+    def note_listed(self, session: TransportSession) -> None:
         """Tell others that the client has listed its tools."""

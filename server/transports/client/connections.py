@@ -18,18 +18,18 @@ from foretool.server.transports.client.http_request import CONNECTION
 from foretool.server.transports.client.http_rules import HttpLimits
 from foretool.server.transports.pipes import BUFFER
 
-READ_BYTES: Final = 32 * 1024
+_READ_BYTES: Final = 32 * 1024
 """Most bytes of one read, so that hundreds of senders hold up one round of the loop for some milliseconds only."""
-HEADER_BYTES: Final = 64 * 1024
+_HEADER_BYTES: Final = 64 * 1024
 """Most bytes of one request that are not its body: request line, headers, chunk sizes, trailers."""
-MOST_HEADERS: Final = 128
+_MOST_HEADERS: Final = 128
 MOST_PIPELINED: Final = 8
 """Requests that may wait behind the one that is being answered; uvicorn would take any number."""
-CHUNK_COST: Final = 8
+_CHUNK_COST: Final = 8
 """Bytes around each byte of a body that chunks of one byte take."""
 LEFT_BYTES: Final = 16 * 1024 * 1024
 """Most bytes of a body that a client still sends after its answer; they are thrown away."""
-LEFT_BYTES_OF_STRANGERS: Final = 256 * 1024
+_LEFT_BYTES_OF_STRANGERS: Final = 256 * 1024
 """The same for who has not shown a token."""
 LEFT_RATE: Final = 32 * 1024 * 1024
 """Most bytes of such bodies, of all connections, between two sweeps."""
@@ -76,21 +76,21 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
         super().connection_lost(exc)
 
     def recognise(self, principal: str) -> None:
-        """Take in who sends the request at hand."""
+        """Record who sends the request at hand."""
         if self.principal != principal:
             self._connections.recognise(self, principal)
 
     # -- what comes in
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return BUFFER[:READ_BYTES]
+        return BUFFER[:_READ_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.waiting_since is None and self.is_idle:
             self.waiting_since = self.loop.time()
         self._overhead += nbytes
         self.data_received(bytes(BUFFER[:nbytes]))
-        if self._overhead > HEADER_BYTES:
+        if self._overhead > _HEADER_BYTES:
             self.refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
     def on_message_begin(self) -> None:
@@ -104,7 +104,7 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
         if self.waiting_since is None:
             return  # a trailer: whatever it says, the request has been let in without it
         super().on_header(name, value)
-        if len(self.headers) > MOST_HEADERS:
+        if len(self.headers) > _MOST_HEADERS:
             self._status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             raise ValueError("too many header lines")  # ends the parsing, see `send_400_response`
 
@@ -120,10 +120,10 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol):
         self.waiting_since = None
 
     def on_body(self, body: bytes) -> None:
-        self._overhead = max(0, self._overhead - (1 + CHUNK_COST) * len(body))
+        self._overhead = max(0, self._overhead - (1 + _CHUNK_COST) * len(body))
         if self.is_idle:
             self._left += len(body)
-            if self.principal is None and self._left > LEFT_BYTES_OF_STRANGERS:
+            if self.principal is None and self._left > _LEFT_BYTES_OF_STRANGERS:
                 self.transport.pause_reading()  # `sweep` closes it; closed now, it would only come again
             elif self._left > LEFT_BYTES:
                 self.transport.abort()

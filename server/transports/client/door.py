@@ -14,12 +14,12 @@ from typing import Final
 from foretool.server.transports.client.access import Identity
 from foretool.server.transports.client.http_request import HttpRequest
 from foretool.server.transports.client.http_rules import HttpRules
-from foretool.server.transports.client.security import Rates, Refused
+from foretool.server.transports.client.security import Rates, RequestRefused
 
 WRONG_TOKENS: Final = 30
 """Different wrong tokens of one address in a minute, before further unknown tokens are refused unread. A client that
 sends its old token again and again counts once."""
-REMEMBERED: Final = 4096
+_REMEMBERED: Final = 4096
 """Most pairs of an address and a token that are remembered as right, and as wrong."""
 
 
@@ -34,7 +34,7 @@ class Pairs:
         is_new = (address, name) not in self._pairs
         self._pairs[address, name] = None
         self._pairs.move_to_end((address, name))
-        if len(self._pairs) > REMEMBERED:
+        if len(self._pairs) > _REMEMBERED:
             self._pairs.popitem(last=False)
         return is_new
 
@@ -61,11 +61,11 @@ class Door:
         self._rates.most = rules.limits.requests_per_minute
 
     async def identify(self, request: HttpRequest, authorization: str) -> Identity:
-        """Return who sends a request with this `Authorization`, and count the request. Raises `Refused`."""
+        """Return who sends a request with this `Authorization`, and count the request. Raises `RequestRefused`."""
         address, now = request.connection.source, time.monotonic()
         try:
             identity = await self.rules.access.identify(authorization)
-        except Refused as error:
+        except RequestRefused as error:
             if error.status == 401 and authorization and self._wrong.add(address, _digest(authorization)):
                 self._guesses.take(address, now)
             raise
@@ -77,7 +77,7 @@ class Door:
         return identity
 
     def admit(self, request: HttpRequest, identity: Identity) -> None:
-        """Count a request of somebody who is known already. Raises `Refused` for one too many in a minute."""
+        """Count a request of somebody who is known already. Raises `RequestRefused` for one too many in a minute."""
         request.connection.recognise(identity.principal)
         self._rates.take(identity.principal, time.monotonic())
 

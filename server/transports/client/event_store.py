@@ -19,16 +19,16 @@ from foretool.server.protocol import jsonrpc
 
 STREAM_BYTES: Final = 16 * 1024 * 1024
 """Most bytes that a stream holds for its client; a single larger message still passes."""
-SESSION_BYTES: Final = 32 * 1024 * 1024
+_SESSION_BYTES: Final = 32 * 1024 * 1024
 """Most bytes that all streams of a legacy session hold together, finished ones included."""
 KEPT_READ: Final = 8
 """Finished streams that are kept after they were sent: the client may not have got their end."""
 KEPT: Final = 64
 """Finished streams that are kept at all, sent or not."""
-BATCH_BYTES: Final = 64 * 1024
+_BATCH_BYTES: Final = 64 * 1024
 """Messages written in one go."""
 
-ALL_BYTES: Final = 24 * 1024 * 1024
+_ALL_BYTES: Final = 24 * 1024 * 1024
 """Most bytes that are kept for all clients together; a single larger message still passes."""
 MOST_READERS: Final = 8
 """Responses that may carry one stream; the oldest one ends for one more."""
@@ -61,7 +61,7 @@ class Memory:
     """Counts the bytes that are kept for all clients. `relieve` is called while they are too many."""
 
     def __init__(
-        self, relieve: Callable[[], None] = lambda: None, limit: int = ALL_BYTES,
+        self, relieve: Callable[[], None] = lambda: None, limit: int = _ALL_BYTES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self.size = 0
@@ -86,7 +86,7 @@ class Memory:
             self._discard_read()
 
     def release(self, stream: Stream) -> None:
-        """Take in that a stream is sent again, or is gone."""
+        """Note that a stream is sent again, or is gone."""
         if (read := self._read.pop(stream, None)) is not None:
             self._read_size -= read.size
 
@@ -176,7 +176,7 @@ class Stream:
     def _append(self, data: bytes, *, is_last: bool) -> None:
         if self.is_finished or self.is_overfull:
             return
-        self._events.append(jsonrpc.one_line(data))
+        self._events.append(jsonrpc.without_line_breaks(data))
         if self._store is not None and self._store.keep is not None:
             self._store.keep(self.name, self._first + len(self._events) - 1, self._events[-1], is_last)
         self._resize(len(data))
@@ -254,7 +254,7 @@ class Stream:
             reader.is_over = self.is_finished
             return b""
         parts, size = [], 0
-        while not self.is_read and size < BATCH_BYTES:
+        while not self.is_read and size < _BATCH_BYTES:
             event = self._events[self._next - self._first]
             parts.append(self._framed(event))
             size += len(event)
@@ -323,7 +323,7 @@ class EventStore:
     """Keeps the streams of one legacy session: the open ones, the standalone one, and the latest finished ones."""
 
     def __init__(
-        self, limit: int = SESSION_BYTES, memory: Memory | None = None, prefix: str = "", keep: Keep | None = None
+        self, limit: int = _SESSION_BYTES, memory: Memory | None = None, prefix: str = "", keep: Keep | None = None
     ) -> None:
         """`prefix`: what the names of its streams begin with, and those of no other replica. `keep`: None for one
         process alone."""

@@ -33,26 +33,26 @@ from foretool.server.transports.client.http_modern import InputSchema, ModernCli
 from foretool.server.transports.client.http_request import Bodies, HttpRequest, Receive, Send
 from foretool.server.transports.client.http_rules import HttpRules
 from foretool.server.transports.client.listener import BACKLOG, Listener
-from foretool.server.transports.client.security import Refused
+from foretool.server.transports.client.security import RequestRefused
 from foretool.server.transports.guard import Guard
 
 ROOT: Final = "/mcp"
-PAGE_ROOT: Final = "/ui/"
+_PAGE_ROOT: Final = "/ui/"
 CALLBACK: Final = "/connect/callback"
-PAGE_HEADERS: Final = {
+_PAGE_HEADERS: Final = {
     "content-type": "text/html; charset=utf-8",
     "cache-control": "no-store",
     "referrer-policy": "no-referrer",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
 }
-LISTEN: Final = "subscriptions/listen"
-SWEEP_S: Final = 1.0
+_LISTEN: Final = "subscriptions/listen"
+_SWEEP_S: Final = 1.0
 """Pause between two looks for idle sessions and for connections that waste our time."""
-ACCEPTS: Final = 16
+_ACCEPTS: Final = 16
 """Most connections that are taken in one round of the loop, so that a flood of them holds up nobody."""
-SHUTDOWN_S: Final = 2
-ANY_PORT: Final = Address()
+_SHUTDOWN_S: Final = 2
+_ANY_PORT: Final = Address()
 KEEP_ALIVE_S: Final = 65
 """Longer than clients keep an unused connection, so that none sends into one that is being closed."""
 
@@ -75,7 +75,7 @@ class HttpServer:
         self,
         fronts: Fronts,
         rules: HttpRules,
-        address: Address = ANY_PORT,
+        address: Address = _ANY_PORT,
         input_schema: InputSchema | None = None,
         page: Page | None = None,
         is_ready: Callable[[], bool] = lambda: True,
@@ -141,12 +141,12 @@ class HttpServer:
             log_config=None,
             # A warning for each odd request would let strangers fill the log.
             log_level="error",
-            backlog=ACCEPTS,
+            backlog=_ACCEPTS,
             access_log=False,
             server_header=False,
             date_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=SHUTDOWN_S,
+            timeout_graceful_shutdown=_SHUTDOWN_S,
         )
         self._server = _Server(config, self.ready)
         self._server.should_exit = self._is_stopping
@@ -186,7 +186,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         while True:
             limits = self.rules.limits
-            await asyncio.sleep(min(SWEEP_S, limits.session_idle_s or SWEEP_S, limits.header_s / 4))
+            await asyncio.sleep(min(_SWEEP_S, limits.session_idle_s or _SWEEP_S, limits.header_s / 4))
             now, attempt = time.monotonic(), self._guard.attempt
             attempt("connections", partial(self.connections.sweep, loop.time()))
             attempt("sessions", partial(self.legacy.expire, now))
@@ -215,11 +215,11 @@ class HttpServer:
         largest = self.rules.limits.max_body
         request = self._request_type(scope, receive, send, largest, self._bodies, self.connections.check_unread)
         try:
-            if self._page is not None and (request.path + "/").startswith(PAGE_ROOT):
+            if self._page is not None and (request.path + "/").startswith(_PAGE_ROOT):
                 await self._page(self.door, request)
             else:
                 await self._route(request)
-        except Refused as error:
+        except RequestRefused as error:
             body = jsonrpc.failure(None, jsonrpc.error_object(jsonrpc.INVALID_REQUEST, str(error)))
             await request.reply(error.status, body, error.headers)
         except BadMessage as error:
@@ -251,7 +251,7 @@ class HttpServer:
         if request.path == CALLBACK and request.method == "GET" and self._come_back is not None:
             answer = await self._come_back(request.query)
             if answer is not None:
-                await request.reply(*answer, PAGE_HEADERS)
+                await request.reply(*answer, _PAGE_HEADERS)
                 return
         # Nobody without a token learns which paths exist.
         identity = await self.door.identify(request, request.headers.get("authorization") or "")
@@ -263,13 +263,13 @@ class HttpServer:
         if version is None or version in versions.LEGACY_VERSIONS:
             await self._while_valid(request, identity, self.legacy.serve(request, profile, identity))
         elif request.method != "POST":
-            raise Refused(405, f"{version} knows POST only", allow="POST")
+            raise RequestRefused(405, f"{version} knows POST only", allow="POST")
         else:
             await self._while_valid(request, identity, self.modern.serve(request, profile, identity))
 
     async def _while_valid(self, request: HttpRequest, identity: Identity, answer: Awaitable[None]) -> None:
         """Answer a request. A stream that only listens ends with its token; the answer to a call is still sent."""
-        listens = request.method == "GET" or request.headers.get("mcp-method") == LISTEN
+        listens = request.method == "GET" or request.headers.get("mcp-method") == _LISTEN
         if listens and identity.expires_at != math.inf:
             self._streams[request] = identity.expires_at
         try:
@@ -285,9 +285,9 @@ class HttpServer:
     async def _tell_metrics(self, request: HttpRequest, identity: Identity, write: Metrics) -> None:
         """Answer `/metrics`. It tells of every server, so the token has to open every profile."""
         if request.method != "GET":
-            raise Refused(405, "/metrics knows GET only", allow="GET")
+            raise RequestRefused(405, "/metrics knows GET only", allow="GET")
         if identity.profiles < self.rules.access.profiles:
-            raise Refused(403, "/metrics tells of every server: use a token that opens every profile")
+            raise RequestRefused(403, "/metrics tells of every server: use a token that opens every profile")
         body, kind = await write(request.headers.get("accept") or "")
         await request.reply(200, body, {"content-type": kind})
 
@@ -298,13 +298,13 @@ class HttpServer:
             raise refusal
         # A profile that this token does not open gets the same answer as one that does not exist.
         if not is_endpoint or name not in identity.profiles:
-            raise Refused(404, f"nothing is served here; MCP endpoints are {ROOT} and {ROOT}/<profile>")
+            raise RequestRefused(404, f"nothing is served here; MCP endpoints are {ROOT} and {ROOT}/<profile>")
         return name
 
     def _admit(self, identity: Identity, profile: str) -> None:
-        """Raise `Refused` if the rules have changed since a request came in, while its body was on the way."""
+        """Raise `RequestRefused` if the rules have changed since a request came in, while its body was on the way."""
         if not self.rules.access.opens(identity, profile):
-            raise Refused(
+            raise RequestRefused(
                 401, "the token of this request is no longer valid", www_authenticate='Bearer realm="foretool"'
             )
 

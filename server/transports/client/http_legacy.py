@@ -23,13 +23,13 @@ from foretool.server.transports.client.carrier import SessionCarrier
 from foretool.server.transports.client.event_store import EventStore, Memory, Stream
 from foretool.server.transports.client.http_request import HttpRequest
 from foretool.server.transports.client.http_rules import HttpLimits
-from foretool.server.transports.client.security import Refused
+from foretool.server.transports.client.security import RequestRefused
 
 Admit = Callable[[Identity, str], None]
 
 MOST_REQUESTS: Final = 256
 """Requests of one session that may wait for their answers; a client that goes away has cancelled none of them."""
-RETRY_MS: Final = 1000
+_RETRY_MS: Final = 1000
 """When a client is to come back to a stream that ended early."""
 
 
@@ -65,9 +65,8 @@ class LegacySession:
 class LegacyClients:
     """Serves the legacy era. A session that is unused for too long is closed.
 
-    `admit(identity, profile)` raises `Refused` for who may not come in any more. `shares`: how many principals there
-    are; each may have an equal part of the sessions, so that none keeps the others out.
-    """
+    `admit(identity, profile)` raises `RequestRefused` for who may not come in any more. `shares`: how many principals
+    there are; each may have an equal part of the sessions, so that none keeps the others out."""
 
     def __init__(
         self, fronts: Fronts, admit: Admit, limits: HttpLimits, shares: int, memory: Memory,
@@ -98,18 +97,18 @@ class LegacyClients:
             self._end(self._session(request, profile, identity))
             await request.reply(200)
         else:
-            raise Refused(405, f"{request.method} means nothing here", allow="GET, POST, DELETE")
+            raise RequestRefused(405, f"{request.method} means nothing here", allow="GET, POST, DELETE")
 
     def _session(self, request: HttpRequest, profile: str, identity: Identity) -> LegacySession:
         ident = request.headers.get(http_headers.SESSION)
         if ident is None:
-            raise Refused(400, "Mcp-Session-Id is missing; send initialize first")
+            raise RequestRefused(400, "Mcp-Session-Id is missing; send initialize first")
         session = self.sessions.get(ident)
         if self._sharing is not None:
             session = self._find_shared(self._sharing, ident, session, profile, identity)
         # The session of another credential gets the same answer as one that does not exist.
         if session is None or session.principal != identity.principal or session.profile != profile:
-            raise Refused(404, "Session not found; send initialize again")
+            raise RequestRefused(404, "Session not found; send initialize again")
         session.used_at = time.monotonic()
         session.identity = identity
         return session
@@ -117,7 +116,7 @@ class LegacyClients:
     def _find_shared(
         self, sharing: SessionCarrier, ident: str, session: LegacySession | None, profile: str, identity: Identity
     ) -> LegacySession | None:
-        """Return a session as the replicas know it, None if it has ended or is another's. Raises `Refused` while
+        """Return a session as the replicas know it, None if it has ended or is another's. Raises `RequestRefused` while
         that cannot be found out."""
         if session is not None:
             return session if sharing.follow(session) else None
@@ -154,7 +153,7 @@ class LegacyClients:
             await request.reply(202)
             return
         if session.events.open_count > MOST_REQUESTS:
-            raise Refused(429, f"{MOST_REQUESTS} requests of this session have no answer yet", retry_after="2")
+            raise RequestRefused(429, f"{MOST_REQUESTS} requests of this session have no answer yet", retry_after="2")
         stream = session.events.open_stream(self._tag(message))
         try:
             session.front.receive(message, stream)
@@ -180,9 +179,9 @@ class LegacyClients:
         own = sum(session.principal == principal for session in self.sessions.values())
         return own < self._share and len(self.sessions) < self._most
 
-    def _full(self) -> Refused:
+    def _full(self) -> RequestRefused:
         reason = f"all {self._share} sessions are taken; end some with DELETE, or try again later"
-        return Refused(503, reason, retry_after="60")
+        return RequestRefused(503, reason, retry_after="60")
 
     async def _initialize(self, request: HttpRequest, message: Message, session: LegacySession) -> None:
         """Wait for the reply before the response begins: it decides whether there is a session, and its version."""
@@ -207,14 +206,14 @@ class LegacyClients:
 
     async def _get(self, request: HttpRequest, profile: str, identity: Identity) -> None:
         if not request.accepts(http_request.EVENTS_KIND):
-            raise Refused(406, f"Accept must list {http_headers.EVENTS}")
+            raise RequestRefused(406, f"Accept must list {http_headers.EVENTS}")
         session = self._session(request, profile, identity)
         last = request.headers.get("last-event-id")
         stream = session.events.standalone if last is None else session.events.resume(last)
         if stream is None and self._sharing is not None:
             stream = self._sharing.resume(session, last or "")
         if stream is None:
-            raise Refused(400, "the stream of this Last-Event-ID is not kept any more; send the request again")
+            raise RequestRefused(400, "the stream of this Last-Event-ID is not kept any more; send the request again")
         if self._sharing is not None and stream is session.events.standalone:
             await self._sharing.carry(session, self._send(request, session, stream))
         else:
@@ -225,7 +224,7 @@ class LegacyClients:
         session.responses += 1
         reader = stream.attach(request.abort)
         try:
-            first = stream.priming_event(RETRY_MS) if session.events.primes else b""
+            first = stream.priming_event(_RETRY_MS) if session.events.primes else b""
             await request.send_events(reader, first, session.id if named else None)
         finally:
             stream.detach(reader)

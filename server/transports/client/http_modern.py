@@ -21,9 +21,9 @@ from foretool.server.transports.client.access import Identity
 from foretool.server.transports.client.base import Front, Fronts
 from foretool.server.transports.client.event_store import Memory, Stream
 from foretool.server.transports.client.http_request import HttpRequest
-from foretool.server.transports.client.security import Refused
+from foretool.server.transports.client.security import RequestRefused
 
-STATUSES: Final[Mapping[int, int]] = {
+_STATUSES: Final[Mapping[int, int]] = {
     jsonrpc.PARSE_ERROR: 400,
     jsonrpc.INVALID_REQUEST: 400,
     jsonrpc.INVALID_PARAMS: 400,
@@ -67,7 +67,7 @@ class ModernClients:
         """Answer one POST. Raises as `HttpRequest.message` does."""
         message = await request.message()
         if message.method is UNSET:
-            raise Refused(400, "a client has nothing to reply to in this revision; send requests")
+            raise RequestRefused(400, "a client has nothing to reply to in this revision; send requests")
         ident = None if message.id is UNSET else message.id
         try:
             if ident is None:
@@ -79,7 +79,7 @@ class ModernClients:
             self._check_arguments(message, request.headers, profile)
         except RpcError as error:
             data = jsonrpc.error_object(error.code, str(error), error.data)
-            await request.reply(STATUSES.get(error.code, 200), jsonrpc.failure(ident, data))
+            await request.reply(_STATUSES.get(error.code, 200), jsonrpc.failure(ident, data))
             return
         await self._answer(request, message, self._caller(profile, identity))
 
@@ -89,7 +89,7 @@ class ModernClients:
         params = jsonrpc.fields(message.params)
         schema = self._input_schema(profile, jsonrpc.text(params.get("name")) or "")
         if schema is not None:
-            arguments = jsonrpc.plain(params["arguments"]) if "arguments" in params else {}
+            arguments = jsonrpc.decode_value(params["arguments"]) if "arguments" in params else {}
             http_headers.check_params(schema, arguments, headers)
 
     def _caller(self, profile: str, identity: Identity) -> _Caller:
@@ -117,7 +117,7 @@ class ModernClients:
                 await reader.wait(http_request.PING_S)
             reply = stream.take_only()
             if reply is not None:
-                await request.reply(STATUSES.get(stream.code or 0, 200), reply)
+                await request.reply(_STATUSES.get(stream.code or 0, 200), reply)
             elif not request.is_gone:
                 await request.send_events(reader)
         finally:

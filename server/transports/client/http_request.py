@@ -14,7 +14,7 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import EVENTS, JSON, Headers, media_type
 from foretool.server.protocol.jsonrpc import BadMessage, Message
 from foretool.server.transports.client.event_store import PING, Reader
-from foretool.server.transports.client.security import Refused
+from foretool.server.transports.client.security import RequestRefused
 
 PING_S: Final = 15.0
 """After this long without data the client gets a comment, so that no proxy closes a quiet stream."""
@@ -23,20 +23,20 @@ STALL_S: Final = 60.0
 BODY_S: Final = 30.0
 BODY_RATE: Final = 64 * 1024
 """A body has `BODY_S`, and a second more for each of so many bytes that have come."""
-SMALL_BODY: Final = 64 * 1024
+_SMALL_BODY: Final = 64 * 1024
 """Bytes of each body that count for no limit of all bodies, so that large ones keep no small one out."""
-LARGE_ANSWER: Final = 64 * 1024
+_LARGE_ANSWER: Final = 64 * 1024
 
 CONNECTION: Final = "foretool.connection"
 """ASGI extension that holds the connection, under the same name."""
 
-EVENT_HEADERS: Final = (
+_EVENT_HEADERS: Final = (
     (b"content-type", EVENTS.encode()),
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
 
-JSON_KIND: Final = frozenset({JSON, "application/*", "*/*"})
+_JSON_KIND: Final = frozenset({JSON, "application/*", "*/*"})
 EVENTS_KIND: Final = frozenset({EVENTS, "text/*", "*/*"})
 """What an Accept header may say to admit JSON, or events."""
 
@@ -44,7 +44,7 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
-class Connection(Protocol):
+class PeerConnection(Protocol):
     """What a request knows of its connection."""
 
     transport: asyncio.Transport
@@ -52,7 +52,7 @@ class Connection(Protocol):
     """The address of the client; empty on a Unix socket."""
 
     def recognise(self, principal: str) -> None:
-        """Take in who sends the request at hand."""
+        """Record who sends the request at hand."""
 
 
 class Turns:
@@ -99,7 +99,7 @@ class Bodies:
     def take(self, size: int) -> None:
         if self.taken + size > self.most:
             reason = "too much is being sent at the same time; try again soon"
-            raise Refused(503, reason, retry_after="2")
+            raise RequestRefused(503, reason, retry_after="2")
         self.taken += size
 
 
@@ -122,7 +122,7 @@ class HttpRequest:
         self.headers = Headers(scope["headers"])
         self.is_gone = False
         """The client has disconnected or was given up."""
-        self.connection: Connection = scope["extensions"][CONNECTION][CONNECTION]
+        self.connection: PeerConnection = scope["extensions"][CONNECTION][CONNECTION]
         self.receive = receive
         self.send = send
         self._max_body = max_body
@@ -134,21 +134,21 @@ class HttpRequest:
     # -- what the client sends
 
     def accepts(self, *kinds: frozenset[str]) -> bool:
-        """Tell whether the Accept header lists a member of each kind: `JSON_KIND`, `EVENTS_KIND`."""
+        """Return whether the Accept header lists a member of each kind: `_JSON_KIND`, `EVENTS_KIND`."""
         accepted = {media_type(entry) for entry in (self.headers.get("accept") or "").split(",")}
         return all(accepted & kind for kind in kinds)
 
     async def message(self) -> Message:
-        """Read the one message of a POST. Raises `Refused`, `BadMessage`, `TimeoutError`, or `ConnectionError` when
-        the client goes before it has sent everything."""
+        """Read the one message of a POST. Raises `RequestRefused`, `BadMessage`, `TimeoutError`, or `ConnectionError`
+        when the client goes before it has sent everything."""
         if (self.headers.get("content-encoding") or "identity").strip().lower() != "identity":
-            raise Refused(415, "send the message without Content-Encoding", accept_encoding="identity")
+            raise RequestRefused(415, "send the message without Content-Encoding", accept_encoding="identity")
         if (self.headers.get("transfer-encoding") or "chunked").strip().lower() != "chunked":
-            raise Refused(501, "the only Transfer-Encoding that is read is chunked")
+            raise RequestRefused(501, "the only Transfer-Encoding that is read is chunked")
         if media_type(self.headers.get("content-type")) != JSON:
-            raise Refused(415, f"Content-Type must be {JSON}")
-        if not self.accepts(JSON_KIND, EVENTS_KIND):
-            raise Refused(406, f"Accept must list both {JSON} and {EVENTS}")
+            raise RequestRefused(415, f"Content-Type must be {JSON}")
+        if not self.accepts(_JSON_KIND, EVENTS_KIND):
+            raise RequestRefused(406, f"Accept must list both {JSON} and {EVENTS}")
         message = jsonrpc.decode(await self.body(self._max_body))
         if message.params is not UNSET and bytes(memoryview(message.params)[:1]) not in (b"{", b"n"):
             reason = f"params must be an object in a request of {message.method}"
@@ -156,8 +156,8 @@ class HttpRequest:
         return message
 
     async def body(self, largest: int) -> bytes:
-        """Read the whole body. Raises `Refused` for one of more than `largest` bytes, `TimeoutError` for one that does
-        not come, and `ConnectionError` when the client goes before it has sent everything."""
+        """Read the whole body. Raises `RequestRefused` for one of more than `largest` bytes, `TimeoutError` for one
+        that does not come, and `ConnectionError` when the client goes before it has sent everything."""
         length = self.headers.get("content-length") or ""
         _check_size(int(length[:19]) if length.isdecimal() else 0, largest)
         parts, size = [], 0
@@ -171,7 +171,7 @@ class HttpRequest:
                 size += len(event["body"])
                 _check_size(size, largest)
                 self._count(size)
-                if size > SMALL_BODY:
+                if size > _SMALL_BODY:
                     await (self._bodies.parts if event["more_body"] else self._bodies.messages).wait()
                 if not event["more_body"]:
                     return b"".join(parts)
@@ -179,9 +179,9 @@ class HttpRequest:
 
     def _count(self, size: int) -> None:
         # Only what has come counts: a length costs its sender nothing.
-        if size - SMALL_BODY > self._taken:
-            self._bodies.take(size - SMALL_BODY - self._taken)
-            self._taken = size - SMALL_BODY
+        if size - _SMALL_BODY > self._taken:
+            self._bodies.take(size - _SMALL_BODY - self._taken)
+            self._taken = size - _SMALL_BODY
 
     def watch(self, wake: Callable[[], None]) -> None:
         """Call `wake` once the client is gone. To be called after the body was read."""
@@ -208,7 +208,7 @@ class HttpRequest:
     async def send_events(self, reader: Reader, first: bytes = b"", session: str | None = None) -> None:
         """Answer with a stream of events, until the stream ends or the client goes. `first` goes out before them,
         `session` in a header."""
-        lines = [*EVENT_HEADERS, *([(http_headers.SESSION.encode(), session.encode())] if session else [])]
+        lines = [*_EVENT_HEADERS, *([(http_headers.SESSION.encode(), session.encode())] if session else [])]
         await self.send({"type": "http.response.start", "status": 200, "headers": lines})
         data = first
         while not self.is_gone:
@@ -229,7 +229,7 @@ class HttpRequest:
                 await self.send({"type": "http.response.body", "body": data, "more_body": more})
         except TimeoutError:
             self.abort()
-        if len(data) > LARGE_ANSWER:
+        if len(data) > _LARGE_ANSWER:
             self._on_large()
 
     def abort(self) -> None:
@@ -248,4 +248,4 @@ class HttpRequest:
 
 def _check_size(size: int, largest: int) -> None:
     if size > largest:
-        raise Refused(413, f"the message is over {largest} bytes")
+        raise RequestRefused(413, f"the message is over {largest} bytes")

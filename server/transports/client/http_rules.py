@@ -12,7 +12,7 @@ from foretool.server.config.tokens import WAY_OUT, all_tokens, find_problems
 from foretool.server.transports.client.access import Access, Issuer
 from foretool.server.transports.client.security import Guards
 
-MIB = 1024 * 1024
+_MIB = 1024 * 1024
 
 
 class BindError(ConfigError):
@@ -23,7 +23,7 @@ class BindError(ConfigError):
 class HttpLimits:
     """How much clients may take."""
 
-    max_body: int = 4 * MIB
+    max_body: int = 4 * _MIB
     """Bytes of one message."""
     max_sessions: int = 1000
     """Legacy sessions of all clients together."""
@@ -31,7 +31,7 @@ class HttpLimits:
     header_s: float = 10.0
     """How long a connection may take until the header lines of a request are complete."""
     max_connections: int = 512
-    max_bodies: int = 64 * MIB
+    max_bodies: int = 64 * _MIB
     """Bytes of all messages that are being received or answered."""
     requests_per_minute: int = 0
     """Of one principal; 0 for any number."""
@@ -56,13 +56,13 @@ def read_rules(config: Config, address: Address, issuer: Issuer | None = None) -
         Access(tokens, config.profiles, is_open=_is_open(settings, address), issuer=issuer),
         Guards([*settings.allowed_hosts, address.host], settings.allowed_origins),
         HttpLimits(
-            max_body=int(settings.max_message_mib * MIB),
+            max_body=int(settings.max_message_mib * _MIB),
             max_sessions=settings.max_sessions,
             session_idle_s=settings.session_idle_s,
             header_s=settings.header_s,
             max_connections=settings.max_connections,
             requests_per_minute=settings.requests_per_minute,
-            max_bodies=int(max(settings.max_bodies_mib, settings.max_message_mib) * MIB),
+            max_bodies=int(max(settings.max_bodies_mib, settings.max_message_mib) * _MIB),
         ),
     )
 
@@ -72,7 +72,7 @@ def _needs_token(settings: Settings) -> bool:
 
 
 def _is_open(settings: Settings, address: Address) -> bool:
-    """Tell whether requests need no token: none is set, and only this user, or this machine, can connect."""
+    """Return whether requests need no token: none is set, and only this user, or this machine, can connect."""
     if _needs_token(settings):
         return False
     return bool(address.path) or (settings.insecure_loopback and is_loopback(address.host))

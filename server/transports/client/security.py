@@ -12,18 +12,18 @@ from collections.abc import Iterable
 from foretool.server.config.addresses import is_loopback
 from foretool.server.protocol.headers import Headers
 
-ONCE = frozenset(
+_ONCE = frozenset(
     {"authorization", "content-encoding", "content-length", "content-type", "host", "last-event-id", "mcp-session-id"}
     | {"origin", "transfer-encoding"}
 )
 """Headers of which a second one could mean another thing to a proxy before us."""
 
 
-ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?P<host>[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?", re.IGNORECASE)
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?P<host>[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?", re.IGNORECASE)
 """An Origin as browsers write it: scheme, host and port, and nothing that two programs could read in two ways."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """An HTTP request is refused with this status; the message names the way out."""
 
     def __init__(self, status: int, reason: str, **headers: str) -> None:
@@ -39,8 +39,8 @@ def without_port(host: str) -> str:
 
 
 class Guards:
-    """Raises `Refused` for requests that must not come in. `hosts`, `origins`: accepted besides those of this machine;
-    a host without a port covers all its ports."""
+    """Raises `RequestRefused` for requests that must not come in. `hosts`, `origins`: accepted besides those of this
+    machine; a host without a port covers all its ports."""
 
     def __init__(self, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> None:
         # Browsers reach this machine under 0.0.0.0, so as a Host it would prove nothing.
@@ -48,23 +48,25 @@ class Guards:
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
 
     def check(self, headers: Headers) -> None:
-        """Raise `Refused` for a request under the name of another host, or from a page of another one."""
-        if twice := headers.repeated & ONCE:
-            raise Refused(400, f"{min(twice)} came more than once")
+        """Raise `RequestRefused` for a request under the name of another host, or from a page of another one."""
+        if twice := headers.repeated & _ONCE:
+            raise RequestRefused(400, f"{min(twice)} came more than once")
         self._check_host((headers.get("host") or "").lower())
         self._check_origin(headers.get("origin"))
 
     def _check_host(self, host: str) -> None:
         name = without_port(host)
         if not (is_loopback(name) or host in self._hosts or name in self._hosts):
-            raise Refused(421, "this Host is not served here; add it to allowed_hosts if it should be")
+            raise RequestRefused(421, "this Host is not served here; add it to allowed_hosts if it should be")
 
     def _check_origin(self, origin: str | None) -> None:
         if origin is None or origin.lower() in self._origins:
             return
-        written = ORIGIN.fullmatch(origin)
+        written = _ORIGIN.fullmatch(origin)
         if written is None or not is_loopback(written["host"]):
-            raise Refused(403, "pages of this Origin may not come here; add it to allowed_origins if they should")
+            raise RequestRefused(
+                403, "pages of this Origin may not come here; add it to allowed_origins if they should"
+            )
 
 
 class Rates:
@@ -86,19 +88,19 @@ class Rates:
         """By sender: when it may send a whole minute's requests at once again, in monotonic seconds."""
 
     def take(self, sender: str, now: float) -> None:
-        """Count a request. Raises `Refused` for one too many, which is not counted."""
+        """Count a request. Raises `RequestRefused` for one too many, which is not counted."""
         if self.most:
             self.check(sender, now)
             self._full_at[sender] = max(self._full_at.get(sender, 0.0), now) + 60.0 / self.most
 
     def check(self, sender: str, now: float) -> None:
-        """Raise `Refused` if one more request of this sender would be too many; nothing is counted."""
+        """Raise `RequestRefused` if one more request of this sender would be too many; nothing is counted."""
         if not self.most:
             return
         full_at = max(self._full_at.get(sender, 0.0), now) + 60.0 / self.most
         if full_at > now + 60.0 + 1e-6:
             wait = max(1, math.ceil(full_at - now - 60.0))
-            raise Refused(429, self._reason.format(most=self.most, wait=wait), retry_after=str(wait))
+            raise RequestRefused(429, self._reason.format(most=self.most, wait=wait), retry_after=str(wait))
 
     def forget(self, now: float) -> None:
         """Drop those who have been quiet long enough."""

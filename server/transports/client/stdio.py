@@ -24,13 +24,13 @@ from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
 WIDE: Final = 1024 * 1024
 """Bytes that our output pipe may hold, if the system permits: an answer of a megabyte goes out in one piece, and not in
 sixteen between which the loop does other things."""
-HIGH_WATER: Final = 8 * 1024 * 1024
+_HIGH_WATER: Final = 8 * 1024 * 1024
 """When more bytes than this wait for the client, nothing more is read."""
 DROPPED: Final = tuple(b'{"jsonrpc":"2.0","method":"notifications/%b"' % kind for kind in (b"progress", b"message"))
 """How the messages begin that a client which does not read never gets; upstreams over HTTP go on sending them."""
 
 
-class Opening(Protocol):
+class StdioOpening(Protocol):
     """What was read of the client before the server was there (`local/opening`)."""
 
     data: bytes
@@ -43,7 +43,7 @@ class StdioServer(asyncio.BaseProtocol):
     """Serves one client for the life of the process. It is the channel of all requests: they share one output."""
 
     def __init__(
-        self, fronts: Fronts, profile: str, limit: int, turn: Turn | None = None, opening: Opening | None = None
+        self, fronts: Fronts, profile: str, limit: int, turn: Turn | None = None, opening: StdioOpening | None = None
     ) -> None:
         self._fronts = fronts
         self._opening = opening
@@ -84,7 +84,7 @@ class StdioServer(asyncio.BaseProtocol):
             with contextlib.suppress(OSError):  # it is not a pipe, or not ours: it stays as it is
                 fcntl.fcntl(output.fileno(), size, WIDE)
         transport, _ = await asyncio.get_running_loop().connect_write_pipe(lambda: self, output)
-        transport.set_write_buffer_limits(high=HIGH_WATER)
+        transport.set_write_buffer_limits(high=_HIGH_WATER)
         self._pipe = PipeWriter(transport, self._turn)
         self._write = self._pipe.write
 
@@ -96,10 +96,10 @@ class StdioServer(asyncio.BaseProtocol):
         if self._write is None:
             return
         if len(data) > LARGE:  # to add a byte is to copy it
-            self._write(jsonrpc.one_line(data))
+            self._write(jsonrpc.without_line_breaks(data))
             self._write(b"\n")
         else:
-            self._write(jsonrpc.one_line(data) + b"\n")
+            self._write(jsonrpc.without_line_breaks(data) + b"\n")
 
     def finish(self, data: bytes, code: int | None) -> None:
         self.send(data)
@@ -140,7 +140,7 @@ class StdioServer(asyncio.BaseProtocol):
         self.resume_writing()  # nobody will read; what is still written goes nowhere
 
     def has_unread_output(self) -> bool:
-        """Tell whether the client has not read everything that was written."""
+        """Return whether the client has not read everything that was written."""
         return self._pipe is not None and self._pipe.waiting > 0
 
     async def close(self) -> None:
@@ -157,7 +157,7 @@ class StdioServer(asyncio.BaseProtocol):
 class FirstAnswer:
     """Takes the answer to the first line: it is kept, and goes to the client unless that has one already."""
 
-    def __init__(self, channel: Channel, opening: Opening, line: bytes) -> None:
+    def __init__(self, channel: Channel, opening: StdioOpening, line: bytes) -> None:
         self._opening = opening
         self._line = line
         self.send = channel.send
@@ -165,7 +165,7 @@ class FirstAnswer:
         self.end = channel.end
 
     def finish(self, data: bytes, code: int | None) -> None:
-        self._opening.keep(self._line, jsonrpc.one_line(data))
+        self._opening.keep(self._line, jsonrpc.without_line_breaks(data))
         if not self._opening.is_answered:
             self.send(data)
 
@@ -185,5 +185,5 @@ def refuse_oversized(lines: LineSplitter, channel: Channel) -> None:
     for line in lines.take_too_long():
         if line.id is not None or line.is_over:
             reason = f"a message over {lines.limit} bytes was dropped; raise max_message_mib"
-            ident = jsonrpc.plain(line.id) if line.id is not None else None
+            ident = jsonrpc.decode_value(line.id) if line.id is not None else None
             channel.send(jsonrpc.failure(ident, jsonrpc.error_object(jsonrpc.INVALID_REQUEST, reason)))

@@ -25,7 +25,7 @@ BURST_S: Final = 0.1
 """Seconds of the loop's time that it may take at once."""
 LEAST_PAUSE_S: Final = 0.005
 MOST_PAUSE_S: Final = 2.0
-MOST_ASKED: Final = 100_000
+_MOST_ASKED: Final = 100_000
 """Replies that can be outstanding; more are not counted as free."""
 REPLY_S: Final = 0.02
 """Seconds of the loop's time that a request and its answer may take. A busy machine takes 5 ms for one over HTTPS."""
@@ -44,7 +44,7 @@ class Took(NamedTuple):
     wall_s: float
 
 
-class Watch:
+class StepWatch:
     """Measures a step from its making on."""
 
     __slots__ = ("_processor", "_wall")
@@ -68,21 +68,21 @@ class Allowance:
         """Seconds that answers have brought since the last count."""
 
     def note_request(self) -> None:
-        """Take in that a request was sent: one reply brings its time."""
-        self._asked = min(self._asked + 1, MOST_ASKED)
+        """Note that a request was sent: one reply brings its time."""
+        self._asked = min(self._asked + 1, _MOST_ASKED)
 
     def note_reply(self, size: int) -> None:
-        """Take in that a reply of so many bytes has come; it counts if somebody has asked for it."""
+        """Note that a reply of so many bytes has come; it counts if somebody has asked for it."""
         if self._asked:
             self._asked -= 1
             self._earned += REPLY_S + size * BYTE_S
 
     def note_part(self, size: int) -> None:
-        """Take in that a part of an answer has come."""
+        """Note that a part of an answer has come."""
         self._earned += size * BYTE_S
 
     def spend(self, took: Took, free_s: float = 0.0) -> float:
-        """Take in that reading the upstream took so much time, of which some is free besides what answers have brought.
+        """Note that reading the upstream took so much time, of which some is free besides what answers have brought.
         Return what is left of that."""
         left = free_s + self._earned - took.processor_s
         self._earned = 0.0
@@ -127,7 +127,7 @@ class _Metered:
     def __await__(self) -> Generator[Any, Any, T]:
         error: BaseException | None = None
         while True:
-            watch = Watch()
+            watch = StepWatch()
             try:
                 waited_for = self._work.send(None) if error is None else self._work.throw(error)
             except StopIteration as end:

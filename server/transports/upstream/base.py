@@ -27,10 +27,10 @@ class Authorizer(Protocol):
         """Return the value of the header `Authorization`, "" if there is no token."""
 
     async def on_refused(self, status: int, header: str | None, sent: str) -> Verdict:
-        """Take in a 401 or 403 with its `WWW-Authenticate`. `sent`: the value of `Authorization` that was refused."""
+        """Handle a 401 or 403 with its `WWW-Authenticate`. `sent`: the value of `Authorization` that was refused."""
 
     def on_accepted(self, sent: str) -> None:
-        """Take in that the server has answered a request with this `Authorization`."""
+        """Note that the server has answered a request with this `Authorization`."""
 
 
 class Receiver(Protocol):

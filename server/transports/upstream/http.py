@@ -32,33 +32,33 @@ from foretool.server.transports.upstream.allowance import REPLY_S, Allowance, An
 from foretool.server.transports.upstream.base import Authorizer, Link, LinkError, Receiver
 from foretool.server.transports.upstream.http_client import (
     LOST,
+    AuthorizedClient,
     Certificate,
-    Client,
-    Refused,
     RequestFailed,
+    SendRefused,
     SessionLost,
+    classify_refusal,
     error_in,
-    judge,
     names_lost_session,
 )
 from foretool.server.transports.upstream.sse import EventParser, SseLink, TooLarge, open_sse
 from foretool.storage.records import Era
 
-RETRY_S: Final = 1.0
+_RETRY_S: Final = 1.0
 """Pause before a stream is resumed, if the server names none."""
 RETRY_LEAST_S, RETRY_MOST_S = 0.05, 60.0
-RESUMES: Final = 5
+_RESUMES: Final = 5
 """Attempts in a row to resume a stream that bring nothing, after which it is given up."""
 DRAIN_S: Final = 1.0
 """Longest wait for the end of a stream after the reply: only then can the next request use the connection."""
-GOODBYE_S: Final = 2.0
-MOST_IN_BATCH: Final = 100
+_GOODBYE_S: Final = 2.0
+_MOST_IN_BATCH: Final = 100
 """Messages of a batch that are read; we send one request at a time."""
-MOST_HELD: Final = 2
+_MOST_HELD: Final = 2
 """Parts of messages that one server may have sent us at a time, in messages of the largest size."""
-ERROR_BYTES: Final = 1024 * 1024
+_ERROR_BYTES: Final = 1024 * 1024
 """The largest body of a failed request."""
-LISTEN_S: Final = 0.1
+_LISTEN_S: Final = 0.1
 """Longest wait of the first request for the answer to our GET; some servers send nothing before there is an event."""
 
 # Statuses by which a server of 2024-11-05 says that it takes no POST there (specification: backward compatibility).
@@ -103,7 +103,7 @@ class HttpLink(Link):
         self._sse_link: SseLink | None = None
         self._gone = ""
         self._allowance = allowance = allowance or Allowance()
-        self._client = Client(url, headers, authorizer, cert, allowance)
+        self._client = AuthorizedClient(url, headers, authorizer, cert, allowance)
         self._answers = Answers()
         self._held = 0
         """Bytes of messages that are not complete, over all streams."""
@@ -150,7 +150,7 @@ class HttpLink(Link):
         try:
             if session is not None and not self._gone:
                 headers = self._headers() | {http_headers.SESSION: session}
-                await http_client.end_session(self._client, self._url, headers, GOODBYE_S)
+                await http_client.end_session(self._client, self._url, headers, _GOODBYE_S)
         except (httpx2.HTTPError, RequestFailed) as error:
             log.debug("ending the session at %s failed: %s", http_client.origin(self._url), type(error).__name__)
         finally:
@@ -169,7 +169,7 @@ class HttpLink(Link):
         except SessionLost:
             self._lose_session(request)
         except RequestFailed as error:
-            self._receiver.on_failed(request, str(error), sent=not isinstance(error, Refused))
+            self._receiver.on_failed(request, str(error), sent=not isinstance(error, SendRefused))
         except TooLarge:
             self._receiver.on_too_large(request, self._limit)
         except httpx2.HTTPError as error:
@@ -246,9 +246,9 @@ class HttpLink(Link):
     async def _resume(self, request: int, message: Message, events: EventParser) -> None:
         """Ask for the rest of a stream that ended before its reply; the server may want to be polled for it."""
         attempts = 0
-        while self._era == "legacy" and events.last_id and attempts < RESUMES:
+        while self._era == "legacy" and events.last_id and attempts < _RESUMES:
             if attempts == 0:
-                self._receiver.on_poll(request, events.retry_ms or int(RETRY_S * 1000))
+                self._receiver.on_poll(request, events.retry_ms or int(_RETRY_S * 1000))
             await asyncio.sleep(_pause(events, attempts))
             seen = events.seen
             try:
@@ -302,7 +302,7 @@ class HttpLink(Link):
         try:
             message = loose_messages.decode(data)
         except BadMessage:
-            self._receiver.on_invalid_line(bytes(data[:ERROR_BYTES]))
+            self._receiver.on_invalid_line(bytes(data[:_ERROR_BYTES]))
             return False
         if message.is_reply:
             self._allowance.note_reply(len(data))
@@ -327,11 +327,11 @@ class HttpLink(Link):
     async def _on_refused(self, request: int, message: Message, response: httpx2.Response) -> None:
         status, body = response.status_code, bytearray()
         with contextlib.suppress(TooLarge):  # the status says enough
-            body += await self._body(response, min(self._limit, ERROR_BYTES))
+            body += await self._body(response, min(self._limit, _ERROR_BYTES))
         error = error_in(body)
         # A refusal with a challenge is about the token, whatever its text says of sessions.
         is_of_session = self._session is not None and "www-authenticate" not in response.headers
-        if is_of_session and (verdict := judge(status, body, request)) != "kept":
+        if is_of_session and (verdict := classify_refusal(status, body, request)) != "kept":
             if verdict == "lost":
                 raise SessionLost(LOST)
             await self._check_session()
@@ -376,14 +376,14 @@ class HttpLink(Link):
             log.debug("%s did not reach %s", message.method or "a reply", http_client.origin(self._url))
             self._note_unreachable(error)
         else:
-            if self._session is not None and judge(status, body) == "lost":
+            if self._session is not None and classify_refusal(status, body) == "lost":
                 self._lose_session()
         finally:
             if first:
                 # Before the first request, since its questions may come on the stream of what belongs to no request.
                 self._tasks.spawn(metered(self._listen, self._allowance))
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LISTEN_S):
+                    async with asyncio.timeout(_LISTEN_S):
                         await self._listening.wait()
                 self._ready.set()
 
@@ -402,7 +402,7 @@ class HttpLink(Link):
                     else:
                         status, body = response.status_code, await http_client.skip_body(response)
                         # A server that offers no such stream may say whatever it likes to the first request for it.
-                        if opened and self._session is not None and judge(status, body) == "lost":
+                        if opened and self._session is not None and classify_refusal(status, body) == "lost":
                             self._lose_session()
                         if status < 500 and status != 429:
                             return
@@ -414,7 +414,7 @@ class HttpLink(Link):
                 log.debug("the stream of %s cannot be read: %s", http_client.origin(self._url), error)
                 return
             except httpx2.HTTPError as error:
-                if empty >= RESUMES:
+                if empty >= _RESUMES:
                     self._note_unreachable(error)
             empty = 0 if events.seen > seen else empty + 1
             await asyncio.sleep(_pause(events, empty))
@@ -459,7 +459,7 @@ class HttpLink(Link):
     def _hold(self, size: int) -> None:
         """Count what the server has sent of messages that are not complete. Raises `TooLarge`."""
         self._held += size
-        if self._held > MOST_HELD * self._limit:
+        if self._held > _MOST_HELD * self._limit:
             raise TooLarge
 
 
@@ -471,7 +471,7 @@ def _batch(data: bytes | bytearray) -> list[bytes]:
     """Return the messages of a batch, which only revision 2025-03-26 has; none where it is not one."""
     try:
         return [
-            part for each in jsonrpc.items(bytes(data))[:MOST_IN_BATCH] if not (part := bytes(each)).startswith(b"[")
+            part for each in jsonrpc.items(bytes(data))[:_MOST_IN_BATCH] if not (part := bytes(each)).startswith(b"[")
         ]
     except ValueError:
         return []
@@ -491,6 +491,6 @@ def _visible(value: str | None) -> str | None:
 
 
 def _pause(events: EventParser, attempts: int) -> float:
-    asked = RETRY_S if events.retry_ms is None else events.retry_ms / 1000
-    grown = 0.0 if attempts == 0 else RETRY_S * 2.0 ** (attempts - 1)
+    asked = _RETRY_S if events.retry_ms is None else events.retry_ms / 1000
+    grown = 0.0 if attempts == 0 else _RETRY_S * 2.0 ** (attempts - 1)
     return min(max(asked, grown, RETRY_LEAST_S), RETRY_MOST_S)

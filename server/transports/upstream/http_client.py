@@ -47,7 +47,7 @@ LOST: Final = "its session had expired"
 
 
 def names_lost_session(text: bytes | bytearray) -> bool:
-    """Tell whether a text says that a session is unknown or over."""
+    """Return whether a text says that a session is unknown or over."""
     return _WORDS.search(text) is not None
 
 
@@ -60,7 +60,9 @@ def error_in(body: bytes | bytearray) -> Message | None:
     return message if message.is_reply and message.error is not UNSET else None
 
 
-def judge(status: int, body: bytes | bytearray, request: int | None = None) -> Literal["lost", "doubtful", "kept"]:
+def classify_refusal(
+    status: int, body: bytes | bytearray, request: int | None = None
+) -> Literal["lost", "doubtful", "kept"]:
     """Tell what a refusal means for our session. `request`: the id of the refused request.
 
     Doubtful is an error with the id of the request, which a method or a tool may have given, and an error of a server
@@ -75,9 +77,9 @@ def judge(status: int, body: bytes | bytearray, request: int | None = None) -> L
     return "doubtful" if is_of_request or status < 400 or status in _FAILING else "lost"
 
 
-CONNECT_S: Final = 10.0
-WRITE_S: Final = 60.0
-NOTICE_S: Final = 30.0
+_CONNECT_S: Final = 10.0
+_WRITE_S: Final = 60.0
+_NOTICE_S: Final = 30.0
 """Longest wait for a server to accept a message that gets no reply."""
 IDLE_S: Final = 4.0
 """An unused connection is closed after this time. Node and uvicorn close theirs after 5 s, and a request that is sent
@@ -86,16 +88,16 @@ into a closing connection is lost."""
 PIECE, LEAST_PIECE = 16 * 1024, 2 * 1024
 """Bytes that are read at once: fewer where the last ones took long. As many interim answers (`100 Continue`) take 10 ms
 and 1 ms, and the HTTP client gives the loop no turn between two of them."""
-LONG_S: Final = 0.002
+_LONG_S: Final = 0.002
 """Bytes that take longer than this are followed by fewer."""
-INFLATED: Final = {"gzip": 31, "x-gzip": 31, "deflate": 47}
+_INFLATED: Final = {"gzip": 31, "x-gzip": 31, "deflate": 47}
 """Compressions that are undone, with zlib's number for each."""
-SKIPPED: Final = 64 * 1024
-SKIP_S: Final = 1.0
+_SKIPPED: Final = 64 * 1024
+_SKIP_S: Final = 1.0
 """How much of a body that nobody needs is read, and for how long."""
-REDIRECTS: Final = 5
+_REDIRECTS: Final = 5
 """How many redirects in a row are followed; real servers need one or two."""
-SEE_OTHER: Final = 303
+_SEE_OTHER: Final = 303
 """The redirect that may come after a POST was carried out, so that a POST must not be sent again."""
 _GONE: Final = (404, 410)
 
@@ -125,7 +127,7 @@ class RequestFailed(Exception):
     """A request will get no reply; the message says why in one line."""
 
 
-class Refused(RequestFailed):
+class SendRefused(RequestFailed):
     """The server has not carried out the request: it wants a sign-in, or sends us elsewhere."""
 
 
@@ -133,7 +135,7 @@ class SessionLost(RequestFailed):
     """The server does not know our session, and has not carried out the request."""
 
 
-class Client:
+class AuthorizedClient:
     """The HTTP client of one link: it shows the token of an `Authorizer`, and sends a refused request once more if that
     has another token by then. It follows redirects within the origin alone, since our headers hold credentials."""
 
@@ -179,13 +181,13 @@ class Client:
                 if not response.is_stream_consumed:
                     await skip_body(response)
             if is_last or verdict == "refused":
-                raise Refused(authorizer.notice or "refused a token that was just renewed")
+                raise SendRefused(authorizer.notice or "refused a token that was just renewed")
 
     @contextlib.asynccontextmanager
     async def _open(self, method: str, url: str, **more: Any) -> AsyncIterator[httpx2.Response]:
         """Send a request to where `url` leads. Raises `RequestFailed` for a redirect that is not followed."""
         target = self._moved.get(url, httpx2.URL(url))
-        for _ in range(REDIRECTS + 1):
+        for _ in range(_REDIRECTS + 1):
             async with self._open_once(method, target, **more) as response:
                 if not response.has_redirect_location:
                     if response.status_code in _GONE or response.status_code >= 500:
@@ -196,7 +198,7 @@ class Client:
                     return
                 target = follow(method, target, response.status_code, response.headers["location"])
                 await skip_body(response)
-        raise Refused(f"redirects more than {REDIRECTS} times in a row: set url to the address that answers")
+        raise SendRefused(f"redirects more than {_REDIRECTS} times in a row: set url to the address that answers")
 
     @contextlib.asynccontextmanager
     async def _open_once(self, method: str, url: httpx2.URL, **more: Any) -> AsyncIterator[httpx2.Response]:
@@ -223,7 +225,7 @@ class PacedStream(httpcore2.AsyncNetworkStream):
         """When the last bytes came, by the clock of our thread."""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109  # httpcore2's
-        took_long = time.thread_time() - self._read_at > LONG_S
+        took_long = time.thread_time() - self._read_at > _LONG_S
         self._piece = max(self._piece // 2, LEAST_PIECE) if took_long else min(2 * self._piece, PIECE)
         await self._allowance.wait()
         found = await self._stream.read(min(max_bytes, self._piece), timeout)
@@ -274,7 +276,7 @@ def new_client(url: str, headers: Mapping[str, str], cert: Certificate = None) -
         headers={"user-agent": f"foretool/{__version__}", "accept-encoding": "gzip, deflate", **headers},
         verify=_trust(url, cert),
         follow_redirects=False,
-        timeout=httpx2.Timeout(connect=CONNECT_S, read=None, write=WRITE_S, pool=None),
+        timeout=httpx2.Timeout(connect=_CONNECT_S, read=None, write=_WRITE_S, pool=None),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=IDLE_S),
     )
 
@@ -293,16 +295,18 @@ def _trust(url: str, cert: Certificate) -> ssl.SSLContext | bool:
     return context
 
 
-async def post_notice(client: Client, url: str, headers: Mapping[str, str], message: Message) -> tuple[int, bytes]:
+async def post_notice(
+    client: AuthorizedClient, url: str, headers: Mapping[str, str], message: Message
+) -> tuple[int, bytes]:
     """POST a message that gets no reply in the response; return the status and the start of the body. Raises
     `RequestFailed`, `httpx2.HTTPError`."""
-    timeout = httpx2.Timeout(NOTICE_S, connect=CONNECT_S, pool=None)
+    timeout = httpx2.Timeout(_NOTICE_S, connect=_CONNECT_S, pool=None)
     content = jsonrpc.encode(message)
     async with client.stream("POST", url, headers=headers, content=content, timeout=timeout) as response:
         return response.status_code, await skip_body(response)
 
 
-async def end_session(client: Client, url: str, headers: Mapping[str, str], patience_s: float) -> None:
+async def end_session(client: AuthorizedClient, url: str, headers: Mapping[str, str], patience_s: float) -> None:
     """DELETE a session. Raises `httpx2.HTTPError`."""
     async with client.stream("DELETE", url, headers=headers, timeout=patience_s) as response:
         await skip_body(response)
@@ -312,10 +316,10 @@ async def skip_body(response: httpx2.Response) -> bytes:
     """Read a short body, so that the connection can be used again. A longer one is cut off. Returns what was read."""
     body = b""
     with contextlib.suppress(TimeoutError, RequestFailed):
-        async with asyncio.timeout(SKIP_S):
+        async with asyncio.timeout(_SKIP_S):
             async for piece in read_body(response):
                 body += piece
-                if len(body) > SKIPPED:
+                if len(body) > _SKIPPED:
                     break
     return body
 
@@ -342,9 +346,9 @@ async def read_body(response: httpx2.Response) -> AsyncIterator[bytes]:
             for start in range(0, len(chunk), PIECE):
                 yield chunk[start : start + PIECE]
         return
-    if encoding not in INFLATED:
+    if encoding not in _INFLATED:
         raise RequestFailed(f"answered with content-encoding {encoding[:40]!r}, which we did not ask for")
-    inflater = zlib.decompressobj(INFLATED[encoding])
+    inflater = zlib.decompressobj(_INFLATED[encoding])
     async for chunk in _chunks(response):
         while chunk and not inflater.eof:
             try:
@@ -369,14 +373,14 @@ def follow(method: str, here: httpx2.URL, status: int, location: str) -> httpx2.
     try:
         there = here.join(location)
     except httpx2.InvalidURL:
-        raise Refused(f"answered HTTP {status}, a redirect to an address that is none: check url") from None
+        raise SendRefused(f"answered HTTP {status}, a redirect to an address that is none: check url") from None
     if (there.scheme, there.host, there.port) != (here.scheme, here.host, here.port):
         same_path = ", with the path that it has" if there.path == here.path else ""
-        raise Refused(
+        raise SendRefused(
             f"answered HTTP {status}, a redirect to {origin(str(there))}, which is not followed, since credentials must"
             f" not leave their origin: set url to where it leads{same_path}"
         )
-    if status == SEE_OTHER and method == "POST":
+    if status == _SEE_OTHER and method == "POST":
         raise RequestFailed(f"answered HTTP {status}, a redirect that takes no POST: set url to where it leads")
     return here.copy_with(raw_path=there.raw_path)
 
@@ -399,6 +403,6 @@ def describe_error(error: Exception) -> str:
 
 
 def is_unsent(error: Exception) -> bool:
-    """Tell whether the request cannot have left: no connection was made."""
+    """Return whether the request cannot have left: no connection was made."""
     kinds = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
     return isinstance(error, kinds)

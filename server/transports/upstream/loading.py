@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from foretool.server.system.strays import find_descendants
 
-LAUNCHERS: Final = frozenset(
+_LAUNCHERS: Final = frozenset(
     {"npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "bun", "uvx", "uv", "pipx", "docker", "podman", "deno"}
 )
 """Programs that may download a server before they start it."""
@@ -28,14 +28,14 @@ LOADING_S: Final = 300.0
 and nobody watches a terminal for longer."""
 LOOK_S: Final = 2.0
 """Pause between two looks at the work of a launcher."""
-QUIET_S: Final = 15.0
+_QUIET_S: Final = 15.0
 """A launcher that has not worked for so long does not load any more; npm waits for 10 s before it asks again."""
-LEAST_BYTES: Final = 4096
-LEAST_CPU_S: Final = 0.03
+_LEAST_BYTES: Final = 4096
+_LEAST_CPU_S: Final = 0.03
 """Less work than this between two looks is that of timers: a waiting server reads 8 bytes now and then."""
 
 
-class Work(NamedTuple):
+class ProcessWork(NamedTuple):
     """What a process and all that it started have done so far."""
 
     cpu_s: float
@@ -49,41 +49,41 @@ class Loading:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._began = self._worked_at = time.monotonic()
-        self._work = Work(0.0, 0)
+        self._work = ProcessWork(0.0, 0)
 
     @property
     def goes_on(self) -> bool:
         """Whether the launcher works, and has not had all of its time."""
         now = time.monotonic()
-        return now - self._began < LOADING_S and now - self._worked_at < QUIET_S
+        return now - self._began < LOADING_S and now - self._worked_at < _QUIET_S
 
     async def watch(self) -> None:
         """Look again and again, until the time is over."""
         while time.monotonic() - self._began < LOADING_S:
             await asyncio.sleep(LOOK_S)
-            self.note(await asyncio.to_thread(measure, self._pid))
+            self.note(await asyncio.to_thread(measure_processes, self._pid))
 
-    def note(self, work: Work) -> None:
-        """Take in what the tree has done until now."""
+    def note(self, work: ProcessWork) -> None:
+        """Record what the tree has done until now."""
         done, self._work = self._work, work
-        if abs(work.cpu_s - done.cpu_s) >= LEAST_CPU_S or abs(work.bytes - done.bytes) >= LEAST_BYTES:
+        if abs(work.cpu_s - done.cpu_s) >= _LEAST_CPU_S or abs(work.bytes - done.bytes) >= _LEAST_BYTES:
             self._worked_at = time.monotonic()
 
 
 def is_launcher(command: str, args: Sequence[str]) -> bool:
-    """Tell whether a command may download what it starts, also where a shell or `env` starts it."""
+    """Return whether a command may download what it starts, also where a shell or `env` starts it."""
     words = [command, *" ".join(args[:3]).split()]
-    return any(_name(word) in LAUNCHERS for word in words)
+    return any(_name(word) in _LAUNCHERS for word in words)
 
 
 def _name(word: str) -> str:
     return Path(word).name.removesuffix(".exe").removesuffix(".cmd")
 
 
-def measure(root: int) -> Work:
+def measure_processes(root: int) -> ProcessWork:
     """Return what a process and its descendants have done so far."""
     if sys.platform != "linux":
-        return Work(_processor_time(_ps(), root), 0)
+        return ProcessWork(_processor_time(_ps(), root), 0)
     cpu, total = 0, 0
     for pid in (root, *(each.pid for each in find_descendants(root))):
         with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
@@ -91,7 +91,7 @@ def measure(root: int) -> Work:
             cpu += sum(map(int, stat[11:15]))  # its own and that of children that have ended
             lines = Path(f"/proc/{pid}/io").read_text("utf-8").splitlines()
             total += sum(int(line.split()[1]) for line in lines[:2])  # rchar and wchar
-    return Work(cpu / os.sysconf("SC_CLK_TCK"), total)
+    return ProcessWork(cpu / os.sysconf("SC_CLK_TCK"), total)
 
 
 def _ps() -> list[str]:

@@ -23,24 +23,24 @@ from foretool.server.transports.upstream import http_client
 from foretool.server.transports.upstream.allowance import REPLY_S, Allowance, Answers, metered
 from foretool.server.transports.upstream.base import Authorizer, Link, LinkError, Receiver
 from foretool.server.transports.upstream.http_client import (
+    AuthorizedClient,
     Certificate,
-    Client,
-    Refused,
     RequestFailed,
+    SendRefused,
     names_lost_session,
 )
 
-ENDPOINT_S: Final = 20.0
+_ENDPOINT_S: Final = 20.0
 """Longest wait for the `endpoint` event."""
 
-ID_BYTES: Final = 4096
+_ID_BYTES: Final = 4096
 """A longer id of an event is ignored: it would have to be sent back in a header."""
 
-LINE_BYTES: Final = 48
+_LINE_BYTES: Final = 48
 """What each further line of data costs in memory besides its text; an event can have millions of short ones."""
 
 
-class Event(NamedTuple):
+class SseEvent(NamedTuple):
     type: str
     data: bytes
 
@@ -78,7 +78,7 @@ class EventParser:
         """How many bytes of an event that is not complete are kept."""
         return self._size
 
-    def feed(self, chunk: bytes) -> Iterator[Event]:
+    def feed(self, chunk: bytes) -> Iterator[SseEvent]:
         """Yield the events that `chunk` completes. Raises `TooLarge`; the stream cannot be used after that."""
         if not chunk:
             return
@@ -108,7 +108,7 @@ class EventParser:
             raise TooLarge
         self._line.append(part)
 
-    def _take(self, line: bytes) -> Event | None:
+    def _take(self, line: bytes) -> SseEvent | None:
         if self._first:
             line, self._first = line.removeprefix(b"\xef\xbb\xbf"), False
         if not line:
@@ -116,11 +116,11 @@ class EventParser:
         name, _, value = line.partition(b":")
         value = value[1:] if value.startswith(b" ") else value
         if name == b"data":
-            self._size += LINE_BYTES if self._data else 0
+            self._size += _LINE_BYTES if self._data else 0
             self._data.append(value)
         elif name == b"event":
             self._type = value.decode(errors="replace")
-        elif name == b"id" and b"\0" not in value and len(value) <= ID_BYTES:
+        elif name == b"id" and b"\0" not in value and len(value) <= _ID_BYTES:
             self._id = value.decode(errors="replace")
         elif name == b"retry" and value.isdigit():
             self.retry_ms = int(value[:9])
@@ -128,10 +128,10 @@ class EventParser:
             self._size -= len(line)  # a comment is not part of an event, and there may be very many
         return None
 
-    def _end(self) -> Event | None:
+    def _end(self) -> SseEvent | None:
         self.last_id = self._id
         data = b"\n".join(self._data)
-        event = Event(self._type, data) if data else None
+        event = SseEvent(self._type, data) if data else None
         self.seen += 1
         self._size = 0
         self._clear()
@@ -153,18 +153,18 @@ class SseLink(Link):
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._gone = False
         self._allowance = allowance = allowance or Allowance()
-        self._client = Client(url, headers, authorizer, cert, allowance)
+        self._client = AuthorizedClient(url, headers, authorizer, cert, allowance)
         self._answers = Answers()
 
     async def connect(self) -> None:
         """Open the stream and wait for the endpoint. Raises `LinkError`."""
         self._tasks.spawn(metered(self._stream, self._allowance))
         try:
-            async with asyncio.timeout(ENDPOINT_S):
+            async with asyncio.timeout(_ENDPOINT_S):
                 await asyncio.shield(self._endpoint)
         except TimeoutError:
             await self.close()
-            raise LinkError(f"sent no endpoint event within {ENDPOINT_S:g} s: is it a server of 2024-11-05?") from None
+            raise LinkError(f"sent no endpoint event within {_ENDPOINT_S:g} s: is it a server of 2024-11-05?") from None
         except LinkError:
             await self.close()
             raise
@@ -207,7 +207,7 @@ class SseLink(Link):
             verb = "cannot be reached at" if http_client.is_unsent(error) else "broke off its event stream at"
             self._lost(f"{verb} {http_client.origin(self._url)} ({http_client.describe_error(error)})")
 
-    def _on_event(self, event: Event) -> None:
+    def _on_event(self, event: SseEvent) -> None:
         """Deliver what an event brings."""
         if event.type == "endpoint":
             self._on_endpoint(event.data.decode(errors="replace").strip())
@@ -236,7 +236,7 @@ class SseLink(Link):
         try:
             status, body = await http_client.post_notice(self._client, endpoint, {"content-type": JSON}, message)
         except RequestFailed as error:
-            self._failed(message, str(error), sent=not isinstance(error, Refused))
+            self._failed(message, str(error), sent=not isinstance(error, SendRefused))
         except httpx2.HTTPError as error:
             self._failed(message, http_client.describe_error(error), sent=not http_client.is_unsent(error))
         else:

@@ -27,28 +27,28 @@ from foretool.server.protocol.loose_messages import LooseLines
 from foretool.server.system.strays import MARK, end_strays, find_descendants
 from foretool.server.transports.pipes import PipeReader, PipeWriter, Turn
 from foretool.server.transports.tasks import SLICE_S
-from foretool.server.transports.upstream.allowance import Allowance, Watch
+from foretool.server.transports.upstream.allowance import Allowance, StepWatch
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
 from foretool.server.transports.upstream.loading import Loading, is_launcher
 
-PIECE: Final = 64 * 1024
+_PIECE: Final = 64 * 1024
 """Bytes that are read at once. A server may have made its pipe longer."""
-STDERR_LINES: Final = 20
-STDERR_WIDTH: Final = 400
-NOISE_LINES: Final = 5
+_STDERR_LINES: Final = 20
+_STDERR_WIDTH: Final = 400
+_NOISE_LINES: Final = 5
 MOST_WAITING: Final = 8 * 1024 * 1024
 """When more bytes than this wait for a child that does not read its input, further requests fail, unsent."""
 GRACE_S: Final = 2.0
 """Time for a child to exit after its stdin is closed, and again after SIGTERM (specification: stdio, shutdown)."""
 
-GENTLE_S: Final = 120.0
+_GENTLE_S: Final = 120.0
 """Time for a launcher to end that was loading: npm finishes unpacking before it takes back what it has unpacked."""
 
-SPAWNS: Final = 4 * (os.cpu_count() or 1)
+_SPAWNS: Final = 4 * (os.cpu_count() or 1)
 """Most children that start at a time: hundreds at once would leave no time for us or for each other."""
-BEGINS_S: Final = 0.1
+_BEGINS_S: Final = 0.1
 """A silent child counts as starting for this long; one that waits for the network must not hold up others."""
-YIELDS_S: Final = 0.5
+_YIELDS_S: Final = 0.5
 """Longest wait of a start for a client to read its answer."""
 
 # dash, which often is /bin/sh, takes a process group only after `kill -s NAME --`.
@@ -101,14 +101,14 @@ for round in 1 2 3 4 5 6 7 8 9 10; do
   [ -n "$left" ] || break
   for p in $left; do kill -s KILL "$p" 2>/dev/null; done
 done
-""".replace("@GENTLE_S@", f"{GENTLE_S:g}")
+""".replace("@GENTLE_S@", f"{_GENTLE_S:g}")
 
 
 class ChildWatcher:
     """Ends the children's process groups as soon as this process is gone, and lets children start in turn."""
 
     def __init__(self) -> None:
-        self.slots = asyncio.Semaphore(SPAWNS)
+        self.slots = asyncio.Semaphore(_SPAWNS)
         self.has_unread_output: Callable[[], bool] = lambda: False
         """Whether a client has not read all of its answers yet."""
         self._turn = asyncio.Lock()
@@ -143,7 +143,7 @@ class ChildWatcher:
         """Wait until the next child may be spawned, which stops this process for a moment: one child per round of the
         loop, and none while a client reads an answer."""
         async with self._turn:
-            end = time.monotonic() + YIELDS_S
+            end = time.monotonic() + _YIELDS_S
             await asyncio.sleep(0)
             while self.has_unread_output() and time.monotonic() < end:
                 await asyncio.sleep(0.002)
@@ -208,9 +208,9 @@ class StdioLink(Link):
         self._loop = asyncio.get_running_loop()
         self._lines = LineSplitter(limit)
         self._loose = LooseLines(limit)
-        self._noise: deque[bytes] = deque(maxlen=NOISE_LINES)
+        self._noise: deque[bytes] = deque(maxlen=_NOISE_LINES)
         """The last lines of its stdout that were not messages."""
-        self._errors: deque[str] = deque(maxlen=STDERR_LINES)
+        self._errors: deque[str] = deque(maxlen=_STDERR_LINES)
         self._error_lines = LineSplitter(64 * 1024)
         self._allowance = allowance
         self._stdin: PipeWriter | None = None
@@ -242,11 +242,11 @@ class StdioLink(Link):
         stdin, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
         self._stdin = PipeWriter(stdin, self._turn)
         assert process.stdout is not None and process.stderr is not None
-        self._outputs.append(PipeReader(process.stdout, self._on_output, self._on_end, PIECE))
-        self._outputs.append(PipeReader(process.stderr, self._on_errors, lambda: None, PIECE))
+        self._outputs.append(PipeReader(process.stdout, self._on_output, self._on_end, _PIECE))
+        self._outputs.append(PipeReader(process.stderr, self._on_errors, lambda: None, _PIECE))
         self._turn.add(self._outputs[0])
         # The child counts as starting until its first output, but not for long.
-        self._starting = self._loop.call_later(BEGINS_S, self._release_slot)
+        self._starting = self._loop.call_later(_BEGINS_S, self._release_slot)
         if self._loading is not None:
             self._watching = asyncio.create_task(self._loading.watch())
 
@@ -258,7 +258,7 @@ class StdioLink(Link):
         else:
             if message.method is not UNSET and message.id is not UNSET:
                 self._allowance.note_request()
-            self._stdin.write(jsonrpc.one_line(jsonrpc.encode(message)) + b"\n")
+            self._stdin.write(jsonrpc.without_line_breaks(jsonrpc.encode(message)) + b"\n")
             return
         if message.method is not UNSET and isinstance(message.id, int):
             self._receiver.on_failed(message.id, refusal, sent=False)
@@ -272,8 +272,8 @@ class StdioLink(Link):
         self._take(self._lines.feed(data))
 
     def _take(self, lines: Iterator[bytes | bytearray]) -> None:
-        """Take in lines for a slice of time, and the others after everything else had its turn."""
-        watch, until, are_left = Watch(), time.perf_counter() + SLICE_S, False
+        """Handle lines for a slice of time, and the others after everything else had its turn."""
+        watch, until, are_left = StepWatch(), time.perf_counter() + SLICE_S, False
         with self._turn:
             for line in lines:
                 self._on_line(line)
@@ -296,8 +296,8 @@ class StdioLink(Link):
                 message = jsonrpc.decode(line)
         if message is None and (message := self._loose.read(line)) is None:
             if not self._loose.is_within:
-                self._noise.append(bytes(line[:STDERR_WIDTH]))
-                self._receiver.on_invalid_line(bytes(line[:STDERR_WIDTH]))
+                self._noise.append(bytes(line[:_STDERR_WIDTH]))
+                self._receiver.on_invalid_line(bytes(line[:_STDERR_WIDTH]))
             return
         if self._loading is not None:
             self._stop_loading()
@@ -307,7 +307,7 @@ class StdioLink(Link):
         self._receiver.on_message(message, None)
 
     def noise(self) -> str:
-        lines = [*self._noise, self._loose.begun[:STDERR_WIDTH], self._lines.begun[:STDERR_WIDTH]]
+        lines = [*self._noise, self._loose.begun[:_STDERR_WIDTH], self._lines.begun[:_STDERR_WIDTH]]
         return b"\n".join(lines).decode(errors="replace")
 
     def _on_too_long(self, line: TooLong) -> None:
@@ -321,9 +321,9 @@ class StdioLink(Link):
                 self._receiver.on_too_large(int(line.id) if known and line.id else None, self._lines.limit)
 
     def _on_errors(self, data: bytes) -> None:
-        watch = Watch()
-        for line in deque(self._error_lines.feed(data), STDERR_LINES):
-            self._errors.append(line[:STDERR_WIDTH].decode(errors="replace"))
+        watch = StepWatch()
+        for line in deque(self._error_lines.feed(data), _STDERR_LINES):
+            self._errors.append(line[:_STDERR_WIDTH].decode(errors="replace"))
         self._allowance.spend(watch.took())
         if pause_s := self._allowance.pause_s:
             self._outputs[1].rest(pause_s)

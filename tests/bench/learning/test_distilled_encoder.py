@@ -19,7 +19,7 @@ from bench.learning.distilled_encoder import (  # noqa: E402
 )
 from bench.learning.invented_apis import part_of  # noqa: E402
 from bench.learning.shipped_encoder import Material  # noqa: E402
-from foretool.learning.training.ports_trainer import Batch, Example  # noqa: E402
+from foretool.learning.training.ports_trainer import Example, TrainingBatch  # noqa: E402
 
 
 def test_of_the_invented_apis_no_task_of_the_dev_half_is_read() -> None:
@@ -82,7 +82,7 @@ def test_a_student_that_agrees_with_its_teachers_only_has_the_contrastive_loss()
     trainer.teachers = [(np.eye(1, 3, dtype=np.float32), np.eye(3, dtype=np.float32), 1.0)]
     trainer.deviation, trainer.without_tasks = 0.1, np.zeros(3, np.bool_)
     same = torch.from_numpy(together(trainer.teachers, [0]).astype(np.float32)) * 0.1
-    batch = Batch([0], [[0]])
+    batch = TrainingBatch([0], [[0]])
     alike, unlike = (float(trainer._loss(each, batch)) for each in (same, same.flip(1)))
     assert 0 <= alike < 0.1 < unlike
 

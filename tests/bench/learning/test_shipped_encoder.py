@@ -10,7 +10,7 @@ import pytest
 np = pytest.importorskip("numpy", reason="the encoders' libraries are not installed: pip install 'foretool[models]'")
 
 from bench.learning.shipped_encoder import SetsApart, SeveralRight, blended, scaled, strung  # noqa: E402
-from foretool.learning.training.ports_trainer import Batch, Example  # noqa: E402
+from foretool.learning.training.ports_trainer import Example, TrainingBatch  # noqa: E402
 from foretool.retrieval.adapters import Adapter  # noqa: E402
 
 
@@ -42,7 +42,7 @@ def test_no_tool_of_a_task_stands_against_another() -> None:
     trainer.examples = [Example("both", 0, (2,)), Example("one", 1)]
     trainer._vectors = np.zeros((3, 2), np.float32)
     cosines = torch.tensor([[0.5, 0.25, 0.0], [0.1, 0.3, 0.2]])
-    loss = trainer._loss(cosines, Batch([0, 1], [[0, 1], [1, 2]]))
+    loss = trainer._loss(cosines, TrainingBatch([0, 1], [[0, 1], [1, 2]]))
     # Over the temperature: 1, .5, 0 and .2, .6, .4; tool 1 alone stands against 0 and 2.
     both = (log(1 + exp(0.5 - 1.0)) + log(1 + exp(0.5 - 0.0))) / 2
     one = log(1 + exp(0.2 - 0.6) + exp(0.4 - 0.6))

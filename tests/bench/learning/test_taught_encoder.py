@@ -11,7 +11,7 @@ np = pytest.importorskip("numpy", reason="the encoders' libraries are not instal
 
 from bench.learning.taught_encoder import CONTRAST, READ, RIGHT, Taught  # noqa: E402
 from bench.learning.web_searches import FRAMES, TOPICS, web_searches  # noqa: E402
-from foretool.learning.training.ports_trainer import Batch, Example  # noqa: E402
+from foretool.learning.training.ports_trainer import Example, TrainingBatch  # noqa: E402
 
 
 def trainer(documents: int, tasks: int) -> Any:
@@ -25,12 +25,12 @@ def trainer(documents: int, tasks: int) -> Any:
 
 def test_a_step_reads_right_documents_and_those_that_stand_first_for_student_and_teacher() -> None:
     few = trainer(200, 4)
-    batch = Batch([0, 1, 2, 3], [[at, 100 + at, 104 + at] for at in range(4)])
+    batch = TrainingBatch([0, 1, 2, 3], [[at, 100 + at, 104 + at] for at in range(4)])
     chosen = few._choose(batch)
     assert {0, 1, 2, 3} <= set(chosen) and len(set(chosen)) == len(chosen)
     assert all(set(row) & set(chosen) for row in ([100, 104], [101, 105], [102, 106], [103, 107]))
     many = trainer(400, 200)
-    read = many._choose(Batch(list(range(200)), [[at, 200 + at % 200] for at in range(200)]))
+    read = many._choose(TrainingBatch(list(range(200)), [[at, 200 + at % 200] for at in range(200)]))
     assert len(read) == READ and sum(at < 200 for at in read[:RIGHT]) == RIGHT
 
 
@@ -47,7 +47,7 @@ def test_a_student_that_agrees_with_its_teachers_only_has_the_contrastive_loss()
     # The document that is read is as near to each other one as the teacher says: not at all.
     found.of_documents = [(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32), 1.0)]
     found._fresh = [0], torch.eye(3)[:1]
-    loss = found._loss(torch.from_numpy(cosines), Batch([0], [[0, 1]]))
+    loss = found._loss(torch.from_numpy(cosines), TrainingBatch([0], [[0, 1]]))
     expected = np.logaddexp(0.6 / 0.05, np.logaddexp(0.1 / 0.05, -0.2 / 0.05)) - 0.6 / 0.05
     assert abs(float(loss) - CONTRAST * expected) < 1e-3
 

@@ -14,8 +14,8 @@ import numpy as np
 from bench.papers import dtdr
 from bench.papers.dtdr import NewToolWatch, demonstration, figures, judged, read, rows
 from foretool.learning.training import Method
-from foretool.learning.training.demonstrations import Demonstration, Step, dependencies
-from foretool.learning.training.dtdr import METHOD, Recipe, Trainer
+from foretool.learning.training.demonstrations import Demonstration, PredictionStep, dependencies
+from foretool.learning.training.dtdr import METHOD, DtdrTrainer, Recipe
 from foretool.learning.training.perceptron import NetworkPlan
 
 SMALL = Recipe(networks=1, plan=NetworkPlan(hidden=16, batch=16, rate=1e-2, decay=0.0), steps=60)
@@ -44,7 +44,7 @@ def data(tmp_path: Path) -> Path:
 def test_every_row_is_of_the_file_that_was_named_and_what_is_served_comes_first(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dtdr, "METHOD", Method(METHOD.minimum, Trainer(SMALL).train))
+    monkeypatch.setattr(dtdr, "METHOD", Method(METHOD.minimum, DtdrTrainer(SMALL).train))
     monkeypatch.setattr(dtdr, "latency", lambda: {"set": "5000 tools", "method": "as served, one prediction", "n": 0})
     monkeypatch.setattr(dtdr.encoders, "find", lambda which: ())
     found = list(rows(data, "renamed.jsonl", ["small"], None))
@@ -76,7 +76,7 @@ def test_new_tools_are_watched_where_they_are_needed_and_where_not() -> None:
     asked = Demonstration((0,), ((),))
     watched = NewToolWatch(lambda each, step: np.asarray([0.5, 0.14, 0.2, 0.16], np.float32), {1, 2})
     for acceptable in ((2,), (1,), (0,)):
-        watched(asked, Step((), acceptable))
+        watched(asked, PredictionStep((), acceptable))
     assert watched.shares([0, 1], needed=True) == {"likely": 0.5, "new_together": 0.34}
     assert watched.shares([2], needed=False) == {"false": 1.0, "new_together": 0.34}
 
@@ -99,8 +99,8 @@ def test_published_and_served_forms_get_the_same_histories(data: Path, monkeypat
     def note(method: str, asked: list[Demonstration]) -> None:
         given[method] = sorted({len(each.earlier) for each in asked})
 
-    monkeypatch.setattr(dtdr, "METHOD", Method(METHOD.minimum, Trainer(SMALL).train))
-    monkeypatch.setattr(dtdr, "Trainer", lambda: Trainer(SMALL))
+    monkeypatch.setattr(dtdr, "METHOD", Method(METHOD.minimum, DtdrTrainer(SMALL).train))
+    monkeypatch.setattr(dtdr, "DtdrTrainer", lambda: DtdrTrainer(SMALL))
     monkeypatch.setattr(dtdr, "published_c", lambda each: lambda *_: np.zeros(each.end + 1, np.float32))
     monkeypatch.setattr(dtdr, "published_l", lambda each: lambda *_: np.zeros(each.end + 1, np.float32))
     judge = dtdr.judged

@@ -10,7 +10,7 @@ pytest.importorskip("numpy", reason="numpy is not installed: pip install 'foreto
 
 from bench.papers.dtdr import World
 from bench.papers.dtdr_end_to_end import Answer, Asked, judged, over, prompt, steps
-from foretool.learning.training.demonstrations import Demonstration, Step
+from foretool.learning.training.demonstrations import Demonstration, PredictionStep
 from foretool.storage.records import Tool, ToolId
 
 
@@ -24,7 +24,7 @@ def tool(name: str, required: str, optional: str = "") -> Tool:
 TOOLS = (tool("find", "text"), tool("open", "path", "mode"), tool("close", "path"))
 PLAN = Demonstration((0, 1, 2), ((), (0,), (1,)), "find it and open it")
 WORLD = World("small", TOOLS, (PLAN,) * 30, (PLAN,), None, None)
-ASKED = Asked(PLAN, Step((0,), (1,)))
+ASKED = Asked(PLAN, PredictionStep((0,), (1,)))
 
 
 def test_the_model_reads_its_tools_the_task_and_the_calls_so_far() -> None:

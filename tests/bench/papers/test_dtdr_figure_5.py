@@ -14,7 +14,7 @@ from bench.datasets import tool_of
 from bench.papers.dtdr import World, text_of
 from bench.papers.dtdr_figure_5 import rows
 from bench.papers.published.dtdr import suffixes
-from foretool.learning.training.demonstrations import Demonstration, Step, dependencies
+from foretool.learning.training.demonstrations import Demonstration, PredictionStep, dependencies
 from foretool.retrieval.model_format import Floats
 
 LETTER, TRAIN = "answer a letter", "go by train"
@@ -49,11 +49,11 @@ def test_a_cell_reads_as_many_calls_and_has_as_many_clusters_as_it_says() -> Non
 
 def test_the_linear_form_reads_the_latest_calls_behind_the_task() -> None:
     small, each = world(1), demonstrations(1)[0]
-    step = Step((0, 1, 2), (3,))
+    step = PredictionStep((0, 1, 2), (3,))
     assert text_of(small, each, step) == f"{LETTER} t0, t1, t2"
     assert text_of(small, each, step, 2) == f"{LETTER} t1, t2"
     assert text_of(small, each, step, 0) == LETTER
-    assert text_of(small, each, Step((0,), (1,)), 3) == f"{LETTER} t0"
+    assert text_of(small, each, PredictionStep((0,), (1,)), 3) == f"{LETTER} t0"
 
 
 def test_fewer_demonstrations_are_drawn_several_times() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from bench.datasets import tool_of
 from bench.papers.dtdr import World
 from bench.papers.dtdr_masks import FORMS, Masks, expected_at, holding, rows
-from foretool.learning.training.demonstrations import Demonstration, Step, dependencies
+from foretool.learning.training.demonstrations import Demonstration, PredictionStep, dependencies
 from foretool.retrieval import tokens
 from foretool.retrieval.model_format import Floats
 
@@ -52,7 +52,7 @@ def test_expected_is_what_is_likelier_than_alpha() -> None:
 
 
 def test_a_hard_mask_lists_the_expected_alone_and_a_soft_one_names_them_beside_all() -> None:
-    masks, step = Masks(WORLD), Step((0, 1), (2, 3))
+    masks, step = Masks(WORLD), PredictionStep((0, 1), (2, 3))
     each = WORLD.asked[0]
     hard = masks.prompt("hard mask, weighted", each, step, EXPECTED)
     assert hard.variable[:2] == [f"{masks.lines[2]} [0.70]", "- end(): The task is done. [0.25]"]
@@ -69,7 +69,7 @@ def test_a_hard_mask_lists_the_expected_alone_and_a_soft_one_names_them_beside_a
 
 def test_recall_counts_the_acceptable_calls_among_the_expected() -> None:
     each = WORLD.asked[0]
-    found = holding([(each, Step((0, 1), (2, 3))), (each, Step((), (0,)))], [EXPECTED, EXPECTED])
+    found = holding([(each, PredictionStep((0, 1), (2, 3))), (each, PredictionStep((), (0,)))], [EXPECTED, EXPECTED])
     assert (found["expected"], found["recall"], found["hit"]) == (2, 0.25, 0.5)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from bench.papers.ports_losses import differences, drawn, mean, right
 from bench.papers.ports_set import World
-from foretool.learning.training.ports import Answers
+from foretool.learning.training.ports import ModelAnswers
 
 
 def test_the_seeds_are_averaged_query_by_query_and_compared_on_the_same_queries() -> None:
@@ -18,7 +18,7 @@ def test_the_seeds_are_averaged_query_by_query_and_compared_on_the_same_queries(
 
 
 def test_the_language_model_is_right_where_the_right_tool_is_the_likeliest() -> None:
-    asked = Answers({(0, 4): -1.0, (0, 5): -2.0, (1, 5): -3.0, (1, 4): -2.0}, {0: (4, 5), 1: (5, 4)})
+    asked = ModelAnswers({(0, 4): -1.0, (0, 5): -2.0, (1, 5): -3.0, (1, 4): -2.0}, {0: (4, 5), 1: (5, 4)})
     assert right(asked) == pytest.approx(0.5)
 
 

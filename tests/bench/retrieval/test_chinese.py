@@ -58,7 +58,7 @@ def test_the_glossary_can_be_left_out(
     (tmp_path / "tasks").write_text(json.dumps(tasks), "utf-8")
     line._read.cache_clear()  # it keeps what it read in the other run
     monkeypatch.setattr(chinese, "FILE", tmp_path / "tasks")
-    monkeypatch.setattr(chinese, "find_wordings", lambda read: ("is it cold",) if "weather" in read.name else ())
+    monkeypatch.setattr(chinese, "shipped_wordings", lambda read: ("is it cold",) if "weather" in read.name else ())
     for tool in TOOLS:
         catalog = tmp_path / "catalogs" / f"{tool.upstream}.json"
         catalog.parent.mkdir(exist_ok=True)

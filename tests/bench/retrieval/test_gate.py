@@ -29,9 +29,9 @@ from bench.retrieval.gate import (
     sampled,
 )
 from foretool.retrieval import confidence
-from foretool.retrieval.confidence import Gate, Logistic, Weights, judge
+from foretool.retrieval.confidence import Gate, GateWeights, Logistic, judge
 from foretool.retrieval.corpus import Shipped
-from foretool.retrieval.ranking import Evidence, Fit, Ranked, Ranking
+from foretool.retrieval.ranking import ClauseFit, Evidence, Ranked, Ranking
 from foretool.storage.records import ToolId
 
 
@@ -62,7 +62,7 @@ def drawn_samples(count: int) -> list[Sample]:
         is_sharp = draw.random() < 0.5
         scores = [12.0 if is_sharp else 3.0, *[2.0] * 19]
         ranked = tuple(Ranked(ToolId(f"t{place}"), score) for place, score in enumerate(scores))
-        fit = Fit(coverage=0.9 if is_sharp else 0.3, strength=2.0 if is_sharp else 0.8)
+        fit = ClauseFit(coverage=0.9 if is_sharp else 0.3, strength=2.0 if is_sharp else 0.8)
         ranked = (replace(ranked[0], fit=fit), *ranked[1:])
         evidence = Evidence(strength=2.0 if is_sharp else 0.8, entropy=0.5, coverage=0.5)
         rank = 1 if is_sharp else draw.randrange(1, 21)
@@ -89,7 +89,7 @@ def test_what_a_weight_counts_is_what_as_many_rows_would() -> None:
 
 
 def test_what_was_fitted_for_other_encoders_stays() -> None:
-    one, two, three = (Weights((), Logistic(0.0, {}), Logistic(float(bias), {})) for bias in range(3))
+    one, two, three = (GateWeights((), Logistic(0.0, {}), Logistic(float(bias), {})) for bias in range(3))
     kept = Gate("before", {"words": one, "old": one}, {"old": 0.1})
     new = Gate("now", {"words": two, "new": three}, {"new": 0.2})
     models = {"words": two, "old": one, "new": three}

@@ -3,7 +3,7 @@
 import pytest
 
 from foretool.desk.commands.replay import _show_effect
-from foretool.desk.replay.effect import compare
+from foretool.desk.replay.effect import compare_tasks
 from foretool.desk.replay.player import PlayedTask
 from foretool.server.commands.one_miss import say_doubts, say_effect
 from foretool.server.ledger.effects import Effect
@@ -16,7 +16,7 @@ def effect(tasks: int = 30, guessed: int = 0, unreachable: int = 0) -> Effect:
         PlayedTask(str(number), 2, read=1000, listed=400, guessed=guessed, unreachable=unreachable)
         for number in range(tasks)
     ]
-    return compare(now, then)
+    return compare_tasks(now, then)
 
 
 def test_an_effect_in_words_has_its_intervals() -> None:

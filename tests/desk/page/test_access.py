@@ -12,7 +12,7 @@ from msgspec import convert
 from msgspec.structs import replace
 from starlette.requests import Request
 
-from foretool.desk.page.access import COOKIE, LINK_S, VIEWER, Door, Viewer, admits, viewer_of
+from foretool.desk.page.access import COOKIE, LINK_S, VIEWER, PageDoor, Viewer, admits, viewer_of
 from foretool.server.config.loader import load
 from foretool.server.config.settings import PerUserEntry
 
@@ -20,13 +20,13 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Door:
+def door(tmp_path: Path) -> PageDoor:
     path = write_config(tmp_path)
     fill(path).close()
     return make_door(path)
 
 
-async def test_the_link_opens_the_page_once(door: Door) -> None:
+async def test_the_link_opens_the_page_once(door: PageDoor) -> None:
     async with browser(door, opened=False) as first, browser(door, opened=False) as second:
         opened = await first.get(door.link)
         assert opened.status_code == 200
@@ -37,7 +37,7 @@ async def test_the_link_opens_the_page_once(door: Door) -> None:
         assert (await first.get(door.place + "/")).status_code == 200
 
 
-async def test_a_wrong_key_does_not_use_the_link_up(door: Door) -> None:
+async def test_a_wrong_key_does_not_use_the_link_up(door: PageDoor) -> None:
     async with browser(door, opened=False) as client:
         for key in ("", "?key=", "?key=None", "?key=ä"):
             assert (await client.get(f"{door.place}/open{key}")).status_code == 403
@@ -53,7 +53,7 @@ async def test_the_link_ends_after_five_minutes(tmp_path: Path) -> None:
         assert (await client.get(door.link)).status_code == 403
 
 
-async def test_only_our_own_cookie_lets_in(door: Door) -> None:
+async def test_only_our_own_cookie_lets_in(door: PageDoor) -> None:
     async with browser(door, opened=False) as client:
         for cookie in ("", COOKIE, f"{COOKIE}=", f"{COOKIE}=None", f"{COOKIE}=ä", "=", 'a="'):
             answer = await client.get(door.place + "/", headers={"cookie": cookie.encode()})
@@ -62,7 +62,7 @@ async def test_only_our_own_cookie_lets_in(door: Door) -> None:
             assert (await client.get(path)).status_code == 401
 
 
-async def test_the_cookie_is_for_this_path_and_no_script(door: Door) -> None:
+async def test_the_cookie_is_for_this_path_and_no_script(door: PageDoor) -> None:
     async with browser(door, opened=False) as client:
         written = (await client.get(door.link)).headers["set-cookie"]
     assert f"Path={door.place}/;" in written
@@ -70,7 +70,7 @@ async def test_the_cookie_is_for_this_path_and_no_script(door: Door) -> None:
     assert len(door.place) >= 16
 
 
-async def test_another_name_of_this_address_is_refused(door: Door) -> None:
+async def test_another_name_of_this_address_is_refused(door: PageDoor) -> None:
     """DNS rebinding: a page of evil.example whose name now leads to 127.0.0.1."""
     async with browser(door) as client:
         for host in ("evil.example", "evil.example:4000", "127.0.0.1.evil.example", "0.0.0.0", ""):
@@ -80,7 +80,7 @@ async def test_another_name_of_this_address_is_refused(door: Door) -> None:
             assert (await client.get(HOME + path, headers={"origin": "http://evil.example"})).status_code == 403
 
 
-async def test_another_site_can_neither_write_nor_frame_nor_read(door: Door) -> None:
+async def test_another_site_can_neither_write_nor_frame_nor_read(door: PageDoor) -> None:
     async with browser(door) as client:
         for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
             assert (await client.request(method, "/")).status_code == 405
@@ -93,7 +93,7 @@ async def test_another_site_can_neither_write_nor_frame_nor_read(door: Door) -> 
         assert "access-control-allow-origin" not in answer.headers
 
 
-async def test_every_answer_has_the_headers_and_asks_nobody_else(door: Door) -> None:
+async def test_every_answer_has_the_headers_and_asks_nobody_else(door: PageDoor) -> None:
     async with browser(door) as client:
         for path in (
             "/",
@@ -116,7 +116,7 @@ async def test_every_answer_has_the_headers_and_asks_nobody_else(door: Door) -> 
             assert re.findall(r"""(?:src|href|action|hx-get)="(?:[a-z]+:|//)""", answer.text) == []
 
 
-async def test_files_beside_the_page_are_not_served(door: Door) -> None:
+async def test_files_beside_the_page_are_not_served(door: PageDoor) -> None:
     async with browser(door) as client:
         for path in (
             "/static/../access.py",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from foretool.desk.page.events import MOST, RETRY, Changes, files_of, look
+from foretool.desk.page.events import MOST, RETRY, FileChanges, files_of, look
 
 pytestmark = pytest.mark.anyio
 
@@ -17,7 +17,7 @@ async def test_a_change_of_a_file_is_told_once(tmp_path: Path) -> None:
     config, storage = tmp_path / "mcp.json", tmp_path / "store"
     config.write_text("{}")
     asked = threading.Event()
-    changes = Changes(lambda: files_of(config, storage), asked.set)
+    changes = FileChanges(lambda: files_of(config, storage), asked.set)
     heard = changes.follow(look_s=0.001, least_s=0.0)
     assert await anext(heard) == RETRY
     waiting = asyncio.ensure_future(anext(heard))
@@ -30,13 +30,13 @@ async def test_a_change_of_a_file_is_told_once(tmp_path: Path) -> None:
     assert changes.open == 0
 
 
-def told(changes: Changes) -> bytes:
+def told(changes: FileChanges) -> bytes:
     return f"event: changed\nid: {changes.mark()}\ndata: 1\n\n".encode()
 
 
 async def test_a_change_between_a_page_and_its_events_is_told(tmp_path: Path) -> None:
     storage = tmp_path / "store"
-    changes = Changes(lambda: [storage])
+    changes = FileChanges(lambda: [storage])
     mark = changes.mark()
     storage.write_bytes(b"written before the browser follows the events")
     heard = changes.follow(mark, look_s=0.001, least_s=30.0)
@@ -53,7 +53,7 @@ def test_files_that_are_not_there_are_looked_at_too(tmp_path: Path) -> None:
 
 
 def test_only_so_many_pages_are_told(tmp_path: Path) -> None:
-    changes = Changes(list)
+    changes = FileChanges(list)
     assert not changes.is_full
     changes.open = MOST
     assert changes.is_full

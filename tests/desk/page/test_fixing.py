@@ -57,10 +57,10 @@ def test_the_change_is_made_in_the_users_file_and_taken_back(path: Path) -> None
     assert load(path).settings.pin == (MOON,)
     with pytest.raises(FormError, match="does not apply any more"):
         fixing.make_fix(load(path), 2, pin.key)
-    assert str(path) in fixing.take_back(load(path))
+    assert str(path) in fixing.take_edit_back(load(path))
     assert path.read_text() == before
     with pytest.raises(FormError, match="nothing to take back"):
-        fixing.take_back(load(path))
+        fixing.take_edit_back(load(path))
 
 
 def test_what_was_found_is_kept_for_a_while_and_not_after_a_change_of_the_config(path: Path) -> None:

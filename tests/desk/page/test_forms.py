@@ -11,7 +11,7 @@ from browsing import HOME, browser, make_door
 from command_fakes import write_config
 from held_fakes import NEW, hold_changes, undecided
 
-from foretool.desk.page.access import Door
+from foretool.desk.page.access import PageDoor
 from foretool.server.config.loader import Config, load
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,7 @@ def config(tmp_path: Path) -> Config:
 
 
 @pytest.fixture
-def door(config: Config) -> Door:
+def door(config: Config) -> PageDoor:
     return make_door(config.path)
 
 
@@ -35,7 +35,7 @@ async def read_key(client: httpx2.AsyncClient) -> str:
     return found[1]
 
 
-async def test_a_button_of_the_page_works_and_leads_back_to_it(door: Door, config: Config) -> None:
+async def test_a_button_of_the_page_works_and_leads_back_to_it(door: PageDoor, config: Config) -> None:
     async with browser(door) as client:
         form = {"form_key": await read_key(client), "decision": "approve", "change": NEW.hash}
         sent = await client.post("/review/calc", data=form, headers={"origin": HOME, "sec-fetch-site": "same-origin"})
@@ -44,7 +44,7 @@ async def test_a_button_of_the_page_works_and_leads_back_to_it(door: Door, confi
     assert undecided(config) == {"add": "held"}
 
 
-async def test_a_form_of_another_site_or_visit_changes_nothing(door: Door, config: Config) -> None:
+async def test_a_form_of_another_site_or_visit_changes_nothing(door: PageDoor, config: Config) -> None:
     async with browser(door) as client:
         key = await read_key(client)
         form = {"form_key": key, "decision": "approve", "change": NEW.hash}
@@ -74,7 +74,7 @@ async def test_a_form_of_another_site_or_visit_changes_nothing(door: Door, confi
     assert undecided(config) == {"add": "held", "sub": "held"}
 
 
-async def test_a_form_without_a_cookie_is_not_even_read(door: Door, config: Config) -> None:
+async def test_a_form_without_a_cookie_is_not_even_read(door: PageDoor, config: Config) -> None:
     async with browser(door) as client:
         key = await read_key(client)
     async with browser(door, opened=False) as stranger:
@@ -84,7 +84,7 @@ async def test_a_form_without_a_cookie_is_not_even_read(door: Door, config: Conf
     assert undecided(config) == {"add": "held", "sub": "held"}
 
 
-async def test_a_get_never_decides(door: Door, config: Config) -> None:
+async def test_a_get_never_decides(door: PageDoor, config: Config) -> None:
     async with browser(door) as client:
         key = await read_key(client)
         address = f"/review/calc?form_key={key}&decision=approve&change={NEW.hash}"
@@ -92,7 +92,7 @@ async def test_a_get_never_decides(door: Door, config: Config) -> None:
     assert undecided(config) == {"add": "held", "sub": "held"}
 
 
-async def test_forms_are_read_within_limits(door: Door) -> None:
+async def test_forms_are_read_within_limits(door: PageDoor) -> None:
     async with browser(door) as client:
         key = await read_key(client)
         kind = {"origin": HOME, "content-type": "application/x-www-form-urlencoded"}

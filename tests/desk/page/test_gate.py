@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from requirements import requirement
 
-from foretool.desk.page.gate import COOKIE, MOST_VISITS, Gate
+from foretool.desk.page.gate import COOKIE, MOST_VISITS, PageGate
 from foretool.desk.page.process import PageProcess
 from foretool.server.config.settings import TokenEntry
 from foretool.server.config.tokens import digest
@@ -59,7 +59,7 @@ class Stage:
         self.page = Page()
         self.known: list[str] = []
         self._bodies = Bodies(1 << 20)
-        self._gate = Gate(cast("PageProcess", self.page))
+        self._gate = PageGate(cast("PageProcess", self.page))
 
     async def app(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         connection = SimpleNamespace(recognise=self.known.append, source="192.0.2.7")

@@ -88,7 +88,7 @@ def test_another_profile_sees_neither_the_tool_nor_its_name(path: Path) -> None:
 
 def test_what_a_model_has_worded_is_marked_as_its_words(path: Path) -> None:
     config = load(path)
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         key = app.search.update_corpus().digests[app.search.update_corpus().slot_of[WEATHER]]
     with open_store(config.storage) as store:
         store.wordings.save(Wording(key, "tiny <b>", 1, "sky", WEATHER, ("do I need a coat",), 1, 0.1, 1.0))

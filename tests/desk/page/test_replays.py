@@ -12,10 +12,10 @@ import pytest
 from browsing import HOME, browser, make_door
 from command_fakes import fill, write_config
 
-from foretool.desk.page.background import Work
+from foretool.desk.page.background import BackgroundCommand
 from foretool.desk.page.forms import FormError
-from foretool.desk.page.replays import ReplayAnswer, read_answer, read_form
-from foretool.desk.replay.effect import Recorded, compare
+from foretool.desk.page.replays import PrintedReplay, read_replay, replay_arguments
+from foretool.desk.replay.effect import Recorded, compare_tasks
 from foretool.server.config.loader import load
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ def test_fields_become_changes_and_nothing_else(tmp_path: Path) -> None:
         "list_tokens": ["900"], "policy": [""], "pin": ["calc__add, sky__moon"], "since": ["--version"],
         "more": ["servers.sky.disabled=true\n\n answer_tokens=10 "],
     }  # fmt: skip
-    assert read_form(config, form) == (
+    assert replay_arguments(config, form) == (
         "replay", "--json", f"--config={config.path}", "--since=7d", "--tasks=1000", "--set=list_tokens=900",
         "--set=pin+=calc__add", "--set=pin+=sky__moon", "--set=servers.sky.disabled=true", "--set=answer_tokens=10",
     )  # fmt: skip
@@ -37,16 +37,16 @@ def test_a_change_that_decides_nothing_is_refused_in_words(tmp_path: Path) -> No
     config = load(write_config(tmp_path))
     for more in ("--help", "storage=/tmp/x", "servers.calc.command=rm", "token=x", "x"):
         with pytest.raises(FormError):
-            read_form(config, {"more": [more]})
+            replay_arguments(config, {"more": [more]})
     with pytest.raises(FormError, match="at most"):
-        read_form(config, {"more": ["list_tokens=1\n" * 30]})
+        replay_arguments(config, {"more": ["list_tokens=1\n" * 30]})
 
 
 def test_the_answer_of_the_command_is_read() -> None:
-    printed = msgspec.json.encode(ReplayAnswer(("list_tokens=1",), "same", Recorded(0.1, 0.2), compare([], [])))
-    page = read_answer(Work(("replay",), time.monotonic(), printed))
+    printed = msgspec.json.encode(PrintedReplay(("list_tokens=1",), "same", Recorded(0.1, 0.2), compare_tasks([], [])))
+    page = read_replay(BackgroundCommand(("replay",), time.monotonic(), printed))
     assert page.answer is not None and page.answer.changes == ("list_tokens=1",)
-    assert read_answer(Work(("replay",), time.monotonic())).answer is None
+    assert read_replay(BackgroundCommand(("replay",), time.monotonic())).answer is None
 
 
 @pytest.mark.slow  # plays the tasks in a process, as the page does

@@ -35,23 +35,23 @@ def test_what_looks_wrong_is_not_ticked(config: Config) -> None:
 
 def test_only_what_is_ticked_is_decided(config: Config) -> None:
     assert (
-        reviews.decide(config, "calc", {"decision": ["approve"], "change": [NEW.hash]}, ANN)
+        reviews.decide_by_form(config, "calc", {"decision": ["approve"], "change": [NEW.hash]}, ANN)
         == "done=approved&count=1&left=0"
     )
     assert undecided(config) == {"add": "held"}
     assert (
-        reviews.decide(config, "calc", {"decision": ["block"], "change": [EVIL.hash]}, ANN)
+        reviews.decide_by_form(config, "calc", {"decision": ["block"], "change": [EVIL.hash]}, ANN)
         == "done=blocked&count=1&left=0"
     )
     assert undecided(config) == {"add": "blocked"}
-    assert reviews.decide(config, "calc", {"decision": ["approve"]}, ANN) == "done=approved&count=0&left=0"
+    assert reviews.decide_by_form(config, "calc", {"decision": ["approve"]}, ANN) == "done=approved&count=0&left=0"
 
 
 def test_what_changed_after_it_was_shown_stays_held(config: Config) -> None:
     later = definition("add", "Adds, and more.", effect="kept", seen_at=7.0)
     with open_store(config.storage) as store:
         finish(store.approvals.hold("calc", ["tool"], [later, NEW]))
-    said = reviews.decide(config, "calc", {"decision": ["approve"], "change": [EVIL.hash, NEW.hash]}, ANN)
+    said = reviews.decide_by_form(config, "calc", {"decision": ["approve"], "change": [EVIL.hash, NEW.hash]}, ANN)
     assert said == "done=approved&count=1&left=1"
     assert undecided(config) == {"add": "held"}
 
@@ -61,10 +61,12 @@ def test_no_command_is_approved_that_was_not_shown(config: Config) -> None:
         finish(store.approvals.hold("calc", ["tool", "launch"], [EVIL, NEW, MOVED]))
     form = {"decision": ["approve"], "change": [NEW.hash]}
     with pytest.raises(FormError, match="command of calc has changed"):
-        reviews.decide(config, "calc", form, ANN)
-    assert reviews.decide(config, "calc", {**form, "shown": [MOVED.hash]}, ANN) == "done=approved&count=2&left=0"
+        reviews.decide_by_form(config, "calc", form, ANN)
+    assert (
+        reviews.decide_by_form(config, "calc", {**form, "shown": [MOVED.hash]}, ANN) == "done=approved&count=2&left=0"
+    )
     with pytest.raises(FormError, match="no decision"):
-        reviews.decide(config, "calc", {"decision": ["delete"], "change": [NEW.hash]}, ANN)
+        reviews.decide_by_form(config, "calc", {"decision": ["delete"], "change": [NEW.hash]}, ANN)
 
 
 def test_what_was_done_is_said_in_words() -> None:

@@ -11,14 +11,14 @@ from recorded_tasks import HOUR, START, write_recorded
 from stored_records import MISS
 
 from foretool.desk.replay.changes import read_changes
-from foretool.desk.replay.effect import Replays, compare, measure, open_replays
+from foretool.desk.replay.effect import Replays, compare_tasks, measure_fixes, open_replays
 from foretool.desk.replay.player import PlayedTask
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.document import Document
 from foretool.server import offline
 from foretool.server.config import loader
 from foretool.server.ledger.effects import Difference, Effect, Figures
-from foretool.server.ledger.fixes import Fix, MeasuredFix, diagnose
+from foretool.server.ledger.fixes import Fix, MeasuredFix, diagnose_miss
 from foretool.server.setup.own_servers import change_config, read_own_servers
 from foretool.storage.opening import open_existing_store, open_store
 from foretool.storage.records import Tool
@@ -139,10 +139,10 @@ def test_the_verdict_follows_the_intervals() -> None:
     less = [PlayedTask(str(number), calls=1, misses=0, discoveries=0, read=100) for number in range(40)]
     more = [PlayedTask(str(number), calls=1, misses=1, discoveries=1, read=100) for number in range(40)]
     dear = [PlayedTask(str(number), calls=1, misses=0, discoveries=0, read=200) for number in range(40)]
-    assert compare(more, less).verdict == "better" and not compare(more, less).is_worse
-    assert compare(less, more).verdict == "worse" and compare(less, more).is_worse
-    assert compare(more, dear).verdict == "mixed" and compare(more, dear).tokens.is_higher
-    gained = compare(more, less).misses
+    assert compare_tasks(more, less).verdict == "better" and not compare_tasks(more, less).is_worse
+    assert compare_tasks(less, more).verdict == "worse" and compare_tasks(less, more).is_worse
+    assert compare_tasks(more, dear).verdict == "mixed" and compare_tasks(more, dear).tokens.is_higher
+    gained = compare_tasks(more, less).misses
     assert (gained.low, gained.mean, gained.high) == (-1.0, -1.0, -1.0)
 
 
@@ -156,10 +156,10 @@ HIDDEN = replace(
 def test_the_change_with_the_best_replayed_effect_comes_first(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, TASKS * 4, list_tokens=360)
     config = loader.load(path)
-    with offline.read(config) as app:
-        diagnosis = diagnose(app, HIDDEN)
+    with offline.open_offline(config) as app:
+        diagnosis = diagnose_miss(app, HIDDEN)
         replays = Replays(config, app.store, START - 10, START + 99 * HOUR)
-        measured = measure(replays, config, [*diagnosis.fixes, Fix("learn", "learn")], diagnosis.tool)
+        measured = measure_fixes(replays, config, [*diagnosis.fixes, Fix("learn", "learn")], diagnosis.tool)
     effects = [each.effect for each in measured if each.effect is not None]
     costs = [(each.misses.mean, each.discoveries.mean, each.tokens.mean) for each in effects]
     assert costs == sorted(costs) and len(costs) > 1

@@ -58,7 +58,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     """The encoder that every proxy of the test opens."""
     counting = Counting()
     monkeypatch.setattr(embedding, "find_weights", lambda settings: (Weights(),))
-    monkeypatch.setattr(encoders, "open_encoder", lambda weights, folder, key, in_bulk: counting)
+    monkeypatch.setattr(encoders, "open_any_encoder", lambda weights, folder, key, in_bulk: counting)
     return counting
 
 

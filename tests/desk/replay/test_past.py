@@ -6,7 +6,7 @@ from pathlib import Path
 
 from recorded_tasks import HOUR, START, write_recorded
 
-from foretool.desk.replay.past import TEXTS, PastStore, read_before
+from foretool.desk.replay.past import TEXTS, PastStore, read_past
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Outcome, Prompt, ToolId, Usage
@@ -17,7 +17,7 @@ TASKS = [("add numbers", ["calc__add"])] * 2 + [("the moon", ["sky__moon", "calc
 
 def test_usage_is_that_of_the_moment_and_grows_with_what_is_played(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, TASKS)
-    with open_store(loader.load(path).storage) as kept, PastStore(kept, read_before(kept, START + 2 * HOUR)) as past:
+    with open_store(loader.load(path).storage) as kept, PastStore(kept, read_past(kept, START + 2 * HOUR)) as past:
         (before,) = past.calls.usage()
         assert past.calls.counted_usage() == [before]  # what lists and searches read
         assert before == Usage(ToolId("calc__add"), 2, 2, START + HOUR + 2)
@@ -33,7 +33,7 @@ def test_a_model_counts_from_its_promotion_on(tmp_path: Path) -> None:
         kept.artifacts.add("prior", b"first", {}, promote=True, at=START + HOUR)
         kept.artifacts.add("run", b"", {}, promote=False, at=START + 2 * HOUR)
         kept.artifacts.add("prior", b"second", {}, promote=True, at=START + 3 * HOUR)
-        with PastStore(kept, read_before(kept, START)) as past:
+        with PastStore(kept, read_past(kept, START)) as past:
             seen = []
             for hours in (0, 1, 2, 3):
                 past.time = START + hours * HOUR
@@ -47,7 +47,7 @@ def test_a_model_counts_from_its_promotion_on(tmp_path: Path) -> None:
 
 def test_what_was_asked_before_and_who_lists_again_is_known(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, TASKS)
-    with open_store(loader.load(path).storage) as kept, PastStore(kept, read_before(kept, START + 2 * HOUR)) as past:
+    with open_store(loader.load(path).storage) as kept, PastStore(kept, read_past(kept, START + 2 * HOUR)) as past:
         assert past.tasks.latest(5) == ["add numbers"]
         assert past.sessions.first_at() == kept.sessions.first_at() == START
         assert past.discoveries.recent(-1) == [] and past.sessions.recent() == []
@@ -61,7 +61,7 @@ def test_what_had_happened_before_is_that_of_reading_the_whole_log(tmp_path: Pat
         for number in range(6):
             kept.tasks.add_prompt(Prompt(START + number * HOUR, f"prompt {number}"))
         for since in (START, START + 3 * HOUR, START + 3.5 * HOUR, START + 99 * HOUR):
-            before = read_before(kept, since)
+            before = read_past(kept, since)
             calls = [each for each in kept.calls.events(-1) if each.at < since]
             assert list(before.calls) == calls
             texts = [each.text for each in kept.discoveries.events() if each.at < since][-TEXTS:]
@@ -77,7 +77,7 @@ def test_what_fails_is_what_the_store_would_say(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, TASKS)
     rng = random.Random(5)
     outcomes: tuple[Outcome, ...] = ("ok", "tool_error", "refused", "cancelled", "lost")
-    with open_store(loader.load(path).storage) as kept, PastStore(kept, read_before(kept, START + 2 * HOUR)) as past:
+    with open_store(loader.load(path).storage) as kept, PastStore(kept, read_past(kept, START + 2 * HOUR)) as past:
         said = set()
         for _ in range(300):
             tool = ToolId(f"sky__{rng.choice('abcdefgh')}")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from recorded_tasks import HOUR, START, add_prompt, write_recorded
 
-from foretool.desk.replay.queries import QuerySet, read_file, read_log
+from foretool.desk.replay.queries import QuerySet, read_log, read_queries
 from foretool.server import offline
 from foretool.server.config import loader
 from foretool.server.config.loader import Config
@@ -16,7 +16,7 @@ TASKS = [("zebra one", ["calc__add"]), ("zebra two", ["calc__add"]), ("zebra thr
 
 
 def read(config: Config, most: int = 100) -> QuerySet:
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         return read_log(app.store, app.catalog.tools(), 0.0, time.time(), most)
 
 
@@ -47,8 +47,8 @@ def test_a_file_is_asked_now_by_what_is_known_now(tmp_path: Path) -> None:
         '{"query": "y", "calls": ["moon", "gone", "sky/forecast"], "any": true}\n'
         '{"query": "z", "calls": ["moon", "gone"]}\n'
     )
-    with offline.read(loader.load(write_recorded(tmp_path, TASKS))) as app:
-        found = read_file(file, app.catalog.tools(), app.store.calls.usage(), 7.0)
+    with offline.open_offline(loader.load(write_recorded(tmp_path, TASKS))) as app:
+        found = read_queries(file, app.catalog.tools(), app.store.calls.usage(), 7.0)
     both, either = found.queries
     assert both.needs == ({"sky__moon"}, {"calc__add"}) and either.needs == ({"sky__moon", "sky__forecast"},)
     assert both.at == 7.0 and both.usage[ToolId("calc__add")].calls == 2

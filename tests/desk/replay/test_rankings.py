@@ -16,7 +16,7 @@ from foretool.storage.records import ToolId, Wording
 
 def test_what_the_profile_may_not_find_is_not_ranked(tmp_path: Path) -> None:
     config = loader.load(write_recorded(tmp_path, [("message by mail", ["mail__send"])] * 2))
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         rankings = Rankings(app, config.settings, lambda tool: tool.upstream != "mail")
         assert {tool.upstream for tool in rankings.tools} == {"calc", "sky"}
         found = read_log(app.store, rankings.tools, 0.0, time.time(), 10)
@@ -28,7 +28,7 @@ def test_what_the_profile_may_not_find_is_not_ranked(tmp_path: Path) -> None:
 def test_usage_of_earlier_tasks_decides_between_equals(tmp_path: Path) -> None:
     tasks = [("zebra", ["sky__moon"]), ("adds numbers; finds messages; phase of the moon", ["sky__moon"])]
     config = loader.load(write_recorded(tmp_path, tasks))
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         rankings = Rankings(app, config.settings, lambda tool: True)
         queries = read_log(app.store, rankings.tools, 0.0, time.time(), 10).queries
         bm25, words, served = rankings.compare(queries)
@@ -39,11 +39,11 @@ def test_usage_of_earlier_tasks_decides_between_equals(tmp_path: Path) -> None:
 
 def test_wordings_of_a_language_model_are_read_too(tmp_path: Path) -> None:
     config = loader.load(write_recorded(tmp_path, [("a selenite evening", ["sky__moon"])]))
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         key = app.search.update_corpus().digests[app.search.update_corpus().slot_of[ToolId("sky__moon")]]
     with open_store(config.storage) as store:
         store.wordings.save(Wording(key, "tiny", 1, "sky", "sky__moon", ("a selenite evening",), 1, 0.1, 1.0))
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         rankings = Rankings(app, config.settings, lambda tool: True)
         queries = read_log(app.store, rankings.tools, 0.0, time.time(), 10).queries
         bm25, words, served = rankings.compare(queries)

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from foretool.fleet.people import credentials
-from foretool.fleet.people.credentials import CredentialError, Credentials, Exchange, Issued, Subjects, read_token
+from foretool.fleet.people.credentials import CredentialError, Credentials, Issued, Subjects, TokenExchange, read_token
 from foretool.server.config.settings import PerUserEntry
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +46,7 @@ def subjects(**tokens: str) -> Subjects:
 
 async def test_the_token_of_a_caller_is_traded_for_one_for_the_server() -> None:
     server = Server()
-    exchange = Exchange(ENTRY, "https://mail.example/mcp", subjects(ann="own"), server.post)
+    exchange = TokenExchange(ENTRY, "https://mail.example/mcp", subjects(ann="own"), server.post)
     issued = await exchange.fetch("ann", "")
     assert issued.token == "given" and 290 < issued.expires_at - time.time() <= 300
     assert server.forms == [
@@ -72,7 +72,7 @@ async def test_a_key_shows_who_we_are_in_place_of_a_secret(tmp_path: Path, key: 
     file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     entry = PerUserEntry(token_endpoint=ENTRY.token_endpoint, client_id="foretool", private_key=str(file), audience="m")
     server = Server()
-    await Exchange(entry, "https://mail.example/mcp", subjects(ann="own"), server.post).fetch("ann", "")
+    await TokenExchange(entry, "https://mail.example/mcp", subjects(ann="own"), server.post).fetch("ann", "")
     (form,) = server.forms
     said = jwt.decode(form["client_assertion"], key.public_key(), [algorithm], audience=ENTRY.token_endpoint)
     assert (said["iss"], said["sub"], form["client_id"]) == ("foretool",) * 3 and said["exp"] - said["iat"] == 60
@@ -92,7 +92,7 @@ async def test_a_key_that_cannot_sign_is_named_in_the_log_alone_and_nothing_is_s
     entry = PerUserEntry(token_endpoint=ENTRY.token_endpoint, client_id="foretool", private_key=str(file), audience="m")
     server = Server()
     with pytest.raises(CredentialError, match=r"its log says why$"):
-        await Exchange(entry, "https://mail.example/mcp", subjects(ann="own"), server.post).fetch("ann", "")
+        await TokenExchange(entry, "https://mail.example/mcp", subjects(ann="own"), server.post).fetch("ann", "")
     (line,) = caplog.messages
     assert line.startswith(f"per_user: private_key {file}: {said}") and server.forms == []
 
@@ -124,7 +124,7 @@ def test_a_token_without_an_end_is_used_for_a_short_time() -> None:
 async def test_a_server_that_returns_the_token_of_the_caller_has_traded_nothing() -> None:
     server = Server({**GIVEN, "access_token": "own"})
     with pytest.raises(CredentialError, match="returned the token of the caller"):
-        await Exchange(ENTRY, "https://mail.example/mcp", subjects(ann="own"), server.post).fetch("ann", "")
+        await TokenExchange(ENTRY, "https://mail.example/mcp", subjects(ann="own"), server.post).fetch("ann", "")
 
 
 class Source:

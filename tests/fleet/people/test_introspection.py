@@ -14,7 +14,7 @@ from requirements import requirement
 from foretool.fleet.people import introspection
 from foretool.fleet.people.credentials import CredentialError, Subjects
 from foretool.fleet.people.introspection import OpaqueTokens, new_issuer
-from foretool.server.transports.client.security import Refused
+from foretool.server.transports.client.security import RequestRefused
 
 pytestmark = pytest.mark.anyio
 PROFILES = ("", "work", "home")
@@ -53,8 +53,8 @@ def opaque(server: Server, subjects: Subjects | None = None, **entry: Any) -> Op
     return OpaqueTokens(made, PROFILES, subjects, server.post)
 
 
-async def refusal(issuer: OpaqueTokens, shown: str) -> Refused:
-    with pytest.raises(Refused) as refused:
+async def refusal(issuer: OpaqueTokens, shown: str) -> RequestRefused:
+    with pytest.raises(RequestRefused) as refused:
         await issuer.identify(shown)
     return refused.value
 

@@ -31,8 +31,8 @@ from requirements import requirement
 
 from foretool.fleet.people import issuer as module
 from foretool.fleet.people.issuer import (
-    Issuer,
-    fits,
+    ConfiguredIssuer,
+    grant_fits,
     name_of,
     opened_by,
     principal_of,
@@ -41,7 +41,7 @@ from foretool.fleet.people.issuer import (
     values_of,
 )
 from foretool.server.config.settings import GrantEntry
-from foretool.server.transports.client.security import Refused
+from foretool.server.transports.client.security import RequestRefused
 
 pytestmark = pytest.mark.anyio
 PROFILES = ("", "work", "home")
@@ -51,12 +51,12 @@ def now(after: int = 0) -> int:
     return int(time.time()) + after
 
 
-def an_issuer(documents: Documents | None = None, **entry: Any) -> Issuer:
-    return Issuer(access_entry(**entry), PROFILES, key_set(documents))
+def an_issuer(documents: Documents | None = None, **entry: Any) -> ConfiguredIssuer:
+    return ConfiguredIssuer(access_entry(**entry), PROFILES, key_set(documents))
 
 
-async def refusal(issuer: Issuer, shown: str) -> Refused:
-    with pytest.raises(Refused) as refused:
+async def refusal(issuer: ConfiguredIssuer, shown: str) -> RequestRefused:
+    with pytest.raises(RequestRefused) as refused:
         await issuer.identify(shown)
     return refused.value
 
@@ -243,7 +243,7 @@ def test_values_of_a_claim(claims: dict[str, object], claim: str, found: list[st
 def test_a_scope_may_stand_in_either_claim_and_patterns_follow_case() -> None:
     assert scopes_of({"scope": "a b", "scp": ["c"]}) == {"a", "b", "c"}
     grant = GrantEntry(claim="scope", values=("tools.*",), profiles=("work",))
-    assert fits(grant, {"scp": ["tools.read"]}) and not fits(grant, {"scope": "Tools.read"})
+    assert grant_fits(grant, {"scp": ["tools.read"]}) and not grant_fits(grant, {"scope": "Tools.read"})
     assert opened_by([grant], ("", "work", "home")) == {"work"} and opened_by([], ("",)) == frozenset()
 
 

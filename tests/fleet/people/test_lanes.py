@@ -13,7 +13,7 @@ from foretool.fleet.people.lanes import NOBODY, Lane, PersonalHost, PersonalUpst
 from foretool.server.protocol.jsonrpc import Message
 from foretool.server.protocol.lists import TOOLS
 from foretool.server.transports.upstream.base import LinkError
-from foretool.server.transports.upstream.http_client import Refused
+from foretool.server.transports.upstream.http_client import SendRefused
 from foretool.server.upstreams.connection import Lost, Reply, Request
 
 pytestmark = pytest.mark.anyio
@@ -148,7 +148,7 @@ async def test_the_authorizer_says_why_there_is_no_token() -> None:
     ann, eve = PersonAuthorizer(credentials, "ann"), PersonAuthorizer(credentials, "eve")
     sent = await ann.authorization()
     assert sent == "Bearer ann-1-token"
-    with pytest.raises(Refused, match="no"):
+    with pytest.raises(SendRefused, match="no"):
         await eve.authorization()
     assert await ann.on_refused(403, None, sent) == "other"
     assert await ann.on_refused(403, 'Bearer error="insufficient_scope"', sent) == "refused" and "scopes" in ann.notice

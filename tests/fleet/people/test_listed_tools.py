@@ -7,7 +7,7 @@ import pytest
 from fakes import FakeUpstream, config_of, tool
 
 from foretool.fleet.people import listed_tools
-from foretool.fleet.people.listed_tools import ListedTools
+from foretool.fleet.people.listed_tools import PersonalTools
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.storage.records import ToolId
@@ -23,7 +23,7 @@ class Shelf:
     def __init__(self) -> None:
         config = config_of(FakeUpstream("mail", []))
         self.catalog = Catalog(list(config.servers.values()))
-        self.tools = ListedTools(self.catalog)
+        self.tools = PersonalTools(self.catalog)
 
     def take_in(self, person: str, *definitions: Any) -> None:
         self.catalog.replace("mail", self.tools.take_in("mail", person, raws(*definitions)))

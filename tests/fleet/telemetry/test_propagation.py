@@ -104,7 +104,7 @@ async def test_on_hostile_contexts_reach_no_upstream(value: Any) -> None:
 def adopted(meta: Any, *lines: tuple[bytes, bytes]) -> Any:
     params = {"name": "x"} | ({"_meta": meta} if meta is not None else {})
     message = jsonrpc.decode(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode())
-    return jsonrpc.plain(propagation.adopt_headers(message, Headers(lines)).params)
+    return jsonrpc.decode_value(propagation.adopt_headers(message, Headers(lines)).params)
 
 
 def test_headers_count_where_meta_says_nothing() -> None:

@@ -18,7 +18,7 @@ from served import Served, write_config
 from telemetry_fakes import Collector, attributes_of, collecting
 
 from foretool.fleet import telemetry
-from foretool.fleet.telemetry.watching import Watch
+from foretool.fleet.telemetry.watching import TelemetryWatch
 
 SUPPORT = Path(__file__).parents[2] / "support"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -138,7 +138,7 @@ def test_without_the_package_one_line_says_what_to_install(
     for name in [each for each in sys.modules if each.startswith(module)] or [module]:
         monkeypatch.setitem(sys.modules, name, None)
     with caplog.at_level(logging.ERROR):
-        watch = Watch(config_of(**settings), http=True)
+        watch = TelemetryWatch(config_of(**settings), http=True)
         watch.end()
     (line,) = [each.getMessage() for each in caplog.records]
     assert line.startswith(said) and "pip install" in line
@@ -150,7 +150,7 @@ def test_an_environment_that_cannot_be_used_is_one_line(
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
     with caplog.at_level(logging.ERROR):
-        Watch(config_of(telemetry="on"), http=False).end()
+        TelemetryWatch(config_of(telemetry="on"), http=False).end()
     assert [each.getMessage() for each in caplog.records] == [
         "telemetry: nothing is sent: OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc'; only http/protobuf is sent"
     ]

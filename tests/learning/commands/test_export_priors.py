@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_fakes import fill, write_config
 
-from foretool.retrieval.portable_priors import read
+from foretool.retrieval.portable_priors import decode_priors
 from foretool.server.commands.group import run
 
 
@@ -25,7 +25,7 @@ def test_a_file_is_written_for_its_owner_and_never_over_another_one(
     file = tmp_path / "team.json"
     assert run(["learn", "--export", str(file), *config]) == 0
     assert "1 tool of 1 server and 0 pairs of tools, counted in 1 task." in capsys.readouterr().out
-    assert [each.name for each in read(file.read_bytes()).tools] == ["forecast"]
+    assert [each.name for each in decode_priors(file.read_bytes()).tools] == ["forecast"]
     assert file.stat().st_mode & 0o777 == 0o600
     assert run(["learn", "--export", str(file), *config]) == 2
     assert capsys.readouterr().err.endswith(f"{file} exists; name another file, or remove it first\n")

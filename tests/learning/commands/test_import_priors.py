@@ -13,7 +13,7 @@ from command_fakes import fill, write_config
 from postgres import SKIPPED, new_schema
 from requirements import requirement
 
-from foretool.retrieval.portable_priors import LARGEST, Followed, PortablePriors, PriorTool, write
+from foretool.retrieval.portable_priors import LARGEST, Followed, PortablePriors, PriorTool, encode_priors
 from foretool.server.catalog.imported import IMPORTED
 from foretool.server.commands.group import run
 from foretool.server.config import loader
@@ -43,7 +43,7 @@ def config(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     file = tmp_path / "team.json"
-    file.write_bytes(write(PRIORS))
+    file.write_bytes(encode_priors(PRIORS))
     return file
 
 
@@ -63,7 +63,7 @@ def test_an_import_says_what_it_changes_and_can_be_taken_back(
     assert run(["status", *config]) == 0
     assert "imported  priors of 2026-11-20, 3 tools from 40 tasks" in capsys.readouterr().out
 
-    file.write_bytes(write(msgspec.structs.replace(PRIORS, exported="2026-11-21", tools=TOOLS[:2])))
+    file.write_bytes(encode_priors(msgspec.structs.replace(PRIORS, exported="2026-11-21", tools=TOOLS[:2])))
     assert run(["learn", "--import", str(file), "--json", "--yes", *config]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["replaces"], told["enter"], told["leave"], told["is_done"]) == ("2026-11-20", [], [], True)

@@ -126,7 +126,7 @@ def test_what_an_earlier_version_learned_for_one_profile_is_read_nowhere(
         store.artifacts.bump_version()
         assert (store.artifacts.served(), store.artifacts.history(), models.read_models(store)) == ({}, [], {})
         assert (models.LearnedLists(store).prior(), models.LearnedLists(store).base()) == ((1, b""), None)
-        with offline.read(configs.load(path)) as app:
+        with offline.open_offline(configs.load(path)) as app:
             assert models.install_models(app.search, store) == ()
     assert run(["learn", "--report", *config]) == 0
     assert "Nothing was learned yet" in capsys.readouterr().out

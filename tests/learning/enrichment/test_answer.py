@@ -15,7 +15,7 @@ from foretool.learning.enrichment.answer import (
     MOST_WORDS,
     AnswerError,
     OtherNames,
-    read_answer,
+    parse_wordings,
     write_messages,
     write_request,
 )
@@ -28,7 +28,7 @@ NAMES = OtherNames(
 
 
 def read(content: str) -> tuple[str, ...]:
-    return read_answer(content, OWN, NAMES)
+    return parse_wordings(content, OWN, NAMES)
 
 
 def test_wordings_are_read() -> None:

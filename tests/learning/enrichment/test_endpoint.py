@@ -9,15 +9,15 @@ import socket
 import pytest
 from chat_fakes import chat_server, wishes
 
-from foretool.learning.enrichment.endpoint import TRIES, Endpoint, EndpointError, RefusedError, Reply
+from foretool.learning.enrichment.endpoint import TRIES, ChatEndpoint, EndpointError, ModelReply, RefusedError
 from foretool.server.config.settings import EnrichEntry
 
 KEY = "s3cret-key"
 
 
-def ask(url: str, times: int = 1) -> Reply:
-    async def run() -> Reply:
-        endpoint = Endpoint(EnrichEntry(url=url, model="tiny", key=KEY), pause_s=0.001)
+def ask(url: str, times: int = 1) -> ModelReply:
+    async def run() -> ModelReply:
+        endpoint = ChatEndpoint(EnrichEntry(url=url, model="tiny", key=KEY), pause_s=0.001)
         try:
             for _ in range(times - 1):
                 await endpoint.ask("add: Adds.")
@@ -30,7 +30,7 @@ def ask(url: str, times: int = 1) -> Reply:
 
 def test_a_question_is_a_chat_completion() -> None:
     with chat_server(lambda text: wishes(f"{text} please")) as server:
-        assert ask(server.url + "/") == Reply(wishes("add: Adds. please"), 100)
+        assert ask(server.url + "/") == ModelReply(wishes("add: Adds. please"), 100)
         (asked,) = server.asked
     assert (asked["path"], asked["key"], asked["model"]) == ("/v1/chat/completions", f"Bearer {KEY}", "tiny")
     assert asked["response_format"]["type"] == "json_schema"
@@ -89,7 +89,7 @@ def test_an_endless_answer_is_cut_off() -> None:
 def test_a_count_of_tokens_that_cannot_be_is_not_believed() -> None:
     body = json.dumps({"choices": [{"message": {"content": "x"}}], "usage": {"total_tokens": -5}}).encode()
     with chat_server(lambda text: "", (200, body)) as server:
-        assert ask(server.url) == Reply("x", 0)
+        assert ask(server.url) == ModelReply("x", 0)
 
 
 def test_nobody_at_the_address_is_said() -> None:

@@ -10,8 +10,8 @@ from chat_fakes import ChatServer, chat_server, wishes
 from command_fakes import remember, write_config
 
 from foretool.learning.enrichment import run as enrichment
-from foretool.learning.enrichment.endpoint import Endpoint
-from foretool.learning.enrichment.run import IN_A_ROW, Asked, Plan, ask_all, make_plan
+from foretool.learning.enrichment.endpoint import ChatEndpoint
+from foretool.learning.enrichment.run import IN_A_ROW, EnrichmentPlan, EnrichmentResult, ask_about_tools, make_plan
 from foretool.retrieval.ranking import Query
 from foretool.server import offline
 from foretool.server.catalog import models
@@ -34,18 +34,18 @@ def write(folder: Path, server: ChatServer, **more: str) -> Path:
     return path
 
 
-def go(path: Path, *, most: int | None = None) -> tuple[Plan, Asked]:
+def go(path: Path, *, most: int | None = None) -> tuple[EnrichmentPlan, EnrichmentResult]:
     config = load(path)
     entry = config.settings.enrich
     assert entry is not None
-    with open_store(config.storage) as store, offline.read(config) as app:
+    with open_store(config.storage) as store, offline.open_offline(config) as app:
         plan = make_plan(entry, app.catalog, store, config.secrets.redact, app.catalog.tools())
-        part = enrichment.Plan(plan.questions[:most], 0, 0, 0, 0.0, True)
+        part = enrichment.EnrichmentPlan(plan.questions[:most], 0, 0, 0, 0.0, True)
 
-        async def run() -> Asked:
-            endpoint = Endpoint(entry, pause_s=0.001)
+        async def run() -> EnrichmentResult:
+            endpoint = ChatEndpoint(entry, pause_s=0.001)
             try:
-                return await ask_all(part, entry, endpoint, app.catalog, store)
+                return await ask_about_tools(part, entry, endpoint, app.catalog, store)
             finally:
                 await endpoint.close()
 
@@ -80,7 +80,7 @@ def test_searches_find_a_tool_by_its_wordings_and_the_definition_stays(tmp_path:
         path = write(tmp_path, server)
         go(path)
     config = load(path)
-    with open_store(config.storage) as store, offline.read(config) as app:
+    with open_store(config.storage) as store, offline.open_offline(config) as app:
         query = Query(lines=("dinner bill",))
         assert app.search.find_now(query, lambda tool: True, 5).ranked == ()
         before = [tool.definition for tool in app.catalog.tools()]
@@ -150,14 +150,14 @@ def test_wordings_that_come_with_foretool_are_named_as_such_and_give_way_to_thos
     with chat_server(lambda text: wishes("is it teatime in London")) as server:
         path = write(tmp_path, server, get_current_time="Get the current time in a specific timezone.")
         config = load(path)
-        with open_store(config.storage) as store, offline.read(config) as app:
+        with open_store(config.storage) as store, offline.open_offline(config) as app:
             tool = next(each for each in app.catalog.tools() if each.name == "get_current_time")
             found = find_wordings(app.catalog, store, tool, with_shipped=True)
             assert found is not None and (found.model, found.origin) == ("", "that come with foretool")
             assert any("aunt" in each for each in found.texts)
             assert find_wordings(app.catalog, store, tool, with_shipped=False) is None
         go(path)
-        with open_store(config.storage) as store, offline.read(config) as app:
+        with open_store(config.storage) as store, offline.open_offline(config) as app:
             found = find_wordings(app.catalog, store, tool, with_shipped=True)
             assert found is not None and found.origin == "made by tiny"
             models.install_wordings(app.search, store)

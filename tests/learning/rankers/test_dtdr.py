@@ -20,9 +20,9 @@ from foretool.learning.rankers.dtdr_model import (
     PARTS,
     UNKNOWN,
     VERSION,
-    Calls,
     Model,
     Network,
+    PastCalls,
     read_model,
     rows_of,
 )
@@ -58,7 +58,7 @@ def model(**changes: object) -> Model:
         next_text=no_next_text(2),
         lens=np.eye(2, dtype=np.float32),
         tasks=np.eye(2, dtype=np.float32),
-        calls=Calls(
+        calls=PastCalls(
             np.asarray([[0, 1], [1, -1]], np.int32), np.asarray([2, 1], np.int32), np.asarray([True, True], np.bool_)
         ),
         asked=weights(network=1.0),
@@ -126,7 +126,7 @@ def test_neighbours_say_what_came_next_where_their_calls_were_like_ours() -> Non
 
 def test_a_past_that_repeats_a_call_is_as_like_ours_as_one_that_does_not() -> None:
     # The past is A A B and ours is A: before B, the same set of calls and the same last one, so 3 * 1 + 2 * 1.
-    calls = Calls(np.asarray([[0, 0, 1]], np.int32), np.asarray([3], np.int32), np.asarray([True], np.bool_))
+    calls = PastCalls(np.asarray([[0, 0, 1]], np.int32), np.asarray([3], np.int32), np.asarray([True], np.bool_))
     found = served(model(calls=calls, tasks=np.ones((1, 2), np.float32)))
     likeness = found._likeness([0], found._compare_with(np.asarray([0]), np.ones(1, np.float32)))
     assert listed(likeness[0]) == [0.0, 5.0, 5.0, 1.5]  # before A, before A, before B, and at the end: {A} of {A, B}
@@ -356,7 +356,7 @@ def test_a_model_that_was_written_with_more_digits_predicts_the_same_to_the_last
     told = {key: value for key, value in header.items() if key not in ("method", "version")}
     one, other = (Dtdr.loads(each) for each in (given, pack("dtdr", VERSION, told, older)))
     assert one.model.calls.classes.dtype == np.int16
-    wide = Dtdr(replace(other.model, calls=Calls(*(arrays[f"calls_{name}"] for name in Calls._fields))))
+    wide = Dtdr(replace(other.model, calls=PastCalls(*(arrays[f"calls_{name}"] for name in PastCalls._fields))))
     for each in (one, other, wide):
         each.align(tools, None)
     for length in range(25):

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from foretool.learning.training.continuation import LONGEST_VALUE, Question, Score, ScoreFile, score_all, write_call
+from foretool.learning.training.continuation import (
+    LONGEST_VALUE,
+    LikelihoodQuestion,
+    Score,
+    ScoreFile,
+    score_all,
+    write_call,
+)
 
 DICE = 'def diceroller():\n"""\nRolls dice using the d20 or Fate systems.\n"""'
 NEWS = 'def newsreader():\n"""\nReads the news of the day.\n"""'
@@ -26,7 +33,7 @@ class Counting:
 
 
 def test_the_prompt_shows_one_document_the_query_and_then_the_answer() -> None:
-    asked = Question(DICE, "Roll a d20", "diceroller()")
+    asked = LikelihoodQuestion(DICE, "Roll a d20", "diceroller()")
     assert f"Docstring:\n{DICE}\n\nQuery: Roll a d20\nAnswer:" in asked.prompt
     assert asked.continuation == " diceroller()"
 
@@ -53,17 +60,20 @@ def test_the_mean_is_per_token() -> None:
 
 def test_each_thing_is_asked_once_and_those_of_one_document_together(tmp_path: Path) -> None:
     scorer = Counting()
-    asked = [Question(document, query, "f()") for query in ("b", "a") for document in (NEWS, DICE)]
+    asked = [LikelihoodQuestion(document, query, "f()") for query in ("b", "a") for document in (NEWS, DICE)]
     told: list[tuple[int, int]] = []
     with ScoreFile(tmp_path / "scores.txt") as kept:
         found = score_all(scorer, [*asked, *asked], kept, lambda done, of: told.append((done, of)))
-    assert scorer.asked == [Question(d, q, "f()").prompt for d in (DICE, NEWS) for q in ("a", "b")]
+    assert scorer.asked == [LikelihoodQuestion(d, q, "f()").prompt for d in (DICE, NEWS) for q in ("a", "b")]
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert found[asked[0]] == Score(-float(len(asked[0].prompt)), 4)
 
 
 def test_a_score_on_file_is_not_asked_for_again_and_half_a_line_is_dropped(tmp_path: Path) -> None:
-    path, asked = tmp_path / "kept" / "scores.txt", [Question(DICE, "a", "f()"), Question(DICE, "b", "f()")]
+    path, asked = (
+        tmp_path / "kept" / "scores.txt",
+        [LikelihoodQuestion(DICE, "a", "f()"), LikelihoodQuestion(DICE, "b", "f()")],
+    )
     with ScoreFile(path) as kept:
         found = score_all(Counting(), asked, kept)
     whole = path.read_bytes()
@@ -77,6 +87,10 @@ def test_a_score_on_file_is_not_asked_for_again_and_half_a_line_is_dropped(tmp_p
 
 
 def test_other_models_documents_queries_and_answers_have_other_keys() -> None:
-    asked = Question(DICE, "a", "f()")
-    others = {asked.key("m"), asked.key("n"), *(asked._replace(**{field: "x"}).key("m") for field in Question._fields)}
+    asked = LikelihoodQuestion(DICE, "a", "f()")
+    others = {
+        asked.key("m"),
+        asked.key("n"),
+        *(asked._replace(**{field: "x"}).key("m") for field in LikelihoodQuestion._fields),
+    }
     assert len(others) == 5

@@ -9,7 +9,7 @@ import numpy as np
 from foretool.learning.training.demonstrations import (
     LONGEST,
     Demonstration,
-    Step,
+    PredictionStep,
     ToolVectors,
     demonstrations,
     dependencies,
@@ -27,16 +27,16 @@ def fork(*, ended: bool = True) -> Demonstration:
 
 def test_a_call_is_acceptable_once_what_it_depends_on_is_done() -> None:
     assert list(fork().steps(END)) == [
-        Step((), (4,)),
-        Step((4,), (5, 6)),
-        Step((4, 5), (6,)),
-        Step((4, 5, 6), (7,)),
-        Step((4, 5, 6, 7), (END,)),
+        PredictionStep((), (4,)),
+        PredictionStep((4,), (5, 6)),
+        PredictionStep((4, 5), (6,)),
+        PredictionStep((4, 5, 6), (7,)),
+        PredictionStep((4, 5, 6, 7), (END,)),
     ]
 
 
 def test_another_order_has_other_steps() -> None:
-    assert list(fork().steps(END, [0, 2, 1, 3]))[2] == Step((4, 6), (5, 7))
+    assert list(fork().steps(END, [0, 2, 1, 3]))[2] == PredictionStep((4, 6), (5, 7))
 
 
 def test_a_task_whose_end_nobody_saw_has_no_end_step() -> None:

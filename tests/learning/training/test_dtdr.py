@@ -16,9 +16,9 @@ from foretool.learning.training import Material, TooLittle
 from foretool.learning.training.dtdr import (
     METHOD,
     PRIOR,
+    DtdrTrainer,
     ListwiseStep,
     Recipe,
-    Trainer,
     choose_new,
     fit_listwise,
     main_directions,
@@ -66,7 +66,7 @@ def material(episodes: Sequence[Episode], *, encoder: bool = True, more: Sequenc
 
 
 def trained(given: Material) -> Dtdr:
-    model = Dtdr.loads(Trainer(SMALL).train(given, lambda what, share: None))
+    model = Dtdr.loads(DtdrTrainer(SMALL).train(given, lambda what, share: None))
     tools = [each.id for each in given.tools]
     model.align(tools, given.documents(list(tools)) if given.documents else None)
     return model
@@ -108,28 +108,28 @@ def test_where_most_tasks_have_no_vectors_the_words_of_all_are_learned() -> None
     few, many = world()[:14], tuple(replace(each, at=1.0) for each in world()[14:])
     given = replace(material(few), unread=many)
     every = replace(material((*few, *many), encoder=False), tools=given.tools)
-    by_words = Trainer(SMALL).train(given, lambda what, share: None)
-    assert by_words == Trainer(SMALL).train(every, lambda what, share: None)
+    by_words = DtdrTrainer(SMALL).train(given, lambda what, share: None)
+    assert by_words == DtdrTrainer(SMALL).train(every, lambda what, share: None)
     assert Dtdr.loads(by_words).model.dimension == 0
     # With vectors of most tasks, the others take no part.
     most = material(world())
-    assert Trainer(SMALL).train(replace(most, unread=many), lambda what, share: None) == Trainer(SMALL).train(
+    assert DtdrTrainer(SMALL).train(replace(most, unread=many), lambda what, share: None) == DtdrTrainer(SMALL).train(
         most, lambda what, share: None
     )
 
 
 @pytest.mark.slow
 def test_parts_that_were_weighed_by_words_are_weighed_again_with_vectors() -> None:
-    by_words = Trainer(SMALL).train(material(world(), encoder=False), lambda what, share: None)
+    by_words = DtdrTrainer(SMALL).train(material(world(), encoder=False), lambda what, share: None)
     given = material(world())
-    with_vectors = Trainer(SMALL).train(given, lambda what, share: None)
-    assert Trainer(SMALL).train(replace(given, earlier=by_words), lambda what, share: None) == with_vectors
+    with_vectors = DtdrTrainer(SMALL).train(given, lambda what, share: None)
+    assert DtdrTrainer(SMALL).train(replace(given, earlier=by_words), lambda what, share: None) == with_vectors
 
 
 @pytest.mark.slow
 def test_the_same_material_gives_the_same_model() -> None:
     given = material(world())
-    first, second = (Trainer(SMALL).train(given, lambda what, share: None) for _ in range(2))
+    first, second = (DtdrTrainer(SMALL).train(given, lambda what, share: None) for _ in range(2))
     assert first == second
 
 
@@ -140,7 +140,7 @@ def test_too_few_episodes_are_refused_with_a_count() -> None:
 
 def test_progress_rises_to_the_end() -> None:
     told: list[float] = []
-    Trainer(SMALL).train(material(world()), lambda what, share: told.append(share))
+    DtdrTrainer(SMALL).train(material(world()), lambda what, share: told.append(share))
     assert told == sorted(told) and told[0] == 0.0 and told[-1] == pytest.approx(1.0)
 
 
@@ -157,7 +157,7 @@ def test_a_model_keeps_all_that_was_learned_when_it_is_read_again() -> None:
 @requirement("dtdr:unseen")
 def test_a_tool_that_is_installed_later_is_predicted_where_a_task_names_it_and_nowhere_else() -> None:
     given = material(world(), more=("files__read_file",))
-    model = Dtdr.loads(Trainer(SMALL).train(material(world()), lambda what, share: None))
+    model = Dtdr.loads(DtdrTrainer(SMALL).train(material(world()), lambda what, share: None))
     assert given.documents is not None
     tools = [each.id for each in given.tools]
     model.align(tools, given.documents([name.replace("_", " ") for name in tools]))
@@ -182,7 +182,7 @@ def test_tasks_read_by_several_encoders_have_the_length_of_those_read_by_one() -
     twice = lambda texts: np.concatenate([embed(texts), embed(texts)], 1)  # noqa: E731
     given = material(world())
     given = Material(given.tools, given.episodes, {}, given.documents, twice)
-    model = Dtdr.loads(Trainer(SMALL).train(given, lambda what, share: None))
+    model = Dtdr.loads(DtdrTrainer(SMALL).train(given, lambda what, share: None))
     assert model.model.dimension == 2 * len(WORDS) and model.model.next_text.dimension == len(WORDS)
     assert given.documents is not None
     model.align([each.id for each in given.tools], given.documents([each.id for each in given.tools]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foretool.learning.linear_maps import PLACES, features
+from foretool.learning.linear_maps import PLACES, call_features
 from foretool.learning.training import linear_maps as training
 from foretool.learning.training.demonstrations import Demonstration, dependencies
 from foretool.learning.training.linear_maps import fit_lsa, fit_next_text
@@ -63,7 +63,7 @@ def test_a_text_is_expected_for_each_step_of_each_task(chunk: int, monkeypatch: 
     aim = fit_next_text(*past(), NEXT, 3)
     assert np.allclose(aim.centre, [0, 1 / 3])
     for task, called, wanted in (([1, 0], [], 0), ([1, 0], [0], 1), ([0, 1], [], 1), ([0, 1], [1], 2)):
-        given = features([NEXT[call] for call in called], len(called), 2)
+        given = call_features([NEXT[call] for call in called], len(called), 2)
         found = np.asarray(task, np.float32) @ aim.task + given @ aim.calls + aim.centre
         assert np.abs(found - NEXT[wanted]).max() < 0.1
 

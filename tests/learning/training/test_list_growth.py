@@ -22,8 +22,8 @@ from foretool.learning.training.list_growth import (
     ListCost,
     Segment,
     allowance,
-    fit,
     fit_growth,
+    fit_logistic,
     fit_weights,
     halves,
     play,
@@ -87,10 +87,10 @@ def test_few_outcomes_hardly_move_the_weights_and_many_do() -> None:
     row = np.array([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]])
     assert fit_weights([]) == PRIOR
     # Ten tools that were needed and nothing else told of them: the bias b solves 10 (1 - s(b)) = RIDGE (b - prior).
-    bias = fit(np.repeat(row, 10, 0), np.ones(10))[-1]
+    bias = fit_logistic(np.repeat(row, 10, 0), np.ones(10))[-1]
     assert RIDGE * (bias - PRIOR[-1]) == pytest.approx(10 / (1 + np.exp(bias)), rel=1e-3)
     assert PRIOR[-1] < bias < PRIOR[-1] + 0.1
-    assert fit(np.repeat(row, 10_000, 0), np.ones(10_000))[-1] > 1.0
+    assert fit_logistic(np.repeat(row, 10_000, 0), np.ones(10_000))[-1] > 1.0
 
 
 @requirement("learn:worth")

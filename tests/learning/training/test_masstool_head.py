@@ -10,7 +10,7 @@ import pytest
 from foretool.learning.rankers.masstool import grams
 from foretool.learning.training import masstool_head
 from foretool.learning.training.masstool_head import (
-    Tasks,
+    TrainingTasks,
     build_vocabulary,
     choose_bank,
     class_shares,
@@ -67,7 +67,7 @@ def test_the_bank_keeps_the_newest_of_every_set(monkeypatch: pytest.MonkeyPatch)
 def test_a_word_that_goes_with_a_set_makes_its_class_likely() -> None:
     golds = tuple((row % 2,) for row in range(40))
     words = stack_rows([(np.asarray([row % 2], np.int64), np.ones(1, np.float32)) for row in range(40)])
-    tasks = Tasks(words, np.zeros((40, 0), np.float32), golds, 2)
+    tasks = TrainingTasks(words, np.zeros((40, 0), np.float32), golds, 2)
     shares: list[float] = []
     head = fit_head(tasks, find_classes(golds), np.arange(40), 7, shares.append)
     found = class_shares([head], tasks, np.asarray([0, 1]))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foretool.learning.training.masstool_head import Tasks, stack_rows
+from foretool.learning.training.masstool_head import TrainingTasks, stack_rows
 from foretool.learning.training.masstool_trust import HeldBack, choose_mix, likeness, recall, split_strangers
 
 
-def tasks(*golds: tuple[int, ...], tools: int = 4) -> Tasks:
+def tasks(*golds: tuple[int, ...], tools: int = 4) -> TrainingTasks:
     rows = [(np.asarray([row], np.int64), np.ones(1, np.float32)) for row in range(len(golds))]
-    return Tasks(stack_rows(rows), np.zeros((len(golds), 0), np.float32), golds, tools)
+    return TrainingTasks(stack_rows(rows), np.zeros((len(golds), 0), np.float32), golds, tools)
 
 
 def test_likeness_is_the_cosine_of_words_and_of_vectors() -> None:
@@ -20,7 +20,9 @@ def test_likeness_is_the_cosine_of_words_and_of_vectors() -> None:
         (np.asarray([1, 3]), np.asarray([0.8, 0.6], np.float32)),
     ]
     vectors = np.asarray([[1.0, 0.0], [0.6, 0.8]], np.float32)
-    meaning, words = likeness(Tasks(stack_rows(rows), vectors, ((0,), (1,)), 2), np.asarray([0]), np.asarray([0, 1]))
+    meaning, words = likeness(
+        TrainingTasks(stack_rows(rows), vectors, ((0,), (1,)), 2), np.asarray([0]), np.asarray([0, 1])
+    )
     assert meaning == pytest.approx(np.asarray([[1.0, 0.6]]))
     assert words == pytest.approx(np.asarray([[1.0, 0.64]]))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foretool.learning.rankers.dtdr_model import Network
-from foretool.learning.training.perceptron import NONE, NetworkPlan, Samples, fit_network, gradients, padded
+from foretool.learning.training.perceptron import NONE, NetworkPlan, Samples, fit_network, gradients, pad_lists
 from foretool.retrieval.model_format import Floats
 from foretool.retrieval.score_sum import softmax
 
@@ -67,5 +67,5 @@ def test_a_sample_without_a_task_learns_from_history_alone() -> None:
 
 
 def test_lists_are_filled_up_to_the_longest() -> None:
-    assert padded([[1], [2, 3], []], 9).tolist() == [[1, 9], [2, 3], [9, 9]]
-    assert padded([], 9).shape == (0, 0)
+    assert pad_lists([[1], [2, 3], []], 9).tolist() == [[1, 9], [2, 3], [9, 9]]
+    assert pad_lists([], 9).shape == (0, 0)

@@ -11,7 +11,7 @@ import pytest
 
 from foretool.learning.training import Material, TooLittle, ports, thin_encoder
 from foretool.learning.training.continuation import Score, ScoreFile
-from foretool.learning.training.ports_trainer import Example, Trainer, choose_candidates, log_usefulness
+from foretool.learning.training.ports_trainer import Example, PortsTrainer, choose_candidates, log_usefulness
 from foretool.retrieval import encoders
 from foretool.storage.records import Episode, Flow, MissedNeed, Tool, ToolId
 
@@ -84,7 +84,7 @@ def test_real_outcomes_weigh_in_what_the_model_says(tmp_path: Path) -> None:
     example = Example("roll", 0, (), "dice(sides=6)", (1,), True)
     trainer = SimpleNamespace(examples=[example], cosines=lambda _: np.zeros((1, 3), np.float32))
     with ScoreFile(tmp_path / "scores.txt") as kept:
-        asked = ports.ask(cast(Trainer, trainer), TOOLS, Level(), kept, hard=2)
+        asked = ports.ask_preferences(cast(PortsTrainer, trainer), TOOLS, Level(), kept, hard=2)
     means = asked.useful(0, [0, 1, 2])
     assert means == [-2.0 + ports.OUTCOME, -2.0 - ports.OUTCOME, -2.0]
     shares = np.exp(log_usefulness(np.asarray([means]), 0.5))[0]
@@ -99,14 +99,14 @@ def test_the_model_is_asked_for_the_right_call_given_the_right_tool_and_the_hard
             return Score(-1.0 if f"def{continuation[:-2]}" in prompt else -8.0, 2)
 
     trainer = cast(
-        Trainer,
+        PortsTrainer,
         SimpleNamespace(
             examples=[Example("old", 2), Example("roll", 0), Example("read", 1)],
             cosines=lambda examples: np.asarray([[0.1, 0.2, 0.3]] * len(examples), np.float32),
         ),
     )
     with ScoreFile(tmp_path / "scores.txt") as kept:
-        asked = ports.ask(trainer, TOOLS, Named(), kept, most=2 * (1 + ports.HARD))
+        asked = ports.ask_preferences(trainer, TOOLS, Named(), kept, most=2 * (1 + ports.HARD))
     assert asked.scored == {1: (0, 2, 1), 2: (1, 2, 0)}
     assert asked.useful(1, [0, 2]) == [-0.5, -4.0]
     assert asked.useful(0, [2, 1]) is None

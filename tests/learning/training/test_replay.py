@@ -18,13 +18,13 @@ from foretool.learning.training.replay import (
     StepRanks,
     _gradient,
     _loss,
-    compare,
+    compare_ranks,
     fit_factors,
     rank_called,
     rank_crossed,
     rank_steps,
-    score_parts,
-    steps,
+    replay_steps,
+    steps_with_parts,
 )
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.pipeline import Pipeline
@@ -39,7 +39,7 @@ UPSTREAM_OF = {tool.id: tool.upstream for tool in catalog()}
 def test_every_call_is_a_step_and_tools_that_are_gone_are_history() -> None:
     episode = Episode((SEARCH, GONE, FETCH), ("find it\n and read it",))
     lines = ("find it", "and read it")
-    assert list(steps(episode, UPSTREAM_OF)) == [
+    assert list(replay_steps(episode, UPSTREAM_OF)) == [
         (Query(lines), SEARCH),
         (Query(lines, (), (SEARCH, GONE), ("web",)), FETCH),
     ]
@@ -52,19 +52,19 @@ def test_a_model_that_knows_what_follows_is_better_and_the_figures_say_by_how_mu
     old, new = (rank_steps(each, episodes, UPSTREAM_OF) for each in (plain, learned))
     assert {each.ranks for each in old} == {(2, 1)}
     assert {each.ranks for each in new} == {(1, 1)}
-    found = compare(old, new)
+    found = compare_ranks(old, new)
     assert found == Comparison(
         20, 40, {"mrr": 0.75, "top5": 1.0, "top10": 1.0}, {"mrr": 1.0, "top5": 1.0, "top10": 1.0}, (0.25, 0.25, 0.25)
     )
     assert found.is_better
-    assert not compare(new, old).is_better
+    assert not compare_ranks(new, old).is_better
     assert found.report()["difference"] == [0.25, 0.25, 0.25]
 
 
 def test_a_difference_within_the_error_is_not_better() -> None:
     old = [StepRanks((1,)), StepRanks((2,))] * 5
     new = [StepRanks((1,)), StepRanks((2,))] * 4 + [StepRanks((1,)), StepRanks((1,))]
-    found = compare(old, new)
+    found = compare_ranks(old, new)
     assert found.difference[1] > 0.0
     assert not found.is_better
     assert found.may_follow  # one that knows more of the same log has a reason to be better beside these figures
@@ -72,19 +72,19 @@ def test_a_difference_within_the_error_is_not_better() -> None:
 
 def test_what_follows_its_like_must_be_better_in_the_mean_and_not_worse_outside_the_error() -> None:
     same = [StepRanks((1,)), StepRanks((2,))] * 10
-    assert not compare(same, same).may_follow
+    assert not compare_ranks(same, same).may_follow
     slightly_worse = [StepRanks((1,)), StepRanks((2,))] * 9 + [StepRanks((2,)), StepRanks((2,))]
-    assert not compare(same, slightly_worse).may_follow
+    assert not compare_ranks(same, slightly_worse).may_follow
     # Better ranks, and tools that leave the first five.
     old, new = [StepRanks((2,)), StepRanks((5,))] * 20, [StepRanks((1,)), StepRanks((6,))] * 20
-    assert compare(old, new).difference[0] > 0.0
-    assert not compare(old, new).may_follow
+    assert compare_ranks(old, new).difference[0] > 0.0
+    assert not compare_ranks(old, new).may_follow
 
 
 def test_better_ranks_do_not_make_up_for_tools_that_leave_the_first_five() -> None:
     old = [StepRanks((2,)), StepRanks((5,))] * 20
     new = [StepRanks((1,)), StepRanks((6,))] * 20
-    found = compare(old, new)
+    found = compare_ranks(old, new)
     assert found.difference[0] > 0.0 > found.top5[2]
     assert not found.is_better
 
@@ -92,9 +92,9 @@ def test_better_ranks_do_not_make_up_for_tools_that_leave_the_first_five() -> No
 def test_better_ranks_do_not_make_up_for_fewer_tools_among_the_first_five_in_the_mean() -> None:
     old = [StepRanks((2,)), StepRanks((5,)), StepRanks((6,))] * 20
     new = [StepRanks((1,)), StepRanks((6,)), StepRanks((5,))] * 20
-    assert compare(old, new).is_better
+    assert compare_ranks(old, new).is_better
     # One task of 61 loses its tool: within the error, and still less than answers showed before.
-    found = compare([*old, StepRanks((5,))], [*new, StepRanks((6,))])
+    found = compare_ranks([*old, StepRanks((5,))], [*new, StepRanks((6,))])
     assert found.difference[0] > 0.0 and found.top5[0] < 0.0 < found.top5[2] and found.top5[1] < 0.0
     assert found.shows_fewer and not found.is_better
 
@@ -102,14 +102,14 @@ def test_better_ranks_do_not_make_up_for_fewer_tools_among_the_first_five_in_the
 def test_more_tools_among_the_first_five_are_better_where_ranks_are_not_worse() -> None:
     old = [StepRanks((6,)), StepRanks((1,)), StepRanks((2,))] * 20
     new = [StepRanks((5,)), StepRanks((2,)), StepRanks((1,))] * 20
-    found = compare(old, new)
+    found = compare_ranks(old, new)
     assert found.difference[0] < 0.0 < found.difference[2]
     assert found.top5[0] > 0.0
     assert found.is_better
 
 
 def test_without_episodes_nothing_is_better() -> None:
-    assert not compare([], []).is_better
+    assert not compare_ranks([], []).is_better
     assert rank_steps(Pipeline(Corpus(catalog())), [Episode((GONE,))], UPSTREAM_OF) == []
 
 
@@ -155,8 +155,8 @@ def test_half_is_ranked_with_factors_of_the_other_half() -> None:
 def test_examples_are_the_steps_with_the_parts_of_every_tool() -> None:
     learned = LearnedModels({"dtdr": Counted({"": {"web__search": 1}, "web__search": {"web__fetch": 1}})})
     pipeline = Pipeline(Corpus(catalog()), None, learned)
-    found = list(score_parts(pipeline, [Episode((SEARCH, FETCH), ("a page",))], UPSTREAM_OF))
+    found = list(steps_with_parts(pipeline, [Episode((SEARCH, FETCH), ("a page",))], UPSTREAM_OF))
     assert [(each.episode, sorted(each.parts)) for each in found] == [(0, ["history", "lexical"])] * 2
     ids = [tool.id for tool in catalog()]
     assert [ids[each.called] for each in found] == [SEARCH, FETCH]
-    assert list(score_parts(Pipeline(Corpus(catalog())), [Episode((SEARCH,), ("a page",))], UPSTREAM_OF)) == []
+    assert list(steps_with_parts(Pipeline(Corpus(catalog())), [Episode((SEARCH,), ("a page",))], UPSTREAM_OF)) == []

@@ -90,6 +90,6 @@ def test_attention_is_not_fused_because_its_gradient_is_slow_in_bfloat16(
     monkeypatch.setitem(sys.modules, "sentence_transformers.sentence_transformer", SimpleNamespace(modules=modules))
     monkeypatch.setitem(sys.modules, "sentence_transformers.sentence_transformer.modules", modules)
     monkeypatch.setattr(thin_encoder, "write_folder", lambda *_: {"query": "val_9"})
-    _, names = thin_encoder.open_model(encoders.MANIFEST[0].untrained, tmp_path)
+    _, names = thin_encoder.open_student(encoders.MANIFEST[0].untrained, tmp_path)
     assert names == {"query": "val_9"}
     assert asked[0]["model_kwargs"] == {"attn_implementation": "eager"}

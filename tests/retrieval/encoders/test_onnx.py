@@ -21,10 +21,10 @@ from foretool.retrieval.encoders import (  # noqa: E402
     EncoderError,
     Endpoint,
     Weights,
-    find,
     locate,
     onnx,
     open_encoder,
+    resolve_weights,
 )
 from foretool.retrieval.encoders.onnx import OnnxEncoder, cut  # noqa: E402
 
@@ -41,7 +41,7 @@ def mapped_kib(path: Path) -> int:
 
 
 def test_vectors_are_of_length_one_and_do_not_depend_on_their_batch(tmp_path: Path) -> None:
-    encoder = open_encoder(find(str(write_model(tmp_path / "m")))[0])
+    encoder = open_encoder(resolve_weights(str(write_model(tmp_path / "m")))[0])
     texts = ["open issue", "web page", "bug report " * 300, "open issue on github ."] * 12
     together = encoder.documents(texts)
     assert together.shape == (48, DIMENSION) and together.dtype == np.float32
@@ -52,7 +52,7 @@ def test_vectors_are_of_length_one_and_do_not_depend_on_their_batch(tmp_path: Pa
 
 
 def test_queries_and_documents_carry_their_prefixes(tmp_path: Path) -> None:
-    (plain,) = find(str(write_model(tmp_path / "m")))
+    (plain,) = resolve_weights(str(write_model(tmp_path / "m")))
     asked = open_encoder(replace(plain, prefix="web page ", document_prefix="open "))
     bare = open_encoder(plain)
     np.testing.assert_allclose(asked.queries(["bug"]), bare.documents(["web page bug"]), atol=1e-6)
@@ -65,7 +65,7 @@ def test_a_long_text_keeps_its_last_mark() -> None:
 
 
 def test_a_prepared_model_gives_the_same_vectors(tmp_path: Path) -> None:
-    (weights,) = find(str(write_model(tmp_path / "m")))
+    (weights,) = resolve_weights(str(write_model(tmp_path / "m")))
     cache = tmp_path / "cache"
     texts = ["open issue", "web page"]
     plain = open_encoder(weights).documents(texts)
@@ -77,7 +77,7 @@ def test_a_prepared_model_gives_the_same_vectors(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").is_file(), reason="only Linux says what is in memory")
 def test_rows_of_the_vocabulary_leave_the_memory_again(tmp_path: Path) -> None:
-    (weights,) = find("minilm-tools")
+    (weights,) = resolve_weights("minilm-tools")
     encoder = open_encoder(weights, tmp_path / "cache")
     (numbers,) = (tmp_path / "cache").glob("*/numbers.bin")
     before = encoder.queries(["open issue"])
@@ -113,7 +113,7 @@ def test_matrices_in_the_order_of_the_processor_are_mapped_too(tmp_path: Path) -
     first, second = map(int, run.stdout.split())
     assert second - first < 20 * 1024
     (numbers,) = tmp_path.glob("*-packed/numbers.bin")
-    (weights,) = find("minilm-tools")
+    (weights,) = resolve_weights("minilm-tools")
     encoder = open_encoder(weights, tmp_path)
     encoder.queries(["open issue"])
     assert mapped_kib(numbers) > 40 * 1024
@@ -129,7 +129,7 @@ def test_the_package_tokenizers_is_not_imported_for_known_weights(tmp_path: Path
 
 
 def test_a_file_with_other_numbers_is_not_run(tmp_path: Path) -> None:
-    (weights,) = find(str(write_model(tmp_path / "m")))
+    (weights,) = resolve_weights(str(write_model(tmp_path / "m")))
     (tmp_path / "m" / "model.onnx").write_bytes(b"something else")
     with pytest.raises(EncoderError, match=r"has sha256 .*, expected"):
         open_encoder(weights)
@@ -146,13 +146,13 @@ def test_known_weights_put_like_texts_together(weights: Weights) -> None:
 
 
 def test_each_kind_has_its_class(tmp_path: Path) -> None:
-    assert isinstance(open_encoder(find(str(write_model(tmp_path / "m")))[0]), OnnxEncoder)
+    assert isinstance(open_encoder(resolve_weights(str(write_model(tmp_path / "m")))[0]), OnnxEncoder)
     with pytest.raises(EncoderError, match="cannot be opened in this process"):
-        open_encoder(find("any", Endpoint("http://127.0.0.1:1/v1"))[0])
+        open_encoder(resolve_weights("any", Endpoint("http://127.0.0.1:1/v1"))[0])
 
 
 def test_an_encoder_that_reads_english_alone_is_given_english(tmp_path: Path) -> None:
-    (plain,) = find(str(write_model(tmp_path / "m")))
+    (plain,) = resolve_weights(str(write_model(tmp_path / "m")))
     assert not plain.english_only and all(each.english_only for each in MANIFEST)
     bare, english = open_encoder(plain), open_encoder(replace(plain, english_only=True))
     text, put = "打开 issue", "open issue"

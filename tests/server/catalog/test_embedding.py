@@ -20,10 +20,10 @@ pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 from foretool.retrieval import known_vectors
 from foretool.retrieval.corpus import digest
 from foretool.retrieval.document import document, embedded_text
-from foretool.retrieval.encoders import find
+from foretool.retrieval.encoders import resolve_weights
 from foretool.retrieval.encoders import weights as weights_module
 from foretool.retrieval.known_tools import KnownTool, KnownTools, sketch_definition, write_line
-from foretool.retrieval.known_vectors import KnownVectors, write
+from foretool.retrieval.known_vectors import KnownVectors, encode_vectors
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog import embedding as embedding_module
 from foretool.server.catalog import workers
@@ -98,7 +98,7 @@ async def test_tools_are_embedded_at_once_and_the_encoder_comes_after_a_search(t
     search = search_over(tools)
     async with embedding(folder, tools, store, search) as one:
         await settled(one)
-        assert len(store.vectors.known(find(folder)[0].key)) == 5
+        assert len(store.vectors.known(resolve_weights(folder)[0].key)) == 5
         assert search._encoders is None
         assert "tiny" not in find_in(search, "open an issue").ranked[0].parts
         await settled(one)
@@ -109,7 +109,7 @@ async def test_one_proxy_embeds_and_the_others_take_its_vectors(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = str(write_model(tmp_path / "tiny"))
-    key = find(folder)[0].key
+    key = resolve_weights(folder)[0].key
     with open_store(tmp_path / "other.sqlite3") as other:
         async with embedding(folder, catalog(), other) as first:
             await settled(first)
@@ -235,12 +235,12 @@ async def test_a_well_known_tool_needs_no_embedding(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = str(write_model(tmp_path / "tiny"))
-    (weights,) = find(folder)
+    (weights,) = resolve_weights(folder)
     forecast = tool("mine", "get_forecast", "Reports how warm and how wet it will be at a place on the next days")
     wishes = ("a coat today?", "rain on Friday in Leeds", "the washing hangs outside", "weather outlook")
     made = KnownTool("get forecast", "weather", sketch_definition(document(forecast)), wishes)
     known = KnownVectors(
-        write(weights.key, DIMENSION, [(made, [1.0] * DIMENSION)]), KnownTools(write_line(made).encode())
+        encode_vectors(weights.key, DIMENSION, [(made, [1.0] * DIMENSION)]), KnownTools(write_line(made).encode())
     )
     monkeypatch.setattr(known_vectors, "read_file", lambda: known)
     monkeypatch.setattr(embedding_module, "embed_texts", None)  # whoever calls it fails
@@ -265,7 +265,7 @@ async def test_where_the_shipped_vectors_are_damaged_every_tool_is_embedded_here
     folder, tools = str(write_model(tmp_path / "tiny")), catalog()
     async with embedding(folder, tools, store) as one:
         await settled(one)
-        assert not one.problem and len(store.vectors.known(find(folder)[0].key)) == len(tools.tools())
+        assert not one.problem and len(store.vectors.known(resolve_weights(folder)[0].key)) == len(tools.tools())
     assert f"{file}: " in caplog.text and "install foretool again" in caplog.text
 
 
@@ -283,11 +283,11 @@ async def test_only_new_texts_are_embedded(tmp_path: Path, store: Store) -> None
     find_in(search, "search")
     async with embedding(folder, tools, store, search) as one:
         await settled(one)
-        before = store.vectors.known(find(folder)[0].key)
+        before = store.vectors.known(resolve_weights(folder)[0].key)
         tools.replace("web", definitions("open_page", "find_page", "report_page"))
         await settled(one)
-        assert len(store.vectors.known(find(folder)[0].key)) == 6
-        assert len(store.vectors.known(find(folder)[0].key) - before) == 1
+        assert len(store.vectors.known(resolve_weights(folder)[0].key)) == 6
+        assert len(store.vectors.known(resolve_weights(folder)[0].key) - before) == 1
         assert find_in(search, "report").evidence[0].nearness is not None
         task = one._task
         one.tick()
@@ -359,7 +359,7 @@ async def test_a_command_embeds_a_few_new_tools_itself(tmp_path: Path, store: St
     search = search_over(tools)
     new = install_encoders(Settings(encoder=folder), search, store, tools)
     assert "tiny" in find_in(search, "open an issue").ranked[0].parts
-    (weights,) = find(folder)
+    (weights,) = resolve_weights(folder)
     assert [(key, len(vectors)) for key, vectors in new.items()] == [(weights.key, 5)]
     store.vectors.save(weights.key, new[weights.key])
     assert install_encoders(Settings(encoder=folder), search_over(tools), store, tools) == {}

@@ -26,7 +26,7 @@ def listed(*tools: Any) -> list[Any]:
 
 
 def words(one: Tool) -> tuple[Any, Any]:
-    fields = jsonrpc.plain(raw(jsonrpc.fields(one.definition)))
+    fields = jsonrpc.decode_value(raw(jsonrpc.fields(one.definition)))
     return fields.get("title"), fields.get("description")
 
 

@@ -39,7 +39,7 @@ def test_the_child_process_answers_line_by_line() -> None:
     texts = ["hello world", "zwei\nZeilen", "", "搜索"]
     sent = "".join(json.dumps(text) + "\n" for text in texts)
     answer = subprocess.run([*COMMAND, "count"], input=sent, capture_output=True, text=True, check=True)
-    assert [int(line) for line in answer.stdout.splitlines()] == tokens.count(texts)
+    assert [int(line) for line in answer.stdout.splitlines()] == tokens.count_tokens(texts)
 
 
 @requirement("trust:limits:housekeeping")
@@ -82,7 +82,7 @@ def test_single_texts_are_counted_here_once_the_counter_has_left_its_ranks(tmp_p
     counter = TokenCounter(catalog, failing_store()[0].catalog, lambda: None, tmp_path)
     assert counter.count_text("handle: _Ab9-x") is None
     asyncio.run(counter.count())
-    assert counter.count_text("handle: _Ab9-x") == tokens.count(["handle: _Ab9-x"])[0]
+    assert counter.count_text("handle: _Ab9-x") == tokens.count_tokens(["handle: _Ab9-x"])[0]
 
 
 def test_texts_are_estimated_where_no_ranks_can_be_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

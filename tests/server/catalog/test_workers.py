@@ -14,7 +14,7 @@ pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 
 from tiny_model import DIMENSION, write_model  # noqa: E402
 
-from foretool.retrieval.encoders import find, open_encoder  # noqa: E402
+from foretool.retrieval.encoders import open_encoder, resolve_weights  # noqa: E402
 from foretool.server.catalog.workers import COMMAND, MISSING_STATUS  # noqa: E402
 
 WORKER = [*COMMAND, "embed"]
@@ -29,7 +29,7 @@ def test_it_answers_in_order_and_ends(tmp_path: Path) -> None:
     header, _, data = done.stdout.partition(b"\n")
     assert json.loads(header) == {"dimension": DIMENSION}
     found = np.frombuffer(data, np.float32).reshape(-1, DIMENSION)
-    np.testing.assert_allclose(found, open_encoder(find(str(folder))[0]).documents(texts), atol=1e-6)
+    np.testing.assert_allclose(found, open_encoder(resolve_weights(str(folder))[0]).documents(texts), atol=1e-6)
 
 
 def test_it_says_what_is_missing(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from served import write_config
 
 from foretool.server.commands.group import run
 from foretool.server.commands.login import has_browser, say_until
-from foretool.server.signin.vault import Known, Vault
+from foretool.server.signin.vault import KnownSignIn, Vault
 
 pytestmark = pytest.mark.usefixtures("own_vault")
 
@@ -116,7 +116,7 @@ def test_a_browser_needs_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_how_long_a_sign_in_lasts_is_said() -> None:
-    assert say_until(Known("s", is_renewed=True)) == "renewed by itself"
-    assert say_until(Known("s")) == "until the server ends it"
-    assert say_until(Known("s", expires_at=1.0)).startswith("ended ")
-    assert say_until(Known("s", expires_at=4e9)).startswith("until 20")
+    assert say_until(KnownSignIn("s", is_renewed=True)) == "renewed by itself"
+    assert say_until(KnownSignIn("s")) == "until the server ends it"
+    assert say_until(KnownSignIn("s", expires_at=1.0)).startswith("ended ")
+    assert say_until(KnownSignIn("s", expires_at=4e9)).startswith("until 20")

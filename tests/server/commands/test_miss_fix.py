@@ -106,7 +106,7 @@ def test_a_better_name_is_tried_written_and_taken_back(tmp_path: Path, capsys: p
     assert fix(path, str(id), "--change", "alias", "--yes") == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "alias: name sky__moon sky__moon_" in out and "over 3 tasks: per task misses " in out
-    with offline.read(loader.load(path)) as app:
+    with offline.open_offline(loader.load(path)) as app:
         assert app.catalog.find("sky__moon") is None or app.catalog.find("sky__moon").id != "sky__moon"
         (tool,) = (each for each in app.catalog.tools() if each.name == "moon")
         assert tool.id.startswith("sky__moon_")

@@ -42,7 +42,9 @@ def test_values_are_asked_for_and_an_empty_one_stays_a_variable(
     asked = answering(monkeypatch, says_yes=True, values={"KEY": "s3cret"})
     monkeypatch.setenv("UNITS", "x")
     with registry(item(packages=[npm(environmentVariables=NEEDS)])) as answer:
-        server = registry_offers.ask(answer.url, "io.github.ann/weather", "", None, agreed=False, as_json=False)
+        server = registry_offers.offer_server(
+            answer.url, "io.github.ann/weather", "", None, agreed=False, as_json=False
+        )
     assert server.entry["env"] == {"KEY": "s3cret", "UNITS": "${UNITS}"}
     assert asked == [("KEY", True), ("UNITS", False)]
     out = capsys.readouterr().out
@@ -52,14 +54,16 @@ def test_values_are_asked_for_and_an_empty_one_stays_a_variable(
 def test_a_no_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, says_yes=False, values={})
     with registry(item(packages=[npm()])) as answer, pytest.raises(click.Abort):
-        registry_offers.ask(answer.url, "io.github.ann/weather", "", None, agreed=False, as_json=False)
+        registry_offers.offer_server(answer.url, "io.github.ann/weather", "", None, agreed=False, as_json=False)
 
 
 def test_the_wanted_kind_is_used_and_the_others_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     remote = {"type": "streamable-http", "url": "https://h.example/mcp"}
     with registry(item(packages=[npm()], remotes=[remote])) as answer:
-        server = registry_offers.ask(answer.url, "io.github.ann/weather", "", "remote", agreed=True, as_json=False)
+        server = registry_offers.offer_server(
+            answer.url, "io.github.ann/weather", "", "remote", agreed=True, as_json=False
+        )
         assert server.entry == {"url": "https://h.example/mcp"}
         with pytest.raises(RegistryError, match="it offers: npm, remote"):
-            registry_offers.ask(answer.url, "io.github.ann/weather", "", "pypi", agreed=True, as_json=True)
+            registry_offers.offer_server(answer.url, "io.github.ann/weather", "", "pypi", agreed=True, as_json=True)
     assert "It also comes as npm: --use npm" in capsys.readouterr().out

@@ -19,12 +19,12 @@ from foretool.server.commands import hint, repairs
 from foretool.server.commands.group import run
 from foretool.server.config.codes import Code
 from foretool.server.config.loader import load
-from foretool.server.diagnosis import Diagnosis, Finding, Repair, Summary, note, warning
+from foretool.server.diagnosis import Diagnosis, Finding, Repair, TokenSummary, note, warning
 from foretool.server.setup.clients import ClientFile, Machine, client_files
 from foretool.server.setup.documents import open_document
 from foretool.server.setup.scan import scan
 
-SUMMARY = Summary(1, 1, 0, 0, None, None)
+SUMMARY = TokenSummary(1, 1, 0, 0, None, None)
 GONE = {"command": sys.executable, "args": ["/nowhere/server.py"]}
 
 

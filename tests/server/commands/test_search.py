@@ -8,7 +8,7 @@ from command_fakes import echo, fill, write_config
 from requirements import requirement
 from tiny_model import write_model
 
-from foretool.retrieval.encoders import find
+from foretool.retrieval.encoders import resolve_weights
 from foretool.server.commands.group import run
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_existing_store
@@ -41,7 +41,7 @@ def test_new_tools_are_embedded_by_the_first_search_and_their_vectors_kept(
     assert run(["search", "weather", "--json", "--config", str(path)]) == 0
     assert json.loads(capsys.readouterr().out)["matches"]
     with open_existing_store(load(path).storage) as store:
-        assert len(store.vectors.known(find(model)[0].key)) == 3
+        assert len(store.vectors.known(resolve_weights(model)[0].key)) == 3
 
 
 def test_it_prints_a_table_or_the_answer_itself(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

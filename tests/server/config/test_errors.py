@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from foretool.server.config import loader
-from foretool.server.config.errors import ConfigError, Invalid, convert, dotted, one_line, refuse_unknown
+from foretool.server.config.errors import ConfigError, Invalid, convert, dotted, printable_line, refuse_unknown
 from foretool.server.config.settings import ServerEntry, Settings
 
 
@@ -48,7 +48,7 @@ def test_a_misspelt_setting_is_refused_with_the_near_name() -> None:
 def test_keys_are_written_as_a_path() -> None:
     assert dotted(("mcpServers", "@acme/x", "args", 1)) == "mcpServers.@acme/x.args[1]"
     assert dotted(("mcpServers", "a b.c\n")) == 'mcpServers."a b.c\\n"'
-    assert one_line("x\u2028" * 200).isprintable()
+    assert printable_line("x\u2028" * 200).isprintable()
 
 
 @pytest.mark.parametrize("depth", [200, 600, 900, 2000])

@@ -77,12 +77,12 @@ def test_what_a_keyring_throws_is_told_without_its_words(monkeypatch: pytest.Mon
     assert "refuses (RuntimeError); unlock it" in config("${keyring:a}").broken["one"]
     assert "FORETOOL_KEYRING is off" in config("${keyring:a}", FORETOOL_KEYRING="off").broken["one"]
     with pytest.raises(KeyringError, match="refuses"):
-        keyrings.check({})
+        keyrings.check_keyring({})
 
 
 def test_names_and_values_of_an_entry(ring: Ring) -> None:
     keyrings.keep_value("a", "1", {})
-    assert keyrings.names_in("${keyring:a} $${keyring:b} ${c}") == {"a"}
+    assert keyrings.keyring_names("${keyring:a} $${keyring:b} ${c}") == {"a"}
     entry = {"env": {"K": "x${keyring:a}"}, "args": ["${keyring:a}", "b"], "disabled": True}
     assert keyrings.with_values(entry, {}) == {"env": {"K": "x1"}, "args": ["1", "b"], "disabled": True}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foretool.server.config.errors import ConfigError
-from foretool.server.config.places import Place, find_place, home_folder, is_own_file, own_file
+from foretool.server.config.places import ConfigPlace, find_place, home_folder, is_own_file, own_file
 
 HOME = {"HOME": "/home/me"}
 OWN = Path("/home/me/.config/foretool/mcp.json")
@@ -15,7 +15,7 @@ OWN = Path("/home/me/.config/foretool/mcp.json")
 
 def test_a_relative_option_becomes_a_full_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert find_place(Path("mcp.json"), HOME) == Place(tmp_path / "mcp.json", "--config")
+    assert find_place(Path("mcp.json"), HOME) == ConfigPlace(tmp_path / "mcp.json", "--config")
 
 
 def test_a_relative_variable_is_refused() -> None:
@@ -42,7 +42,7 @@ def test_the_users_own_file_is_no_file_of_a_project(tmp_path: Path, monkeypatch:
     own.parent.mkdir()
     own.write_text("{}")
     monkeypatch.chdir(own.parent)
-    assert find_place(None, environ) == Place(own, "your own file")
+    assert find_place(None, environ) == ConfigPlace(own, "your own file")
     link = tmp_path / "link.json"
     link.symlink_to(own)
     assert is_own_file(link, environ) and not is_own_file(tmp_path / "other.json", environ)

@@ -15,11 +15,11 @@ from foretool.server.config.variables import (
     Expansion,
     Secrets,
     collect,
-    names_in,
     own_variables,
     safe_path,
     secrets_in_url,
     server_environment,
+    variable_names,
 )
 
 
@@ -101,8 +101,8 @@ def test_a_variable_of_the_environment_beats_a_word_of_clients() -> None:
 
 def test_words_of_clients_are_no_variables_that_a_text_needs() -> None:
     text = "${userHome} ${A} ${B:-x} ${input:c} $${D} ${env:E}"
-    assert names_in(text) == {"A", "B", "E"}
-    assert names_in(text, required=True) == {"A", "E"}
+    assert variable_names(text) == {"A", "B", "E"}
+    assert variable_names(text, required=True) == {"A", "E"}
 
 
 OURS = {

@@ -13,7 +13,7 @@ from requirements import requirement
 from foretool.retrieval.itr import NOTE, OVERLAY
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import Profile
-from foretool.server.discovery.agent_step import AgentSteps, Plan
+from foretool.server.discovery.agent_step import AgentSteps, StepPlan
 from foretool.storage.records import ToolId
 
 pytestmark = pytest.mark.anyio
@@ -29,8 +29,8 @@ MAIL = FakeUpstream(
 PAY = FakeUpstream("pay", [tool("refund", "Gives money back"), tool("audit", "Keeps the books")])
 
 
-def plan(stage: Stage, task: str, budget: int = 2000, history: tuple[str, ...] = ()) -> Plan:
-    found: list[Plan] = []
+def plan(stage: Stage, task: str, budget: int = 2000, history: tuple[str, ...] = ()) -> StepPlan:
+    found: list[StepPlan] = []
     steps(stage).plan(stage.app.answering.steps.query(task, history), everyone(stage), budget, found.append)
     return found[0]
 
@@ -43,7 +43,7 @@ def everyone(stage: Stage) -> Profile:
     return stage.app.config.profiles[""]
 
 
-def names(of: Plan) -> list[str]:
+def names(of: StepPlan) -> list[str]:
     return [each.tool for each in of.tools]
 
 

@@ -17,7 +17,7 @@ from foretool.server.discovery import arguments as discovery_arguments
 from foretool.server.discovery import match_groups
 from foretool.server.discovery.answer_shape import LEAST
 from foretool.server.discovery.server_map import Away
-from foretool.server.protocol.jsonrpc import encode, plain, raw
+from foretool.server.protocol.jsonrpc import decode_value, encode, raw
 from foretool.server.trust.policy import Reach
 from foretool.storage.records import Level, ToolId
 
@@ -77,7 +77,7 @@ def test_the_best_match_comes_first_with_a_schema_ready_to_call() -> None:
     (match,) = answer.structured["matches"]
     assert match["name"] == "calc__add"
     assert match["listed"] is True
-    assert plain(match["inputSchema"]) == {"type": "object", "properties": {"a": {"type": "number"}}}
+    assert decode_value(match["inputSchema"]) == {"type": "object", "properties": {"a": {"type": "number"}}}
     assert "add" in match["why"]
     assert [each.rank for each in answer.matches] == [1]
     assert answer.structured["confidence"] == answer.level != "none"
@@ -100,7 +100,7 @@ def test_a_paragraph_gets_more_tools_for_each_clause_all_with_what_a_call_needs(
 def test_exact_names_give_whole_schemas_however_big() -> None:
     answer = asked(catalog(wide("plot", 80)), names=["calc__plot"], budget=100)
     (match,) = answer.structured["matches"]
-    assert len(plain(match["inputSchema"])["properties"]) == 80
+    assert len(decode_value(match["inputSchema"])["properties"]) == 80
     assert answer.level == "high"
 
 
@@ -116,7 +116,7 @@ def test_an_unknown_name_gives_those_close_to_it_and_says_so() -> None:
 def test_a_giant_schema_is_trimmed_and_says_how_to_get_the_whole() -> None:
     answer = asked(catalog(wide("plot", 80)), task="plot a chart")
     (match,) = answer.structured["matches"]
-    assert len(plain(match["inputSchema"])["properties"]) == 20
+    assert len(decode_value(match["inputSchema"])["properties"]) == 20
     assert match["trimmed"] == 'discover_tools(names=["calc__plot"]) shows the whole schema'
 
 
@@ -316,9 +316,9 @@ def test_definitions_that_several_schemas_share_are_said_once() -> None:
     schema = {"type": "object", "properties": {"to": {"$ref": "#/$defs/Point"}}, "$defs": {"Point": point}}
     draw, move = (tool(name, "Moves a robot arm", inputSchema=schema) for name in ("draw_arm", "move_arm"))
     answer = asked(catalog(draw, move), task="robot arm", sure="high")
-    assert plain(raw(answer.structured["$defs"])) == {"Point": point}
+    assert decode_value(raw(answer.structured["$defs"])) == {"Point": point}
     for match in answer.structured["matches"]:
-        assert plain(match["inputSchema"]) == {"type": "object", "properties": {"to": {"$ref": "#/$defs/Point"}}}
+        assert decode_value(match["inputSchema"]) == {"type": "object", "properties": {"to": {"$ref": "#/$defs/Point"}}}
     assert answer.text.count("metres") == 30
     assert '$defs of all of them: {"Point":' in answer.text
 

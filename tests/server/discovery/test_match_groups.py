@@ -15,10 +15,10 @@ from foretool.server.discovery.match_groups import (
     USED,
     WordBits,
     _words_of,
-    fold,
+    fold_twins,
     group,
     put_harmless_first,
-    read_words,
+    read_no_words,
     thin,
 )
 from foretool.server.protocol.jsonrpc import encode
@@ -54,14 +54,14 @@ def test_two_names_of_one_server_are_one_tool_and_the_one_that_reads_leads() -> 
     assert [tool.id for tool, _ in order] == [one[0].id, other[0].id] and like == {other[0].id: one[0].id}
     order, like = group([one, other], 0, lambda each: 0, (), lambda tool: tool is other[0])
     assert order[0] == other and like == {one[0].id: other[0].id}
-    assert fold(order, like) == ([other], {other[0].id: [one]})
+    assert fold_twins(order, like) == ([other], {other[0].id: [one]})
 
 
 def test_the_best_tool_of_another_server_is_never_folded_away() -> None:
     tools = [reasoned(server) for server in "aab"]
     own, other, rival = tools[0], (known("a", "press", "Click an element")), tools[2]
     like = {other[0].id: own[0].id, rival[0].id: own[0].id}
-    assert fold([own, other, rival], like) == ([own, rival], {own[0].id: [other]})
+    assert fold_twins([own, other, rival], like) == ([own, rival], {own[0].id: [other]})
 
 
 def test_tools_of_one_server_that_differ_in_a_word_of_their_text_are_two() -> None:
@@ -80,7 +80,7 @@ def test_words_that_an_index_keeps_group_as_those_of_the_definitions_do() -> Non
     ]
     corpus = Corpus([one for one, _ in found])
     for one, _ in found:
-        assert sorted(_words_of(one, corpus.words_of)) == sorted(_words_of(one, read_words)), one.id
+        assert sorted(_words_of(one, corpus.words_of)) == sorted(_words_of(one, read_no_words)), one.id
     thinned = thin(found, 0, 10)
     assert thin(found, 0, 10, WordBits(corpus.words_of)) == thinned
     assert group(thinned, 0, len, words=WordBits(corpus.words_of)) == group(thinned, 0, len)

@@ -18,7 +18,7 @@ pytest.importorskip("faiss", reason="the encoders' libraries are not installed")
 import numpy as np
 
 from foretool.retrieval.corpus import digest, digest_query
-from foretool.retrieval.encoders import find
+from foretool.retrieval.encoders import resolve_weights
 from foretool.server.catalog.embedding import Embedder, open_encoders
 from foretool.server.catalog.search import Search
 from foretool.server.commands.forget import _digests_of
@@ -74,7 +74,7 @@ def record(store: Store, task: str) -> None:
 
 
 def kept(folder: str, store: Store) -> set[bytes]:
-    return store.vectors.known(find(folder)[0].query_key)
+    return store.vectors.known(resolve_weights(folder)[0].query_key)
 
 
 async def test_a_recorded_search_leaves_the_vectors_of_all_its_texts(folder: str, store: Store) -> None:
@@ -84,7 +84,7 @@ async def test_a_recorded_search_leaves_the_vectors_of_all_its_texts(folder: str
         await vectors.tick()
     assert len(kept(folder, store)) > 2
     assert kept(folder, store) <= _digests_of([LONG])
-    [weights] = find(folder)
+    [weights] = resolve_weights(folder)
     [encoder] = open_encoders([weights], store, "")
     [row] = store.vectors.load(weights.query_key, {digest(LONG)}).values()
     assert np.frombuffer(row, np.float32) == pytest.approx(encoder.queries([LONG])[0])

@@ -6,7 +6,7 @@ from typing import Any
 
 from foretool.retrieval.tokens import estimate
 from foretool.server.discovery.schemas import Schemas
-from foretool.server.protocol.jsonrpc import encode, plain
+from foretool.server.protocol.jsonrpc import decode_value, encode
 from foretool.storage.records import Tool, ToolId
 
 
@@ -27,7 +27,7 @@ def added(tools: list[Tool], left: int = 10_000, cap: int = 1000) -> tuple[list[
 
 
 def schemas_of(cards: list[dict[str, Any]]) -> list[Any]:
-    return [plain(card["inputSchema"]) for card in cards]
+    return [decode_value(card["inputSchema"]) for card in cards]
 
 
 POINT = {"type": "object", "properties": {"x": {"type": "number"}}}
@@ -65,7 +65,7 @@ def test_nothing_is_added_beyond_the_budget_but_what_was_asked_for() -> None:
     said = 'its schema is left out; discover_tools(names=["wide"]) shows it'
     assert card == {"call": "wide()", "trimmed": said}
     schemas.add(card, wide, whole=True)
-    assert len(plain(card["inputSchema"])["properties"]) == 40
+    assert len(decode_value(card["inputSchema"])["properties"]) == 40
     assert schemas.left < 0
 
 
@@ -77,7 +77,7 @@ def test_of_a_schema_that_is_too_large_even_when_trimmed_the_outermost_propertie
     deep = tool("deep", {f"p{n}": inner for n in range(15)})
     schemas, card = Schemas(1000, 300), {}
     schemas.add(card, deep)
-    shown = plain(card["inputSchema"])["properties"]
+    shown = decode_value(card["inputSchema"])["properties"]
     assert list(shown) == [f"p{n}" for n in range(15)]
     assert shown["p0"] == {
         "type": "object",

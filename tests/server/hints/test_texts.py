@@ -7,7 +7,7 @@ from typing import Any
 
 from requirements import requirement
 
-from foretool.retrieval.tokens import count, estimate
+from foretool.retrieval.tokens import count_tokens, estimate
 from foretool.server.hints.texts import (
     HEAD,
     MOST,
@@ -62,7 +62,7 @@ def test_the_text_describes_six_tools_and_names_as_many_more_as_300_tokens_hold(
     for each in (long, [tool(f"t{n}", "é漢 " * 80) for n in range(10)]):
         hint = write_prompt_hint(each, lambda one: HIDDEN)
         assert hint.tools and hint.tokens <= TOKENS
-        assert count([hint.text])[0] <= 1.1 * TOKENS
+        assert count_tokens([hint.text])[0] <= 1.1 * TOKENS
 
 
 @requirement("hint:says")

@@ -15,10 +15,10 @@ from stored_records import MISS
 from foretool.server import offline
 from foretool.server.config import loader
 from foretool.server.ledger.fixes import (
-    Diagnosis,
     FixProblem,
+    MissDiagnosis,
     describe_for,
-    diagnose,
+    diagnose_miss,
     edit_config,
     name_for,
 )
@@ -33,10 +33,10 @@ HIDDEN = replace(
 )  # fmt: skip
 
 
-def found(path: Path, miss: Miss = HIDDEN) -> Diagnosis:
+def found(path: Path, miss: Miss = HIDDEN) -> MissDiagnosis:
     config = loader.load(path)
-    with offline.read(config) as app:
-        return diagnose(app, miss)
+    with offline.open_offline(config) as app:
+        return diagnose_miss(app, miss)
 
 
 def kinds(path: Path, miss: Miss = HIDDEN) -> list[str]:
@@ -68,7 +68,7 @@ def test_a_change_that_is_offered_lists_the_tool(tmp_path: Path, kind: str) -> N
     fix = next(each for each in found(path).fixes if each.kind == kind)
     config = loader.load(path)
     changed = loader.parse(edit_config(config, fix).text().encode(), path)
-    with offline.read(changed) as app:
+    with offline.open_offline(changed) as app:
         view = offline.view(app, changed.profiles[""])
         assert "sky__moon" in view.shown and view.tokens == fix.list_tokens
 
@@ -76,7 +76,7 @@ def test_a_change_that_is_offered_lists_the_tool(tmp_path: Path, kind: str) -> N
 def test_the_least_budget_is_that_of_the_lists_themselves(tmp_path: Path) -> None:
     path = write_recorded(tmp_path, TASKS, list_tokens=320)
     config = loader.load(path)
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         profile = config.profiles[""]
         for budget in range(100, 900, 50):
             wanted = replace(profile, list_tokens=budget)
@@ -163,7 +163,7 @@ def test_a_name_that_no_tool_has_may_become_an_alias(tmp_path: Path) -> None:
     assert [each.text for each in fix.changes] == ["servers.sky.tools.moon.name=mooon"]
     config = loader.load(path)
     changed = loader.parse(edit_config(config, fix).text().encode(), path)
-    with offline.read(changed) as app:
+    with offline.open_offline(changed) as app:
         assert app.catalog.find("sky__mooon") is not None
     # The name of another server's tool is never given away.
     assert kinds(path, replace(miss, tool="calc__moon")) == []
@@ -216,7 +216,7 @@ def name(folder: Path, *tasks: str, other: str = "", **override: Any) -> str | N
     text = json.loads(path.read_text())
     text["mcpServers"]["sky"]["tools"] = {"moon": override}
     path.write_text(json.dumps(text))
-    with offline.read(loader.load(path)) as app:
+    with offline.open_offline(loader.load(path)) as app:
         (tool,) = (each for each in app.catalog.tools() if (each.upstream, each.name) == ("sky", "moon"))
         return name_for(app.catalog, tool, tasks, app.catalog.get(ToolId(other)) if other else None)
 
@@ -244,7 +244,7 @@ def test_a_tool_that_the_user_named_keeps_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("own", ["alarm_change", "bookFlight", "get-moon"])
 def test_a_name_of_several_words_gets_no_other_word_behind_it(tmp_path: Path, own: str) -> None:
     path = write_recorded(tmp_path, [])
-    with offline.read(loader.load(path)) as app:
+    with offline.open_offline(loader.load(path)) as app:
         tool = Tool(ToolId(f"sky__{own}"), "sky", own, b"{}", "h")
         assert name_for(app.catalog, tool, ["eclipse of the sun"]) is None
 

@@ -114,7 +114,7 @@ def test_a_list_that_was_prepared_in_steps_is_the_same(policy: Any) -> None:
 def test_the_order_in_which_a_server_lists_changes_no_list() -> None:
     setting = Setting(list_tokens=600)
     first = setting.view()
-    tools = [raw(jsonrpc.plain(each.definition)) for each in reversed(setting.catalog.listed("calc"))]
+    tools = [raw(jsonrpc.decode_value(each.definition)) for each in reversed(setting.catalog.listed("calc"))]
     before = setting.catalog.now.server("calc").digest
     setting.catalog.replace("calc", tools)
     assert setting.catalog.now.server("calc").digest == before

@@ -9,7 +9,7 @@ import pytest
 from fakes import FakeUpstream, config_of, tool
 from requirements import requirement
 
-from foretool.retrieval.tokens import count, estimate
+from foretool.retrieval.tokens import count_tokens, estimate
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.loader import LiveConfig
 from foretool.server.lists import own_tools
@@ -25,7 +25,7 @@ def test_the_definition_costs_at_most_250_tokens_however_many_servers_there_are(
     counts = {f"some-server-{n}": 10 for n in range(servers)}
     definitions = dict(own_tools.definitions(counts))
     assert list(definitions) == ["call_tool", "call_tool_write", "discover_tools"]
-    assert count([bytes(definitions[ToolId("discover_tools")]).decode()]) <= [250]
+    assert count_tokens([bytes(definitions[ToolId("discover_tools")]).decode()]) <= [250]
 
 
 def described(counts: dict[str, int], **more: Any) -> str:

@@ -12,7 +12,7 @@ from requirements import requirement
 
 from foretool.server.local.caller import NoAnswer, ask
 from foretool.server.local.places import name_socket
-from foretool.server.local.unix import Place
+from foretool.server.local.unix import SocketFolder
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +51,7 @@ async def test_an_error_of_the_service_is_a_reason(tmp_path: Path) -> None:
 
 
 def test_a_proxy_that_does_not_answer_costs_no_more_than_the_patience(tmp_path: Path) -> None:
-    place = Place(str(tmp_path / "run"), make=True)
+    place = SocketFolder(str(tmp_path / "run"), make=True)
     with place, place.listen(name_socket(HERE, "hung")), pytest.raises(NoAnswer, match=r"in time|timed out"):
         ask(str(tmp_path / "run"), HERE, "hint", {"text": "x" * 2_000_000}, 0.05)
 
@@ -61,7 +61,7 @@ def test_a_proxy_that_does_not_answer_costs_no_more_than_the_patience(tmp_path: 
     [b"", b"\n", b"no json\n", b"[]\n", b'{"foretool": 1}\n', b'{"foretool": 1, "config": "/x"}\n{"answer": {}}\n'],
 )
 def test_what_is_no_greeting_of_this_proxy_is_no_answer(tmp_path: Path, said: bytes) -> None:
-    place = Place(str(tmp_path / "run"), make=True)
+    place = SocketFolder(str(tmp_path / "run"), make=True)
     with place, place.listen(name_socket(HERE, "odd")) as listener:
         listener.setblocking(True)
         thread = threading.Thread(target=_say, args=(listener, said))

@@ -11,9 +11,9 @@ from requirements import requirement
 
 from foretool._version import __version__
 from foretool.server.local.hello import digest_variable, write_hello
-from foretool.server.local.places import Identity
+from foretool.server.local.places import ProxyIdentity
 
-HERE = Identity("/home/me/mcp.json", "", '/home/me/"work"\n')
+HERE = ProxyIdentity("/home/me/mcp.json", "", '/home/me/"work"\n')
 
 
 @requirement("trust:windows:environment")

@@ -10,7 +10,7 @@ import pytest
 from requirements import requirement
 
 from foretool.server.local.opening import MOST_BYTES, PLACES, KeptAnswers, Opening, forget_answers
-from foretool.server.local.places import Identity
+from foretool.server.local.places import ProxyIdentity
 
 LINE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}'
 ANSWER = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}'
@@ -24,7 +24,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def answers(config: Path, profile: str = "", **environ: str) -> KeptAnswers:
-    return KeptAnswers(str(config.with_name("run")), Identity(str(config), profile, "/home/me"), environ)
+    return KeptAnswers(str(config.with_name("run")), ProxyIdentity(str(config), profile, "/home/me"), environ)
 
 
 @requirement("windows:opening")

@@ -9,9 +9,16 @@ import pytest
 from requirements import requirement
 
 from foretool.server.local import places
-from foretool.server.local.places import Identity, choose, find_folder, is_of_this_machine, name_socket, serves
+from foretool.server.local.places import (
+    ProxyIdentity,
+    choose_sockets,
+    find_folder,
+    is_of_this_machine,
+    name_socket,
+    serves,
+)
 
-WORK = Identity("/home/me/mcp.json", "", "/home/me/work")
+WORK = ProxyIdentity("/home/me/mcp.json", "", "/home/me/work")
 
 
 def test_the_folder_depends_on_the_home_folder_alone() -> None:
@@ -37,18 +44,21 @@ def test_the_proxy_of_the_same_folder_comes_first_and_other_configs_and_profiles
         f"{here}.new",
         "ffffffff" + here[8:],  # of another machine that shares the home folder
     ]
-    assert choose([*others, elsewhere, here_for_all, here], WORK) == [here, here_for_all, elsewhere]
+    assert choose_sockets([*others, elsewhere, here_for_all, here], WORK) == [here, here_for_all, elsewhere]
     assert all(map(is_of_this_machine, (here, elsewhere)))
 
 
 @requirement("local:discovery")
 def test_a_project_that_the_users_own_file_lets_in_is_found_from_its_folder_alone(tmp_path: Path) -> None:
-    project = Identity(str(tmp_path / "mcp.json"), "", str(tmp_path), is_project=True)
+    project = ProxyIdentity(str(tmp_path / "mcp.json"), "", str(tmp_path), is_project=True)
     name = name_socket(project, "1")
-    assert choose([name], WORK._replace(folder=str(tmp_path))) == [name]
-    assert choose([name], WORK) == []
+    assert choose_sockets([name], WORK._replace(folder=str(tmp_path))) == [name]
+    assert choose_sockets([name], WORK) == []
     # A proxy that was told to serve the file of that folder has another user file.
-    assert choose([name_socket(project._replace(is_project=False), "1")], WORK._replace(folder=str(tmp_path))) == []
+    assert (
+        choose_sockets([name_socket(project._replace(is_project=False), "1")], WORK._replace(folder=str(tmp_path)))
+        == []
+    )
     assert serves(project, WORK.config, "", str(tmp_path)) == ""
     assert serves(project, WORK.config, "", "/home/me/work") == f"this proxy serves the config {project.config}"
 
@@ -66,5 +76,5 @@ def test_a_working_folder_that_is_gone_is_no_error(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(places.os, "getcwd", gone)
     (tmp_path / "link.json").symlink_to(tmp_path / "mcp.json")
-    found = Identity.own(tmp_path / "link.json", "", is_project=False)
-    assert found == Identity(os.path.realpath(tmp_path / "mcp.json"), "", "")
+    found = ProxyIdentity.own(tmp_path / "link.json", "", is_project=False)
+    assert found == ProxyIdentity(os.path.realpath(tmp_path / "mcp.json"), "", "")

@@ -248,9 +248,9 @@ def test_a_client_that_reads_nothing_is_not_waited_for(windows: list[Window]) ->
 
 
 def test_a_folder_that_cannot_be_made_leaves_the_window_alone(tmp_path: Any) -> None:
-    from foretool.server.local.places import Identity
+    from foretool.server.local.places import ProxyIdentity
 
     (tmp_path / "file").write_text("")
-    folder, wanted = str(tmp_path / "file" / "run"), Identity("/mcp.json", "", "/")
+    folder, wanted = str(tmp_path / "file" / "run"), ProxyIdentity("/mcp.json", "", "/")
     with pytest.raises(Unshared):
         Finder(folder, wanted, Opening(KeptAnswers(folder, wanted, {})), {}).find()

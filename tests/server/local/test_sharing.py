@@ -11,7 +11,7 @@ from requirements import requirement
 
 from foretool.server.config.loader import LiveConfig, load
 from foretool.server.local.hello import write_hello
-from foretool.server.local.places import Identity
+from foretool.server.local.places import ProxyIdentity
 from foretool.server.local.sharing import Sharing
 
 FOLDER = "/home/me/work"
@@ -26,7 +26,7 @@ def sharing(tmp_path: Path, environ: dict[str, str], bound: tuple[str, ...] = ()
 
 
 def hello(folder: str = FOLDER, **environ: str) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads(write_hello(Identity("/mcp.json", "", folder), environ))
+    said: dict[str, Any] = json.loads(write_hello(ProxyIdentity("/mcp.json", "", folder), environ))
     return said
 
 

@@ -10,13 +10,13 @@ import pytest
 from local_fakes import HERE, ask_in_thread, listening
 
 from foretool.server.local import server as local_server
-from foretool.server.local.server import Listener
+from foretool.server.local.server import LocalListener
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_closing_removes_the_socket(tmp_path: Path) -> None:
-    listener = Listener(str(tmp_path / "run"), "a.sock", lambda: None)
+    listener = LocalListener(str(tmp_path / "run"), "a.sock", lambda: None)
     assert [each.name for each in (tmp_path / "run").iterdir()] == ["a.sock"]
     await listener.close()
     assert list((tmp_path / "run").iterdir()) == []

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from foretool.server.methods.schema_fit import MOST_BYTES, Fit, find_misfits, fit
+from foretool.server.methods.schema_fit import MOST_BYTES, Fit, find_misfits, fit_to_schema
 from foretool.server.protocol.jsonrpc import Raw, raw
 
 
 def fitted(schema: dict[str, Any], arguments: Any) -> Fit:
-    return fit({"type": "object", **schema}, arguments if isinstance(arguments, Raw) else raw(arguments))
+    return fit_to_schema({"type": "object", **schema}, arguments if isinstance(arguments, Raw) else raw(arguments))
 
 
 def of(**properties: Any) -> dict[str, Any]:

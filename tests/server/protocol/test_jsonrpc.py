@@ -50,7 +50,11 @@ def test_a_lone_surrogate_goes_out_as_the_escape_it_came_as() -> None:
     assert jsonrpc.result("\ud800", result) == b'{"jsonrpc":"2.0","id":"\\ud800","result":{"a": 1.0}}'
     assert jsonrpc.raw({"m": ["\udc00", "é", 1, None, result]}) == Raw(b'{"m":["\\udc00","\\u00e9",1,null,{"a": 1.0}]}')
     error = jsonrpc.failure("\ud800", jsonrpc.error_object(-32601, "\ud800"))
-    assert jsonrpc.plain(error) == {"jsonrpc": "2.0", "id": "\ud800", "error": {"code": -32601, "message": "\ud800"}}
+    assert jsonrpc.decode_value(error) == {
+        "jsonrpc": "2.0",
+        "id": "\ud800",
+        "error": {"code": -32601, "message": "\ud800"},
+    }
 
 
 values = st.recursive(
@@ -67,20 +71,20 @@ def test_cutting_an_object_gives_what_decoding_it_gives(value: dict[str, Any], i
     assert {key: json.loads(bytes(part)) for key, part in jsonrpc.fields(text).items()} == json.loads(text)
 
 
-@pytest.mark.parametrize("read", [jsonrpc.plain, jsonrpc.fields, jsonrpc.items])
+@pytest.mark.parametrize("read", [jsonrpc.decode_value, jsonrpc.fields, jsonrpc.items])
 def test_what_is_nested_too_deeply_is_a_value_error(read: Any) -> None:
     with pytest.raises(ValueError):
         read(b"[" * 100_000)
 
 
 def test_merging_leaves_the_other_members_alone() -> None:
-    merged = jsonrpc.merge(Raw(b'{"a":1.0,"b":1e400}'), {"b": 2, "c": Raw(b"3.0")})
+    merged = jsonrpc.merge_members(Raw(b'{"a":1.0,"b":1e400}'), {"b": 2, "c": Raw(b"3.0")})
     assert bytes(merged) == b'{"a":1.0,"b":2,"c":3.0}'
-    assert bytes(jsonrpc.merge(UNSET, {"a": 1})) == b'{"a":1}'
+    assert bytes(jsonrpc.merge_members(UNSET, {"a": 1})) == b'{"a":1}'
 
 
 def test_a_message_on_several_lines_is_sent_on_one() -> None:
-    assert jsonrpc.one_line(b'{\r\n"a":\n1}') == b'{  "a": 1}'
+    assert jsonrpc.without_line_breaks(b'{\r\n"a":\n1}') == b'{  "a": 1}'
 
 
 @pytest.mark.parametrize("error", [b"5", b"{}", b'{"code":"x","message":1}', b"null"])

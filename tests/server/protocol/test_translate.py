@@ -26,12 +26,12 @@ def test_a_modern_request_passes_with_its_own_envelope() -> None:
 def test_a_modern_result_loses_what_legacy_clients_do_not_know() -> None:
     value = {"content": [], "resultType": "complete", "ttlMs": 1, "cacheScope": "private"}
     value["_meta"] = {versions.META_SERVER_INFO: {"name": "up"}, "kept": 1}
-    got = translate.result(raw(value), "tools/call", "legacy", "modern")
+    got = translate.translate_result(raw(value), "tools/call", "legacy", "modern")
     assert members(got) == {"content": [], "_meta": {"kept": 1}}
 
 
 def test_a_legacy_result_gets_what_modern_clients_want() -> None:
-    got = members(translate.result(raw({"contents": []}), "resources/read", "modern", "legacy"))
+    got = members(translate.translate_result(raw({"contents": []}), "resources/read", "modern", "legacy"))
     assert got["resultType"] == "complete"
     assert (got["ttlMs"], got["cacheScope"]) == (0, "private")
     assert got["_meta"][versions.META_SERVER_INFO]["name"] == "foretool"

@@ -35,7 +35,7 @@ def test_lists_and_searches_of_a_profile_follow_its_own_use(tmp_path: Path) -> N
                 for number in range(150) for tool in tools
             ])  # fmt: skip
         store.calls.usage()
-    with offline.read(config) as app:
+    with offline.open_offline(config) as app:
         for profile, tools in used.items():
             ranked = app.lists.maker.draft(config.profiles[profile], "frozen").ranked
             assert set(ranked[:2]) == set(tools)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foretool.server.setup import changes
-from foretool.server.setup.changes import Change, ChangeError, apply, difference, undo
+from foretool.server.setup.changes import ChangeError, FileChange, difference, undo, write_changes
 
 
 def test_what_was_there_comes_back(tmp_path: Path) -> None:
@@ -16,7 +16,7 @@ def test_what_was_there_comes_back(tmp_path: Path) -> None:
     old.write_bytes(b"\xef\xbb\xbf{ }\r\n")
     old.chmod(0o640)
     backups = tmp_path / "backups"
-    kept = apply([Change(old, old.read_bytes(), b"{1}", ""), Change(new, None, b"{2}", "")], backups)
+    kept = write_changes([FileChange(old, old.read_bytes(), b"{1}", ""), FileChange(new, None, b"{2}", "")], backups)
     assert (old.read_bytes(), new.read_bytes()) == (b"{1}", b"{2}")
     assert (old.stat().st_mode & 0o777, new.stat().st_mode & 0o777) == (0o640, 0o600)
     assert kept.stat().st_mode & 0o777 == 0o700
@@ -30,8 +30,8 @@ def test_what_was_there_comes_back(tmp_path: Path) -> None:
 def test_two_runs_are_undone_one_after_the_other(tmp_path: Path) -> None:
     path, backups = tmp_path / "a", tmp_path / "backups"
     path.write_bytes(b"1")
-    apply([Change(path, b"1", b"2", "")], backups)
-    apply([Change(path, b"2", b"3", "")], backups)
+    write_changes([FileChange(path, b"1", b"2", "")], backups)
+    write_changes([FileChange(path, b"2", b"3", "")], backups)
     undo(backups)
     assert path.read_bytes() == b"2"
     undo(backups)
@@ -42,7 +42,7 @@ def test_a_file_that_was_changed_since_stays(tmp_path: Path) -> None:
     one, two, backups = tmp_path / "one", tmp_path / "two", tmp_path / "backups"
     for path in (one, two):
         path.write_bytes(b"old")
-    apply([Change(path, b"old", b"new", "") for path in (one, two)], backups)
+    write_changes([FileChange(path, b"old", b"new", "") for path in (one, two)], backups)
     one.write_bytes(b"newer")
     restored, (problem,) = undo(backups)
     assert restored == [two] and one.read_bytes() == b"newer" and problem.startswith(f"{one}: it has changed since")
@@ -52,7 +52,7 @@ def test_a_file_that_changed_before_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"other")
     with pytest.raises(ChangeError, match="has changed in the meantime"):
-        apply([Change(path, b"old", b"new", "")], tmp_path / "backups")
+        write_changes([FileChange(path, b"old", b"new", "")], tmp_path / "backups")
     assert path.read_bytes() == b"other"
 
 
@@ -69,7 +69,7 @@ def test_if_one_cannot_be_written_none_is(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(changes, "_write", fails)
     with pytest.raises(ChangeError, match=r"two: cannot be written \(Permission denied\); nothing was changed"):
-        apply([Change(path, b"old", b"new", "") for path in (one, two)], tmp_path / "backups")
+        write_changes([FileChange(path, b"old", b"new", "") for path in (one, two)], tmp_path / "backups")
     assert (one.read_bytes(), two.read_bytes()) == (b"old", b"old")
 
 
@@ -77,7 +77,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     real, link = tmp_path / "dotfiles.json", tmp_path / "link.json"
     real.write_bytes(b"old")
     link.symlink_to(real)
-    apply([Change(link, b"old", b"new", "")], tmp_path / "backups")
+    write_changes([FileChange(link, b"old", b"new", "")], tmp_path / "backups")
     assert link.is_symlink() and real.read_bytes() == b"new"
 
 
@@ -87,12 +87,12 @@ def test_nothing_is_written_through_a_file_that_somebody_put_there(tmp_path: Pat
     victim.write_bytes(b"keep")
     (tmp_path / f".a.foretool-{os.getpid()}").symlink_to(victim)
     with pytest.raises(ChangeError):
-        apply([Change(path, b"old", b"new", "")], tmp_path / "backups")
+        write_changes([FileChange(path, b"old", b"new", "")], tmp_path / "backups")
     assert victim.read_bytes() == b"keep"
 
 
 def test_a_difference_shows_lines(tmp_path: Path) -> None:
-    lines = difference(Change(tmp_path / "a", b"1\n2\n", b"1\n3\n", ""))
+    lines = difference(FileChange(tmp_path / "a", b"1\n2\n", b"1\n3\n", ""))
     assert "-2" in lines and "+3" in lines
 
 

@@ -11,7 +11,7 @@ from foretool.server.setup import installation
 from foretool.server.setup.installation import (
     Installation,
     Method,
-    describe,
+    describe_copy,
     fit_hint,
     install_command,
     this_installation,
@@ -21,7 +21,7 @@ PIP = ("/v/bin/python", "-m", "pip")
 
 
 def described(prefix: Path, installer: str = "pip", origin: dict[str, Any] | None = None) -> tuple[Any, ...]:
-    found = describe(prefix, "/v/bin/python", installer, origin or {})
+    found = describe_copy(prefix, "/v/bin/python", installer, origin or {})
     return found.method, found.upgrade, found.uninstall
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from foretool.server.setup import changes, dialects
-from foretool.server.setup.changes import Change
+from foretool.server.setup.changes import FileChange
 from foretool.server.setup.clients import ClientFile
 from foretool.server.setup.dialects import Dialect, Entry, write_entry
 from foretool.server.setup.documents import Kind, open_document
@@ -29,7 +29,7 @@ def found(path: Path, dialect: Dialect = dialects.PLAIN, kind: Kind = "json") ->
 def client(tmp_path: Path) -> Path:
     path = tmp_path / "client.json"
     path.write_text(BEFORE)
-    changes.apply([Change(path, BEFORE.encode(), AFTER.encode(), "init")], tmp_path / "backups")
+    changes.write_changes([FileChange(path, BEFORE.encode(), AFTER.encode(), "init")], tmp_path / "backups")
     return path
 
 
@@ -40,7 +40,7 @@ def test_a_file_that_nobody_edited_becomes_what_it_was(client: Path, tmp_path: P
 
 def test_the_way_back_leads_over_several_runs(client: Path, tmp_path: Path) -> None:
     again = AFTER.replace("/b/", "/c/")
-    changes.apply([Change(client, AFTER.encode(), again.encode(), "init")], tmp_path / "backups")
+    changes.write_changes([FileChange(client, AFTER.encode(), again.encode(), "init")], tmp_path / "backups")
     (change,), _ = plan_leaving(found(client), tmp_path / "backups", OWN)
     assert change.after == BEFORE.encode()
 

@@ -12,19 +12,19 @@ from registry_fakes import item, npm, registry
 
 from foretool.server.config.loader import parse
 from foretool.server.setup import mcp_registry
-from foretool.server.setup.mcp_registry import Listing, RegistryError
+from foretool.server.setup.mcp_registry import RegistryError, RegistryListing
 
 
-def listing(**server: Any) -> Listing:
+def listing(**server: Any) -> RegistryListing:
     def answer(url: str) -> bytes:
         return json.dumps({"servers": [item(**server)]}).encode()
 
-    return mcp_registry.find("https://r", "io.github.ann/weather", answer)
+    return mcp_registry.find_listing("https://r", "io.github.ann/weather", answer)
 
 
 def entry(**server: Any) -> dict[str, Any]:
     found = listing(**server)
-    return mcp_registry.choose(found).entry
+    return mcp_registry.choose_launch(found).entry
 
 
 def test_packages_become_commands_with_their_version() -> None:
@@ -80,13 +80,13 @@ def test_the_newest_version_counts_and_deleted_servers_do_not_exist() -> None:
     gone = item("io.github.ann/weather-old")
     gone["_meta"][next(iter(gone["_meta"]))]["status"] = "deleted"
     body = json.dumps({"servers": [item(version="2.0.0"), old, gone]}).encode()
-    assert [each.version for each in mcp_registry.search("https://r", "weather", lambda url: body)] == ["2.0.0"]
+    assert [each.version for each in mcp_registry.find_listings("https://r", "weather", lambda url: body)] == ["2.0.0"]
 
 
 def test_a_server_is_found_by_its_exact_name_alone() -> None:
     body = json.dumps({"servers": [item("io.github.ann/weather2")]}).encode()
     with pytest.raises(RegistryError, match=r"has no server 'io.github.ann/weather'; it has: io.github.ann/weather2"):
-        mcp_registry.find("https://r", "io.github.ann/weather", lambda url: body)
+        mcp_registry.find_listing("https://r", "io.github.ann/weather", lambda url: body)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_could_run_something_else_is_refused(package: dict[str, Any], why: 
     found = listing(packages=[package])
     assert found.offers == () and why in found.refused[0] and found.refused[0].isprintable()
     with pytest.raises(RegistryError, match="offers nothing that can be added"):
-        mcp_registry.choose(found)
+        mcp_registry.choose_launch(found)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_registry_without_tls_is_refused(given: str) -> None:
 
 def test_it_asks_for_the_newest_versions_and_escapes_the_words() -> None:
     with registry(item(packages=[npm()])) as answer:
-        assert len(mcp_registry.search(answer.url, "a b&limit=1", mcp_registry.fetch)) == 1
+        assert len(mcp_registry.find_listings(answer.url, "a b&limit=1", mcp_registry.fetch_url)) == 1
     assert answer.asked == ["/v0.1/servers?search=a%20b%26limit%3D1&version=latest&limit=100"]
 
 
@@ -186,14 +186,14 @@ def test_an_answer_that_is_wrong_is_one_line(change: Callable[[Any], None], said
     with registry() as answer:
         change(answer)
         with pytest.raises(RegistryError, match=said):
-            mcp_registry.find(answer.url, "io.github.ann/weather", mcp_registry.fetch)
+            mcp_registry.find_listing(answer.url, "io.github.ann/weather", mcp_registry.fetch_url)
     with pytest.raises(RegistryError, match="cannot be reached"):
-        mcp_registry.search(answer.url, "x", mcp_registry.fetch)
+        mcp_registry.find_listings(answer.url, "x", mcp_registry.fetch_url)
 
 
 def test_items_of_wrong_types_are_left_out() -> None:
     junk = [None, 7, {}, {"server": []}, {"server": {"name": "\x1b[31mx/y"}}, {"server": {"name": 5}}]
     odd = item(packages=[7, {"registryType": 5}], remotes="x", repository=[1])
     body = json.dumps({"servers": [*junk, odd]}).encode()
-    (found,) = mcp_registry.search("https://r", "x", lambda url: body)
+    (found,) = mcp_registry.find_listings("https://r", "x", lambda url: body)
     assert found.name == "io.github.ann/weather" and found.offers == ()

@@ -11,7 +11,7 @@ from homes import write_home
 from requirements import requirement
 
 from foretool.server.setup.clients import Machine, client_files
-from foretool.server.setup.merge import Choice, Conflict, Merged, Origin, merge, same_server
+from foretool.server.setup.merge import Choice, Conflict, Merged, Origin, merge_servers, same_server
 from foretool.server.setup.scan import scan
 
 
@@ -23,7 +23,7 @@ def merged(home: Path, known: dict[str, Any] | None = None, choice: Choice = "bo
         return choice
 
     files = scan(client_files(Machine("linux", home, {}, home)))
-    return merge(files, known or {}, "our file", choose), asked
+    return merge_servers(files, known or {}, "our file", choose), asked
 
 
 def test_a_server_of_two_clients_is_one(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def in_project(folder: Path, home: Path, servers: dict[str, Any]) -> Merged:
     folder.mkdir(exist_ok=True)
     (folder / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
     files = scan(client_files(Machine("linux", home, {}, folder)))
-    return merge(files, {}, "our file", lambda conflict: conflict.widest()[0])
+    return merge_servers(files, {}, "our file", lambda conflict: conflict.widest()[0])
 
 
 @requirement("trust:setup:swap")

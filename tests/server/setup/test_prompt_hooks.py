@@ -20,8 +20,8 @@ from foretool.server.config import jsonc
 from foretool.server.config.loader import load
 from foretool.server.hints.texts import HEAD
 from foretool.server.setup import changes
-from foretool.server.setup.changes import Change, undo
-from foretool.server.setup.prompt_hooks import HOOKS, PromptHook, change, hook_entry, with_hook, without_hook
+from foretool.server.setup.changes import FileChange, undo
+from foretool.server.setup.prompt_hooks import HOOKS, ClientPromptHook, change, hook_entry, with_hook, without_hook
 from foretool.storage.opening import open_store
 
 COMMANDS = {client: hook for client, hook in HOOKS.items() if not hook.module}
@@ -37,7 +37,7 @@ EVENTS: dict[str, dict[str, Any]] = {
 """What each client sends beside `prompt` and `cwd`."""
 
 
-def others(hook: PromptHook) -> dict[str, Any]:
+def others(hook: ClientPromptHook) -> dict[str, Any]:
     """Settings of the user that have another hook for the same event."""
     entry = {**hook.entry("echo hi"), "name": "mine"}
     members = [{"matcher": "*", "hooks": [entry]}] if hook.is_grouped else [entry]
@@ -46,7 +46,7 @@ def others(hook: PromptHook) -> dict[str, Any]:
 
 @CLIENTS
 @requirement("hint:install")
-def test_the_hook_goes_in_once_and_out_again_and_nothing_else_changes(hook: PromptHook, tmp_path: Path) -> None:
+def test_the_hook_goes_in_once_and_out_again_and_nothing_else_changes(hook: ClientPromptHook, tmp_path: Path) -> None:
     before = "// mine\n" + json.dumps(others(hook), indent=2)
     typed = hook_command(tmp_path / "mcp.json", "docs", hook.client)
     after = with_hook(hook, before, typed)
@@ -60,12 +60,12 @@ def test_the_hook_goes_in_once_and_out_again_and_nothing_else_changes(hook: Prom
 
 @CLIENTS
 @requirement("hint:install")
-def test_a_missing_file_is_made_for_its_owner_alone_and_left_empty(hook: PromptHook, tmp_path: Path) -> None:
+def test_a_missing_file_is_made_for_its_owner_alone_and_left_empty(hook: ClientPromptHook, tmp_path: Path) -> None:
     file = tmp_path / "new" / "settings.json"
     typed = hook_command(tmp_path / "mcp.json", "", hook.client)
     made = change(hook, file, typed)
     assert made is not None and change(hook, file, "") is None
-    changes.apply([made], tmp_path / "backups")
+    changes.write_changes([made], tmp_path / "backups")
     assert json.loads(file.read_text()) == hook_entry(hook, typed)
     assert file.stat().st_mode & 0o777 == 0o600
     assert change(hook, file, typed) is None
@@ -76,7 +76,7 @@ def test_a_missing_file_is_made_for_its_owner_alone_and_left_empty(hook: PromptH
 def test_a_change_that_is_planned_anyway_takes_the_hook_along(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
     file.write_text("{}")
-    planned = Change(file, b"{}", b'{"mcpServers": {"foretool": {}}}', "gets foretool")
+    planned = FileChange(file, b"{}", b'{"mcpServers": {"foretool": {}}}', "gets foretool")
     found = change(HOOKS["gemini"], file, "foretool hint", planned)
     assert found is not None and found.before == b"{}" and found.why.startswith("gets foretool, and runs")
     assert set(json.loads(found.after)) == {"mcpServers", "hooks"}
@@ -85,7 +85,7 @@ def test_a_change_that_is_planned_anyway_takes_the_hook_along(tmp_path: Path) ->
 @CLIENTS
 @requirement("hint:install")
 def test_what_is_installed_answers_in_the_form_that_the_client_reads(
-    hook: PromptHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hook: ClientPromptHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, file = write_config(tmp_path), tmp_path / "settings.json"
     fill(config).close()

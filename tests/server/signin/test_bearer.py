@@ -19,7 +19,7 @@ from foretool.server.signin.flow import sign_in
 from foretool.server.signin.record import SignIn
 from foretool.server.signin.tokens import TokenError
 from foretool.server.signin.vault import Vault
-from foretool.server.transports.upstream.http_client import Client, Refused
+from foretool.server.transports.upstream.http_client import AuthorizedClient, SendRefused
 
 pytestmark = pytest.mark.anyio
 PING = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
@@ -48,7 +48,7 @@ async def signed_in(url: str, vault: Vault) -> Server:
     return server
 
 
-async def status_of(client: Client, url: str) -> int:
+async def status_of(client: AuthorizedClient, url: str) -> int:
     async with client.stream("POST", url, headers={"content-type": "application/json"}, content=PING) as response:
         return response.status_code
 
@@ -100,7 +100,7 @@ async def test_fifty_calls_of_two_proxies_renew_once(tmp_path: Path) -> None:
     vault = a_vault(tmp_path)
     async with guarded() as url:
         server = await signed_in(url, vault)
-        clients = [Client(url, {}, Bearer(server, vault)) for _ in range(2)]
+        clients = [AuthorizedClient(url, {}, Bearer(server, vault)) for _ in range(2)]
         await admin(url, forget="access")
         statuses = await asyncio.gather(*(status_of(clients[each % 2], url) for each in range(50)))
         counts = await admin(url)
@@ -186,10 +186,10 @@ async def test_tokens_are_taken_out_of_texts_also_those_of_before(
 
 async def test_a_lasting_refusal_reaches_the_caller_once(tmp_path: Path) -> None:
     async with guarded() as url:
-        client = Client(url, {}, Bearer(a_server(url), a_vault(tmp_path)))
-        with pytest.raises(Refused, match="foretool login guarded"):
+        client = AuthorizedClient(url, {}, Bearer(a_server(url), a_vault(tmp_path)))
+        with pytest.raises(SendRefused, match="foretool login guarded"):
             await status_of(client, url)
         counts: dict[str, Any] = await admin(url)
         await client.aclose()
     assert counts["refused"] == 1
-    assert isinstance(client, Client) and not isinstance(client, httpx2.AsyncClient)
+    assert isinstance(client, AuthorizedClient) and not isinstance(client, httpx2.AsyncClient)

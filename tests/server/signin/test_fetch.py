@@ -10,7 +10,7 @@ from http_fakes import Asked, serving, upstream
 from requirements import requirement
 
 from foretool.server.signin import fetch as fetching
-from foretool.server.signin.fetch import FetchError, check_address, fetch, is_public
+from foretool.server.signin.fetch import FetchError, fetch, is_public, refuse_private_address
 
 pytestmark = pytest.mark.anyio
 PUBLIC = "https://mcp.example/mcp"
@@ -51,22 +51,22 @@ def resolving(monkeypatch: pytest.MonkeyPatch, **hosts: str) -> None:
 async def test_a_server_of_the_internet_leads_to_no_other_place(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     resolving(monkeypatch, router_example="192.168.1.1")
     with pytest.raises(FetchError):
-        await check_address(url, PUBLIC)
+        await refuse_private_address(url, PUBLIC)
 
 
 @requirement("trust:sign-in:discovery")
 async def test_a_server_of_the_local_network_leads_there_and_not_to_this_machine(monkeypatch: Any) -> None:
     resolving(monkeypatch, mcp_corp="10.0.0.5", auth_corp="10.0.0.6", own_corp="127.0.0.1")
-    await check_address("https://auth.corp/token", "https://mcp.corp/mcp")
-    await check_address("https://auth.example/token", "https://mcp.corp/mcp")
+    await refuse_private_address("https://auth.corp/token", "https://mcp.corp/mcp")
+    await refuse_private_address("https://auth.example/token", "https://mcp.corp/mcp")
     with pytest.raises(FetchError, match="is an address of this machine"):
-        await check_address("https://own.corp/token", "https://mcp.corp/mcp")
+        await refuse_private_address("https://own.corp/token", "https://mcp.corp/mcp")
 
 
 async def test_a_public_authorization_server_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     resolving(monkeypatch, localhost="127.0.0.1")
-    await check_address("https://auth.example/token", PUBLIC)
-    await check_address("http://127.0.0.1:9/token", "http://localhost:8/mcp")
+    await refuse_private_address("https://auth.example/token", PUBLIC)
+    await refuse_private_address("http://127.0.0.1:9/token", "http://localhost:8/mcp")
 
 
 @pytest.mark.parametrize(

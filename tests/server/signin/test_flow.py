@@ -12,12 +12,12 @@ from requirements import requirement
 from sign_ins import a_server, a_vault, admin, agree, guarded, paste
 
 from foretool.server.signin.flow import SignInError, sign_in
-from foretool.server.signin.redirect import Receiver
+from foretool.server.signin.redirect import RedirectReceiver
 
 pytestmark = pytest.mark.anyio
 
 
-async def refuse(link: str, receiver: Receiver) -> None:
+async def refuse(link: str, receiver: RedirectReceiver) -> None:
     pytest.fail("nobody may be sent there")
 
 
@@ -55,7 +55,7 @@ def _wanted(scope: str) -> Any:
 async def test_a_client_of_the_config_is_used_with_its_port_and_scopes(tmp_path: Path) -> None:
     links: list[str] = []
 
-    async def watch(link: str, receiver: Receiver) -> None:
+    async def watch(link: str, receiver: RedirectReceiver) -> None:
         links.append(link)
         await agree(link, receiver)
 
@@ -128,7 +128,7 @@ async def attempt(hostile: Hostile, tmp_path: Path, person: Any, **entry: Any) -
 def coming_back(**answer: str) -> Any:
     """A browser that comes back with this, beside the right state."""
 
-    async def person(link: str, receiver: Receiver) -> None:
+    async def person(link: str, receiver: RedirectReceiver) -> None:
         import httpx2
 
         state = parse_qs(urlsplit(link).query)["state"][0]

@@ -8,7 +8,7 @@ import pytest
 from requirements import requirement
 from sign_ins import a_record, a_server
 
-from foretool.server.signin.record import Challenge, fits, join_scopes, read_challenge, write_challenge
+from foretool.server.signin.record import Challenge, fits_server, join_scopes, read_challenge, write_challenge
 
 
 def test_a_token_is_renewed_a_minute_before_it_expires_and_a_short_one_after_three_quarters() -> None:
@@ -36,11 +36,11 @@ def test_no_representation_shows_a_secret() -> None:
 @requirement("trust:sign-in:token")
 def test_a_sign_in_fits_its_address_client_and_grant_alone() -> None:
     record = a_record()
-    assert fits(record, a_server())
-    assert not fits(record, a_server("https://mcp.example/other"))
-    assert not fits(record, a_server(oauth={"client_id": "another"}))
+    assert fits_server(record, a_server())
+    assert not fits_server(record, a_server("https://mcp.example/other"))
+    assert not fits_server(record, a_server(oauth={"client_id": "another"}))
     machine = {"grant": "client_credentials", "client_id": "us", "client_secret": "s3", "issuer": "https://a.example"}
-    assert not fits(record, a_server(oauth=machine))
+    assert not fits_server(record, a_server(oauth=machine))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from requirements import requirement
 
-from foretool.server.signin.redirect import Receiver, RedirectError, Returned, read_redirect, receiving
+from foretool.server.signin.redirect import RedirectError, RedirectReceiver, Returned, read_redirect, receiving
 
 pytestmark = pytest.mark.anyio
 
@@ -104,4 +104,4 @@ async def test_a_pasted_address_counts_as_well() -> None:
             receiver.give("nonsense")
         receiver.give("http://127.0.0.1:1/callback?code=c&state=s")
         assert await receiver.wait() == Returned("c", "s")
-        assert isinstance(receiver, Receiver)
+        assert isinstance(receiver, RedirectReceiver)

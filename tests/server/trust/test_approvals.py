@@ -13,7 +13,7 @@ from foretool.server.trust.approvals import (
     describe_held,
     hash_value,
     is_same,
-    judge,
+    judge_definitions,
     launch_of,
     of_launch,
     say_waiting,
@@ -124,7 +124,7 @@ def test_an_output_schema_that_changed_is_not_promised_any_more() -> None:
 def test_each_tool_is_judged_by_its_own_approvals() -> None:
     same, changed, new, blocked = (listed({**BASE, "name": name}) for name in ("same", "changed", "new", "blocked"))
     old = listed({**BASE, "name": "changed", "description": "old"})
-    judging = judge(
+    judging = judge_definitions(
         [same, changed, new, blocked],
         {"same": [same.hash], "changed": [old.hash]},
         {"blocked": [blocked.hash]},

@@ -8,7 +8,7 @@ import pytest
 from fakes import failing_store
 from msgspec.structs import replace
 
-from foretool.server.trust.ledger import AGAIN_S, RETRY_S, Ledger
+from foretool.server.trust.ledger import AGAIN_S, RETRY_S, ApprovalLedger
 from foretool.storage.engine import StorageError
 from foretool.storage.records import Definition
 from foretool.storage.steps import finish
@@ -28,7 +28,7 @@ class Clock:
 def test_what_was_seen_first_is_kept_in_memory_until_it_can_be_written() -> None:
     store, connection = failing_store()
     clock = Clock()
-    ledger = Ledger(lambda: store.approvals, lambda: {"w"}, clock)
+    ledger = ApprovalLedger(lambda: store.approvals, lambda: {"w"}, clock)
     connection.refuse = sqlite3.SQLITE_FULL
     finish(ledger.add_first([LAUNCH, OLD]))
     assert not ledger.is_seen("w", "launch")
@@ -45,7 +45,7 @@ def test_what_was_seen_first_is_kept_in_memory_until_it_can_be_written() -> None
 
 def test_a_store_that_cannot_be_read_says_what_it_said_last() -> None:
     store, connection = failing_store()
-    ledger = Ledger(lambda: store.approvals, lambda: {"w"}, Clock())
+    ledger = ApprovalLedger(lambda: store.approvals, lambda: {"w"}, Clock())
     finish(store.approvals.add_first([LAUNCH, OLD]))
     assert finish(ledger.known("w", "tool"))[0] == {"a": ["old"]}
     connection.close()
@@ -62,7 +62,7 @@ def test_a_server_that_changes_all_the_time_is_written_and_logged_now_and_then(
 ) -> None:
     store, _ = failing_store()
     clock = Clock()
-    ledger = Ledger(lambda: store.approvals, lambda: {"w"}, clock)
+    ledger = ApprovalLedger(lambda: store.approvals, lambda: {"w"}, clock)
     finish(ledger.add_first([LAUNCH, OLD]))
     for number in range(5):
         finish(ledger.hold("w", ["tool"], [Definition("w", "tool", "a", f"new {number}", b"{}")]))
@@ -77,7 +77,7 @@ def test_a_server_that_changes_all_the_time_is_written_and_logged_now_and_then(
 
 def test_a_decision_is_seen_at_the_next_look() -> None:
     store, _ = failing_store()
-    ledger = Ledger(lambda: store.approvals, lambda: {"w"}, Clock())
+    ledger = ApprovalLedger(lambda: store.approvals, lambda: {"w"}, Clock())
     finish(ledger.add_first([LAUNCH, OLD]))
     finish(ledger.hold("w", ["tool"], [NEW]))
     assert ledger.look() == set()
@@ -90,7 +90,7 @@ def test_a_decision_is_seen_at_the_next_look() -> None:
 def test_of_what_waits_only_servers_that_hold_something_else_are_read_again() -> None:
     store, _ = failing_store()
     clock = Clock()
-    ledger = Ledger(lambda: store.approvals, lambda: {"w", "v"}, clock)
+    ledger = ApprovalLedger(lambda: store.approvals, lambda: {"w", "v"}, clock)
     for server in ("w", "v", "gone"):
         finish(ledger.add_first([replace(LAUNCH, server=server), replace(OLD, server=server)]))
         finish(ledger.hold(server, ["tool"], [replace(NEW, server=server)]))
@@ -106,7 +106,7 @@ def test_of_what_waits_only_servers_that_hold_something_else_are_read_again() ->
 
 def test_a_setting_approves_again_what_could_not_be_written() -> None:
     store, connection = failing_store()
-    ledger = Ledger(lambda: store.approvals, lambda: {"w"}, Clock())
+    ledger = ApprovalLedger(lambda: store.approvals, lambda: {"w"}, Clock())
     finish(ledger.add_first([LAUNCH, OLD]))
     connection.refuse = sqlite3.SQLITE_BUSY
     finish(ledger.approve_all("w", [NEW], LAUNCH))

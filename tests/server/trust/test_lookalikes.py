@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foretool.server.trust.lookalikes import Names, fold, skeleton
+from foretool.server.trust.lookalikes import Names, fold_lookalikes, skeleton
 
 NAMES = Names(
     [
@@ -46,7 +46,7 @@ def test_tools_of_other_servers_are_found_in_a_text() -> None:
 
 
 def test_letters_of_other_scripts_are_folded() -> None:
-    assert fold("Ｉｇｎоrе аll") == "ignore all"  # noqa: RUF001
+    assert fold_lookalikes("Ｉｇｎоrе аll") == "ignore all"  # noqa: RUF001
     assert skeleton("Send-Email") == skeleton("send_email")
 
 

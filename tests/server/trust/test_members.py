@@ -9,7 +9,7 @@ import pytest
 
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.protocol.lists import PROMPTS, RESOURCES, TEMPLATES, ListKind
-from foretool.server.trust.members import lacking, read_words, serve_bare, serve_member, stand_in
+from foretool.server.trust.members import lacking, serve_bare, serve_member, stand_in, words_to_approve
 from foretool.storage.records import Definition, DefinitionKind
 
 NOTE = {"uri": "note://1", "name": "One", "title": "A note", "description": "Says hello."}
@@ -29,14 +29,14 @@ def definition(kind: DefinitionKind, value: Any) -> Definition:
 
 
 def words(resource: Any) -> Any:
-    found = read_words(RESOURCES, raw(resource), is_strict=False)
+    found = words_to_approve(RESOURCES, raw(resource), is_strict=False)
     return None if found is None else json.loads(bytes(found))
 
 
 @pytest.mark.parametrize("kind", [PROMPTS, TEMPLATES])
 def test_a_prompt_or_a_template_is_approved_as_a_whole(kind: ListKind) -> None:
     member = raw({"name": "x", "uriTemplate": "x:{a}", "mimeType": "text/plain"})
-    assert read_words(kind, member, is_strict=False) == member
+    assert words_to_approve(kind, member, is_strict=False) == member
 
 
 def test_of_a_resource_the_words_are_approved_and_not_its_data() -> None:
@@ -71,7 +71,7 @@ def test_a_long_name_is_words() -> None:
 
 def test_where_nothing_is_served_unseen_an_address_has_to_be_approved_too() -> None:
     bare = raw({"uri": "note://1", "name": "One"})
-    assert read_words(RESOURCES, bare, is_strict=True) == Raw(b'{"uri":"note://1","name":"One"}')
+    assert words_to_approve(RESOURCES, bare, is_strict=True) == Raw(b'{"uri":"note://1","name":"One"}')
 
 
 def test_a_changed_resource_has_its_approved_words_and_its_new_data() -> None:

@@ -19,7 +19,7 @@ from foretool.server.trust.questions import (
 
 
 def asked(method: str, params: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = jsonrpc.plain(prepare_question("git", method, jsonrpc.raw(params)))  # type: ignore[arg-type]
+    found: dict[str, Any] = jsonrpc.decode_value(prepare_question("git", method, jsonrpc.raw(params)))  # type: ignore[arg-type]
     return found
 
 

@@ -136,7 +136,7 @@ async def test_the_greeting_of_an_upstream_is_kept() -> None:
     assert connection.ready
     assert connection.server_info.version == "2025-06-18"
     assert connection.server_info.instructions == "Be brief."
-    assert jsonrpc.plain(wire.sent[0].params)["capabilities"] == {"roots": {}}  # type: ignore[arg-type]
+    assert jsonrpc.decode_value(wire.sent[0].params)["capabilities"] == {"roots": {}}  # type: ignore[arg-type]
     assert [message.method for message in wire.sent] == ["initialize", "notifications/initialized"]
 
 
@@ -164,7 +164,7 @@ async def test_a_legacy_greeting_after_a_modern_probe_carries_nothing_of_it() ->
     probe = asyncio.ensure_future(connection.handshake({}))
     await asyncio.sleep(0)
     assert isinstance(wire.sent[0].params, Raw)
-    assert versions.META_VERSION in jsonrpc.plain(wire.sent[0].params)["_meta"]
+    assert versions.META_VERSION in jsonrpc.decode_value(wire.sent[0].params)["_meta"]
     refusal = jsonrpc.error_object(jsonrpc.METHOD_NOT_FOUND, "Method not found")
     connection.on_message(Message(id=wire.sent[0].id, error=refusal), None)
     with pytest.raises(Exception, match="Method not found"):
@@ -173,7 +173,7 @@ async def test_a_legacy_greeting_after_a_modern_probe_carries_nothing_of_it() ->
     greeting = asyncio.ensure_future(connection.handshake({}))
     await asyncio.sleep(0)
     assert isinstance(wire.sent[-1].params, Raw)
-    assert "_meta" not in jsonrpc.plain(wire.sent[-1].params)
+    assert "_meta" not in jsonrpc.decode_value(wire.sent[-1].params)
     greeting.cancel()
 
 

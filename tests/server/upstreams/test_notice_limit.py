@@ -34,7 +34,7 @@ def test_log_entries_over_the_limit_are_left_out_and_the_next_one_says_how_many(
     assert len(passed) == LOGS[0]
     clock.now += 1
     limit.pass_log(log(2000), passed.append)
-    said = jsonrpc.plain(passed[-2].params or b"{}")
+    said = jsonrpc.decode_value(passed[-2].params or b"{}")
     assert said["data"].startswith(f"{2000 - LOGS[0]:.0f} log entries")
     assert passed[-1].params == log(2000).params
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from foretool.server.upstreams.connection import Connection
-from foretool.server.upstreams.subscriptions import Subscriptions
+from foretool.server.upstreams.subscriptions import UpstreamSubscriptions
 from foretool.storage.records import Era
 
 Told = tuple[str, dict[str, Any]]
@@ -29,9 +29,9 @@ class Connected:
         self.cancelled.append(request)
 
 
-def over(connection: Connected) -> Subscriptions:
+def over(connection: Connected) -> UpstreamSubscriptions:
     ready = cast(Connection, connection)
-    return Subscriptions(lambda era: ready if era == connection.era else None, lambda missed: None)
+    return UpstreamSubscriptions(lambda era: ready if era == connection.era else None, lambda missed: None)
 
 
 def test_a_legacy_connection_is_told_of_each_resource_once_and_again_after_a_restart() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from msgspec.structs import replace
 from stored_records import CALL, DISCOVERY, SESSION
 
-from foretool.storage.records import Answer, Match, Prompt, StepRecord, ToolId
+from foretool.storage.records import AnswerSummary, Match, Prompt, StepRecord, ToolId
 from foretool.storage.sql.calls import first_call
 from foretool.storage.sql.discoveries import LATEST
 from foretool.storage.sqlite.database import SqliteDatabase
@@ -86,6 +86,6 @@ def test_answers_name_the_found_tools_of_searches_by_task(store: Store) -> None:
         store.discoveries.add(each)
     answers = store.discoveries.answers(10, 0.0)
     assert answers == [
-        Answer(2, found.at, found.task, (first, second)), Answer(1, 1.0, found.task, (first, second)),
+        AnswerSummary(2, found.at, found.task, (first, second)), AnswerSummary(1, 1.0, found.task, (first, second)),
     ]  # fmt: skip
     assert store.discoveries.answers(10, 2.0) == answers[:1] and store.discoveries.answers(1, 0.0) == answers[:1]

@@ -9,16 +9,18 @@ import pytest
 from ports_training import SMALL, train_small
 
 from bench.papers.published.ports import Loss, PublishedPlan, PublishedTrainer, choose_fresh
-from foretool.learning.training.ports_trainer import Batch, Trainer
+from foretool.learning.training.ports_trainer import PortsTrainer, TrainingBatch
 
 
-def train_published(folder: Path, checkpoint: Path | None = None, loss: Loss = "ports", sides: str = "both") -> Trainer:
+def train_published(
+    folder: Path, checkpoint: Path | None = None, loss: Loss = "ports", sides: str = "both"
+) -> PortsTrainer:
     plan = PublishedPlan(**SMALL, refresh=4, loss=loss, sides=sides)  # type: ignore[arg-type]
     return train_small(folder, checkpoint, plan, PublishedTrainer)
 
 
 def test_a_step_reads_the_right_tools_anew_and_then_the_hardest_others() -> None:
-    batch = Batch([0, 1, 2], [[4, 1, 2], [5, 3, 1], [4, 0]])
+    batch = TrainingBatch([0, 1, 2], [[4, 1, 2], [5, 3, 1], [4, 0]])
     assert choose_fresh(batch, 9) == [0, 1, 2, 3, 4, 5]
     assert choose_fresh(batch, 4) == [1, 3, 4, 5]
     assert choose_fresh(batch, 2) == [4, 5]

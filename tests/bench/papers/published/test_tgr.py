@@ -18,7 +18,7 @@ from bench.papers.published.tgr import (
     convolve,
     pairs_of,
 )
-from foretool.retrieval.document import fields
+from foretool.retrieval.document import definition_fields
 from foretool.retrieval.graph import Edge, Graph
 from foretool.retrieval.model_format import Floats
 from foretool.storage.records import ToolId
@@ -90,6 +90,6 @@ def test_the_gradient_is_that_of_the_cross_entropy() -> None:
 
 
 def test_pairs_come_in_both_orders_with_their_classes() -> None:
-    balanced, imbalanced = pairs_of([fields(each) for each in DEPENDENT_TOOLS], seed=7)
+    balanced, imbalanced = pairs_of([definition_fields(each) for each in DEPENDENT_TOOLS], seed=7)
     assert balanced[:2] == [Pair(0, 1, BEFORE), Pair(1, 0, AFTER)]
     assert {(pair.first, pair.second) for pair in imbalanced if pair.label == NONE} == {(0, 2), (1, 2)}

@@ -7,12 +7,12 @@ import json
 import pytest
 from issuer_fakes import ISSUER, RESOURCE, access_entry, key_set, token
 
-from foretool.fleet.people.issuer import Issuer, principal_of
+from foretool.fleet.people.issuer import ConfiguredIssuer, principal_of
 from foretool.server.config.settings import TokenEntry
 from foretool.server.config.tokens import digest
 from foretool.server.signin.record import read_challenge
 from foretool.server.transports.client.access import Access, all_scopes, challenge, metadata, metadata_url
-from foretool.server.transports.client.security import Refused
+from foretool.server.transports.client.security import RequestRefused
 
 pytestmark = pytest.mark.anyio
 PROFILES = ("", "work", "home")
@@ -29,7 +29,7 @@ async def test_a_token_is_compared_whole_and_its_principal_does_not_tell_it() ->
     found = access(s3cret=["*"])
     assert "s3cret" not in (await found.identify("bearer s3cret")).principal
     for wrong in ("", "Bearer", "Bearer ", "Bearer s3cre", "Bearer s3cret2", "Basic s3cret", "s3cret", "Bearer \u0439"):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RequestRefused) as refused:
             await found.identify(wrong)
         assert refused.value.status == 401
 
@@ -48,7 +48,7 @@ async def test_without_tokens_nothing_is_open_unless_everything_is() -> None:
     anybody = await Access([], ["", "work"], is_open=True).identify("")
     assert anybody.principal == "" and Access([], ["", "work"], is_open=True).opens(anybody, "work")
     assert not Access([], ["", "work"]).opens(anybody, "work")
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         await Access([], [""]).identify("")
 
 
@@ -66,7 +66,7 @@ async def test_what_a_token_opens_and_whether_it_decides() -> None:
 
 async def test_tokens_of_the_config_go_on_beside_those_of_an_authorization_server() -> None:
     entry = TokenEntry(name="robot", sha256=digest("robot"), profiles=("work",))
-    found = Access([entry], PROFILES, issuer=Issuer(access_entry(), PROFILES, key_set()))
+    found = Access([entry], PROFILES, issuer=ConfiguredIssuer(access_entry(), PROFILES, key_set()))
     robot, ann = await found.identify("Bearer robot"), await found.identify(f"Bearer {token(groups=['developers'])}")
     assert robot.profiles == ann.profiles == {"work"} and robot.principal != ann.principal
     for identity in (robot, ann):
@@ -85,9 +85,9 @@ async def test_one_subject_of_two_issuers_is_two_people() -> None:
 
 
 async def test_who_shows_no_token_is_told_where_to_sign_in() -> None:
-    found = Access([], PROFILES, issuer=Issuer(access_entry(scopes=("mcp",)), PROFILES, key_set()))
+    found = Access([], PROFILES, issuer=ConfiguredIssuer(access_entry(scopes=("mcp",)), PROFILES, key_set()))
     for nothing in ("", "Bearer", "Basic dTpw", token()):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RequestRefused) as refused:
             await found.identify(nothing)
         assert refused.value.headers == {
             "www-authenticate": 'Bearer scope="mcp", resource_metadata='
@@ -96,7 +96,7 @@ async def test_who_shows_no_token_is_told_where_to_sign_in() -> None:
 
 
 async def test_a_profile_that_a_scope_opens_is_a_challenge_and_any_other_looks_like_none() -> None:
-    found = Access([], PROFILES, issuer=Issuer(access_entry(scopes=("mcp",)), PROFILES, key_set()))
+    found = Access([], PROFILES, issuer=ConfiguredIssuer(access_entry(scopes=("mcp",)), PROFILES, key_set()))
     ann = await found.identify(f"Bearer {token(groups=['developers'], scope='mcp')}")
     asked = found.refusal(ann, "home")
     assert asked is not None and asked.status == 403 and 'scope="mcp home"' in asked.headers["www-authenticate"]

@@ -7,7 +7,7 @@ from fakes import config_of
 
 from foretool.server.config.addresses import parse_address
 from foretool.server.transports.client.http_rules import list_problems, read_rules
-from foretool.server.transports.client.security import Refused
+from foretool.server.transports.client.security import RequestRefused
 
 pytestmark = pytest.mark.anyio
 STRONG = "q8Zr_2LxVn0pTfYw7sKd"
@@ -29,7 +29,7 @@ async def test_a_token_that_is_set_is_asked_for_on_every_address() -> None:
     config = config_of(token=STRONG, insecure_loopback=True)
     for address in (LOOPBACK, EVERYWHERE, SOCKET):
         assert list_problems(config.settings, address) == []
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             await read_rules(config, address).access.identify("")
 
 
@@ -37,7 +37,7 @@ async def test_a_weak_token_opens_nothing_and_does_not_open_the_rest() -> None:
     config = config_of(token="short", insecure_loopback=True)
     access = read_rules(config, LOOPBACK).access
     for sent in ("", "Bearer short"):
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             await access.identify(sent)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foretool.server.protocol.headers import Headers
-from foretool.server.transports.client.security import Guards, Rates, Refused, without_port
+from foretool.server.transports.client.security import Guards, Rates, RequestRefused, without_port
 
 
 def check(guards: Guards, **headers: str) -> int:
@@ -13,7 +13,7 @@ def check(guards: Guards, **headers: str) -> int:
     lines = {"host": "localhost", **headers}
     try:
         guards.check(Headers((name.encode(), value.encode("latin-1")) for name, value in lines.items()))
-    except Refused as refused:
+    except RequestRefused as refused:
         return refused.status
     return 0
 
@@ -31,7 +31,7 @@ def test_a_port_is_told_from_an_address() -> None:
 def test_a_header_that_says_two_things_is_refused() -> None:
     for name in (b"authorization", b"mcp-session-id", b"host", b"origin", b"transfer-encoding"):
         lines = [(b"host", b"localhost"), (name, b"localhost"), (name, b"localhost")]
-        with pytest.raises(Refused, match=f"{name.decode()} came more than once"):
+        with pytest.raises(RequestRefused, match=f"{name.decode()} came more than once"):
             Guards().check(Headers(lines))
 
 
@@ -53,7 +53,7 @@ def test_hosts_and_origins_are_those_of_this_machine_or_named() -> None:
 def taken(rates: Rates, principal: str, now: float) -> str:
     try:
         rates.take(principal, now)
-    except Refused as error:
+    except RequestRefused as error:
         assert error.status == 429
         return error.headers["retry-after"]
     return ""
@@ -86,5 +86,7 @@ def test_without_a_limit_nothing_is_kept_and_who_is_quiet_is_forgotten() -> None
 def test_the_refusal_says_when_to_come_back() -> None:
     rates = Rates(1)
     rates.take("ann", 0.0)
-    with pytest.raises(Refused, match=r"more than 1 requests in a minute \(requests_per_minute\); come back in 60 s"):
+    with pytest.raises(
+        RequestRefused, match=r"more than 1 requests in a minute \(requests_per_minute\); come back in 60 s"
+    ):
         rates.take("ann", 0.0)

@@ -27,7 +27,7 @@ async def test_what_tls_says_while_reading_is_an_error_of_http_and_told_in_words
     def refuse(request: httpx2.Request) -> httpx2.Response:
         raise ssl.SSLError(1, "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required (_ssl.c:1)")
 
-    client = http_client.Client("https://mcp.example", {})
+    client = http_client.AuthorizedClient("https://mcp.example", {})
     await client.aclose()
     client._http = httpx2.AsyncClient(transport=httpx2.MockTransport(refuse))
     with pytest.raises(httpx2.ReadError) as failed:

@@ -8,7 +8,7 @@ import sys
 import pytest
 from served import wait_until
 
-from foretool.server.transports.upstream.loading import _processor_time, is_launcher, measure
+from foretool.server.transports.upstream.loading import _processor_time, is_launcher, measure_processes
 
 
 @pytest.mark.parametrize(
@@ -33,16 +33,16 @@ def test_a_tree_that_works_is_told_from_one_that_waits() -> None:
     inner = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {works!r}])"
     with subprocess.Popen([sys.executable, "-c", inner], start_new_session=True) as busy:
         try:
-            first = measure(busy.pid)
-            assert wait_until(lambda: measure(busy.pid).cpu_s > first.cpu_s + 0.5)
+            first = measure_processes(busy.pid)
+            assert wait_until(lambda: measure_processes(busy.pid).cpu_s > first.cpu_s + 0.5)
         finally:
             os.killpg(busy.pid, signal.SIGKILL)
     waits = "import sys; print(flush=True); sys.stdin.read()"
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", waits], stdin=pipe, stdout=pipe) as idle:
         assert idle.stdout and idle.stdout.readline()
-        seen = measure(idle.pid)
-        assert measure(idle.pid).bytes - seen.bytes < 4096
+        seen = measure_processes(idle.pid)
+        assert measure_processes(idle.pid).bytes - seen.bytes < 4096
 
 
 def test_what_ps_says_of_a_tree_is_added_up() -> None:

@@ -21,7 +21,7 @@ from starlette.routing import Mount, Route
 from foretool.server.protocol import versions
 from foretool.server.protocol.jsonrpc import Message
 from foretool.server.transports.upstream.base import LinkError
-from foretool.server.transports.upstream.sse import Event, EventParser, TooLarge, open_sse
+from foretool.server.transports.upstream.sse import EventParser, SseEvent, TooLarge, open_sse
 
 pytestmark = pytest.mark.anyio
 LIMIT = 100_000
@@ -184,13 +184,13 @@ def test_events_do_not_depend_on_how_the_bytes_are_cut(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(STREAM)]
     events = EventParser(1000)
     found = [event for a, b in pairwise(places) for event in events.feed(STREAM[a:b])]
-    assert found == [Event("message", b'{"a":\n1}'), Event("message", b"two\n"), Event("endpoint", b"/x")]
+    assert found == [SseEvent("message", b'{"a":\n1}'), SseEvent("message", b"two\n"), SseEvent("endpoint", b"/x")]
     assert (events.last_id, events.retry_ms, events.seen) == ("8", 250, 5)
 
 
 def test_an_event_over_the_limit_is_refused_before_it_is_whole() -> None:
     events = EventParser(100)
-    assert list(events.feed(b"data: " + b"x" * 90 + b"\n\n")) == [Event("message", b"x" * 90)]
+    assert list(events.feed(b"data: " + b"x" * 90 + b"\n\n")) == [SseEvent("message", b"x" * 90)]
     with pytest.raises(TooLarge):
         list(events.feed(b"data: 1\n" * 20))
     with pytest.raises(TooLarge):
@@ -207,5 +207,5 @@ def test_a_new_connection_drops_what_was_cut_off() -> None:
     events = EventParser(100)
     assert list(events.feed(b"id: 3\n\ndata: hal")) == []
     events.restart()
-    assert list(events.feed(b"data: whole\n\n")) == [Event("message", b"whole")]
+    assert list(events.feed(b"data: whole\n\n")) == [SseEvent("message", b"whole")]
     assert events.last_id == "3"
