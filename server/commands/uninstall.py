@@ -21,6 +21,7 @@ from foretool.server.config.errors import ConfigError
 from foretool.server.config.keyrings import KeyringError
 from foretool.server.config.loader import load
 from foretool.server.config.places import find_place
+from foretool.server.local.opening import forget_answers
 from foretool.server.setup import changes, prompt_hooks
 from foretool.server.setup.changes import ChangeError, FileChange
 from foretool.server.setup.clients import client_files, this_machine
@@ -57,7 +58,10 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
         output.say("No client has foretool.")
     elif not dry_run and not _change(planned, place, agreed=agreed):
         return WRONG
-    _drop_models(place, may_delete=not dry_run and (agreed or bool(planned)))
+    may_delete = not dry_run and (agreed or bool(planned))
+    _drop_models(place, may_delete=may_delete)
+    if may_delete:
+        forget_answers()
     for folder, what in _data(place).items():
         kept = f"{what}, {output.size(_size_of(Path(folder)))}" if Path(folder).is_dir() else what
         output.say(f"Stays: {folder} ({kept}). Delete it by hand if you want it gone.")

@@ -82,7 +82,13 @@ def test_comments_come_back_where_the_file_was_edited_since(home: Path, capsys: 
     )
 
 
-def test_prepared_encoders_go_and_records_stay_with_their_size(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prepared_encoders_go_and_records_stay_with_their_size(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sockets = home / "run"
+    sockets.mkdir(mode=0o700)
+    (sockets / "kept.answer").write_bytes(b"")
+    monkeypatch.setenv("FORETOOL_SOCKETS", str(sockets))
     write_home(home)
     assert run(["init", "--yes", "--no-start"]) == 0
     state = home / ".local/state/foretool"
@@ -91,8 +97,9 @@ def test_prepared_encoders_go_and_records_stay_with_their_size(home: Path, capsy
     (state / "foretool.sqlite3").write_bytes(b"y" * 512)
     assert run(["uninstall", "--dry-run"]) == 0
     assert "Goes too: ~/.local/state/foretool/encoders (2.0 KiB" in capsys.readouterr().out
-    assert (state / "encoders").is_dir()
+    assert (state / "encoders").is_dir() and (sockets / "kept.answer").exists()
     assert run(["uninstall", "--yes"]) == 0
+    assert not (sockets / "kept.answer").exists()
     out = capsys.readouterr().out
     assert "Deleted: ~/.local/state/foretool/encoders" in out and not (state / "encoders").exists()
     assert "(what foretool recorded and learned, 512 B)" in out and (state / "foretool.sqlite3").exists()
