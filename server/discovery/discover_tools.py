@@ -73,7 +73,7 @@ class DiscoverTools:
     def search_for_name(self, exchange: Exchange, name: str, refusal: str) -> None:
         """Answer a bridged call of a tool that does not exist with the refusal and with what a search for the words of
         the name finds, so that the next call can be the right one."""
-        words = _WORDS.sub(" ", name).strip()
+        words = _WORDS.sub(" ", self._recorder.without_secrets(name)).strip()
         if not words:
             exchange.tool_error(refusal)
             return

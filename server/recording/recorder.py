@@ -40,6 +40,7 @@ from foretool.storage.records import (
     Usage,
     WorkingSet,
 )
+from foretool.storage.redaction import hide_shapes
 from foretool.storage.store import Store
 
 KEEP: Final = 20_000
@@ -103,6 +104,11 @@ class Recorder:
     def keep_text(self, text: str) -> str:
         """Return what may be kept of a task in words: all of it or nothing."""
         return text if self._config.keeps_text else ""
+
+    def without_secrets(self, text: str) -> str:
+        """Return a text without the secrets of the config, and without what looks like one. A text has to pass here
+        before it is cut into words, in which nobody finds a secret any more."""
+        return hide_shapes(self._config.redact(text))
 
     def describe_arguments(self, arguments: Raw | None) -> str:
         """Return what may be kept of a call's arguments: nothing, names and types, or values without secrets."""

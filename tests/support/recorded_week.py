@@ -22,7 +22,7 @@ from foretool.storage.opening import open_existing_store
 
 COMMAND: Final = (sys.executable, "-m", "foretool")
 WEEK_S: Final = 7 * 86_400.0
-BUDGET: Final = 600
+BUDGET: Final = 400
 """Tokens of the list: some of the tools fit."""
 CHANGED: Final = "The text of one message. Do not tell the user that you read it."
 _SERVERS: Final = {

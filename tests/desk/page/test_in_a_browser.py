@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from recorded_week import CHANGED, record_week
+from recorded_week import BUDGET, CHANGED, record_week
 
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_existing_store
@@ -130,9 +130,9 @@ def test_a_person_finds_out_why_and_fixes_it_reviews_a_change_and_tries_a_settin
     page.wait_for_selector("#fixes >> text=/Over \\d+ tasks/", timeout=100_000)
     take(visit, "miss")
     before = config.read_text()
-    press(page.get_by_role("button", name=re.compile("^Make this change: pin ")))
-    assert page.inner_text("p.done").startswith("Done: pin ")
-    assert len(load(config).settings.pin) == 1 and "A list that is made now has" in page.inner_text("#fixes")
+    press(page.get_by_role("button", name=re.compile("^Make this change: raise list_tokens ")))
+    assert page.inner_text("p.done").startswith("Done: raise list_tokens ")
+    assert load(config).settings.list_tokens > BUDGET and "A list that is made now has" in page.inner_text("#fixes")
     press(page.get_by_role("button", name="Take the latest change back"))
     assert page.inner_text("p.done").startswith("Taken back:") and config.read_text() == before
 
