@@ -99,6 +99,12 @@ class Opening:
         """What was read of the client, which a proxy has to be told."""
         self.is_answered = False
         """Whether the client has an answer to its first line."""
+        self._is_over = False
+
+    def hand_over(self) -> bytes:
+        """Return what was read of the client. From now on somebody else reads it."""
+        self._is_over = True
+        return self.data
 
     def wait(self, patience_s: float, proxy: int | None = None) -> None:
         """Answer the first line as soon as it comes; stop when `proxy`, a socket, can be read."""
@@ -106,7 +112,7 @@ class Opening:
         for file in (self._source, proxy):
             if file is not None:
                 poll.register(file, select.POLLIN)
-        while self._line is None and len(self.data) < MOST_BYTES:
+        while not self._is_over and self._line is None and len(self.data) < MOST_BYTES:
             ready = [file for file, _ in poll.poll(max(0, until - time.monotonic()) * 1000)]
             if not ready or proxy in ready or not self._read():
                 return

@@ -215,7 +215,7 @@ class Relay:
         _prepare(self._source, self._output)
         self._take(proxy)
         try:
-            self._take_in(self._opening.data)
+            self._take_in(self._opening.hand_over())
             if self._opening.is_answered and self._pending.hello is not None:
                 self._told.add(self._pending.hello[1])
             while self._proxy is not None:

@@ -119,3 +119,15 @@ def test_waiting_ends_when_the_proxy_speaks(config: Path, pipes: tuple[int, int,
     source, _, heard, output = pipes
     os.write(output, b"x")
     Opening(answers(config), source, output).wait(60, heard)
+
+
+@requirement("windows:failover")
+def test_what_a_client_says_after_the_hand_over_is_left_to_the_window(
+    config: Path, pipes: tuple[int, int, int, int]
+) -> None:
+    source, client, _, output = pipes
+    opening = Opening(answers(config), source, output)
+    assert opening.hand_over() == b""
+    os.write(client, b"a call while the window looks for another proxy\n")
+    opening.wait(60)
+    assert os.read(source, 6) == b"a call"
