@@ -46,7 +46,7 @@ def test_every_row_is_of_the_file_that_was_named_and_what_is_served_comes_first(
 ) -> None:
     monkeypatch.setattr(dtdr, "METHOD", Method(METHOD.minimum, DtdrTrainer(SMALL).train))
     monkeypatch.setattr(dtdr, "latency", lambda: {"set": "5000 tools", "method": "as served, one prediction", "n": 0})
-    monkeypatch.setattr(dtdr.encoders, "find", lambda which: ())
+    monkeypatch.setattr(dtdr.encoders, "resolve_weights", lambda which: ())
     found = list(rows(data, "renamed.jsonl", ["small"], None))
     later = "as served, a fifth of the tools installed after training"
     assert [row["method"] for row in found] == [

@@ -94,11 +94,11 @@ def test_matrices_in_the_order_of_the_processor_are_mapped_too(tmp_path: Path) -
     """Proxies share what is mapped; what each orders for itself (40 MiB) each has in its own memory."""
     script = (
         "import sys\nfrom pathlib import Path\n"
-        "from foretool.retrieval.encoders import find, open_encoder\n"
+        "from foretool.retrieval.encoders import open_encoder, resolve_weights\n"
         "def own() -> int:\n"
         "    lines = Path('/proc/self/status').read_text().splitlines()\n"
         "    return next(int(line.split()[1]) for line in lines if line.startswith('RssAnon'))\n"
-        "(weights,) = find('minilm-tools')\n"
+        "(weights,) = resolve_weights('minilm-tools')\n"
         "open_encoder(weights, Path(sys.argv[1]))\n"  # prepared here, which takes memory
         "import onnxruntime, numpy\n"
         "print(own(), flush=True)\n"
@@ -121,8 +121,8 @@ def test_matrices_in_the_order_of_the_processor_are_mapped_too(tmp_path: Path) -
 
 def test_the_package_tokenizers_is_not_imported_for_known_weights(tmp_path: Path) -> None:
     script = (
-        "import sys; from foretool.retrieval.encoders import find, open_encoder;"
-        "open_encoder(find('minilm')[0]).queries(['open issue']); print('tokenizers' in sys.modules)"
+        "import sys; from foretool.retrieval.encoders import open_encoder, resolve_weights;"
+        "open_encoder(resolve_weights('minilm')[0]).queries(['open issue']); print('tokenizers' in sys.modules)"
     )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert told.stdout.strip() == "False"

