@@ -67,7 +67,7 @@ _SAID_IN: Final = {
         aan alle alles als bij dan dat de deze die dit doe door een en er geef ga geen haal heb hebben heeft heel het
         hij hoe hoeveel hun ik in is je jij jouw kan kun laat maak maar me met mij mijn moet na naar niet nog nu of om
         onder ons onze ook op over te toe toon tot tussen u uit uw van vanaf veel voor waar waarom wanneer wat we welk
-        welke werd wie wij wil worden wordt wordt zal zet ze zich zien zij zijn zoek zonder zou
+        welke werd wie wij wil worden wordt zal zet ze zich zien zij zijn zoek zonder zou
     """,
     "pl": """
         aby albo ale bez by być był była było co coś czy czym dla do gdy gdzie go i ich ile im ja jak jaka jaki jakie

@@ -102,14 +102,6 @@ def z_scores(scores: Floats, pool: NDArray[np.bool_] | None = None) -> Floats:
     return scaled if pool is None else np.where(pool, scaled, np.float32(0))
 
 
-def best_slots(scores: Floats, size: int) -> set[int]:
-    """Return the slots of the `size` best scores that are finite."""
-    size = min(size, len(scores))
-    if not size:
-        return set()
-    return {slot for slot in np.argpartition(-scores, size - 1)[:size].tolist() if np.isfinite(scores[slot])}
-
-
 def fuse_sums(lines: Sequence[ScoreSum], whole: ScoreSum, names: Sequence[object]) -> ScoreSum:
     """Fuse the sums of several lines as `score_fusion.fuse_lines` does; only scores above the average count as hits.
     `names` (slots,) decides between equals."""

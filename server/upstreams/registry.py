@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -110,13 +110,6 @@ class UpstreamRegistry:
         self._capabilities[name] = capabilities
         if tools or not _may_have_tools(capabilities):
             self._listed.add(name)
-
-    def forget_listed(self, names: Iterable[str]) -> None:
-        """Note that the tools of these upstreams are not known any more; start them if a client is there."""
-        self._listed.difference_update(names)
-        for name in names:
-            if (upstream := self.get(name)) is not None and self._woken is not None:
-                upstream.start(self._woken)
 
     def capabilities(self, name: str) -> Capabilities | None:
         """Return what an upstream has declared; None while nothing is known."""

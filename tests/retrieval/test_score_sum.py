@@ -9,7 +9,6 @@ np = pytest.importorskip("numpy", reason="numpy is not installed: pip install 'f
 from foretool.retrieval.ranking import Nearness  # noqa: E402
 from foretool.retrieval.score_sum import (  # noqa: E402
     ScoreSum,
-    best_slots,
     by_slot,
     cover_clauses,
     fuse_sums,
@@ -45,13 +44,6 @@ def test_factors_scale_their_part_alone() -> None:
 def test_some_slots_as_an_array() -> None:
     assert by_slot({2: 1.5}, 4).tolist() == [0.0, 0.0, 1.5, 0.0]
     assert by_slot({}, 2).tolist() == [0.0, 0.0]
-
-
-def test_the_foremost_and_the_leaders_are_finite() -> None:
-    scores = floats(1, -np.inf, 3, 2)
-    assert sorted(scores[list(best_slots(scores, 2))].tolist()) == [2.0, 3.0]
-    assert best_slots(scores, 2) == {2, 3}
-    assert best_slots(scores, 9) == {0, 2, 3}
 
 
 def test_every_clause_and_the_whole_put_their_best_tool_ahead() -> None:
