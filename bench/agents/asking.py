@@ -38,7 +38,7 @@ from bench import processes
 from bench.agents.arms import DISCOVER, Foretool, named_tools
 from bench.agents.catalogue import read_catalogue, stand_in
 from bench.agents.decisions import BRIDGES, Decision
-from bench.agents.drivers import Driver, Endpoint, Gguf
+from bench.agents.drivers import Driver, add_model, open_driver
 from bench.clients.messages import Json
 from bench.options import add_foretool, make_parser
 from bench.reports import Row, line_of, mean_row
@@ -164,9 +164,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("results", type=Path, help="the folder of results")
     parser.add_argument("--catalogs", type=Path, required=True, help="the folder of tools/list answers of real servers")
     parser.add_argument("--modules", type=Path, help="the node_modules with node-llama-cpp")
-    parser.add_argument("--gguf", type=Path, metavar="FILE", help="an instruct model in ChatML")
-    parser.add_argument("--threads", type=int, default=2, help="of the model; default %(default)s")
-    parser.add_argument("--model", default="", metavar="NAME", help="a model of the endpoint at AGENT_URL")
+    add_model(parser)
     parser.add_argument("--size", type=int, default=128, help="tools of the catalogue; default %(default)s")
     parser.add_argument("--half", default="working", choices=WISHES, help="default %(default)s")
     parser.add_argument("--variant", default="as installed", help="the name of this list; default %(default)s")
@@ -179,13 +177,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Read the arguments, ask for what is missing, and print the figures."""
     options = parser()
     arguments = options.parse_args(argv)
-    driver: Driver
-    if arguments.gguf and arguments.modules:
-        driver = Gguf(arguments.gguf, arguments.modules, arguments.threads)
-    elif arguments.model:
-        driver = Endpoint(arguments.model)
-    else:
-        options.error("name a model: --gguf with --modules, or --model")
+    driver = open_driver(options, arguments, arguments.modules)
     arguments.results.mkdir(parents=True, exist_ok=True)
     asyncio.run(ask_all(arguments, driver))
     for row in figures(read_asked(arguments.results)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -120,6 +121,25 @@ class Endpoint:
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as reply:
             said: Json = json.load(reply)
         return said
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Let the command line say which model decides."""
+    parser.add_argument("--gguf", type=Path, metavar="FILE", help="an instruct model in ChatML")
+    parser.add_argument("--threads", type=int, default=2, help="of the model; default %(default)s")
+    parser.add_argument("--context", type=int, default=16_384, help="tokens of the model; default %(default)s")
+    parser.add_argument("--model", default="", metavar="NAME", help=f"a model of the endpoint at {URL}")
+
+
+def open_driver(parser: argparse.ArgumentParser, arguments: argparse.Namespace, modules: Path | None) -> Driver:
+    """Open the model that the command line names; `modules` as for `Gguf`. Ends the program where it names none."""
+    if bool(arguments.gguf) == bool(arguments.model):
+        parser.error("name a model: one of --gguf and --model")
+    if arguments.model:
+        return Endpoint(arguments.model)
+    if modules is None:
+        parser.error("--gguf needs the folder that holds node-llama-cpp: --modules")
+    return Gguf(arguments.gguf, modules, arguments.threads, arguments.context)
 
 
 def _messages(instructions: str, task: str, turns: Sequence[Turn]) -> list[Json]:

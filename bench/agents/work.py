@@ -43,7 +43,7 @@ from bench.agents.arms import (
 )  # fmt: skip
 from bench.agents.catalogue import read_catalogue, stand_in
 from bench.agents.decisions import Decision, Turn
-from bench.agents.drivers import Driver, Endpoint, Gguf
+from bench.agents.drivers import Driver, add_model, open_driver
 from bench.agents.tasks import Half, Task, draw
 from bench.agents.world import World, serve_page
 from bench.options import add_foretool, make_parser, split_names
@@ -234,10 +234,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("results", type=Path, help="the folder of results")
     parser.add_argument("--catalogs", type=Path, help="the folder of tools/list answers of real servers")
     parser.add_argument("--servers", type=Path, help="the folder of the packages")
-    parser.add_argument("--gguf", type=Path, metavar="FILE", help="an instruct model in ChatML")
-    parser.add_argument("--threads", type=int, default=2, help="of the model; default %(default)s")
-    parser.add_argument("--context", type=int, default=16_384, help="tokens of the model; default %(default)s")
-    parser.add_argument("--model", default="", metavar="NAME", help="a model of the endpoint at AGENT_URL")
+    add_model(parser)
     parser.add_argument("--arms", default=",".join(ARMS), help="default %(default)s")
     parser.add_argument("--sizes", default="47,128", help="tools of the catalogues; default %(default)s")
     parser.add_argument("--half", default="working", choices=("working", "closed"), help="default %(default)s")
@@ -254,13 +251,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = options.parse_args(argv)
     arms = split_names(options, "--arms", arguments.arms, ARMS)
     if not arguments.figures:
-        if not arguments.catalogs or not arguments.servers or bool(arguments.gguf) == bool(arguments.model):
-            options.error("--catalogs, --servers and one of --gguf and --model are needed")
-        driver: Driver
-        if arguments.gguf:
-            driver = Gguf(arguments.gguf, arguments.servers / "node_modules", arguments.threads, arguments.context)
-        else:
-            driver = Endpoint(arguments.model)
+        if not arguments.catalogs or not arguments.servers:
+            options.error("--catalogs and --servers are needed")
+        driver = open_driver(options, arguments, arguments.servers / "node_modules")
         asyncio.run(run_all(arguments, driver, [int(size) for size in arguments.sizes.split(",")], arms))
     for row in figures(read_outcomes(arguments.results)):
         print(line_of(row))
