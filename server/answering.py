@@ -71,9 +71,9 @@ class Answering:
             upstreams, catalog, search, self.answers, known.recorder, self.predictor, policy, exemplars,
             self.answer_tokens,
         )  # fmt: skip
-        calls = make_tool_calls(
+        self.calls = calls = make_tool_calls(
             live, policy, known, parties, self.server_requests, forwarder, self.links, results, self.predictor,
-            self.discovery, self.offering.resources.note_result, at_end, connect,
+            self.discovery, self.offering.resources.note_result, at_end, connect, store.kept_calls,
         )  # fmt: skip
         offered = self.offering
         self.router = Router(

@@ -264,6 +264,7 @@ class App:
         attempt("servers", lambda: self.upstreams.tick(expire=not self.turn.is_held))
         attempt("clients", self.clients.expire)
         attempt("questions", self.answering.server_requests.expire)
+        attempt("long calls", self.answering.calls.long_calls.tick)
         attempt("records", self.recorder.retry)
         attempt("lists", self.parties.advance_epoch)
 

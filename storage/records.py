@@ -415,6 +415,33 @@ class Call(Struct, frozen=True):
     """As in `Discovery`."""
 
 
+class KeptCall(Struct, frozen=True):
+    """A call that takes longer than its client waits."""
+
+    ident: str
+    """Hard to guess; the client asks for the result with it."""
+    owner: str
+    """Who may ask: credential and profile of the client that called."""
+    session: str
+    tool: ToolId
+    upstream: str
+    task: str
+    """The id of the upstream's task that carries it out, "" if it is a plain request."""
+    era: Era
+    """Of the client that called."""
+    machine: str
+    pid: int
+    process_at: float
+    """The proxy that waits for the upstream: its machine, its process, and when that began."""
+    started_at: float
+    until: float
+    """When it is forgotten."""
+    reply: str
+    """The members of the reply as JSON, `result` or `error`; "" while it runs."""
+    record: str
+    """The `Call` to record once it is over, as JSON."""
+
+
 class Miss(Struct, frozen=True):
     """A needed tool that the client did not see."""
 

@@ -25,6 +25,7 @@ from foretool.storage.sql.database import Database
 from foretool.storage.sql.discoveries import DiscoveryStore, TaskStore
 from foretool.storage.sql.forgetting import ForgetStore
 from foretool.storage.sql.grants import GrantStore
+from foretool.storage.sql.kept_calls import KeptCallStore
 from foretool.storage.sql.retention import RetentionStore
 from foretool.storage.sql.serving import ServingStore
 from foretool.storage.sql.sessions import ClientLedger, SessionStore
@@ -81,6 +82,7 @@ class Store(AbstractContextManager["Store"]):
         self.flows = FlowStore(database)
         self.forgetting = ForgetStore(database)
         self.grants = GrantStore(database)
+        self.kept_calls = KeptCallStore(database)
         self.retention = RetentionStore(database)
         self.serving = ServingStore(database)
         self.sessions = SessionStore(database)

@@ -350,6 +350,14 @@ MANIFEST: Final[dict[str, Promise]] = {
     # Calls
     "call:verbatim": Promise("design: calls", "results arrive value for value"),
     "call:arguments-verbatim": Promise("design: calls", "arguments arrive as they were written"),
+    "call:long": Promise(
+        "docs/configuration.md", "a call that takes longer than its client waits goes on, and its result is asked for"
+    ),
+    "call:long:cancel": Promise("docs/configuration.md", "a long call is cancelled at its server, by its id"),
+    "call:long:whose": Promise("docs/security.md", "who did not make a long call learns nothing of it"),
+    "call:long:kept": Promise(
+        "docs/configuration.md", "the result of a long call survives a restart, or it is said that it will not come"
+    ),
     "call:task-declined": Promise(
         f"{LEGACY}: basic/utilities/tasks", "a call that asks to be a task is run as a call, since we declare no tasks"
     ),

@@ -212,6 +212,15 @@ def _create_failures(run: Run) -> None:
     run("SELECT copy_rights('upstream_states', 'failures')")
 
 
+def _create_kept_calls(run: Run) -> None:
+    spec = (
+        "*ident str, owner str, session str, tool str, upstream str, task str, era str, machine str, pid int,"
+        "process_at float, started_at float, until float, reply str, record str"
+    )
+    run(create_table("kept_calls", spec))
+    run("SELECT copy_rights('upstream_states', 'kept_calls')")
+
+
 def _join_days(run: Run) -> None:
     """Make one table again of each that an earlier version kept in a partition for each day."""
     if run("SELECT relkind FROM pg_class WHERE oid = 'calls'::regclass").fetchone()[0] != "p":
@@ -242,6 +251,7 @@ STEPS: Final[tuple[tuple[str, Callable[[Run], None]], ...]] = (
     ("session people", _create_session_people), ("catalog summaries", _create_catalog_summaries),
     ("wordings", _create_wordings), ("usage of profiles", _create_profile_usage),
     ("rated costs", _create_rated_costs), ("failures", _create_failures), ("days joined", _join_days),
+    ("kept calls", _create_kept_calls),
 )  # fmt: skip
 """The history of the schema. What a released step creates never changes."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from foretool.server.calls.admission import Admission
 from foretool.server.calls.confirmation import Confirmation
+from foretool.server.calls.long_calls import LongCalls
 from foretool.server.calls.lookup import ToolLookup
 from foretool.server.calls.runner import ToolRunner
 from foretool.server.calls.tool_calls import OwnTool, ToolCalls
@@ -20,12 +21,14 @@ from foretool.server.methods.sign_in_links import SignInLinks
 from foretool.server.parties import Parties
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust.policy import TrustPolicy
+from foretool.storage.sql.kept_calls import KeptCallStore
 
 
 def make_tool_calls(
     live: LiveConfig, policy: TrustPolicy, known: Knowledge, parties: Parties, server_requests: ServerRequests,
     forwarder: Forwarder, links: SignInLinks, results: LongResults, predictor: Predictor, discovery: DiscoverTools,
     note_result: Callable[[str, Raw], None], at_end: Callable[[Callable[[], None]], None], connect: OwnTool,
+    kept: KeptCallStore,
 ) -> ToolCalls:  # fmt: skip
     """`note_result`, `at_end`: as of `ToolRunner`. `connect` answers `connect_server`."""
     confirmation = Confirmation(live, server_requests)
@@ -33,7 +36,10 @@ def make_tool_calls(
     runner = ToolRunner(
         parties.upstreams, forwarder, known.recorder, known.flows, predictor, results, links, note_result, at_end
     )
+    long_calls = LongCalls(
+        live, policy, parties.clients, known.catalog, kept, known.recorder, runner, results
+    )  # fmt: skip
     admission = Admission(policy, known.catalog, known.recorder, confirmation)
     return ToolCalls(
-        discovery, lookup, admission, confirmation, runner, results, connect, known.recorder, links
+        discovery, lookup, admission, confirmation, runner, results, long_calls, connect, known.recorder, links
     )  # fmt: skip

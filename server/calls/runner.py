@@ -65,6 +65,18 @@ class _Attempt(Struct):
     """The list grew for what comes next, and the client was told."""
 
 
+class RunningCall(Struct, frozen=True):
+    """What is known of a call that an upstream works on."""
+
+    tool: Tool
+    record: Call
+    """What is to be recorded of it, except for its outcome."""
+    promises_structure: bool
+    """Its client may know an output schema of the tool."""
+    task: str = ""
+    """The id of the upstream's task."""
+
+
 class ToolRunner:
     """Carries out the calls that sessions have decided on."""
 
@@ -96,6 +108,7 @@ class ToolRunner:
         params = {**exchange.params, "name": jsonrpc.raw(tool.name)}
         # We declare no tasks, so a request to run the call as one is ignored (2025-11-25: basic, tasks).
         params.pop("task", None)
+        exchange.running = attempt
         exchange.on_drop = lambda: self._record(attempt, "cancelled", True)
         self._forwarder.forward(
             exchange,
@@ -111,6 +124,14 @@ class ToolRunner:
             self._look_ahead_late(exchange, attempt)
         else:
             self._at_end(partial(self._look_ahead_soon, exchange, attempt, grows))
+
+    def describe(self, exchange: Exchange) -> RunningCall | None:
+        """Return the call that an upstream works on for an exchange, None if there is none."""
+        attempt = exchange.running
+        if not isinstance(attempt, _Attempt):
+            return None
+        promises = attempt.via == "name" and b'"outputSchema"' in attempt.tool.definition
+        return RunningCall(attempt.tool, self._describe(attempt, "lost", True), promises)
 
     def _decide(self, exchange: Exchange, tool: Tool, via: Via) -> _Attempt:
         session, at = exchange.own_session, self._recorder.now()
@@ -194,7 +215,10 @@ class ToolRunner:
                 talk, tool = (record.key, attempt.handle), attempt.tool.id
                 self._flows.add_call(talk, tool, attempt.given, record.profile)
                 self._flows.add_result(talk, tool, reply.result, record.profile)
-            result = _fit(attempt, exchange, self._results.fit(exchange, attempt.tool, reply.result))
+            # A result that is kept is cut for whoever asks for it.
+            whole = reply.result
+            cut = whole if exchange.is_kept else self._results.fit(exchange, attempt.tool, whole)
+            result = _fit(attempt, exchange, cut)
             if not failed:
                 result = _with_misfits(attempt.tool, reply.result, result)
             if failed and exchange.doubt:
@@ -224,24 +248,25 @@ class ToolRunner:
 
     def _record(self, attempt: _Attempt, outcome: Outcome, sent: bool) -> None:
         settled = attempt.session.settle(attempt.missed)
-        self._recorder.call(
-            Call(
-                session=attempt.session.record.key,
-                at=attempt.at,
-                tool=attempt.tool.id,
-                upstream=attempt.tool.upstream,
-                via=attempt.via,
-                hidden=attempt.forward.hidden,
-                outcome=outcome,
-                took_ms=(time.perf_counter() - attempt.started) * 1000,
-                sent=sent,
-                arguments=attempt.arguments,
-                discovery=attempt.forward.discovery,
-                handle=attempt.handle,
-            ),
-            settled.revealed,
-        )
+        self._recorder.call(self._describe(attempt, outcome, sent), settled.revealed)
         self._recorder.settle(settled.new, settled.changed)
+
+    def _describe(self, attempt: _Attempt, outcome: Outcome, sent: bool) -> Call:
+        """Return the record of a call."""
+        return Call(
+            session=attempt.session.record.key,
+            at=attempt.at,
+            tool=attempt.tool.id,
+            upstream=attempt.tool.upstream,
+            via=attempt.via,
+            hidden=attempt.forward.hidden,
+            outcome=outcome,
+            took_ms=(time.perf_counter() - attempt.started) * 1000,
+            sent=sent,
+            arguments=attempt.arguments,
+            discovery=attempt.forward.discovery,
+            handle=attempt.handle,
+        )
 
 
 def _with_misfits(tool: Tool, answer: Raw, result: Raw) -> Raw:

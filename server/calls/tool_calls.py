@@ -13,10 +13,11 @@ from typing import Any
 from foretool.server.calls.admission import Admission
 from foretool.server.calls.bridged_calls import fit_arguments, open_object, read_call
 from foretool.server.calls.confirmation import Confirmation
+from foretool.server.calls.long_calls import LongCalls
 from foretool.server.calls.lookup import ToolLookup
 from foretool.server.calls.runner import ToolRunner
 from foretool.server.calls.tool_call import Refusal, ToolCall, Wait
-from foretool.server.catalog.names import CALL, CALL_WRITE, CONNECT, DISCOVER, READ_MORE
+from foretool.server.catalog.names import CALL, CALL_RESULT, CALL_WRITE, CONNECT, DISCOVER, READ_MORE
 from foretool.server.clients.exchange import Exchange
 from foretool.server.discovery.arguments import MOST_NAME
 from foretool.server.discovery.discover_tools import DiscoverTools
@@ -38,7 +39,8 @@ class ToolCalls:
 
     def __init__(
         self, discover: DiscoverTools, lookup: ToolLookup, admission: Admission, confirmation: Confirmation,
-        runner: ToolRunner, results: LongResults, connect: OwnTool, recorder: Recorder, links: SignInLinks,
+        runner: ToolRunner, results: LongResults, long_calls: LongCalls, connect: OwnTool, recorder: Recorder,
+        links: SignInLinks,
     ) -> None:  # fmt: skip
         self._discover = discover
         self._lookup = lookup
@@ -46,10 +48,12 @@ class ToolCalls:
         self._confirmation = confirmation
         self._runner = runner
         self._recorder = recorder
+        self.long_calls = long_calls
         self._links = links
         self._own: Mapping[str, OwnTool] = {
             DISCOVER: discover.start,
             READ_MORE: results.read_more,
+            CALL_RESULT: long_calls.answer,
             CONNECT: connect,
         }
 

@@ -111,6 +111,12 @@ class Exchange(Struct, eq=False):
     """Called when the client gives the request up; for work that no upstream knows of."""
     on_end: Callable[[], None] | None = None
     """Called when the request ends in any way."""
+    running: object = None
+    """The call that an upstream works on for it, as whoever runs it knows it."""
+    on_pass: Callable[[Exchange], None] | None = None
+    """Told which exchange is answered in its place, by whoever works for it without a request to an upstream."""
+    is_kept: bool = False
+    """Its answer is kept for a client that does not wait any more."""
     rounds: int = 0
     """How often its upstream has asked for input."""
     doubt: str = ""
@@ -170,6 +176,21 @@ class Exchange(Struct, eq=False):
         """Send a notification or a question that belongs to the request."""
         if not self.done:
             self.outbox.send(self.channel, data)
+
+    @property
+    def can_pass(self) -> bool:
+        """Whether an upstream works for it, and no user is asked meanwhile."""
+        return (self.request is not None and not self.request.questions) or self.on_pass is not None
+
+    def pass_to(self, other: Exchange) -> None:
+        """Let another exchange be answered with what this one waits for."""
+        other.upstream, other.running = self.upstream, self.running
+        other.request, other.on_drop, other.on_pass = self.request, self.on_drop, self.on_pass
+        if self.request is not None:
+            self.request.exchange = other
+        if self.on_pass is not None:
+            self.on_pass(other)
+        self.request = self.on_drop = self.on_pass = self.running = None
 
     def drop(self, reason: str) -> None:
         """Give the request up because the client did: send no answer and cancel it at the upstream."""

@@ -323,6 +323,9 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     result_tokens: Tokens = 0
     """Longest result of a tool. A longer text is cut at the end of a paragraph, line or sentence; `read_more`, which
     the result names, and a resource link give the rest until the session ends. `0` cuts nothing."""
+    call_wait_s: Seconds = 50
+    """How long a client waits for a call. A call that takes longer goes on, and its client is told how to ask for the
+    result: most clients give a call up after 60 s. `0` lets them wait as long as the call takes."""
     pin: tuple[str, ...] = ()
     """Patterns of exposed names that are always listed."""
     profiles: dict[str, ProfileEntry] = {}  # noqa: RUF012

@@ -128,6 +128,7 @@ class Forwarder:
         try:
             if _asks_for_input(exchange, upstream, reply):
                 assert isinstance(reply, Message) and isinstance(reply.result, Raw)
+                exchange.request = None  # it is over, and the next one comes with the answers
                 again = partial(self._repeat, exchange, upstream, request.params, on_reply)
                 self._server_requests.ask_for_input(exchange, upstream.name, reply.result, again)
             else:

@@ -251,7 +251,7 @@ class ServerRequests:
             parked.ended(exchange)
             return True
         exchange.request, exchange.upstream = parked.request, parked.upstream
-        exchange.on_drop = before.on_drop
+        exchange.on_drop, exchange.running = before.on_drop, before.running
         parked.request.exchange = exchange
         responses = jsonrpc.fields(exchange.params.get("inputResponses", UNSET))
         for key in [key for key in parked.open if key in responses]:

@@ -67,6 +67,7 @@ _TABLES: Final = (
         "working_sets", "", "", f"({_NAMES_TOOL.format(column='tools')} OR {_NAMES_TOOL.format(column='named')})",
         ("listing",),
     ),
+    _Table("kept_calls", "started_at", "session", _OF_TOOL.format(column="tool"), ("reply", "record")),
     _Table("upstream_states", "", "", "", ("last_error", "stderr")),
     _Table("failures", "", "", "", ("reason",)),
 )  # fmt: skip

@@ -419,3 +419,13 @@ def m024_failures(db: Database) -> None:
         db,
         failures="*server str, *entry str, code str, reason str, first_at float, last_at float, times int,due_at float",
     )
+
+
+@migration
+def m025_kept_calls(db: Database) -> None:
+    """Create the calls that take longer than their clients wait, and what came of them."""
+    _create(
+        db,
+        kept_calls="*ident str, owner str, session str, tool str, upstream str, task str, era str, machine str,"
+        "pid int, process_at float, started_at float, until float, reply str, record str",
+    )

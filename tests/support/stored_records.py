@@ -13,6 +13,7 @@ from foretool.storage.records import (
     Discovery,
     Exposure,
     Failure,
+    KeptCall,
     Match,
     Miss,
     SessionRecord,
@@ -58,6 +59,7 @@ DISCOVERY = Discovery(
     handle="h1",
 )
 UPSTREAM = UpstreamRecord("git", "f1", "legacy", '{"name":"git"}', "Use absolute paths.", '{"tools":{}}', 5.0)
+KEPT = KeptCall("i1", "[]", "s1", ToolId("git__log"), "git", "", "legacy", "m", 7, 1.0, 2.0, 9.0, "{}", "{}")
 FAILURE = Failure("dead", "e1", "FT301", "exited with code 1 [FT301]; start it by hand", 5.0, 9.0, 3, 400.0)
 STATE = UpstreamState(77, 9.0, "git", "ready", 9.5, "legacy", 12, 1, 3, "", ("starting", "ready"))
 

@@ -63,9 +63,9 @@ def test_damage_found_after_opening_is_a_storage_error(path: Path) -> None:
     with open_store(path) as store:
         store.calls.record([CALL] * 5000)
     with path.open("r+b") as file:
-        half = path.stat().st_size // 2
-        file.seek(half)
-        file.write(b"\xff" * half)
+        quarter = path.stat().st_size // 4  # the schema stands before it
+        file.seek(3 * quarter)
+        file.write(b"\xff" * quarter)
     with open_store(path) as store, pytest.raises(StorageError, match="not a readable SQLite file"):
         store.calls.recent(10_000)
 

@@ -17,7 +17,7 @@ from typing import Final
 import pytest
 from counted_steps import Counted, count_steps
 from msgspec.structs import replace
-from stored_records import CALL, DISCOVERY, EXPOSURE, FAILURE, MISS, SESSION, STATE, UPSTREAM, connection_of, tool
+from stored_records import CALL, DISCOVERY, EXPOSURE, FAILURE, KEPT, MISS, SESSION, STATE, UPSTREAM, connection_of, tool
 
 from bench.storage.ledger import add_sums, copy_sessions, write_ledger
 from foretool.server.config.loader import load
@@ -113,6 +113,11 @@ ON_LOOP: Final[Mapping[str, Ask]] = {
     "grants.begin": lambda store: store.grants.begin(b"1", b"sealed", NOW),
     "grants.take": lambda store: store.grants.take(b"1", NOW),
     "grants.take_late": lambda store: store.grants.take_late(NOW, 50),
+    "kept_calls.find": lambda store: store.kept_calls.find("x"),
+    "kept_calls.save": lambda store: store.kept_calls.save(KEPT),
+    "kept_calls.shorten": lambda store: store.kept_calls.shorten("x", NOW),
+    "kept_calls.trim": lambda store: store.kept_calls.trim("", 100, 1 << 25),
+    "kept_calls.forget_old": lambda store: store.kept_calls.forget_old(NOW),
     "retention.take_turn": lambda store: store.retention.take_turn(NOW, int(NOW)),
     "serving.working_set": lambda store: store.serving.working_set("key"),
     "serving.save_working_set": lambda store: store.serving.save_working_set(SERVED),
