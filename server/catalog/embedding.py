@@ -10,19 +10,17 @@ are installed.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from foretool.server.catalog.embedding_worker import EmbeddingWorker, WorkerChoice
 from foretool.server.config.settings import Settings
 from foretool.server.system.libraries import load_libraries
-from foretool.server.system.processes import WORKER_FOLDER, worker_environment
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.engine import Lead, StorageError
 from foretool.storage.places import models_folder
@@ -62,6 +60,9 @@ _EMBEDDED_S: Final = 0.03
 GREETED_S: Final = 0.2
 """How long after the start the encoder is prepared."""
 
+_STAYS_S: Final = 10.0
+"""How long the process that embeds is kept for more tools: the servers of a new machine list one after the other."""
+
 _SHIPPED: Final = "auto"
 """The setting that chooses the encoder that comes with foretool."""
 
@@ -91,6 +92,11 @@ class Embedder(BackgroundWork):
         self._begun_at, self._left_s = 0.0, 0.0
         """When the present work began, by `time.monotonic`, and how long it was to take from then on."""
         self._on_embedded: OnEmbedded = lambda done, total: None
+        self._worker: EmbeddingWorker | None = None
+        """The process that embedded last, and that has nothing to do."""
+        self._worker_until = 0.0
+        """Until when it is kept, by `time.monotonic`."""
+        self._installing = asyncio.Lock()
         self._begin(settings)
         search.open_encoders_with(self.open_now, self.ready_in)
 
@@ -142,6 +148,8 @@ class Embedder(BackgroundWork):
 
     def tick(self) -> None:
         """Begin the work there is, unless earlier work still goes on. Housekeeping calls this about once a second."""
+        if self._worker is not None and not self.is_working and time.monotonic() >= self._worker_until:
+            self.begin(self._end_worker())
         if not self.is_possible:
             return
         if not self.is_working:
@@ -173,6 +181,8 @@ class Embedder(BackgroundWork):
             except StorageError as error:
                 self.problem = str(error)
                 log.warning("%s; words alone rank", error)
+            finally:
+                await self._end_worker()
 
     def _end_wait(self) -> None:
         """Let searches go on that wait for the encoders."""
@@ -186,11 +196,11 @@ class Embedder(BackgroundWork):
         settings = self._settings
         try:
             await asyncio.sleep(pause_s)
-            await self._prepare()
             weights = self._weights = self._weights or await asyncio.to_thread(find_weights, settings)
             if not weights:
                 self.problem = "no encoder is installed"
                 return
+            await self._prepare(weights[0], settings)
             corpus = self._search.update_corpus()
             version, digests = corpus.version, {digest for digest in corpus.digests if digest}
             missing = [await asyncio.to_thread(self._store.vectors.missing, each.key, digests) for each in weights]
@@ -198,10 +208,13 @@ class Embedder(BackgroundWork):
             count = sum(map(len, missing))
             self._is_long = count > SOON
             self._begun_at, self._left_s = time.monotonic(), _OPENED_S + _EMBEDDED_S * count
-            await self._install_wanted(weights, settings)
-            for each, theirs in zip(weights, missing, strict=True):
-                if theirs:
-                    await self._embed(each, theirs, settings)
+            opening = asyncio.create_task(self._install_wanted(weights, settings))  # meanwhile its process embeds
+            try:
+                for each, theirs in zip(weights, missing, strict=True):
+                    if theirs:
+                        await self._embed(each, theirs, settings)
+            finally:
+                await opening
             await self._install_wanted(weights, settings)
             if settings is self._settings:
                 self._done = version
@@ -225,12 +238,22 @@ class Embedder(BackgroundWork):
                 await self._compute(weights, missing, settings)
 
     async def _compute(self, weights: Weights, missing: set[bytes], settings: Settings) -> None:
-        vectors = self._store.vectors
         texts = await self._read_texts(missing)
+        worker = await self._take_worker(weights, settings)
+        try:
+            await self._save_embedded(worker, weights, texts, settings)
+            self._keep_worker(worker)
+        finally:
+            if worker is not self._worker:
+                await worker.stop()
+
+    async def _save_embedded(
+        self, worker: EmbeddingWorker, weights: Weights, texts: Mapping[bytes, str], settings: Settings
+    ) -> None:
+        vectors = self._store.vectors
         new: dict[bytes, bytes] = {}
-        embedded = embed_texts(weights, texts, models_folder(self._store.path), settings)
         done, next_install = 0, SAVED_AT_ONCE
-        async for digest, data in embedded:
+        async for digest, data in worker.embed(texts):
             new[digest] = data
             done += 1
             self._left_s = (time.monotonic() - self._begun_at) * len(texts) / done
@@ -271,21 +294,39 @@ class Embedder(BackgroundWork):
         self._store.vectors.save(weights.key, found)
         return missing - found.keys()
 
-    async def _prepare(self) -> None:
+    async def _prepare(self, weights: Weights, settings: Settings) -> None:
         """Have a process of its own prepare the encoder that comes with foretool, where none is prepared. Whoever needs
         the encoder says what is wrong with it."""
-        from foretool.server.catalog.workers import COMMAND
-
-        if (cache := self._unprepared) is not None:
-            command, nothing = (*COMMAND, "prepare", _SHIPPED, str(cache)), asyncio.subprocess.DEVNULL
-            worker = await asyncio.create_subprocess_exec(
-                *command, stdin=nothing, stdout=nothing, stderr=nothing, cwd=WORKER_FOLDER, env=worker_environment()
-            )
+        if self._unprepared is not None:
+            worker = await self._take_worker(weights, settings)
             try:
-                await worker.wait()
+                if await worker.open():
+                    self._keep_worker(worker)
             finally:
-                if worker.returncode is None:
-                    worker.kill()
+                if worker is not self._worker:
+                    await worker.stop()
+
+    async def _take_worker(self, weights: Weights, settings: Settings) -> EmbeddingWorker:
+        """Return a process that embeds with these weights; it is the caller's."""
+        worker, self._worker = self._worker, None
+        choice = WorkerChoice(weights.setting, settings.encoder_url, settings.encoder_key)
+        if worker is not None and worker.choice != choice:
+            await worker.stop()
+            worker = None
+        return worker or await EmbeddingWorker.start(choice, models_folder(self._store.path))
+
+    def _keep_worker(self, worker: EmbeddingWorker) -> None:
+        self._worker, self._worker_until = worker, time.monotonic() + _STAYS_S
+
+    async def _end_worker(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            await worker.stop()
+
+    async def stop(self) -> None:
+        """Cancel the work under way, and end the process that embeds."""
+        await super().stop()
+        await self._end_worker()
 
     @property
     def _unprepared(self) -> Path | None:
@@ -308,14 +349,15 @@ class Embedder(BackgroundWork):
                 self._end_wait()
 
     async def _install(self, weights: Sequence[Weights], settings: Settings) -> None:
-        ensemble = self._ensemble
-        if ensemble is None:
-            ensemble = await asyncio.to_thread(open_ensemble, weights, self._store, settings.encoder_key)
-            log.info("ranking by meaning: %s", "; ".join(each.described for each in weights))
-        await self._attach(ensemble, weights)
-        if settings is self._settings:
-            self._ensemble = ensemble
-            _serve(ensemble, self._search)
+        async with self._installing:
+            ensemble = self._ensemble
+            if ensemble is None:
+                ensemble = await asyncio.to_thread(open_ensemble, weights, self._store, settings.encoder_key)
+                log.info("ranking by meaning: %s", "; ".join(each.described for each in weights))
+            await self._attach(ensemble, weights)
+            if settings is self._settings:
+                self._ensemble = ensemble
+                _serve(ensemble, self._search)
 
     async def _attach(self, ensemble: DenseEnsemble, weights: Sequence[Weights]) -> None:
         """Give the ensemble the vectors that the store keeps of the indexed tools, some in each turn of the loop."""
@@ -367,51 +409,6 @@ def find_weights(settings: Settings) -> tuple[Weights, ...]:
     from foretool.retrieval.encoders import Endpoint, resolve_weights
 
     return resolve_weights(settings.encoder, Endpoint(settings.encoder_url, settings.encoder_key))
-
-
-async def embed_texts(
-    weights: Weights, texts: Mapping[bytes, str], cache: Path | None, settings: Settings
-) -> AsyncIterator[tuple[bytes, bytes]]:
-    """Embed texts, given by hash, in a process of its own; yields each hash with its vector. Raises `EncoderError`."""
-    from foretool.retrieval.encoders import EncoderError
-    from foretool.server.catalog.workers import COMMAND, KEY, URL
-
-    command = (*COMMAND, "embed", weights.setting, str(cache or ""))
-    pipe = asyncio.subprocess.PIPE
-    environment = worker_environment(**{URL: settings.encoder_url, KEY: settings.encoder_key})
-    worker = await asyncio.create_subprocess_exec(
-        *command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=WORKER_FOLDER, env=environment
-    )
-    assert worker.stdin and worker.stdout and worker.stderr
-    writing = asyncio.create_task(_write_texts(worker.stdin, texts.values()))
-    stderr = asyncio.create_task(worker.stderr.read())
-    try:
-        header = await worker.stdout.readline()
-        if header:
-            size = 4 * int(json.loads(header)["dimension"])
-            for digest in texts:
-                yield digest, await worker.stdout.readexactly(size)
-    except (asyncio.IncompleteReadError, ValueError):
-        header = b""
-    finally:
-        writing.cancel()
-        # At the end of its output the worker ends by itself; killing it then would lose its exit status.
-        if not worker.stdout.at_eof():
-            with contextlib.suppress(ProcessLookupError):
-                worker.kill()
-        said = (await stderr).decode(errors="replace").strip()
-        await worker.wait()
-    if not header:
-        told = said.splitlines()[-1] if said else "its process was ended"
-        raise EncoderError(told if told.startswith("encoder ") else f"encoder {weights.name!r}: {told}")
-
-
-async def _write_texts(stdin: asyncio.StreamWriter, texts: Iterable[str]) -> None:
-    with contextlib.suppress(ConnectionError):
-        for text in texts:
-            stdin.write(json.dumps(text).encode() + b"\n")
-            await stdin.drain()
-        stdin.close()
 
 
 def open_encoders(weights: Sequence[Weights], store: Store, key: str) -> list[Encoder]:

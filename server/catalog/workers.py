@@ -5,10 +5,11 @@
     python -m foretool.server.catalog.workers prepare NAME CACHE
 
 `count` reads one JSON string a line and answers one number of tokens a line, in the same order; then it writes the file
-of ranks that is named (`retrieval.token_ranks`). `embed` reads the same and answers with one line of JSON
-(`{"dimension": 384}`), then the vectors as raw float32 in the same order. `prepare` reads the adapter of a trained
-encoder (nothing for the one that comes with foretool) and leaves the prepared model in CACHE, the folder of prepared
-models; for `embed`, CACHE may be empty. The address and the key of an endpoint come in the environment,
+of ranks that is named (`retrieval.token_ranks`). `embed` prepares the encoder in CACHE, the folder of prepared models,
+if it is not there (CACHE may be empty), and writes a line of JSON (`{"dimension": 384}`). Then it reads the same as
+`count`, and answers with the vectors as raw float32 in the same order; an empty line has it embed what came so far.
+`prepare` reads the adapter of a trained encoder (nothing for the one that comes with foretool) and leaves the prepared
+model in CACHE. The address and the key of an endpoint come in the environment,
 `FORETOOL_ENCODER_URL` and `FORETOOL_ENCODER_KEY`, because everybody can read a command line.
 
 A worker that misses the tokenizer or the encoder says so on stderr, answers nothing and exits with status 3.
@@ -21,14 +22,10 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from foretool.server.system.processes import worker_command
-
-if TYPE_CHECKING:
-    from foretool.retrieval.encoders import Encoder
 
 COMMAND: Final = worker_command("foretool.server.catalog.workers")
 MISSING_STATUS: Final = 3
@@ -52,24 +49,33 @@ def count(stdin: BinaryIO, ranks: str = "") -> Iterator[bytes]:
 
 def embed(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:
     """Yield the header, then the vectors batch by batch."""
-    from foretool.retrieval.encoders import Endpoint, resolve_weights
+    from foretool.retrieval.encoders import Endpoint, open_encoder, resolve_weights
     from foretool.retrieval.encoders.base import BATCH
     from foretool.server.catalog.encoders import open_any_encoder
 
     endpoint = Endpoint(os.environ.get(URL, ""), os.environ.get(KEY, ""))
-    encoder: Encoder | None = None
+    weights = resolve_weights(name, endpoint)[0].for_tools
+    place = Path(cache) if cache else None
+    is_remote = weights.kind == "endpoint"
+    # This process ends soon: it may prepare an encoder itself.
+    encoder = open_any_encoder(weights, key=endpoint.key) if is_remote else open_encoder(weights, place)
+    dimension = 0 if weights.is_slow else encoder.queries(["warm"]).shape[1]
+    if dimension:
+        yield _header(dimension)
     embedded = 0
     for batch in _read_batches(stdin, BATCH):
-        started = encoder is not None
         if embedded <= AT_ONCE < embedded + len(batch):
             os.nice(10)
         embedded += len(batch)
-        weights = resolve_weights(name, endpoint)[0].for_tools
-        encoder = encoder or open_any_encoder(weights, Path(cache) if cache else None, key=endpoint.key)
         vectors = encoder.documents(batch)
-        if not started:
-            yield json.dumps({"dimension": vectors.shape[1]}).encode() + b"\n"
+        if not dimension:
+            dimension = vectors.shape[1]
+            yield _header(dimension)
         yield vectors.tobytes()
+
+
+def _header(dimension: int) -> bytes:
+    return json.dumps({"dimension": dimension}).encode() + b"\n"
 
 
 def prepare(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:
@@ -83,8 +89,14 @@ def prepare(stdin: BinaryIO, name: str, cache: str) -> Iterator[bytes]:
 
 
 def _read_batches(lines: Iterable[bytes], size: int) -> Iterator[list[str]]:
-    rest = iter(lines)
-    while batch := [json.loads(line) for line in islice(rest, size)]:
+    batch: list[str] = []
+    for line in lines:
+        if line.strip():
+            batch.append(json.loads(line))
+        if batch and (len(batch) == size or not line.strip()):
+            yield batch
+            batch = []
+    if batch:
         yield batch
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,9 +25,9 @@ from foretool.retrieval.known_tools import KnownTool, KnownTools, sketch_definit
 from foretool.retrieval.known_vectors import KnownVectors, encode_vectors
 from foretool.retrieval.ranking import Query, Ranking
 from foretool.server.catalog import embedding as embedding_module
-from foretool.server.catalog import workers
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.embedding import Embedder, install_encoders
+from foretool.server.catalog.embedding_worker import EmbeddingWorker, WorkerChoice
 from foretool.server.catalog.search import Search
 from foretool.server.config.settings import Settings
 from foretool.server.protocol.jsonrpc import raw
@@ -114,7 +113,7 @@ async def test_one_proxy_embeds_and_the_others_take_its_vectors(
         async with embedding(folder, catalog(), other) as first:
             await settled(first)
         made = other.vectors.load(key, other.vectors.known(key))
-    monkeypatch.setattr(embedding_module, "embed_texts", None)  # whoever calls it fails
+    monkeypatch.setattr(embedding_module, "EmbeddingWorker", None)  # whoever calls it fails
     monkeypatch.setattr(embedding_module, "WAIT_S", 0.01)
     async with embedding(folder, catalog(), store) as one:
         with Lead(store.path, embedding_module.EMBEDDING) as lead:
@@ -211,22 +210,42 @@ async def test_while_many_tools_are_embedded_those_that_have_a_vector_are_ranked
         assert search.meaning_in() is None
 
 
-async def test_on_a_new_machine_the_encoder_is_prepared_before_any_tool_is_known(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+async def test_on_a_new_machine_the_process_that_prepares_the_encoder_embeds_the_first_tools(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = "import pathlib, sys; pathlib.Path(sys.argv[3]).mkdir(); pathlib.Path(sys.argv[3], sys.argv[2]).touch()"
-    monkeypatch.setattr(workers, "COMMAND", (sys.executable, "-c", write))
-    monkeypatch.setattr(embedding_module, "find_weights", lambda settings: ())
+    weights = resolve_weights(str(write_model(tmp_path / "tiny")))
+    started = list[WorkerChoice]()
+    start = EmbeddingWorker.start
+
+    async def count(choice: WorkerChoice, cache: Path | None) -> EmbeddingWorker:
+        started.append(choice)
+        return await start(choice, cache)
+
+    monkeypatch.setattr(EmbeddingWorker, "start", count)
+    monkeypatch.setattr(embedding_module, "find_weights", lambda settings: weights)
     monkeypatch.setattr(embedding_module, "GREETED_S", 0.0)
-    async with embedding("none", Catalog([]), store) as one:
+    tools = Catalog([bare_server("git"), bare_server("web")])
+    async with embedding("none", tools, store) as one:
         one.begin_early()
         assert one._task is None
-    async with embedding("auto", Catalog([]), store) as one:
+    async with embedding("auto", tools, store) as one:
         one.begin_early()
         await one.finish(60)
-        folder = models_folder(store.path)
-        assert folder is not None and [each.name for each in folder.iterdir()] == ["auto"]
-    async with embedding("auto", Catalog([]), store) as one:
+        assert len(started) == 1, "no tool is known yet"
+        for server, names in (("git", ("open_issue", "report_bug")), ("web", ("open_page",))):
+            tools.replace(server, definitions(*names))
+            await settled(one)
+        assert len(store.vectors.known(weights[0].key)) == 3
+        assert len(started) == 1
+        monkeypatch.setattr(embedding_module, "_STAYS_S", 0.0)
+        tools.replace("web", definitions("find_page"))
+        await settled(one)
+        await settled(one)
+        assert one._worker is None, "it ends once nothing is left to do"
+    folder = models_folder(store.path)
+    assert folder is not None
+    (folder / "prepared").mkdir(parents=True)
+    async with embedding("auto", tools, store) as one:
         one.begin_early()
         assert one._task is None, "it is prepared"
 
@@ -243,7 +262,7 @@ async def test_a_well_known_tool_needs_no_embedding(
         encode_vectors(weights.key, DIMENSION, [(made, [1.0] * DIMENSION)]), KnownTools(write_line(made).encode())
     )
     monkeypatch.setattr(known_vectors, "read_file", lambda: known)
-    monkeypatch.setattr(embedding_module, "embed_texts", None)  # whoever calls it fails
+    monkeypatch.setattr(embedding_module, "EmbeddingWorker", None)  # whoever calls it fails
     tools = Catalog([bare_server("mine")])
     tools.replace("mine", [raw(json.loads(forecast.definition))])
     search = search_over(tools)

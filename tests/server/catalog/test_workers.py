@@ -37,3 +37,15 @@ def test_it_says_what_is_missing(tmp_path: Path) -> None:
     done = subprocess.run(command, input=b'"a"\n', capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (MISSING_STATUS, b"")
     assert b"no model.onnx in it" in done.stderr
+
+
+def test_an_empty_line_has_it_embed_what_came_so_far(tmp_path: Path) -> None:
+    command = [*WORKER, str(write_model(tmp_path / "m")), ""]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        assert worker.stdin and worker.stdout
+        assert json.loads(worker.stdout.readline()) == {"dimension": DIMENSION}
+        for number in (1, 2):
+            worker.stdin.write(b'"open issue"\n' * number + b"\n")
+            worker.stdin.flush()
+            assert len(worker.stdout.read(4 * DIMENSION * number)) == 4 * DIMENSION * number
+        assert worker.poll() is None
