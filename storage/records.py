@@ -6,7 +6,7 @@ durations are milliseconds, and tokens are counted by `retrieval.tokens`. An `id
 
 from __future__ import annotations
 
-from typing import Any, Literal, NewType
+from typing import Any, Final, Literal, NewType
 
 from msgspec import Struct
 
@@ -176,6 +176,10 @@ class UpstreamRecord(Struct, frozen=True):
     """When it last answered `tools/list`; 0 if never."""
     lacks: Era | None = None
     """The era that it is known not to support."""
+
+
+SHELL_CLIENT: Final = "foretool call"
+"""The client of calls from a shell. It reads no list, so sums of what lists cost and save leave it out."""
 
 
 class SessionRecord(Struct, frozen=True):

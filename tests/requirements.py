@@ -400,6 +400,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "miss:budget": Promise("README: the misses", "a tool that lost to the budget says so with its rank"),
     # The bridge
+    "shell:call": Promise("docs/cli.md", "`foretool call` calls through the shared proxy, as any client does"),
+    "shell:rules": Promise("docs/cli.md", "rules and consent bind a call from a shell, and it is on record"),
+    "shell:no-list": Promise("docs/cli.md", "a client without a list misses nothing, and reads results whole"),
     "bridge:arguments": Promise(
         "docs/protocol.md", "arguments that no server accepts come back with the one thing to change and the schema"
     ),

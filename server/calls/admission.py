@@ -30,7 +30,8 @@ class Admission:
             return None
         if self._confirmation.can_ask(exchange):
             return decision
-        reason = f'the setting "confirm" ({decision.setting}) asks the user first, and this client cannot ask'
+        who = "it was not called on a terminal" if exchange.client.is_shell else "this client cannot ask"
+        reason = f'the setting "confirm" ({decision.setting}) asks the user first, and {who}'
         change = f'set "confirm" to "never", or add {tool.name!r} to "allow" of server {tool.upstream!r}'
         refused = Refuse(decision.verdict, f"{reason}; only the user can change that", change)
         return self._refuse(call, tool, refused)

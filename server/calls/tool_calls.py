@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from foretool.server.calls.admission import Admission
-from foretool.server.calls.bridged_calls import fit_arguments, open_object, read_call
+from foretool.server.calls.bridged_calls import BridgedCall, fit_arguments, open_object, read_call
 from foretool.server.calls.confirmation import Confirmation
 from foretool.server.calls.long_calls import LongCalls
 from foretool.server.calls.lookup import ToolLookup
@@ -71,6 +71,10 @@ class ToolCalls:
             own(exchange, open_object(exchange.params.get("arguments", jsonrpc.EMPTY)))
         elif (bridge := _BRIDGES.get(name)) is not None:
             self._unwrap(exchange, bridge)
+        elif exchange.client.is_shell:
+            # A shell has read no schema, and writes each value as text: its arguments are read like a model's.
+            given = exchange.params.get("arguments", jsonrpc.EMPTY)
+            self._find(ToolCall(exchange, name, "name", BridgedCall(name, "", given, {})))
         else:
             self._find(ToolCall(exchange, name, "page" if exchange.own_session.list.shows_pages else "name"))
 

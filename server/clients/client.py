@@ -29,6 +29,9 @@ from foretool.storage.records import Era
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Log levels, least severe first."""
 
+SHELL: Final = "foretool/shell"
+"""The experimental capability of a client that calls tools by name and never lists them (`foretool call`)."""
+
 _MOST_SESSIONS: Final = 256
 """Callers that one modern front keeps apart; a caller that comes back after more than these starts a new session."""
 
@@ -147,6 +150,17 @@ class Client:
     def says_goodbye(self) -> bool:
         """Whether we learn that it has gone: callers over HTTP in the modern era have no session that could end."""
         return not (self.transport == "http" and self.era == "modern")
+
+    @property
+    def is_shell(self) -> bool:
+        """Whether it calls tools by name and never lists them."""
+        declared = self.capabilities.get("experimental")
+        return isinstance(declared, dict) and SHELL in declared
+
+    @property
+    def is_program(self) -> bool:
+        """Whether code reads its results, and no model a list."""
+        return self.transport == "library" or self.is_shell
 
     def cancel(self, channel: Channel, reason: str) -> None:
         if (exchange := self.exchanges.get(channel)) is not None:

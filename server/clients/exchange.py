@@ -47,6 +47,16 @@ class Caller(ListOwner, Protocol):
         """Whether we learn that it has gone."""
         ...
 
+    @property
+    def is_shell(self) -> bool:
+        """Whether it calls tools by name and never lists them."""
+        ...
+
+    @property
+    def is_program(self) -> bool:
+        """Whether code reads its results, and no model a list."""
+        ...
+
     def is_kin(self, other: Caller) -> bool:
         """Return whether the other client has the same credential and the same profile."""
         ...

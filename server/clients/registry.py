@@ -130,10 +130,12 @@ class ClientRegistry:
             profile=client.profile.name,
             started_at=self._recorder.now(),
         )
-        session = Session(record, self._hidden, shows_pages=shows_pages(client.capabilities))
+        session = Session(
+            record, self._hidden, shows_pages=shows_pages(client.capabilities), has_list=not client.is_shell
+        )  # fmt: skip
         listed = client.tools.profile(session.list).key
         others = [one for each in self._clients for one in each.lists() if each.tools.profile(one).key == listed]
-        if not others and client.transport != "library":
+        if not others and not client.is_program:
             self._lists.begin_session(listed)
         self._recorder.begin_session(record, client.person)
         self._upstreams.wake_unlisted(era, client.profile)
@@ -175,10 +177,11 @@ class ClientRegistry:
         """Return what we declare to an upstream: the capabilities of the one stdio client, or else all that any client
         may have. If a client then cannot answer a request, the request is refused as the client would refuse it."""
         client = self.only_client()
-        if client is not None and client.transport == "stdio":
+        if client is not None and client.transport == "stdio" and not client.is_shell:
             return translate.forwardable(client.capabilities)
         union: dict[str, Any] = {}
-        for each in self._clients:
+        # A shell has gone in a moment, and the server may serve others then.
+        for each in (one for one in self._clients if not one.is_shell):
             union = translate.unite(union, translate.forwardable(each.capabilities))
         # Windows are mostly of one client: what none of them can is not promised.
         return union if union and self.are_windows else translate.unite(union, _ANY_CLIENT)
@@ -271,7 +274,7 @@ class Announcements:
         announced, self._announced = self._announced, set()
         relayed = [client for name in announced for client in self._clients.admitted(name)]
         for client in self._clients:
-            if client.transport == "library":
-                continue  # a program gets its tools with each step
+            if client.is_program:
+                continue  # one gets its tools with each step, or none
             if client.tools.is_stale() or (client in relayed and client.tools.sees_all()):
                 client.tools.announce()

@@ -212,11 +212,16 @@ class Conversation:
 class Session:
     """Decides what the calls and discoveries of one client mean, and which of them are misses."""
 
-    def __init__(self, record: SessionRecord, hidden: HiddenTools | None = None, *, shows_pages: bool = False) -> None:
-        """`hidden` explains misses; without it they have no cause."""
+    def __init__(
+        self, record: SessionRecord, hidden: HiddenTools | None = None, *, shows_pages: bool = False,
+        has_list: bool = True,
+    ) -> None:  # fmt: skip
+        """`hidden` explains misses; without it they have no cause. `has_list`: False for a client that never lists,
+        from which no list hides a tool."""
         self.record = record
         self._hidden_tools = hidden
         self.list = SessionList(record, shows_pages=shows_pages)
+        self._has_list = has_list
         self.told_absent: set[str] = set()
         """Servers of which an answer has said that they are down, and `answer.UNREAD` once one asked for English."""
         self._agreed: set[tuple[str, str, str]] = set()
@@ -304,6 +309,9 @@ class Session:
         if via == "name" and self.list.is_for_page(tool.id):
             return None, Forward(tool, hidden=False, discovery=0)  # a page calls it, and no model learns of that
         chat = chat or self._whole
+        if not self._has_list:
+            chat.note_call(tool, at)
+            return None, Forward(tool, hidden=False, discovery=0)
         found = chat.found.get(tool.id)
         is_hidden = not self.list.sees(tool.id)
         is_unknown = is_hidden and not self.list.names(tool.id)

@@ -35,6 +35,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Serve": {
         "serve": "Serve MCP clients, on stdio or over HTTP.",
         "connect": "Print the config entry that registers foretool with CLIENT.",
+        "call": "Call TOOL as a client does, and print its result as JSON.",
         "token": "Make bearer tokens for clients over HTTP.",
         "hint": "Name likely tools for a prompt: a hook that your client runs.",
     },

@@ -28,6 +28,7 @@ from foretool.server.ledger.story import CAUSES
 from foretool.server.lists.hidden import HiddenTools
 from foretool.server.lists.maker import View
 from foretool.server.lists.own_tools import MOST
+from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.apps import is_for_model
 from foretool.server.system.logs import mute_logging
 from foretool.server.trust.policy import FOR_ITS_PAGE
@@ -56,6 +57,8 @@ class ExplainedMatch(Struct, frozen=True):
     description: str
     bridge: str
     """Which of our tools calls it."""
+    input_schema: dict[str, Any]
+    """What a call of it takes, whole."""
 
 
 class SearchResult(Struct, frozen=True):
@@ -140,19 +143,21 @@ def search_once(app: App, task: str, profile: Profile, limit: int | None) -> Sea
     for card in answer.structured["matches"]:
         cards |= {name: {"why": card["why"], "description": f"as {card['name']}"} for name in card.get("same", ())}
     hits = tuple(
-        _describe_hit(match, cards[match.tool], reach.verdict(tool).bridge)
+        _describe_hit(match, cards[match.tool], tool, reach.verdict(tool).bridge)
         for match in answer.matches
         if match.tool in cards and (tool := app.catalog.get(match.tool)) is not None
     )
     return SearchResult(task, profile.name, answer.level, answer.tokens, took_ms, ranking.total, hits, answer.text)
 
 
-def _describe_hit(match: Match, card: dict[str, Any], bridge: str) -> ExplainedMatch:
+def _describe_hit(match: Match, card: dict[str, Any], tool: Tool, bridge: str) -> ExplainedMatch:
     schema: Schema = "none" if "inputSchema" not in card else "trimmed" if "trimmed" in card else "whole"
     listed = card.get("listed", False)
+    takes = jsonrpc.plain_object(jsonrpc.fields(tool.definition).get("inputSchema")) or {}
     return ExplainedMatch(
-        match.rank, match.tool, match.score, match.parts, card["why"], listed, schema, card["description"], bridge
-    )
+        match.rank, match.tool, match.score, match.parts, card["why"], listed, schema, card["description"], bridge,
+        takes,
+    )  # fmt: skip
 
 
 LATEST: Final = 1000

@@ -67,11 +67,10 @@ class LongResults:
     # -- cutting
 
     def fit(self, exchange: Exchange, tool: Tool, result: Raw) -> Raw:
-        """Return a result within the budget of its tool, or unchanged. Programs that use foretool as a library get
-        every result whole."""
+        """Return a result within the budget of its tool, or unchanged. Programs get every result whole."""
         limit = self._limit(tool)
         # No text has more tokens than bytes, and most results are decided here.
-        if not limit or memoryview(result).nbytes <= limit or exchange.client.transport == "library":
+        if not limit or memoryview(result).nbytes <= limit or exchange.client.is_program:
             return result
         try:
             members: dict[str, Any] = jsonrpc.fields(result)

@@ -29,7 +29,7 @@ from foretool.storage.engine import StorageError
 from foretool.storage.episodes import GAP_S, PROMPT_S, cut_log
 from foretool.storage.opening import open_store
 from foretool.storage.places import StorePlace
-from foretool.storage.records import PERIOD_S, CostEvent, CostSum, LogPart
+from foretool.storage.records import PERIOD_S, SHELL_CLIENT, CostEvent, CostSum, LogPart
 from foretool.storage.store import Store
 
 _EVERYTHING: Final = 1 << 60
@@ -134,7 +134,7 @@ def read_costs(store: Store, since: float, now: float, full: int, *, reads_rest:
         rest = add_up(store, store.costs.part(_EVERYTHING, since - GAP_S), None, now)[0] if reads_rest else []
         sums = [*store.costs.sums(since), *(each for each in rest if each.period >= since // PERIOD_S)]
     found: dict[Row, Costs] = {}
-    for each in sums:
+    for each in (one for one in sums if one.client != SHELL_CLIENT):
         row = _row(found, each.period * PERIOD_S, each.client)
         for name in CostSum.__struct_fields__[2:]:
             setattr(row, name, getattr(row, name) + getattr(each, name))

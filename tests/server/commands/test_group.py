@@ -178,7 +178,7 @@ def test_help_shows_what_people_use_first_and_all_the_rest_behind_an_option(
 
     assert listed("--help") == list(FIRST) and len(FIRST) == 8
     assert listed("--help", "--all") == listed("--all", "--help") == listed("--all") == list(COMMANDS)
-    assert len(COMMANDS) == 28
+    assert len(COMMANDS) == 29
 
 
 @pytest.mark.parametrize("typed", [*([each] for each in RENAMED), ["misses", "show", "7"], ["misses", "fix", "7"]])
