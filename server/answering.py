@@ -73,7 +73,7 @@ class Answering:
         )  # fmt: skip
         self.calls = calls = make_tool_calls(
             live, policy, known, parties, self.server_requests, forwarder, self.links, results, self.predictor,
-            self.discovery, self.offering.resources.note_result, at_end, connect, store.kept_calls,
+            self.discovery, self.offering.resources.note_result, at_end, connect, store,
         )  # fmt: skip
         offered = self.offering
         self.router = Router(

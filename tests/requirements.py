@@ -572,6 +572,11 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "log:level": Promise(f"{MODERN}: server/utilities/logging", "entries below the level asked for are not sent"),
     "tasks:declined": Promise("design: proxy", "tasks are declared to nobody"),
+    "tasks:adapted": Promise("docs/protocol.md", "a task of a server is a plain call for clients that speak no tasks"),
+    "tasks:cancel": Promise("docs/protocol.md", "a call that is cancelled cancels the task of its server"),
+    "tasks:kept": Promise(
+        "docs/protocol.md", "a task goes on when foretool is started again, and is asked for its result"
+    ),
     "meta:trace": Promise(f"{MODERN}: basic", "trace context goes up, and results keep their meta"),
     "apps:resources": Promise("MCP Apps extension", "the page that a tool or a result names is reached"),
     "apps:listed": Promise(

@@ -8,7 +8,9 @@
 5. The user is asked where the rules say so (`confirmation`). A yes leads back to 2: the tool may have changed, or be
    gone.
 6. The call runs (`runner`): the session decides whether it is a miss, the server is asked, the outcome is recorded, and
-   the client is answered.
+   the client is answered. Where the server answers with a task, its result is waited for (`upstream_tasks`).
+7. A client that has waited long enough is answered before the call is over, and asks for the result by its id
+   (`long_calls`, `kept_calls`).
 
 A `tool_call.ToolCall` goes through all of it. A step that stops it returns a `Refusal`, and one that has to wait a
 `Wait`; both are values, which `ToolCalls` alone acts on.

@@ -11,34 +11,36 @@ next proxy asks for it.
 
 from __future__ import annotations
 
-import logging
-import os
 import secrets
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from msgspec import Struct, field
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
+from foretool.server.calls.kept_calls import Inbox, KeptCalls, LongCall
 from foretool.server.calls.runner import ToolRunner
+from foretool.server.calls.upstream_tasks import UpstreamTasks
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.names import CALL, CALL_RESULT
 from foretool.server.clients.client import Client
 from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import LiveConfig
+from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.long_results import LongResults
 from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
 from foretool.server.recording.recorder import Recorder
-from foretool.server.system.processes import is_running, machine_name
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.trust.text import one_line
+from foretool.server.upstreams.connection import Lost, Reply
+from foretool.server.upstreams.registry import UpstreamRegistry
+from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.engine import StorageError
 from foretool.storage.records import Call, KeptCall, Outcome
-from foretool.storage.sql.kept_calls import KeptCallStore
+from foretool.storage.store import Store
 
 RUN_S: Final = 3600.0
 """How long a call may go on, without a sign of life, after its client was answered. Its server's `timeout_s` is meant
@@ -51,75 +53,33 @@ WAIT_S: Final = 50.0
 """How long `call_result` waits where `call_wait_s` is 0."""
 MOST_RUNNING: Final = 64
 """Calls of one owner that go on at once; a client waits for more of them as long as it likes."""
-MOST_KEPT: Final = 100
-"""Calls of one owner that are kept; the oldest make room."""
-MOST_BYTES: Final = 32 * 1024 * 1024
-"""Bytes of the results that are kept for one owner."""
 MOST_REPLY: Final = 4 * 1024 * 1024
 """Bytes of one result. A larger one is given to a client that waits for it, and not kept."""
-FORGET_S: Final = 60.0
-"""Pause between two looks for results whose time is over."""
 _MOST_PROGRESS: Final = 200
 """Characters of what a server says of its progress."""
 
-log = logging.getLogger("foretool.long_calls")
 _decode_call = Decoder(Call).decode
-
-
-class _LongCall(Struct, eq=False):
-    """A call that goes on here, or that another process waits for."""
-
-    row: KeptCall
-    exchange: Exchange | None = None
-    """Is answered with what comes of it; None where another process waits for it."""
-    started: float = field(default_factory=time.perf_counter)
-    waiting: list[Exchange] = field(default_factory=list)
-    """Requests of `call_result` that wait for it."""
-    questions: list[tuple[Any, bytes]] = field(default_factory=list)
-    """Questions of its server, by id, which nobody who waits has got yet."""
-    input_wanted: Raw | None = None
-    """A result that asks a modern client for input, which nobody has got yet."""
-    progress: str = ""
-    is_saved: bool = True
-
-
-class _Inbox:
-    """The channel of an exchange whose client does not wait."""
-
-    def __init__(self, take: Callable[[Message], None]) -> None:
-        self._take = take
-
-    def send(self, data: bytes) -> None:
-        self._take(jsonrpc.decode(data))
-
-    def finish(self, data: bytes, code: int | None) -> None:
-        self._take(jsonrpc.decode(data))
-
-    def poll(self) -> None:
-        """Nobody polls here."""
-
-    def end(self) -> None:
-        """`Exchange.on_drop` tells of it."""
 
 
 class LongCalls:
     """Hands calls over that take too long, keeps what comes of them, and answers `call_result`."""
 
     def __init__(
-        self, live: LiveConfig, policy: TrustPolicy, clients: Iterable[Client], catalog: Catalog, store: KeptCallStore,
-        recorder: Recorder, runner: ToolRunner, results: LongResults,
+        self, live: LiveConfig, policy: TrustPolicy, clients: Iterable[Client], catalog: Catalog, store: Store,
+        recorder: Recorder, runner: ToolRunner, results: LongResults, tasks: UpstreamTasks,
+        upstreams: UpstreamRegistry, forwarder: Forwarder,
     ) -> None:  # fmt: skip
         self._live = live
         self._policy = policy
         self._clients = clients
         self._catalog = catalog
-        self._store = store
+        self._kept = KeptCalls(live, store, recorder.now)
         self._recorder = recorder
         self._runner = runner
         self._results = results
-        self._calls: dict[str, _LongCall] = {}
-        self._process = (machine_name(), os.getpid(), time.time())
-        self._forgot_at = 0.0
+        self._tasks = tasks
+        self._upstreams = upstreams
+        self._forwarder = forwarder
 
     @property
     def _patience(self) -> float:
@@ -128,26 +88,30 @@ class LongCalls:
     def tick(self) -> None:
         """Answer whoever has waited long enough; called about once a second."""
         now = time.perf_counter()
-        if self._patience:
-            for client in self._clients:
-                if client.transport == "library":
-                    continue  # a program waits as long as it says
-                for exchange in list(client.exchanges.values()):
-                    if exchange.running is not None and now - exchange.started >= self._patience:
-                        exchange.attempt(self._hand_over, exchange)
-        for call in list(self._calls.values()):
-            if not call.is_saved:
-                self._save(call)
-            if call.exchange is None and not call.row.reply:
-                self._look_again(call)
+        for exchange in self._impatient(now):
+            exchange.attempt(self._hand_over, exchange)
+        for call in list(self._kept.here.values()):
+            if (held := call.exchange) is not None and held.task != call.row.task:
+                call.row = replace(call.row, task=held.task)
+                self._kept.save(call)
+            elif held is None and call.waiting and not call.row.reply:
+                call.waiting[0].attempt(self._look_again, call, call.waiting[0])
             for exchange in [each for each in call.waiting if now - each.started >= (self._patience or WAIT_S)]:
                 call.waiting.remove(exchange)
                 self._say_running(call, exchange)
-            if call.exchange is None and not call.waiting and (call.is_saved or call.row.until < self._recorder.now()):
-                self._calls.pop(call.row.ident, None)  # the store knows it as well, or its time is over
-        if now - self._forgot_at >= FORGET_S:
-            self._forgot_at = now
-            self._try(lambda: self._store.forget_old(self._recorder.now()))
+        self._kept.tidy()
+
+    def _impatient(self, now: float) -> list[Exchange]:
+        """Return the calls whose clients have waited long enough. A program waits as long as it says."""
+        if not self._patience:
+            return []
+        return [
+            exchange
+            for client in self._clients
+            if client.transport != "library"
+            for exchange in client.exchanges.values()
+            if exchange.running is not None and now - exchange.started >= self._patience
+        ]
 
     # -- a client that waits no longer
 
@@ -155,16 +119,16 @@ class LongCalls:
         """Let a call go on without its client, and tell the client how to ask for the result."""
         running = self._runner.describe(exchange)
         owner = _owner(exchange)
-        if running is None or not exchange.can_pass or self._count(owner) >= MOST_RUNNING:
+        if running is None or not exchange.can_pass or self._kept.count(owner) >= MOST_RUNNING:
             return
-        machine, pid, process_at = self._process
+        machine, pid, process_at = self._kept.process
         now = self._recorder.now()
         row = KeptCall(
             secrets.token_hex(16), owner, exchange.own_session.record.key, running.tool.id, running.tool.upstream,
             running.task, exchange.era, machine, pid, process_at, now - (time.perf_counter() - exchange.started),
             now + KEPT_S, "", jsonrpc.encode(running.record).decode(),
         )  # fmt: skip
-        call = self._calls[row.ident] = _LongCall(row, started=exchange.started)
+        call = LongCall(row, started=exchange.started)
         call.exchange = held = self._make_exchange(call, exchange)
         exchange.pass_to(held)
         record_drop = held.on_drop
@@ -172,20 +136,20 @@ class LongCalls:
         if (request := held.request) is not None and request.timeout:
             request.timeout = max(request.timeout, RUN_S)
             request.deadline = time.monotonic() + request.timeout
-        self._save(call)
+        self._kept.save(call)
         # A client refuses a result without the structured content that it was promised, unless it is an error.
         self._say_running(call, exchange, is_error=running.promises_structure)
 
-    def _make_exchange(self, call: _LongCall, of: Exchange) -> Exchange:
+    def _make_exchange(self, call: LongCall, of: Exchange) -> Exchange:
         """Make the exchange that is answered in place of a client's."""
         # With a token of ours, progress comes also where the client did not want it.
         meta = {**of.meta, translate.PROGRESS: jsonrpc.raw(call.row.ident)}
         return Exchange(
-            of.client, _Inbox(partial(self._take, call)), of.outbox, of.id, of.method, of.era, of.params, meta, _ignore,
+            of.client, Inbox(partial(self._take, call)), of.outbox, of.id, of.method, of.era, of.params, meta, _ignore,
             session=of.session, chat=of.chat, started=of.started, doubt=of.doubt, is_kept=True,
         )  # fmt: skip
 
-    def _say_running(self, call: _LongCall, exchange: Exchange, *, is_error: bool = False) -> None:
+    def _say_running(self, call: LongCall, exchange: Exchange, *, is_error: bool = False) -> None:
         tool, ident = call.row.tool, call.row.ident
         progress = f" Last progress: {call.progress}." if call.progress else ""
         text = (
@@ -195,12 +159,9 @@ class LongCalls:
         )
         exchange.own_result({"content": [{"type": "text", "text": text}], **({"isError": True} if is_error else {})})
 
-    def _count(self, owner: str) -> int:
-        return sum(call.row.owner == owner and call.exchange is not None for call in self._calls.values())
-
     # -- what comes of a call
 
-    def _take(self, call: _LongCall, message: Message) -> None:
+    def _take(self, call: LongCall, message: Message) -> None:
         """Take what would have gone to the client."""
         if message.method is UNSET:
             if isinstance(message.result, Raw) and translate.input_required(message.result):
@@ -224,10 +185,10 @@ class LongCalls:
             taken_back = (jsonrpc.plain_object(_raw(message.params)) or {}).get("requestId")
             call.questions = [each for each in call.questions if each[0] != taken_back]
 
-    def _end(self, call: _LongCall, reply: bytes) -> None:
+    def _end(self, call: LongCall, reply: bytes) -> None:
         """Give what came of a call to whoever waits for it, and keep it."""
-        if self._calls.get(call.row.ident) is not call:
-            return
+        if self._kept.here.get(call.row.ident) is not call:
+            return  # its question was given to a client, whose retry goes on
         waiting, call.waiting, call.exchange = call.waiting, [], None
         if len(reply) > MOST_REPLY and not waiting:
             size = len(reply) / 2**20
@@ -237,12 +198,11 @@ class LongCalls:
         now = self._recorder.now()
         row = replace(call.row, reply=reply.decode(), until=now + (READ_S if waiting else KEPT_S))
         call.row = row if len(reply) <= MOST_REPLY else replace(row, reply="", until=now)
-        self._save(call)
-        self._trim(row.owner)
+        self._kept.save(call)
         for exchange in waiting:
             exchange.attempt(self._deliver, row, exchange)
 
-    def _on_dropped(self, call: _LongCall, record: Callable[[], None] | None) -> None:
+    def _on_dropped(self, call: LongCall, record: Callable[[], None] | None) -> None:
         """Note that the call was cancelled, or that nobody answered its questions."""
         if record is not None:
             record()
@@ -272,49 +232,65 @@ class LongCalls:
         if call is None:
             exchange.tool_error(f"{CALL_RESULT}: {_missing(ident)}")
         elif call.row.reply:
-            self._try(lambda: self._store.shorten(call.row.ident, self._recorder.now() + READ_S))
+            self._kept.shorten(call, self._recorder.now() + READ_S)
             self._deliver(call.row, exchange)
         elif arguments.get("cancel") is True:
             self._cancel(call, exchange)
         else:
             self._wait(call, exchange)
 
-    def _find(self, exchange: Exchange, ident: str) -> _LongCall | None:
+    def _find(self, exchange: Exchange, ident: str) -> LongCall | None:
         """Return a call that this client may ask for. Raises `StorageError`."""
-        call = self._calls.get(ident)
-        if call is None:
-            row = self._store.find(ident)
-            call = _LongCall(row) if row is not None and row.until > self._recorder.now() else None
-        if call is None or call.row.owner != _owner(exchange):
+        call = self._kept.find(ident, _owner(exchange))
+        if call is None or self._upstreams.get(call.row.upstream) is None:
             return None
         if not self._policy.reach(exchange.client.profile).admits(call.row.upstream):
-            return None  # its server was removed, or the profile lost it
-        if not call.row.reply and call.exchange is None and ident not in self._calls:
-            self._go_on(call, exchange)
+            return None
+        if not call.row.reply and call.exchange is None:
+            self._kept.here[ident] = call
+            self._look_again(call, exchange)
         return call
 
-    def _go_on(self, call: _LongCall, exchange: Exchange) -> None:
-        """Take up a call that another process has waited for, or say that its result will not come."""
-        call.started = time.perf_counter() - max(self._recorder.now() - call.row.started_at, 0.0)
-        self._calls[call.row.ident] = call
-        self._look_again(call)
-
-    def _look_again(self, call: _LongCall) -> None:
-        """See whether another process has the result by now, or has ended without it."""
-        try:
-            call.row = row = self._store.find(call.row.ident) or call.row
-        except StorageError:
-            return
+    def _look_again(self, call: LongCall, exchange: Exchange) -> None:
+        """See whether another process has the result by now, or has ended without it. Then its task is taken up; a
+        plain call is lost. Raises `StorageError`."""
+        self._kept.load(call)
+        row = call.row
         if row.reply:
             waiting, call.waiting = call.waiting, []
             for exchange in waiting:
                 exchange.attempt(self._deliver, row, exchange)
-        elif row.machine == self._process[0] and not is_running(row.pid, row.process_at):
+        elif self._kept.is_served(row):
+            return
+        elif row.task:
+            self._take_up(call, exchange)
+        else:
             self._record(call, "lost")
             why = "foretool was started again while it ran. It may have been carried out: check before calling it again"
             self._end(call, _error_reply(f"the result of {row.tool} is lost: {why}"))
 
-    def _wait(self, call: _LongCall, exchange: Exchange) -> None:
+    def _take_up(self, call: LongCall, exchange: Exchange) -> None:
+        """Wait for a task that another process has waited for."""
+        machine, pid, process_at = self._kept.process
+        call.row = replace(call.row, machine=machine, pid=pid, process_at=process_at)
+        upstream = self._upstreams.serving(call.row.upstream, exchange.client.profile)
+        call.exchange = held = self._make_exchange(call, exchange)
+        held.task = call.row.task
+        held.on_drop = partial(self._on_dropped, call, partial(self._record, call, "cancelled"))
+        self._kept.save(call)
+        self._tasks.resume(held, upstream, partial(self._settle, call, upstream))
+
+    def _settle(self, call: LongCall, upstream: Upstream, exchange: Exchange, reply: Reply) -> None:
+        """Take what came of a task that was taken up."""
+        if isinstance(reply, Lost):
+            self._record(call, "lost")
+        elif isinstance(reply.result, Raw):
+            self._record(call, "tool_error" if translate.is_tool_error(reply.result) else "ok")
+        else:
+            self._record(call, "error")
+        self._forwarder.answer(exchange, upstream, reply)
+
+    def _wait(self, call: LongCall, exchange: Exchange) -> None:
         call.waiting.append(exchange)
         exchange.on_drop = partial(_remove, call.waiting, exchange)
         if call.exchange is not None:
@@ -322,64 +298,38 @@ class LongCalls:
         self._give_questions(call)
         self._give_input(call)
 
-    def _cancel(self, call: _LongCall, exchange: Exchange) -> None:
+    def _cancel(self, call: LongCall, exchange: Exchange) -> None:
         if call.exchange is None:
             exchange.tool_error(f"{CALL_RESULT}: another foretool process waits for {call.row.tool}; ask there")
             return
         call.exchange.drop("cancelled by the client")
         exchange.own_result({"content": [{"type": "text", "text": f"{call.row.tool} was cancelled."}]})
 
-    def _give_questions(self, call: _LongCall) -> None:
+    def _give_questions(self, call: LongCall) -> None:
         if call.waiting:
             for _, question in call.questions:
                 call.waiting[-1].send(question)
             call.questions.clear()
 
-    def _give_input(self, call: _LongCall) -> None:
+    def _give_input(self, call: LongCall) -> None:
         """End the request of whoever waits with the question of the server; the call goes on with their retry, as one
         that somebody waits for."""
         if call.input_wanted is None or not call.waiting:
             return
         waiting, call.waiting = call.waiting, []
-        self._calls.pop(call.row.ident, None)
-        self._try(lambda: self._store.shorten(call.row.ident, 0.0))
+        self._kept.here.pop(call.row.ident, None)
+        self._kept.shorten(call, 0.0)
         for exchange in waiting[1:]:
             exchange.tool_error(f"{CALL_RESULT}: the server of {call.row.tool} asks for input, in another request")
         waiting[0].result(call.input_wanted)
 
     # -- records
 
-    def _record(self, call: _LongCall, outcome: Outcome) -> None:
+    def _record(self, call: LongCall, outcome: Outcome) -> None:
         """Record a call that was begun by another process."""
         record = _decode_call(call.row.record)
         took_ms = (self._recorder.now() - call.row.started_at) * 1000
         self._recorder.call(replace(record, outcome=outcome, took_ms=took_ms), ())
-
-    def _trim(self, owner: str) -> None:
-        """Make room where more is kept for an owner than may be, in the store and in memory."""
-        self._try(lambda: self._store.trim(owner, MOST_KEPT, MOST_BYTES))
-        left = MOST_BYTES
-        over = [call for call in self._calls.values() if call.row.owner == owner and call.exchange is None]
-        for place, call in enumerate(sorted(over, key=lambda each: -each.row.started_at)):
-            left -= len(call.row.reply)
-            if (place >= MOST_KEPT or left < 0) and not call.waiting:
-                del self._calls[call.row.ident]
-
-    def _save(self, call: _LongCall) -> None:
-        """Write a call, if content may be written at all. What the store refuses stays in memory until it can be
-        written."""
-        may_write = self._live.settings.record != "off"
-        call.is_saved = may_write and self._try(lambda: self._store.save(call.row))
-        if call.is_saved and call.exchange is None:
-            self._calls.pop(call.row.ident, None)
-
-    def _try(self, write: Callable[[], object]) -> bool:
-        try:
-            write()
-        except StorageError as error:
-            log.warning("calls that take long: %s", error)
-            return False
-        return True
 
 
 def _owner(exchange: Exchange) -> str:

@@ -10,6 +10,7 @@ from foretool.server.calls.long_calls import LongCalls
 from foretool.server.calls.lookup import ToolLookup
 from foretool.server.calls.runner import ToolRunner
 from foretool.server.calls.tool_calls import OwnTool, ToolCalls
+from foretool.server.calls.upstream_tasks import UpstreamTasks
 from foretool.server.config.loader import LiveConfig
 from foretool.server.discovery.discover_tools import DiscoverTools
 from foretool.server.hints.prediction import Predictor
@@ -21,23 +22,26 @@ from foretool.server.methods.sign_in_links import SignInLinks
 from foretool.server.parties import Parties
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust.policy import TrustPolicy
-from foretool.storage.sql.kept_calls import KeptCallStore
+from foretool.storage.store import Store
 
 
 def make_tool_calls(
     live: LiveConfig, policy: TrustPolicy, known: Knowledge, parties: Parties, server_requests: ServerRequests,
     forwarder: Forwarder, links: SignInLinks, results: LongResults, predictor: Predictor, discovery: DiscoverTools,
     note_result: Callable[[str, Raw], None], at_end: Callable[[Callable[[], None]], None], connect: OwnTool,
-    kept: KeptCallStore,
+    store: Store,
 ) -> ToolCalls:  # fmt: skip
     """`note_result`, `at_end`: as of `ToolRunner`. `connect` answers `connect_server`."""
     confirmation = Confirmation(live, server_requests)
     lookup = ToolLookup(known.catalog, parties.upstreams, forwarder, known.recorder, policy, known.gatekeeper)
+    tasks = UpstreamTasks(forwarder, parties.upstreams, server_requests)
     runner = ToolRunner(
-        parties.upstreams, forwarder, known.recorder, known.flows, predictor, results, links, note_result, at_end
-    )
+        parties.upstreams, forwarder, known.recorder, known.flows, predictor, results, links, tasks, note_result,
+        at_end,
+    )  # fmt: skip
     long_calls = LongCalls(
-        live, policy, parties.clients, known.catalog, kept, known.recorder, runner, results
+        live, policy, parties.clients, known.catalog, store, known.recorder, runner, results, tasks,
+        parties.upstreams, forwarder,
     )  # fmt: skip
     admission = Admission(policy, known.catalog, known.recorder, confirmation)
     return ToolCalls(

@@ -16,11 +16,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.server.calls.tool_call import ToolCall
+from foretool.server.calls.upstream_tasks import UpstreamTasks
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Forward, Missed, Session, Via
 from foretool.server.hints.prediction import Predictor, with_text
 from foretool.server.hints.texts import Hint
-from foretool.server.methods.forwarder import Forwarder
+from foretool.server.methods.forwarder import Forwarder, OnReply
 from foretool.server.methods.long_results import LongResults
 from foretool.server.methods.schema_fit import find_misfits
 from foretool.server.methods.sign_in_links import SignInLinks
@@ -82,8 +83,8 @@ class ToolRunner:
 
     def __init__(
         self, upstreams: UpstreamRegistry, forwarder: Forwarder, recorder: Recorder, flows: FlowWatch,
-        predictor: Predictor, results: LongResults, links: SignInLinks, note_result: Callable[[str, Raw], None],
-        at_end: Callable[[Callable[[], None]], None],
+        predictor: Predictor, results: LongResults, links: SignInLinks, tasks: UpstreamTasks,
+        note_result: Callable[[str, Raw], None], at_end: Callable[[Callable[[], None]], None],
     ) -> None:  # fmt: skip
         """`note_result` takes in the result of an upstream, which may link to its resources. `at_end` runs a callback
         once the requests of this turn have left."""
@@ -94,6 +95,7 @@ class ToolRunner:
         self._predictor = predictor
         self._results = results
         self._links = links
+        self._tasks = tasks
         self._note_result = note_result
         self._at_end = at_end
         self._late: deque[tuple[Exchange, _Attempt]] = deque()
@@ -106,15 +108,18 @@ class ToolRunner:
         exchange = call.exchange
         attempt = self._decide(exchange, tool, call.via)
         params = {**exchange.params, "name": jsonrpc.raw(tool.name)}
-        # We declare no tasks, so a request to run the call as one is ignored (2025-11-25: basic, tasks).
+        # We declare no tasks of this era, so a request to run the call as one is ignored (2025-11-25: basic, tasks).
         params.pop("task", None)
+        settle: OnReply = partial(self._settle, attempt)
+        if self._tasks.prepare(exchange, attempt.upstream, tool, params):
+            settle = partial(self._tasks.follow, attempt.upstream, settle)
         exchange.running = attempt
         exchange.on_drop = lambda: self._record(attempt, "cancelled", True)
         self._forwarder.forward(
             exchange,
             attempt.upstream,
             params,
-            lambda at, reply: self._settle(attempt, at, reply),
+            settle,
             call_headers(tool.definition, attempt.given),
         )
         grows = exchange.client.tools.policy(attempt.session.list) == "growing"
@@ -131,7 +136,7 @@ class ToolRunner:
         if not isinstance(attempt, _Attempt):
             return None
         promises = attempt.via == "name" and b'"outputSchema"' in attempt.tool.definition
-        return RunningCall(attempt.tool, self._describe(attempt, "lost", True), promises)
+        return RunningCall(attempt.tool, self._describe(attempt, "lost", True), promises, exchange.task)
 
     def _decide(self, exchange: Exchange, tool: Tool, via: Via) -> _Attempt:
         session, at = exchange.own_session, self._recorder.now()

@@ -120,10 +120,20 @@ def write_definition(tool: Tool, extra_meta: Mapping[str, Any] | None = None, er
     wrote it. `extra_meta`: members of its `_meta`, None for one that goes."""
     members: dict[str, Any] = jsonrpc.fields(tool.definition if era == "modern" else narrow(tool.definition))
     members["name"] = tool.id
+    if requires_task(tool.definition):
+        del members["execution"]  # we call it as a task; a client calls it as any other tool
     if extra_meta:
         meta = {**jsonrpc.fields(members.get("_meta", jsonrpc.UNSET)), **extra_meta}
         members["_meta"] = {key: value for key, value in meta.items() if value is not None}
     return jsonrpc.raw(members)
+
+
+def requires_task(definition: bytes) -> bool:
+    """Return whether a tool runs only as a task (2025-11-25: basic, tasks)."""
+    if b'"taskSupport"' not in definition:
+        return False
+    execution = jsonrpc.fields(definition).get("execution")
+    return execution is not None and jsonrpc.member(execution, "taskSupport") == "required"
 
 
 def _clean_tool(tool: Tool) -> Tool | None:
@@ -160,8 +170,6 @@ def _check_definition(definition: Raw, over_http: bool) -> tuple[str, bytes]:
         members["inputSchema"] = jsonrpc.raw({"type": "object", **parts})
     elif kind != "object":
         raise ValueError(f'the inputSchema of {name!r} has type {bytes(parts["type"]).decode()}, not "object"')
-    if "execution" in members and jsonrpc.member(members["execution"], "taskSupport") == "required":
-        raise ValueError(f"{name!r} runs only as a task, which foretool does not carry")
     if "outputSchema" in members and bytes(members["outputSchema"])[:1] != b"{":
         del members["outputSchema"]  # strict clients reject a whole list for it
     if "_meta" in members and bytes(members["_meta"])[:1] != b"{":

@@ -125,6 +125,10 @@ class Exchange(Struct, eq=False):
     """The call that an upstream works on for it, as whoever runs it knows it."""
     on_pass: Callable[[Exchange], None] | None = None
     """Told which exchange is answered in its place, by whoever works for it without a request to an upstream."""
+    takes_task: bool = False
+    """Its server may answer it with a task."""
+    task: str = ""
+    """The id of the task of its server that it waits for."""
     is_kept: bool = False
     """Its answer is kept for a client that does not wait any more."""
     rounds: int = 0
@@ -195,6 +199,7 @@ class Exchange(Struct, eq=False):
     def pass_to(self, other: Exchange) -> None:
         """Let another exchange be answered with what this one waits for."""
         other.upstream, other.running = self.upstream, self.running
+        other.task, other.takes_task = self.task, self.takes_task
         other.request, other.on_drop, other.on_pass = self.request, self.on_drop, self.on_pass
         if self.request is not None:
             self.request.exchange = other

@@ -72,6 +72,13 @@ class Forwarder:
         upstream.users.add(exchange.client)
         self.send(exchange, upstream, request)
 
+    def tell(self, exchange: Exchange, upstream: Upstream, method: str, params: dict[str, Raw]) -> None:
+        """Send a request in the name of a client; nobody waits for the answer."""
+        request = Request(method, params, _ignore, owner=exchange.session or exchange.client)
+        request.build_meta = partial(_build_meta, exchange)
+        request.timeout = upstream.timeout_s
+        upstream.request(exchange.era, request)
+
     def send(self, exchange: Exchange, upstream: Upstream, request: Request) -> None:
         """Hand a finished request to its upstream."""
         upstream.request(exchange.era, request)
@@ -129,7 +136,7 @@ class Forwarder:
             if _asks_for_input(exchange, upstream, reply):
                 assert isinstance(reply, Message) and isinstance(reply.result, Raw)
                 exchange.request = None  # it is over, and the next one comes with the answers
-                again = partial(self._repeat, exchange, upstream, request.params, on_reply)
+                again = partial(self._repeat, upstream, request.params, on_reply)
                 self._server_requests.ask_for_input(exchange, upstream.name, reply.result, again)
             else:
                 on_reply(exchange, reply)
@@ -144,7 +151,7 @@ class Forwarder:
             self._server_requests.forget(request)
 
     def _repeat(
-        self, exchange: Exchange, upstream: Upstream, params: dict[str, Raw], on_reply: OnReply, more: dict[str, Raw]
+        self, upstream: Upstream, params: dict[str, Raw], on_reply: OnReply, exchange: Exchange, more: dict[str, Raw]
     ) -> None:
         """Send the request again with the input that its upstream has asked for."""
         kept = {key: value for key, value in params.items() if key not in ("_meta", "inputResponses", "requestState")}
@@ -191,6 +198,8 @@ def _build_meta(exchange: Exchange, era: Era) -> dict[str, Raw] | None:
     meta = translate.request_meta(exchange.meta, exchange.era, era, info, capabilities)
     if meta is not None and era == "modern" and exchange.era == "legacy" and client.log_level:
         meta[versions.META_LOG_LEVEL] = jsonrpc.raw(client.log_level)
+    if meta is not None and era == "modern" and exchange.takes_task:
+        translate.declare_tasks(meta)
     return meta
 
 
@@ -239,6 +248,10 @@ def _wants_log_of(exchange: Exchange, message: Message) -> bool:
     except ValueError:
         return False
     return is_as_severe(level, least)
+
+
+def _ignore(reply: Reply) -> None:
+    """Take an answer that nobody waits for."""
 
 
 def _unset(reply: Reply) -> None:

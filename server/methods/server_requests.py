@@ -62,7 +62,8 @@ class _Own(Struct, eq=False):
     """A question of ours, put to a modern client by ending its request."""
 
     exchange: Exchange
-    answered: Answered
+    answered: Callable[[Exchange, dict[str, Raw]], None]
+    """Takes the answers by the keys of the questions."""
     until: float
 
 
@@ -283,7 +284,7 @@ class ServerRequests:
                 continue  # its client has come back, and waits for the upstream
             self._give_up(parked, "nobody answered its questions")
         for handle in [handle for handle, own in self._own.items() if own.until < now]:
-            del self._own[handle]
+            self._give_up_own(handle)
 
     def drop_client(self, client: Caller) -> None:
         """Cancel the parked requests of a client that has gone."""
@@ -310,12 +311,27 @@ class ServerRequests:
         if exchange.era == "legacy":
             exchange.client.ask(method, params, lambda reply: answered(exchange, reply), exchange)
             return
+
+        def take(at: Exchange, answers: dict[str, Raw]) -> None:
+            answered(at, Message(id=0, result=answers.get("answer", jsonrpc.EMPTY)))
+
+        self._ask_modern(exchange, {"answer": {"method": method, "params": params}}, take)
+
+    def _ask_modern(
+        self, exchange: Exchange, requests: Mapping[str, Any], answered: Callable[[Exchange, dict[str, Raw]], None]
+    ) -> None:
+        """End the request of a modern client with questions; `answered` takes its retry."""
         handle = f"foretool-{os.urandom(16).hex()}"
         self._own[handle] = _Own(exchange, answered, time.monotonic() + PARKED_S)
         if len(self._own) > MOST_PARKED:
-            del self._own[next(iter(self._own))]
-        requests = {"answer": {"method": method, "params": params}}
+            self._give_up_own(next(iter(self._own)))
         exchange.own_result({"resultType": "input_required", "inputRequests": requests, "requestState": handle})
+
+    def _give_up_own(self, handle: str) -> None:
+        """Forget a question of which nobody brings the answer, and end what waits for it."""
+        exchange = self._own.pop(handle).exchange
+        if exchange.task and exchange.on_drop is not None:
+            exchange.on_drop()
 
     def _resume_own(self, handle: str, own: _Own, exchange: Exchange) -> None:
         # Callers of the modern era share a client over HTTP; each has its own session.
@@ -324,15 +340,15 @@ class ServerRequests:
             return
         del self._own[handle]  # an answer counts once
         responses = jsonrpc.fields(exchange.params.get("inputResponses", UNSET))
-        own.answered(exchange, Message(id=0, result=responses.get("answer", jsonrpc.EMPTY)))
+        own.answered(exchange, responses)
 
     # -- modern upstream, legacy client
 
     def ask_for_input(
-        self, exchange: Exchange, upstream: str, result: Raw, again: Callable[[dict[str, Raw]], None]
+        self, exchange: Exchange, upstream: str, result: Raw, again: Callable[[Exchange, dict[str, Raw]], None]
     ) -> None:
-        """Ask a legacy client for the input that a modern upstream wants. `again` sends the request once more with the
-        answers and the state that it is given."""
+        """Ask a client for the input that a modern upstream wants. `again` takes the exchange to go on with, the
+        answers, and the state that the upstream gave."""
         members = jsonrpc.fields(result)
         exchange.rounds += 1
         if exchange.rounds > _ROUNDS:
@@ -349,7 +365,7 @@ class ServerRequests:
             more = {"inputResponses": jsonrpc.raw(answers)} if answers else {}
             if "requestState" in members:
                 more["requestState"] = members["requestState"]
-            again(more)
+            again(exchange, more)
 
         def answered(key: str, reply: Message) -> None:
             if exchange.done:
@@ -363,6 +379,9 @@ class ServerRequests:
             if len(answers) == len(wanted):
                 retry()
 
+        if exchange.era == "modern":
+            self._ask_modern(exchange, wanted, lambda at, given: again(at, {"inputResponses": jsonrpc.raw(given)}))
+            return
         if not wanted:
             retry()
         for key, request in wanted.items():

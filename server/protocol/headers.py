@@ -27,7 +27,10 @@ _PARAM: Final = "Mcp-Param-"
 ANNOTATION: Final = "x-mcp-header"
 _ANNOTATION: Final = ANNOTATION.encode()
 
-_NAMED: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED: Final[Mapping[str, str]] = {
+    "tools/call": "name", "prompts/get": "name", "resources/read": "uri",
+    "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId",
+}  # fmt: skip
 """Methods whose request carries `Mcp-Name`, and the member of `params` that it repeats."""
 
 # Keywords of JSON Schema 2020-12 that contain schemas, by the shape of their value. `properties` is not among them: an

@@ -71,6 +71,13 @@ def request_meta(
     return kept
 
 
+def declare_tasks(meta: dict[str, Raw]) -> None:
+    """Say in the `_meta` of a call that its sender takes a task for an answer."""
+    declared = jsonrpc.plain_object(meta.get(versions.META_CAPABILITIES)) or {}
+    with_tasks = unite(declared, {"extensions": {versions.TASKS: {}}})
+    meta[versions.META_CAPABILITIES] = jsonrpc.raw(with_tasks)
+
+
 def replace_token(params: Any, token: str | None) -> tuple[Any, Raw | None]:
     """Put our progress token in place of the upstream's in a question, or remove it if `token` is None. Returns the new
     params and the token of the upstream, if any. Two upstreams may use the same token, and not every era has progress

@@ -27,6 +27,9 @@ CONNECTION_META: Final = frozenset({META_VERSION, META_CLIENT_INFO, META_CAPABIL
 UI: Final = "io.modelcontextprotocol/ui"
 """The extension MCP Apps: servers have pages for some of their tools, and clients that declare it show them."""
 
+TASKS: Final = "io.modelcontextprotocol/tasks"
+"""The extension for tasks: a server may answer a call with a task, which is asked for its result (SEP-2663)."""
+
 ALWAYS_LOAD: Final = "anthropic/alwaysLoad"
 """`_meta` key that keeps a tool out of a client's own deferred loading."""
 
@@ -36,8 +39,8 @@ IDENTITY: Final[dict[str, Any]] = {"name": "foretool", "title": "foretool", "ver
 IDENTITY_RAW: Final = raw(IDENTITY)
 COMPLETE: Final = Raw(b'"complete"')
 
-MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
-"""Requests whose result may be `input_required`, and during which a legacy upstream may ask the client."""
+MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read", "tasks/result"})
+"""Requests whose result may be `input_required`, or during which a legacy upstream may ask the client."""
 
 
 def other_era(era: Era) -> Era:

@@ -24,7 +24,6 @@ BROKEN: list[Any] = [
     {"name": 5, "inputSchema": {"type": "object"}},
     {"inputSchema": {"type": "object"}},
     {"name": "huge", "inputSchema": {"type": "object"}, "description": "x" * 300_000},
-    {"name": "task_only", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
     "text",
     7,
     None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import time
 from pathlib import Path
@@ -13,10 +12,8 @@ from fakes import (
     BOTH,
     LEGACY,
     MODERN,
-    FakeClient,
     FakeUpstream,
     Json,
-    Stage,
     failing_store,
     proxy_over,
     said,
@@ -24,45 +21,18 @@ from fakes import (
     tool,
 )
 from requirements import requirement
+from waiting import IDENT, WAIT_S, ask, call_slow, let_pass
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import Era
 
 pytestmark = pytest.mark.anyio
 
-WAIT_S = 0.001
-IDENT = re.compile(r'"call_result", "arguments": \{"id": "([0-9a-f]{32})"\}')
-
 
 def slow(eras: tuple[Era, ...] = LEGACY, **more: Any) -> FakeUpstream:
     upstream = FakeUpstream("calc", [tool("slow", annotations={"readOnlyHint": True}, **more), "add"], eras)
     upstream.hold("slow")
     return upstream
-
-
-async def call_slow(stage: Stage, client: FakeClient, **options: Any) -> tuple[Json, str]:
-    """Call the slow tool and wait no longer; what the client is told, and the id in it."""
-    call = client.post("tools/call", {"name": "calc__slow", "arguments": {}}, **options)
-    upstream = stage.app.fakes["calc"]
-    await upstream.called("slow", sum(name == "slow" for name, _ in upstream.calls) + 1)
-    answer = await let_pass(stage, client, call)
-    found = IDENT.search(said(answer))
-    assert found is not None, answer
-    return answer, found[1]
-
-
-async def let_pass(stage: Stage, client: FakeClient, call: Any) -> Json:
-    """Let the patience of the client's request come to its end; its answer."""
-    time.sleep(2 * WAIT_S)  # noqa: ASYNC251  # the wall clock tells how long a client has waited
-    stage.app.tick()
-    result: Json = await client.result(call)
-    return result
-
-
-def ask(client: FakeClient, ident: str, **arguments: Any) -> Any:
-    """Ask for the result, as the answer says; the id of the request."""
-    wanted = {"name": "call_result", "arguments": {"id": ident, **arguments}}
-    return client.post("tools/call", {"name": "call_tool", "arguments": wanted})
 
 
 @requirement("call:long")
@@ -238,7 +208,7 @@ async def test_a_proxy_that_ends_in_order_says_what_became_of_the_call(tmp_path:
 
 @requirement("call:long:kept")
 async def test_a_result_is_forgotten_in_time_and_the_oldest_make_room(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("foretool.server.calls.long_calls.MOST_KEPT", 2)
+    monkeypatch.setattr("foretool.server.calls.kept_calls.MOST_KEPT", 2)
     upstream = slow()
     async with proxy_over(upstream, call_wait_s=WAIT_S) as stage:
         client = stage.client
