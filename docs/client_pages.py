@@ -20,7 +20,7 @@ from msgspec import Struct
 from foretool.server.checks.clients import gives
 from foretool.server.lists.policy import RELISTERS
 from foretool.server.setup.clients import ClientFile
-from foretool.server.setup.prompt_hooks import HOOKS, ClientPromptHook
+from foretool.server.setup.prompt_hooks import HOOKS, ClientHook
 from foretool.server.setup.registrations import registration
 
 FOLDER: Final = Path(__file__).with_name("clients")
@@ -187,7 +187,7 @@ def _entry(file: ClientFile) -> str:
     return registration(file, (*LAUNCH, "--config", CONFIG)).text
 
 
-def _hook(page: ClientPage) -> ClientPromptHook | None:
+def _hook(page: ClientPage) -> ClientHook | None:
     return HOOKS.get(page.clients[0])
 
 

@@ -19,6 +19,7 @@ from foretool.server.discovery.server_map import find_absent
 from foretool.server.hints.prediction import Predictor
 from foretool.server.hints.prompt_answer import PromptAnswers
 from foretool.server.hints.prompt_hook import PromptHook
+from foretool.server.hints.shell_answer import ShellReports
 from foretool.server.knowledge import Knowledge
 from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.long_results import LongResults
@@ -82,6 +83,9 @@ class Answering:
         )  # fmt: skip
         self.prompts = PromptHook(store.tasks, clients, search, self.predictor, policy, clock)
         self.prompt_answers = PromptAnswers(clients, search, catalog, known.recorder, policy, live, self.prompts)
+        self.shell_reports = ShellReports(
+            self.prompt_answers.sessions_in, search, catalog, known.recorder, policy, live
+        )
 
     def find_instructions(self) -> Instructions | None:
         """Return the instruction corpus if it was made."""

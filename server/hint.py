@@ -4,6 +4,9 @@ A client runs it at each prompt with JSON on stdin, waits for it, and shows the 
 quick and never get in the way: a deadline ends it, every error ends it silently, and the exit status is always 0 (2
 would block the prompt). It imports neither the event loop nor click.
 
+After a command of the client's shell it runs too, where the user wants that (`--shell`): then it tells the proxy which
+programs ran with which subcommands, and prints nothing.
+
 It asks the running proxy over the local socket, which ranks with everything that it knows and records the prompt. Only
 where none answers in time, it reads the config and the store itself and ranks by words alone: those tools of a large
 catalog that share most words with the prompt, by the words of all tools that the last proxy has kept, or else by the
@@ -24,7 +27,7 @@ from collections import namedtuple
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing and pathlib take half as long to import as everything else that the way to a proxy needs
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Final
+    from typing import Any, Final
 
     from foretool.retrieval.corpus import Corpus
     from foretool.server.config.loader import Config
@@ -67,8 +70,11 @@ EVENTS: Final = {"codex": "UserPromptSubmit", "gemini": "BeforeAgent", "qwen": "
 """By client: the event that its hook's answer names; "" where the answer has no such member."""
 
 
-class HintOptions(namedtuple("HintOptions", ("config", "profile", "client"), defaults=(None, "", "claude-code"))):
-    """The options of `foretool hint` as a hook runs it; `config` is a path or None."""
+class HintOptions(
+    namedtuple("HintOptions", ("config", "profile", "client", "is_shell"), defaults=(None, "", "claude-code", False))
+):
+    """The options of `foretool hint` as a hook runs it; `config` is a path or None. `is_shell`: a command of the shell
+    ran, and no prompt came."""
 
     __slots__ = ()
 
@@ -82,7 +88,8 @@ class HookPrompt(namedtuple("Asked", ("text", "session", "folder", "at"))):
 def plain_hint(arguments: Sequence[str]) -> HintOptions | None:
     """Read `foretool hint` as a hook calls it. Returns None for any other command line, which is left to click."""
     found: dict[str, str] = {}
-    rest = list(arguments[1:])
+    rest = [each for each in arguments[1:] if each != "--shell"]
+    is_shell = len(rest) < len(arguments) - 1
     while rest:
         name, equals, value = rest.pop(0).partition("=")
         if name not in ("--config", "--profile", "--client") or not (equals or rest):
@@ -92,7 +99,7 @@ def plain_hint(arguments: Sequence[str]) -> HintOptions | None:
     client = found.get("--client", "claude-code")
     if client not in _PLAIN and client not in EVENTS:
         return None
-    return HintOptions(config or None, found.get("--profile", ""), client)
+    return HintOptions(config or None, found.get("--profile", ""), client, is_shell)
 
 
 def main(options: HintOptions) -> int:
@@ -102,7 +109,8 @@ def main(options: HintOptions) -> int:
     signal.setitimer(signal.ITIMER_REAL, left_s())
     gc.disable()  # hardly anything that is made here is dropped before the process ends
     try:
-        hint = answer_prompt(sys.stdin.buffer.read(_MOST_STDIN), options)
+        event = sys.stdin.buffer.read(_MOST_STDIN)
+        hint = report_commands(event, options) if options.is_shell else answer_prompt(event, options)
     except Exception:  # noqa: BLE001 -- no error is worth holding up a prompt
         hint = ""
     signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -156,24 +164,44 @@ def answer_prompt(event_json: bytes, options: HintOptions, patience_s: float | N
     return answer_by_words(asked, options) if said is None else said
 
 
+def report_commands(event_json: bytes, options: HintOptions) -> str:
+    """Tell the running proxy which commands of the shell ran, in shape only. Returns "": the model is told nothing. May
+    raise any error."""
+    from foretool.server.hints.shell_shape import read_event
+
+    event = json.loads(event_json)
+    shapes = read_event(event)
+    if shapes:
+        folder = str(event.get("cwd") or "")
+        _ask("shell", {"commands": shapes, "cwd": folder, "client": options.client}, options, folder, left_s())
+    return ""
+
+
 def ask_proxy(asked: HookPrompt, options: HintOptions, patience_s: float) -> str | None:
     """Return what the running proxy says, "" for nothing; None if none answers in time."""
+    question = {
+        "prompt": asked.text[:_MOST_SENT].encode("utf-8", "replace").decode(), "at": asked.at,
+        "session": asked.session, "cwd": asked.folder,
+    }  # fmt: skip
+    said = (_ask("hint", question, options, asked.folder, patience_s) or {}).get("text")
+    return said if isinstance(said, str) else None
+
+
+def _ask(
+    service: str, question: dict[str, Any], options: HintOptions, working_folder: str, patience_s: float
+) -> dict[str, Any] | None:
+    """Return the answer of the running proxy; None if none answers in time."""
     from foretool.server.local.caller import NoAnswer, ask
     from foretool.server.local.places import ProxyIdentity, find_folder
 
     folder = find_folder(os.environ)
     if folder is None or not os.path.isdir(folder):  # noqa: PTH112 -- quicker
         return None
-    config, here = os.path.realpath(_config_path(options.config)), os.path.realpath(asked.folder or ".")
-    question = {
-        "prompt": asked.text[:_MOST_SENT].encode("utf-8", "replace").decode(), "at": asked.at,
-        "session": asked.session, "cwd": asked.folder,
-    }  # fmt: skip
+    config, here = os.path.realpath(_config_path(options.config)), os.path.realpath(working_folder or ".")
     try:
-        said = ask(folder, ProxyIdentity(config, options.profile, here), "hint", question, patience_s).get("text")
+        return ask(folder, ProxyIdentity(config, options.profile, here), service, question, patience_s)
     except NoAnswer:
         return None
-    return said if isinstance(said, str) else None
 
 
 def _config_path(given: str | os.PathLike[str] | None) -> str | os.PathLike[str]:

@@ -260,7 +260,8 @@ async def _answering_locally(
     it, if any may."""
     config = app.config
     identity = ProxyIdentity.own(config.path, profile, is_project=config.named_by == "project_config")
-    services = {"hint": app.answering.prompt_answers.service()}
+    answering = app.answering
+    services = {"hint": answering.prompt_answers.service(), "shell": answering.shell_reports.service()}
     if windows is not None:
         services |= {SERVICE: windows.service(), STATUS: windows.status()}
     local = LocalServer(identity, str(config.storage), services)

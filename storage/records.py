@@ -21,13 +21,14 @@ Level = Literal["high", "medium", "low", "none"]
 PERIOD_S = 900
 """Costs are added up by quarters of an hour, of which the days of every time zone are made."""
 
-Noticed = Literal["call", "bridge", "discovery", "search", "nothing_found", "unknown_name"]
+Noticed = Literal["call", "bridge", "discovery", "search", "nothing_found", "unknown_name", "shell"]
 """What revealed a miss: a call of a hidden tool by its name (`call`) or through `call_tool` (`bridge`), a call of a
 tool that a discovery had found, a discovery that did not show what was needed (`search`: another tool was called, or
-the client searched again), a discovery without a match, or a name that no upstream has."""
+the client searched again), a discovery without a match, a name that no upstream has, or a command of the client's shell
+that did what the tool does (`shell`)."""
 
 Cause = Literal[
-    "rank", "budget", "stale", "gate", "policy", "offline", "preparing", "denied", "failing", "app", "unknown"
+    "rank", "budget", "stale", "gate", "policy", "offline", "preparing", "denied", "failing", "app", "bypass", "unknown"
 ]
 Approval = Literal["approved", "held", "blocked"]
 """`held`: waits for the user's decision; `blocked`: the user has refused it. Only what is approved is served."""
@@ -447,7 +448,7 @@ class KeptCall(Struct, frozen=True):
 
 
 class Miss(Struct, frozen=True):
-    """A needed tool that the client did not see."""
+    """A needed tool that the client did not see, or that it went round (`bypass`)."""
 
     session: str
     at: float
@@ -468,7 +469,7 @@ class Miss(Struct, frozen=True):
     discovery: int
     change: str
     """The cheapest change that would have exposed the tool, in words."""
-    recovered: Literal["called", "discovered", "suggested", "no"]
+    recovered: Literal["called", "discovered", "suggested", "shell", "no"]
     turns: int
     """Extra turns that the miss cost."""
     tokens: int

@@ -320,6 +320,8 @@ MANIFEST: Final[dict[str, Promise]] = {
     "hint:record": Promise(
         "docs/security.md: what is kept", "prompts are kept as the setting record says, without secrets"
     ),
+    "shell:bypass": Promise("design: misses", "a command that a tool serves is a miss with the cause bypass"),
+    "shell:silent": Promise("design: hint", "the shell's hook says nothing, whatever comes"),
     "hint:install": Promise("docs/cli.md", "the hook is put into a client's settings and taken out, nothing else"),
     # Start
     "start:lazy": Promise("design: catalogue", "a known catalogue is listed and searched without starting anything"),
@@ -889,6 +891,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "trust:folder:project-config": Promise(
         "SECURITY.md", "only the user's own file lets a project's file be used, which does not choose the database"
+    ),
+    "trust:shell": Promise(
+        "SECURITY.md", "of a command of a client's shell only program and subcommand leave the hook"
     ),
     "trust:folder:hint": Promise("SECURITY.md", "no prompt is written into a database that a repository names"),
     "trust:folder:python": Promise("SECURITY.md", "neither we nor our workers import a module of the working folder"),

@@ -6,6 +6,8 @@ played: it calls the tools that it called, in their order. Where it does not see
 words that it searched with then, once per task and tool, unless a text has named the tool before. If these words are
 not on record, it searches with the tool's own. It calls a tool that it does not see through a bridge.
 
+A command of the client's shell that went round a tool is a miss again, unless the client sees the tool now.
+
 Tokens count as in `recording.costs`: the list at each turn, an answer or a hint at each turn after it came.
 """
 
@@ -134,6 +136,8 @@ class Player:
         for place, name in enumerate(episode.calls):
             run.call(name, episode.arguments[place] if episode.arguments else "")
             self._past.time += _STEP_S
+        for name in task.bypassed:
+            run.go_round(name)
         app.recorder.commit()
         if task.is_last:
             app.recorder.end_session(task.session.key)
@@ -248,6 +252,14 @@ class _Run:
             discovery=forward.discovery, handle=self._chat.handle, missed=missed,
         )  # fmt: skip
         self._look_ahead(via)
+
+    def go_round(self, name: ToolId) -> None:
+        """Run the command that went round a tool, unless the client sees the tool or knows of it by then."""
+        tool, shown = self._app.catalog.find(name), self._session.list
+        if tool is None or shown.sees(tool.id) or shown.names(tool.id) or not self._reach.finds(tool):
+            return
+        if tool.id not in self._known | self._chat.hinted:
+            self._note_misses([name])
 
     def _turn(self) -> None:
         """Count one turn of the model."""

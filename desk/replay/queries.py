@@ -15,11 +15,12 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.server.catalog.names import names_for_demonstrations
 from foretool.server.discovery.query_vectors import texts_of_prompt, texts_of_search
 from foretool.storage.episodes import GAP_S, MOST_CALLS, read_latest_episodes
-from foretool.storage.records import Episode, SessionRecord, Tool, ToolId, Usage
+from foretool.storage.records import Episode, MissFilter, SessionRecord, Tool, ToolId, Usage
 from foretool.storage.store import Store
 
 MOST: Final = 1000
@@ -39,12 +40,14 @@ class RecordedTask(Struct, frozen=True):
     """The words that the client searched with, in order; empty if it never did and no prompt is known."""
     is_last: bool
     """Whether no later task of the session is known."""
+    bypassed: tuple[ToolId, ...] = ()
+    """Tools that commands of the client's shell went round in its course."""
 
 
 def read_tasks(store: Store, since: float, now: float, most: int = MOST) -> list[RecordedTask]:
-    """Return the tasks that began since a time and called a tool with success, the oldest first; the latest `most`.
-    Raises `StorageError`."""
-    episodes = read_latest_episodes(store, now, since, most)
+    """Return the tasks that began since a time and called a tool with success or went round one, the oldest first; the
+    latest `most`. Raises `StorageError`."""
+    episodes, bypassed = _with_bypasses(store, read_latest_episodes(store, now, since, most), since, most)
     first = min((each.at for each in episodes), default=now)
     prompts = {each.text for each in store.tasks.prompts(first - GAP_S)}
     places: dict[str, int] = {}
@@ -57,8 +60,26 @@ def read_tasks(store: Store, since: float, now: float, most: int = MOST) -> list
         if key not in sessions:
             known = store.sessions.get(key)
             sessions[key] = known or SessionRecord(key, "", "", "legacy", "stdio", "", episode.at)
-        found.append(_read_task(episode, sessions[key], prompts, is_last=places[key] == number))
+        task = _read_task(episode, sessions[key], prompts, is_last=places[key] == number)
+        found.append(replace(task, bypassed=tuple(bypassed[episode.key])))
     return found
+
+
+def _with_bypasses(
+    store: Store, episodes: Sequence[Episode], since: float, most: int
+) -> tuple[list[Episode], dict[str, list[ToolId]]]:
+    """Return the episodes, and which tools were gone round in each, by its key. A session that went round a tool before
+    its first task, or called none, has an episode without calls for that."""
+    misses = sorted(store.calls.find_misses(MissFilter(since=since, cause="bypass"), most), key=lambda miss: miss.at)
+    found = list(episodes)
+    bypassed: dict[str, list[ToolId]] = defaultdict(list)
+    for miss in misses:
+        own = [each for each in found if _session_of(each) == miss.session and each.at <= miss.at]
+        if not own:
+            own = [Episode((), at=miss.at, key=f"{miss.session}:shell")]
+            found += own
+        bypassed[max(own, key=lambda each: each.at).key].append(ToolId(miss.tool))
+    return sorted(found, key=lambda each: each.at)[-most:], bypassed
 
 
 def _read_task(episode: Episode, session: SessionRecord, prompts: set[str], *, is_last: bool) -> RecordedTask:

@@ -226,6 +226,8 @@ class Session:
         """Servers of which an answer has said that they are down, and `answer.UNREAD` once one asked for English."""
         self._agreed: set[tuple[str, str, str]] = set()
         """Tools that the user agreed to run, each with the definition that was agreed to."""
+        self._bypassed: set[tuple[int, ToolId]] = set()
+        """Tools that a command of the client's shell went round, with the list that the client had."""
         self._conversations: dict[str, Conversation] = {}
         """By handle; the one used last is at the end."""
         self._unsettled: dict[int, Pursuit] = {}
@@ -432,6 +434,19 @@ class Session:
         chat.missed.add((self.list.exposure, tool.id))
         noticed: Noticed = "bridge" if via == "bridge" else "call"
         return [self._miss(chat, tool.id, at, noticed, "denied", change, turns=1)]
+
+    def bypassed(self, tool: Tool, words: str, at: float, rank: int, of: int) -> Miss | None:
+        """Decide on a command of the client's shell that did what a tool does: the tool is missed once for each list,
+        whether the list has it or not. `words`: the command, in shape."""
+        key = (self.list.exposure, tool.id)
+        if key in self._bypassed:
+            return None
+        self._bypassed.add(key)
+        change = f"pin {tool.id}, so that the model sees it before it types the command"
+        if self.list.sees(tool.id):
+            change = f"say in the description of {tool.id} that it does what the command does"
+        more: dict[str, Any] = {"rank": rank, "of": of, "query": words, "recovered": "shell"}
+        return self._miss(None, tool.id, at, "shell", "bypass", change, **more)
 
     def gone(self, name: str, change: str, via: Via, at: float, chat: Conversation | None = None) -> Miss:
         """Decide on a call of a tool that the config excludes or whose server is not in use."""

@@ -22,6 +22,7 @@ from foretool.server.setup import changes, prompt_hooks
 from foretool.server.setup.changes import ChangeError
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.prompt_hooks import HOOKS
+from foretool.server.setup.shell_hooks import SHELL_HOOKS
 
 
 @click.command("hint")
@@ -36,6 +37,10 @@ from foretool.server.setup.prompt_hooks import HOOKS
     metavar="NAME",
     help=f"The client: {', '.join(HOOKS)}.  [default: claude-code]",
 )
+@click.option(
+    "--shell", "is_shell", is_flag=True,
+    help="The hook behind a command of the client's shell: it reports program and subcommand, and nothing else.",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show what would change and write nothing.")
 @click.option(
     "--settings",
@@ -44,19 +49,20 @@ from foretool.server.setup.prompt_hooks import HOOKS
     help="The settings file.  [default: the client's own]",
 )
 def command(
-    path: Path | None, profile: str, wanted: str | None, client: str, dry_run: bool, settings: Path | None
-) -> int:
+    path: Path | None, profile: str, wanted: str | None, client: str, is_shell: bool, dry_run: bool,
+    settings: Path | None,
+) -> int:  # fmt: skip
     """Name likely tools for a prompt: a hook that your client runs.
 
     Reads the hook's JSON from stdin, stores the prompt (unless the setting "record" is "off"), and prints at most 300
     tokens that name the tools it may need, or nothing. Ends within 150 ms, always with exit status 0.
     """
     if wanted is None:
-        return hint.main(hint.HintOptions(path, profile, client))
-    hook = HOOKS[client]
+        return hint.main(hint.HintOptions(path, profile, client, is_shell))
+    hook = (SHELL_HOOKS if is_shell else HOOKS)[client]
     file = (settings or Path(hook.file)).expanduser()
     place = find_place(path, os.environ).path
-    typed = hook_command(place, profile, client)
+    typed = hook_command(place, profile, client, is_shell=is_shell)
     try:
         changed = prompt_hooks.change(hook, file, typed if wanted == "install" else "")
         if changed is not None and not dry_run:
@@ -74,8 +80,10 @@ def command(
         click.echo("\n".join(map(output.printable_text, changes.difference(changed))))
         output.say("Nothing was written.")
     elif wanted == "install":
-        undo = "foretool hint --remove" if client == "claude-code" else f"foretool hint --remove --client {client}"
-        output.say(f"{file}: {hook.title} now runs this at every prompt:\n{typed}\nTo remove it: {undo}")
+        undo = "foretool hint --remove" + " --shell" * is_shell
+        undo += f" --client {client}" if client != "claude-code" else ""
+        when = "after every command of its shell" if is_shell else "at every prompt"
+        output.say(f"{file}: {hook.title} now runs this {when}:\n{typed}\nTo remove it: {undo}")
         if hook.after:
             output.say(hook.after)
     else:
@@ -98,8 +106,9 @@ def launcher() -> list[str]:
     return [sys.executable, "-P", "-m", "foretool"]
 
 
-def hook_command(config: Path, profile: str = "", client: str = "claude-code") -> str:
+def hook_command(config: Path, profile: str = "", client: str = "claude-code", *, is_shell: bool = False) -> str:
     """Return the command line that the client runs."""
     of_profile = ["--profile", profile] if profile else []
     of_client = ["--client", client] if client != "claude-code" else []
-    return shlex.join([*launcher(), "hint", "--config", str(config), *of_profile, *of_client])
+    of_shell = ["--shell"] if is_shell else []
+    return shlex.join([*launcher(), "hint", *of_shell, "--config", str(config), *of_profile, *of_client])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -29,8 +29,10 @@ from foretool.server.setup.documents import DocumentError, open_document
 from foretool.server.setup.merge import Choice, Conflict, Merged, Origin, merge_servers
 from foretool.server.setup.own_servers import read_own_servers
 from foretool.server.setup.plan import plan, secrets_of
+from foretool.server.setup.prompt_hooks import HOOKS, ClientHook
 from foretool.server.setup.scan import FoundFile, scan
 from foretool.server.setup.secrets import Moved, Place, move_secrets
+from foretool.server.setup.shell_hooks import SHELL_HOOKS
 
 SHOWN: Final = 6
 """How many names of servers one client shows."""
@@ -57,6 +59,10 @@ _MOST_FILES: Final = 3
     "--hook/--no-hook", "wants_hook", default=None, help="Add the prompt hook to clients that have hooks, or do not."
 )
 @click.option(
+    "--shell-hook/--no-shell-hook", "wants_shell_hook", default=None,
+    help="Add the hook that reports which programs the shell ran, or do not.",
+)  # fmt: skip
+@click.option(
     "--profiles", "with_profiles", is_flag=True,
     help="Let each client, and each project, keep to the servers that it had: each gets a profile.",
 )  # fmt: skip
@@ -70,8 +76,8 @@ _MOST_FILES: Final = 3
 @json_option
 def command(
     path: Path | None, as_json: bool, clients: tuple[str, ...], sources: tuple[Path, ...], with_project: bool,
-    dry_run: bool, agreed: bool, wanted_undo: bool, wants_hook: bool | None, with_profiles: bool, place: Place,
-    no_start: bool, with_lines: bool,
+    dry_run: bool, agreed: bool, wanted_undo: bool, wants_hook: bool | None, wants_shell_hook: bool | None,
+    with_profiles: bool, place: Place, no_start: bool, with_lines: bool,
 ) -> int:  # fmt: skip
     """Set everything up: one file for the servers of all your clients.
 
@@ -101,13 +107,17 @@ def command(
             _mention_project(() if with_project else files_of)
         with_profiles = with_profiles or (asks and _wants_profiles(files, merged))
         planned, problems = plan(own, merged, files, _launch(own_path), with_profiles=with_profiles)
-        hooked = _with_hooks(planned, files, own_path, with_profiles=with_profiles)
+        hooked = _with_hooks(planned, files, own_path, HOOKS, with_profiles=with_profiles)
     except OSError as error:
         raise ClickException(f"{own_path}: cannot be read ({error.strerror}); check its permissions") from None
     except (DocumentError, UnicodeDecodeError) as error:
         raise ClickException(f"{own_path}:{error}; correct the file first") from None
     if hooked != planned and (wants_hook or (wants_hook is None and asks and _wants_hook())):
         planned = hooked
+    reporting = _with_hooks(planned, files, own_path, SHELL_HOOKS, with_profiles=with_profiles)
+    may_ask = asks and wants_shell_hook is None and wants_hook is not False
+    if reporting != planned and (wants_shell_hook or (may_ask and _wants_shell_hook())):
+        planned = reporting
     if not as_json:
         _show_planned(files, planned, problems)
         _show_differences(planned if with_lines else (), secrets)
@@ -221,14 +231,16 @@ def _launch(config: Path) -> list[str]:
 
 
 def _with_hooks(
-    planned: Sequence[FileChange], files: Iterable[FoundFile], config: Path, *, with_profiles: bool
-) -> list[FileChange]:
-    """Return the changes, and those that add the prompt hook to each client that has such hooks."""
+    planned: Sequence[FileChange], files: Iterable[FoundFile], config: Path, hooks: Mapping[str, ClientHook], *,
+    with_profiles: bool,
+) -> list[FileChange]:  # fmt: skip
+    """Return the changes, and those that add one of these hooks to each client that has such hooks."""
     by_path = {change.path: change for change in planned}
     for client in dict.fromkeys(file.file.client for file in files if not file.problem):
-        if (hook := prompt_hooks.HOOKS.get(client)) is not None:
+        if (hook := hooks.get(client)) is not None:
             path = Path(hook.file).expanduser()
-            typed = hint.hook_command(config, client if with_profiles else "", client)
+            profile = client if with_profiles else ""
+            typed = hint.hook_command(config, profile, client, is_shell=hooks is SHELL_HOOKS)
             with suppress(DocumentError, OSError, UnicodeDecodeError):  # `hint --install` says what is wrong
                 if change := prompt_hooks.change(hook, path, typed, by_path.get(path)):
                     by_path[path] = change
@@ -243,6 +255,14 @@ def _wants_profiles(files: Sequence[FoundFile], merged: Merged) -> bool:
 def _wants_hook() -> bool:
     output.say("\nA prompt hook names the likely tools to the model at each of your prompts, before its first call.")
     return click.confirm("Add it to the clients that have such hooks?", default=True)
+
+
+def _wants_shell_hook() -> bool:
+    output.say(
+        "\nAnother hook notes which commands of the shell did what one of your tools does (gh pr list): the program and"
+        " its subcommand, never arguments, paths or values, and only on this machine."
+    )
+    return click.confirm("Add it too?", default=False)
 
 
 def _keep_widest(conflict: Conflict) -> Choice:
@@ -359,9 +379,10 @@ def _end(
 
 def _say_hooks(planned: Iterable[FileChange]) -> None:
     paths = {change.path for change in planned}
-    for hook in prompt_hooks.HOOKS.values():
-        if hook.after and Path(hook.file).expanduser() in paths:
-            output.say(hook.after)
+    hooks = (*HOOKS.values(), *SHELL_HOOKS.values())
+    for text in dict.fromkeys(hook.after for hook in hooks if Path(hook.file).expanduser() in paths):
+        if text:
+            output.say(text)
 
 
 def _report(

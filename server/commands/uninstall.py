@@ -29,6 +29,7 @@ from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.installation import Command, this_installation
 from foretool.server.setup.leaving import plan_leaving
 from foretool.server.setup.scan import scan
+from foretool.server.setup.shell_hooks import SHELL_HOOKS
 from foretool.storage.places import ServerAddress, local_folder, models_folder
 
 
@@ -81,9 +82,9 @@ def _plan(place: Path) -> tuple[list[FileChange], list[str]]:
 
 
 def _with_hooks(planned: list[FileChange], problems: list[str]) -> list[FileChange]:
-    """Return the changes, and those that take the prompt hook out of each client."""
+    """Return the changes, and those that take our hooks out of each client."""
     by_path = {each.path: each for each in planned}
-    for hook in prompt_hooks.HOOKS.values():
+    for hook in (*prompt_hooks.HOOKS.values(), *SHELL_HOOKS.values()):
         file = Path(hook.file).expanduser()
         try:
             if change := prompt_hooks.change(hook, file, "", by_path.get(file)):

@@ -90,12 +90,16 @@ class PromptAnswers:
 
     def _session_of(self, profile: str, folder: str) -> Session | None:
         """Return the session whose user wrote the prompt, where only one can be meant."""
-        likely = [
+        likely = self.sessions_in(profile, folder)
+        return likely[0] if len(likely) == 1 else None
+
+    def sessions_in(self, profile: str, folder: str) -> list[Session]:
+        """Return the sessions that a hook which runs in a folder may speak of."""
+        return [
             client.session
             for client in self._clients
             if client.profile.name == profile and client.session is not None and self._hook.may_be_of(client, folder)
         ]
-        return likely[0] if len(likely) == 1 else None
 
     def _likely(self, lines: tuple[str, ...], profile: Profile, session: Session | None) -> Iterator[Tool]:
         """Yield the tools that fit the prompt, best first; none if that is not likely of any."""

@@ -234,7 +234,7 @@ class _Finder:
             is_of_list = miss.noticed not in ("search", "nothing_found") and miss.cause not in ("gate", "unknown")
             if is_of_list:
                 yield from self._list(tool)
-            if miss.noticed in ("discovery", "search", "nothing_found") and miss.rank != 1:
+            if miss.noticed == "shell" or (miss.noticed in ("discovery", "search", "nothing_found") and miss.rank != 1):
                 yield from self._reword(tool)
             if not is_of_list:
                 yield from self._list(tool)
@@ -360,6 +360,8 @@ class _Finder:
             change = ConfigChange(("servers", tool.upstream, "tools", tool.name, "description"), text)
             words = cut_words(self._miss.query, SHOWN_WORDS)
             yield _fix("description", f'add to the description of {tool.id}: "{FOR} {words}"', change)
+        if self._miss.noticed == "shell":
+            return  # the words of a command name no tool
         if (name := name_for(self._app.catalog, tool, [self._miss.query])) is not None:
             yield alias(self._app.catalog, tool, name)
 

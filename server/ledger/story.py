@@ -25,6 +25,7 @@ CAUSES: Final[dict[Cause, str]] = {
     "denied": "a rule of the config refuses it, the profile excludes its server, or it waits for `foretool review`",
     "failing": "each of its latest calls failed, so no list takes it unless it is pinned",
     "app": "it has a page (MCP Apps), which the client shows only for tools of its list",
+    "bypass": "a command of the client's shell did what it does, listed or not",
     "unknown": "no server of this config has such a tool, or it is unknown which list the client had",
 }
 NOTICED: Final[dict[Noticed, str]] = {
@@ -34,11 +35,13 @@ NOTICED: Final[dict[Noticed, str]] = {
     "search": "discover_tools did not show it: it was called all the same, or the client searched again",
     "nothing_found": "discover_tools found nothing",
     "unknown_name": "a name was called that no server has",
+    "shell": "the client's hook told of a command of its shell that does the same",
 }
 RECOVERED: Final[dict[str, str]] = {
     "called": "called: the client called it all the same",
     "discovered": "discovered: a search found it, and the client called it",
     "suggested": "suggested: the client was told of names that are like it",
+    "shell": "shell: a command did the work",
     "no": "no",
 }
 
@@ -49,6 +52,8 @@ def say_why(miss: Miss) -> str:
         return next((said for start, said in _DENIED if miss.change.startswith(start)), miss.change.partition(": ")[0])
     if miss.noticed == "search":
         return _say_why_not_shown(miss)
+    if miss.cause == "bypass" and miss.query:
+        return f"`{miss.query}` in the client's shell does what it does"
     if miss.cause == "unknown" and miss.noticed == "unknown_name":
         return "no server of this config has a tool of this name"
     if miss.cause == "unknown" and miss.noticed == "nothing_found":
@@ -238,6 +243,8 @@ def tell_call(call: Call) -> StoryStep:
 
 def tell_miss(miss: Miss) -> StoryStep:
     """Return a miss as a step."""
+    if miss.noticed == "shell":
+        return StoryStep(miss.at, "miss", f"ran {miss.query or 'a command'} in its shell in place of {miss.tool}", 0)
     return StoryStep(
         miss.at, "miss", f"needed {miss.tool or UNKNOWN_TOOL}, which the client could not see", miss.tokens
     )

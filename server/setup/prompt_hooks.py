@@ -28,29 +28,30 @@ _MARK: Final = "// foretool wrote this file;"
 
 _HEAD: Final = (
     _MARK
-    + """ it names likely tools to the model at each prompt.
-// To remove it: foretool hint --remove --client {client}
+    + """ {does}.
+// To remove it: foretool hint --remove{option} --client {client}
 import {{ spawn }} from "node:child_process"
 
 const COMMAND = {command}
-
-function ask(prompt, session, folder) {{
-  return new Promise((resolve) => {{
-    const hook = spawn(COMMAND[0], COMMAND.slice(1), {{ stdio: ["pipe", "pipe", "ignore"] }})
-    const late = setTimeout(() => hook.kill("SIGKILL"), 2000)
-    let said = ""
-    const end = () => {{ clearTimeout(late); resolve(said.trim()) }}
-    hook.stdout.on("data", (bytes) => {{ said += bytes }})
-    hook.stdin.on("error", () => {{}})
-    hook.on("error", end)
-    hook.on("close", end)
-    hook.stdin.end(JSON.stringify({{ prompt, session_id: session, cwd: folder }}))
-  }})
-}}
 """
 )
+_NAMES: Final = "it names likely tools to the model at each prompt"
 
 OPENCODE: Final = """
+function ask(prompt, session, folder) {
+  return new Promise((resolve) => {
+    const hook = spawn(COMMAND[0], COMMAND.slice(1), { stdio: ["pipe", "pipe", "ignore"] })
+    const late = setTimeout(() => hook.kill("SIGKILL"), 2000)
+    let said = ""
+    const end = () => { clearTimeout(late); resolve(said.trim()) }
+    hook.stdout.on("data", (bytes) => { said += bytes })
+    hook.stdin.on("error", () => {})
+    hook.on("error", end)
+    hook.on("close", end)
+    hook.stdin.end(JSON.stringify({ prompt, session_id: session, cwd: folder }))
+  })
+}
+
 export const foretool = async ({ directory }) => ({
   "chat.message": async (input, output) => {
     const texts = output.parts.filter((part) => part.type === "text" && !part.synthetic)
@@ -64,11 +65,13 @@ export const foretool = async ({ directory }) => ({
 """`chat.message` may add parts to the user's message; a synthetic one is shown to the model and not to the user."""
 
 
-def write_module(client: str, body: str, typed: str, text: str) -> str:
+def write_module(hook: ClientHook, typed: str, text: str) -> str:
     """Return the text of a module that runs a command. Raises `DocumentError` if `text`, the file as it is, is not
     ours."""
     _check(text)
-    return _HEAD.format(client=client, command=json.dumps(shlex.split(typed))) + body
+    does, option = (hook.does, " --shell") if hook.does else (_NAMES, "")
+    head = _HEAD.format(client=hook.client, does=does, option=option, command=json.dumps(shlex.split(typed)))
+    return head + hook.module
 
 
 def empty_module(text: str) -> str:
@@ -84,8 +87,8 @@ def _check(text: str) -> None:
 Settings = dict[str, Any]
 
 
-class ClientPromptHook(Struct, frozen=True):
-    """The prompt hook of one client."""
+class ClientHook(Struct, frozen=True):
+    """A hook of one client: its prompt hook, or the one behind a command of its shell (`shell_hooks`)."""
 
     client: str
     """As `--client` spells it."""
@@ -102,6 +105,10 @@ class ClientPromptHook(Struct, frozen=True):
     """Members that the file must have beside `hooks`."""
     module: str = ""
     """The body of a module of ours, for a client that keeps its hooks in such files; the whole file is ours then."""
+    matcher: str = ""
+    """The tool of the client behind which it runs; "" for a prompt hook."""
+    does: str = ""
+    """What it does, in words; "" for a prompt hook."""
 
 
 def _shell(timeout: int) -> Callable[[str], Settings]:
@@ -111,19 +118,19 @@ def _shell(timeout: int) -> Callable[[str], Settings]:
 HOOKS: Final = {
     each.client: each
     for each in (
-        ClientPromptHook("claude-code", "Claude Code", "~/.claude/settings.json", "UserPromptSubmit", _shell(2)),
-        ClientPromptHook(
+        ClientHook("claude-code", "Claude Code", "~/.claude/settings.json", "UserPromptSubmit", _shell(2)),
+        ClientHook(
             "codex", "Codex", "~/.codex/hooks.json", "UserPromptSubmit", _shell(2),
             "Codex runs a new hook only once you trust it: start codex and type /hooks.",
         ),
-        ClientPromptHook("gemini", "Gemini CLI", "~/.gemini/settings.json", "BeforeAgent", _shell(2000)),
-        ClientPromptHook("qwen", "Qwen Code", "~/.qwen/settings.json", "UserPromptSubmit", _shell(2000)),
-        ClientPromptHook(
+        ClientHook("gemini", "Gemini CLI", "~/.gemini/settings.json", "BeforeAgent", _shell(2000)),
+        ClientHook("qwen", "Qwen Code", "~/.qwen/settings.json", "UserPromptSubmit", _shell(2000)),
+        ClientHook(
             "copilot", "Copilot CLI", "~/.copilot/hooks/foretool.json", "userPromptSubmitted",
             lambda typed: {"type": "command", "bash": typed, "timeoutSec": 2},
             is_grouped=False, top=(("version", 1),),
         ),
-        ClientPromptHook(
+        ClientHook(
             "opencode", "opencode", "~/.config/opencode/plugins/foretool.js", "chat.message",
             lambda typed: {"command": shlex.split(typed)}, "opencode reads its plugins when it starts: restart it.",
             module=OPENCODE,
@@ -133,16 +140,18 @@ HOOKS: Final = {
 """By the name of the client."""
 
 
-def hook_entry(hook: ClientPromptHook, typed: str) -> Settings:
+def hook_entry(hook: ClientHook, typed: str) -> Settings:
     """Return the settings that run this command at each prompt; of a module, what it runs."""
     entry = hook.entry(typed)
-    return {**dict(hook.top), "hooks": {hook.event: [{"hooks": [entry]} if hook.is_grouped else entry]}}
+    of_tool = {"matcher": hook.matcher} if hook.matcher else {}
+    member = {**of_tool, "hooks": [entry]} if hook.is_grouped else entry
+    return {**dict(hook.top), "hooks": {hook.event: [member]}}
 
 
-def with_hook(hook: ClientPromptHook, text: str, typed: str) -> str:
+def with_hook(hook: ClientHook, text: str, typed: str) -> str:
     """Return the text of a file with our hook in it, or with its command brought up to date. Raises `DocumentError`."""
     if hook.module:
-        return write_module(hook.client, hook.module, typed, text)
+        return write_module(hook, typed, text)
     document = open_document(text, "json")
     after = _without(hook, _settings(document))
     for key, value in hook.top:
@@ -151,7 +160,7 @@ def with_hook(hook: ClientPromptHook, text: str, typed: str) -> str:
     return _written(hook, document, after)
 
 
-def without_hook(hook: ClientPromptHook, text: str) -> str:
+def without_hook(hook: ClientHook, text: str) -> str:
     """Return the text of a file without our hook and without what this leaves empty. Raises `DocumentError`."""
     if hook.module:
         return empty_module(text)
@@ -159,7 +168,7 @@ def without_hook(hook: ClientPromptHook, text: str) -> str:
     return _written(hook, document, _without(hook, _settings(document)))
 
 
-def change(hook: ClientPromptHook, file: Path, typed: str, planned: FileChange | None = None) -> FileChange | None:
+def change(hook: ClientHook, file: Path, typed: str, planned: FileChange | None = None) -> FileChange | None:
     """Return what adds our hook to a file, or what takes it out where `typed` is empty; None where nothing changes.
 
     `planned` is what else is to change in this file. Raises `DocumentError` and `OSError`.
@@ -174,7 +183,8 @@ def change(hook: ClientPromptHook, file: Path, typed: str, planned: FileChange |
     after = with_hook(hook, text, typed) if typed else without_hook(hook, text)
     if before is not None and after == text:
         return None
-    why = "runs foretool hint at every prompt" if typed else "runs foretool hint no more"
+    when = "after every command of its shell" if hook.does else "at every prompt"
+    why = f"runs foretool hint {when}" if typed else f"runs foretool hint {when} no more"
     return FileChange(file, before, after.encode(), f"{planned.why}, and {why}" if planned else why)
 
 
@@ -185,7 +195,7 @@ def _settings(document: ConfigDocument) -> Settings:
     return found
 
 
-def _written(hook: ClientPromptHook, document: ConfigDocument, after: Settings) -> str:
+def _written(hook: ClientHook, document: ConfigDocument, after: Settings) -> str:
     """Write the hooks of one event, and the members that go with them."""
     before = _settings(document)
     for key in ("hooks", *dict(hook.top)):
@@ -203,7 +213,7 @@ def _written(hook: ClientPromptHook, document: ConfigDocument, after: Settings) 
     return document.text()
 
 
-def _without(hook: ClientPromptHook, settings: Settings) -> Settings:
+def _without(hook: ClientHook, settings: Settings) -> Settings:
     """Return the settings without our hook and without what this leaves empty. Raises `DocumentError`."""
     copy: Settings = json.loads(json.dumps(settings))
     hooks = copy.get("hooks", {})

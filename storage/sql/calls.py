@@ -29,8 +29,9 @@ _EVENTS_BEFORE = (
     "SELECT at, tool, outcome, handle, session, arguments FROM calls WHERE outcome <> 'refused'"
     " AND id >= ? AND at < ? ORDER BY id DESC LIMIT ?"
 )
-CALLED: Final = "noticed NOT IN ('unknown_name', 'nothing_found') AND (noticed <> 'search' OR call > 0)"
-"""The condition for misses of calls. A search that did not show a tool is a miss beside that of its call."""
+CALLED: Final = "noticed NOT IN ('unknown_name', 'nothing_found', 'shell') AND (noticed <> 'search' OR call > 0)"
+"""The condition for misses of calls. A search that did not show a tool is a miss beside that of its call, and a command
+of the shell calls nothing."""
 COUNTED: Final = {
     "calls": f"outcome <> 'refused' AND {MAY_COUNT.format(table='calls')}",
     "misses": f"tool <> '' AND {CALLED} AND {MAY_COUNT.format(table='misses')}",

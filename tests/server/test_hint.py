@@ -163,6 +163,7 @@ def test_the_command_line_of_a_hook_is_read_without_click() -> None:
         ([], HintOptions()),
         (["--config", "a.json"], HintOptions("a.json")),
         (["--config=a.json", "--profile", "docs"], HintOptions("a.json", "docs")),
+        (["--shell", "--client", "codex"], HintOptions(None, "", "codex", True)),
     ):
         assert plain_hint(["hint", *rest]) == options
     for rest in (["--help"], ["--install"], ["--config"], ["a.json"]):
@@ -364,6 +365,6 @@ def test_the_way_to_a_proxy_imports_neither_typing_nor_pathlib() -> None:
     code = (
         "import sys;"
         "sys.modules.update(dict.fromkeys(('typing', 'pathlib', 'msgspec', 'click', 'asyncio')));"  # an import fails
-        "import foretool.server.hint, foretool.server.local.caller"
+        "import foretool.server.hint, foretool.server.local.caller, foretool.server.hints.shell_shape"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)

@@ -4,12 +4,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded_tasks import HOUR, START, add_prompt, write_recorded
+from command_fakes import write_config
+from msgspec.structs import replace
+from recorded_tasks import HOUR, SERVERS, START, add_prompt, write_recorded
+from stored_records import MISS
 
 from foretool.desk.replay.effect import Replays
 from foretool.desk.replay.player import PlayedTask
 from foretool.server.config import loader
 from foretool.storage.opening import open_store
+from foretool.storage.records import SessionRecord
 
 NOW = START + 100 * HOUR
 ADD, MOON, MAIL = (
@@ -34,6 +38,20 @@ def test_a_tool_that_was_never_used_is_searched_for_and_missed_once(tmp_path: Pa
     assert task.missed == ("calc__add",)
     # Two turns read the list; the second one reads the answer as well.
     assert task.read > 2 * task.listed
+
+
+def test_a_command_that_went_round_a_tool_is_spared_where_the_client_sees_the_tool(tmp_path: Path) -> None:
+    config = loader.load(write_recorded(tmp_path, [ADD, MOON]))
+    bypass = replace(MISS, tool="mail__send", noticed="shell", cause="bypass", discovery=0, exposure=0, call=0)
+    with open_store(config.storage) as store:
+        store.sessions.begin(SessionRecord("alone", "codex", "1", "legacy", "stdio", "", START + 50 * HOUR))
+        for session, at in (("s1", START + HOUR + 5), ("alone", START + 51 * HOUR)):
+            store.calls.record([], [replace(bypass, session=session, at=at)])
+        replays = Replays(config, store, START - 10, NOW)
+        assert [each.bypassed for each in replays.tasks] == [(), ("mail__send",), ("mail__send",)]
+        assert [each.missed for each in replays.now] == [("calc__add",), ("sky__moon", "mail__send"), ("mail__send",)]
+        then = replays.play(loader.load(write_config(tmp_path, SERVERS, list_tokens=420, pin=["mail__send"])))
+        assert ["mail__send" in each.missed for each in then] == [False] * 3
 
 
 def test_what_a_task_used_is_in_the_list_of_the_next_one(tmp_path: Path) -> None:

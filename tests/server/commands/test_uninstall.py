@@ -31,10 +31,11 @@ def contents(home: Path) -> dict[str, bytes]:
 
 
 @requirement("manage:uninstall")
-def test_every_client_is_as_before_init(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("hooks", [[], ["--hook", "--shell-hook"]], ids=["without hooks", "with hooks"])
+def test_every_client_is_as_before_init(home: Path, capsys: pytest.CaptureFixture[str], hooks: list[str]) -> None:
     write_home(home)
     before = contents(home)
-    assert run(["init", "--yes", "--no-start"]) == 0
+    assert run(["init", "--yes", "--no-start", *hooks]) == 0
     after = contents(home)
     assert run(["uninstall", "--dry-run"]) == 0 and run(["uninstall", "--json"]) == 0
     assert run(["uninstall"]) == 1 and contents(home) == after != before

@@ -62,6 +62,17 @@ def test_a_hidden_tool_may_be_pinned_described_or_given_room(tmp_path: Path) -> 
     assert named.what == "name sky__moon sky__moon_eclipse" and named.changes[0].keys[-2:] == ("moon", "name")
 
 
+def test_a_tool_that_a_command_went_round_may_be_pinned_or_described_as_the_command(tmp_path: Path) -> None:
+    path = write_recorded(tmp_path, TASKS, list_tokens=320)
+    bypass = replace(HIDDEN, noticed="shell", cause="bypass", query="gh pr list", rank=1, recovered="shell")
+    diagnosis = found(path, bypass)
+    assert diagnosis.why == "`gh pr list` in the client's shell does what it does"
+    assert [each.kind for each in diagnosis.fixes] == ["pin", "budget", "description"]
+    assert diagnosis.fixes[-1].what == 'add to the description of sky__moon: "Used for: gh pr list"'
+    (tmp_path / "listed").mkdir()
+    assert kinds(write_recorded(tmp_path / "listed", TASKS, pin=["sky__moon"]), bypass) == ["description"]
+
+
 @pytest.mark.parametrize("kind", ["pin", "budget"])
 def test_a_change_that_is_offered_lists_the_tool(tmp_path: Path, kind: str) -> None:
     path = write_recorded(tmp_path, TASKS, list_tokens=320)

@@ -21,7 +21,7 @@ from foretool.server.config.loader import load
 from foretool.server.hints.texts import HEAD
 from foretool.server.setup import changes
 from foretool.server.setup.changes import FileChange, undo
-from foretool.server.setup.prompt_hooks import HOOKS, ClientPromptHook, change, hook_entry, with_hook, without_hook
+from foretool.server.setup.prompt_hooks import HOOKS, ClientHook, change, hook_entry, with_hook, without_hook
 from foretool.storage.opening import open_store
 
 COMMANDS = {client: hook for client, hook in HOOKS.items() if not hook.module}
@@ -37,7 +37,7 @@ EVENTS: dict[str, dict[str, Any]] = {
 """What each client sends beside `prompt` and `cwd`."""
 
 
-def others(hook: ClientPromptHook) -> dict[str, Any]:
+def others(hook: ClientHook) -> dict[str, Any]:
     """Settings of the user that have another hook for the same event."""
     entry = {**hook.entry("echo hi"), "name": "mine"}
     members = [{"matcher": "*", "hooks": [entry]}] if hook.is_grouped else [entry]
@@ -46,7 +46,7 @@ def others(hook: ClientPromptHook) -> dict[str, Any]:
 
 @CLIENTS
 @requirement("hint:install")
-def test_the_hook_goes_in_once_and_out_again_and_nothing_else_changes(hook: ClientPromptHook, tmp_path: Path) -> None:
+def test_the_hook_goes_in_once_and_out_again_and_nothing_else_changes(hook: ClientHook, tmp_path: Path) -> None:
     before = "// mine\n" + json.dumps(others(hook), indent=2)
     typed = hook_command(tmp_path / "mcp.json", "docs", hook.client)
     after = with_hook(hook, before, typed)
@@ -60,7 +60,7 @@ def test_the_hook_goes_in_once_and_out_again_and_nothing_else_changes(hook: Clie
 
 @CLIENTS
 @requirement("hint:install")
-def test_a_missing_file_is_made_for_its_owner_alone_and_left_empty(hook: ClientPromptHook, tmp_path: Path) -> None:
+def test_a_missing_file_is_made_for_its_owner_alone_and_left_empty(hook: ClientHook, tmp_path: Path) -> None:
     file = tmp_path / "new" / "settings.json"
     typed = hook_command(tmp_path / "mcp.json", "", hook.client)
     made = change(hook, file, typed)
@@ -85,7 +85,7 @@ def test_a_change_that_is_planned_anyway_takes_the_hook_along(tmp_path: Path) ->
 @CLIENTS
 @requirement("hint:install")
 def test_what_is_installed_answers_in_the_form_that_the_client_reads(
-    hook: ClientPromptHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hook: ClientHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, file = write_config(tmp_path), tmp_path / "settings.json"
     fill(config).close()
