@@ -229,7 +229,8 @@ async def test_tasks_are_neither_declared_to_clients_nor_for_them(modern: bool) 
             declared = (await upstream.asked("initialize")).params["capabilities"]
             greeting = await stage.connect().initialize(capabilities=capabilities)
         refused = await client.reply(client.post("tasks/get", {"taskId": "t"}))
-    assert declared == {"extensions": {apps: both[apps]}}
+    # A server that makes tasks may make one of a call: we wait for it.
+    assert declared == {"extensions": both if modern else {apps: both[apps]}}
     assert greeting["capabilities"]["extensions"] == {apps: both[apps]}
     assert "tasks" not in greeting["capabilities"]
     assert refused["error"]["code"] == -32601
