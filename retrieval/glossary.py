@@ -15,6 +15,7 @@ other languages each word is looked for by itself (`word_glossary`), where small
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
@@ -111,8 +112,9 @@ def is_unspaced(text: str) -> bool:
 def put_into_english(text: str, language: str | None = None) -> str:
     """Return a text with English words in place of those that a glossary knows; a text in English as it is. `language`:
     the one that it is known to be in; else its words tell."""
-    language = language or language_of(text)
-    pieces = _pieces(text, language) if language is not None else ()
+    composed = _composed(text)
+    language = language or language_of(composed)
+    pieces = _pieces(composed, language) if language is not None else ()
     if not pieces:
         return text
     said = "".join(each.text if each.english is None else f" {each.english} " for each in pieces)
@@ -123,12 +125,14 @@ def put_into_english(text: str, language: str | None = None) -> str:
 
 def translated(text: str, language: str | None = None) -> list[Piece]:
     """Return the parts of a text that a glossary knows, in their order; `language` as for `put_into_english`."""
+    text = _composed(text)
     language = language or language_of(text)
     return [each for each in _pieces(text, language) if each.english is not None] if language is not None else []
 
 
 def is_put_into_english(text: str) -> bool:
     """Return whether a text is read in other words than its own."""
+    text = _composed(text)
     language = language_of(text)
     return language is not None and bool(_pieces(text, language))
 
@@ -137,7 +141,7 @@ def legibility(text: str) -> Legibility:
     """Return how well a text can be read."""
     from foretool.retrieval.languages import ENGLISH, fold, words_of
 
-    text = text[:MOST_READ]
+    text = _composed(text[:MOST_READ])
     words, language = words_of(text), language_of(text)
     known = {id(word) for word, is_known in _known_words(words, language) if is_known}
     read, unread = 0.0, float(len(_any(_UNREAD).findall(text)))
@@ -159,9 +163,15 @@ def legibility(text: str) -> Legibility:
     return Legibility(share, language or (ENGLISH if has_english else None))
 
 
+def _composed(text: str) -> str:
+    """Return a text with each letter and its accent as one character, as glossaries have them; names of files that a
+    Mac gives have two."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
 def language_of(text: str) -> str | None:
     """Return the code of the language of a text other than English; None for English and for an unknown one."""
-    return _language_of(text[:MOST_READ])
+    return _language_of(_composed(text[:MOST_READ]))
 
 
 def language_of_tool(said: str, named: Sequence[str]) -> str | None:
@@ -274,7 +284,14 @@ def _english_words() -> frozenset[str]:
 
 @lru_cache(maxsize=REMEMBERED)
 def _language_of(text: str) -> str | None:
-    if not text.isascii() and (found := _script_language(text)) is not None:
+    from foretool.retrieval.languages import has_other_letters, words_of
+
+    if text.isascii():
+        return _spaced_language(text)
+    found = _script_language(text)
+    if found in (None, "ru") and has_other_letters(words_of(text)):
+        return None
+    if found is not None:
         return found
     return _spaced_language(text)
 

@@ -79,6 +79,9 @@ _SAID_IN: Final = {
 }  # fmt: skip
 """Small words that tell one language, or a few, from English."""
 
+_OTHER: Final = re.compile("(?![áàâäãąæçćéèêëęíìîïłñńóòôöõœśúùûüÿźżßа-яё])[ß-\u024f\u0400-\u052f\u1e00-\u1eff]")
+"""A letter that none of them has, nor Russian: Latin or Cyrillic, beside a to z."""
+
 _IN_NAMES = """
     al as da das de dei del della der di do dos du e el es i il la las le les lo los o os san und van von y
 """
@@ -114,12 +117,21 @@ def _outside(text: str, quoted: Sequence[tuple[int, int]]) -> Iterator[Word]:
         inside = chunk[0].strip(_EDGES)
         if not inside or not _WORDS.fullmatch(inside):
             continue
+        if len(inside) == 1 and inside.isupper() and inside != "I" and chunk.start():
+            continue  # a size or a mark, such as that of a table's column
         start = chunk.start() + chunk[0].index(inside)
         if any(begin <= start < end for begin, end in quoted):
             continue
         for part in _PART.finditer(inside):
             if not (len(part[0]) > 1 and part[0].isupper()) and not _HUMP.search(part[0]):
                 yield Word(part[0], start + part.start(), start + part.end())
+
+
+def has_other_letters(words: Sequence[Word]) -> bool:
+    """Return whether a word has Latin or Cyrillic letters that no language has which is read here, such as those of
+    Vietnamese, Turkish, Czech, Danish or Ukrainian. A word with a capital letter may be a name from anywhere."""
+    lower = (word.text for word in words if not word.text.isascii() and word.text[0].islower())
+    return any(_OTHER.search(word) is not None for word in lower)
 
 
 def fold(word: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 import pytest
 
@@ -73,6 +74,31 @@ def test_how_much_of_a_text_is_read() -> None:
     assert legibility("hitta tåget till jobbet").share < 0.5, "Swedish is not read"
     assert legibility("พรุ่งนี้อากาศเป็นยังไง").share < 0.5, "nor is Thai"
     assert legibility("42 v1.2") == Legibility(1.0, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Tôi cần một chuyến xe từ địa chỉ này",  # Vietnamese, whose "cần" is "can" and whose "là" is French
+        "bu klasördeki dosyaları listele",
+        "opret en ny note om mødet",
+        "creează o notiță nouă",
+        "küldj egy e-mailt a főnökömnek",
+        "надішли лист моєму начальнику",
+        "kapan ready stok ukuran L sama M",
+    ],
+)
+def test_a_language_that_is_not_read_is_not_taken_for_a_neighbour_of_it(text: str) -> None:
+    assert put_into_english(text) is text and language_of(text) is None
+    assert legibility(text).share <= 0.5
+
+
+def test_a_letter_and_its_accent_are_read_as_one_character_or_as_two() -> None:
+    for text in ("lösche die Datei notes.txt", "supprime la pièce jointe", "이 폴더의 파일을 보여줘"):
+        apart = unicodedata.normalize("NFD", text)
+        assert apart != text
+        assert put_into_english(apart) == put_into_english(text) != text
+        assert legibility(apart) == legibility(text)
 
 
 @pytest.mark.parametrize("language", OTHERS)
