@@ -58,7 +58,7 @@ def print_row(row: Row, as_json: bool, width: int = 8) -> None:
 def line_of(row: Row, width: int = 8) -> str:
     """Set, method and number of queries where the row has them, then each other figure behind its name, followed by its
     interval."""
-    head = f"{row['set']:<18} {row['method']:<{width}} n={row.get('n', '-')!s:<5} " if "set" in row else ""
+    head = f"{row['set']:<18} {row.get('method', ''):<{width}} n={row.get('n', '-')!s:<5} " if "set" in row else ""
     figures = {
         key: value for key, value in row.items() if key not in ("set", "method", "n") and value not in (None, "")
     }

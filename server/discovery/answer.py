@@ -272,16 +272,21 @@ class AnswerWriter:
         return written, judged.among(len(written.matches))
 
     def _risk_of(self, reach: Reach) -> Callable[[ToolId], Risk | None]:
-        """Return what says how dangerous a tool is: the user, its server, or a name that deletes; None where none of
-        them does."""
+        """Return how dangerous a tool is: as the user says, else "destructive" where its name deletes, else as its
+        server says; None where nobody says anything. Servers call destructive what may overwrite something too: moving
+        a file, opening a page, adding a comment. So that hint tells only that the tool changes something."""
 
         def risk(name: ToolId) -> Risk | None:
             if (tool := self._catalog.get(name)) is None:
                 return None
             verdict = reach.verdict(tool)
-            if verdict.source != "none":
+            if verdict.source == "config":
                 return verdict.risk
-            return "destructive" if deletes(tool.name) else None
+            if deletes(tool.name):
+                return "destructive"
+            if verdict.source == "none":
+                return None
+            return "read" if verdict.risk == "read" else "write"
 
         return risk
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fakes import tool
+import pytest
+from fakes import FakeUpstream, proxy_over, tool
 from requirements import requirement
 
 from foretool.retrieval.corpus import Corpus
@@ -118,3 +119,17 @@ def test_in_doubt_a_tool_that_deletes_stands_behind_one_that_does_not() -> None:
     order = put_harmless_first([drop, make, read], "low", "the folder", risk_of)
     assert [each.tool for each in order] == ["make", "drop", "read"]
     assert put_harmless_first([], "low", "the folder", risk_of) == ()
+
+
+@requirement("gate:harmless")
+@pytest.mark.anyio
+@pytest.mark.parametrize(("name", "first"), [("rename_file", "rename_file"), ("remove_file", "title")])
+async def test_of_what_a_server_calls_destructive_a_name_alone_says_that_it_deletes(name: str, first: str) -> None:
+    files = FakeUpstream("files", [tool(name, "Rename a file", annotations={"destructiveHint": True})])
+    sheets = FakeUpstream("sheets", [tool("title", "Rename a sheet", annotations={"destructiveHint": False})])
+    async with proxy_over(files, sheets) as stage:
+        await stage.client.list_tools()
+        found = await stage.client.call_tool("discover_tools", {"task": "rename it", "structured": True})
+    names = [match["name"].partition("__")[2] for match in found["structuredContent"]["matches"]]
+    assert found["structuredContent"]["confidence"] in ("medium", "low") and len(names) == 2
+    assert names[0] == first
