@@ -163,6 +163,10 @@ class Pipeline:
         """Return the vectors of a task that was searched before."""
         return self._readings.get("\n".join(split_needs(lines))) if lines else None
 
+    def read(self, texts: Sequence[str]) -> list[Reading]:
+        """Return the vectors of texts by encoder, as a search reads them; [] without encoders."""
+        return self._read(self.dense, texts) if self.dense is not None else []
+
     def take_readings(self) -> dict[str, Reading]:
         """Return the vectors of the texts that the encoders in use have read since the last time, by text."""
         taken = {text: self._readings[text] for text in self._untaken} if self._reader is self.dense else {}

@@ -16,6 +16,7 @@ from foretool.server.discovery.answer_tokens import AnswerTokens
 from foretool.server.discovery.discover_tools import DiscoverTools
 from foretool.server.discovery.exemplars import Exemplars
 from foretool.server.discovery.server_map import find_absent
+from foretool.server.discovery.skill_search import SkillSearch
 from foretool.server.hints.prediction import Predictor
 from foretool.server.hints.prompt_answer import PromptAnswers
 from foretool.server.hints.prompt_hook import PromptHook
@@ -29,7 +30,7 @@ from foretool.server.methods.sign_in_links import SignInLinks
 from foretool.server.parties import Offering, Parties
 from foretool.server.protocol.headers import annotated_schema
 from foretool.server.protocol.jsonrpc import Raw
-from foretool.server.protocol.lists import PROMPTS, RESOURCES, TEMPLATES, ListKind
+from foretool.server.protocol.lists import PROMPTS, RESOURCES, SKILLS, TEMPLATES, ListKind
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.steps import Steps
@@ -67,10 +68,11 @@ class Answering:
             catalog, search, lambda: self.instructions, live, partial(find_absent, upstreams)
         )  # fmt: skip
         self.answer_tokens = AnswerTokens(known.tokens.count_text, known.recorder)
+        self.skill_search = SkillSearch(self.offering.skills, search, catalog)
         exemplars = Exemplars(lambda most: store.calls.shared_events(most), time.monotonic)
         self.discovery = DiscoverTools(
             upstreams, catalog, search, self.answers, known.recorder, self.predictor, policy, exemplars,
-            self.answer_tokens,
+            self.answer_tokens, self.skill_search,
         )  # fmt: skip
         self.calls = calls = make_tool_calls(
             live, policy, known, parties, self.server_requests, forwarder, self.links, results, self.predictor,
@@ -79,7 +81,7 @@ class Answering:
         offered = self.offering
         self.router = Router(
             clients, upstreams, self.server_requests, offered.subscriptions,
-            (offered.greeting, offered.tools, calls, offered.resources, offered.prompts),
+            (offered.greeting, offered.tools, calls, offered.resources, offered.prompts, offered.skills),
         )  # fmt: skip
         self.prompts = PromptHook(store.tasks, clients, search, self.predictor, policy, clock)
         self.prompt_answers = PromptAnswers(clients, search, catalog, known.recorder, policy, live, self.prompts)
@@ -110,7 +112,7 @@ class Answering:
 
         return AgentSteps(
             self._known.catalog, self._known.search, self.instructions, self._known.recorder, self._live,
-            self._parties.upstreams.unlisted, self._policy,
+            self._parties.upstreams.unlisted, self._policy, self.skill_search,
         )  # fmt: skip
 
     def annotated_schema(self, profile: str, tool: str) -> Any:
@@ -125,6 +127,7 @@ class Answering:
         resources = self.offering.resources
         return {
             PROMPTS: self._take_in_prompts, RESOURCES: resources.take_in, TEMPLATES: resources.take_in_templates,
+            SKILLS: self.offering.skills.take_in,
         }  # fmt: skip
 
     def _take_in_prompts(self, upstream: Upstream, served: Mapping[str, Raw]) -> Steps[None]:

@@ -203,7 +203,7 @@ class App:
         insist = self.guard.insist
         insist("answers' tokens", self.answering.answer_tokens.count)
         await self.known.stop()
-        for part in (self.store_watch, self.answering.links, self._events):
+        for part in (self.store_watch, self.answering.links, self.answering.skill_search, self._events):
             await part.stop()
         if self._people is not None:
             await self._people.stop()

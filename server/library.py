@@ -217,7 +217,7 @@ class Foretool:
             if not planned.done():  # the caller may have stopped waiting
                 planned.set_result(plan)
 
-        app.answering.steps.plan(wanted, client.profile, budget, ready)
+        app.answering.steps.plan(wanted, client, budget, ready)
         return self._make_step(await planned)
 
     async def answer(

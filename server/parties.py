@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from foretool.server.catalog.models import LearnedLists
+from foretool.server.catalog.skill_folders import SkillFolders
 from foretool.server.catalog.word_index import WordIndexKeeper
 from foretool.server.clients.exchange import Exchange, Outbox
 from foretool.server.clients.kept_results import KeptResults
@@ -23,6 +24,7 @@ from foretool.server.methods.long_results import LongResults, cuts_results
 from foretool.server.methods.merged_lists import MergedLists
 from foretool.server.methods.prompts import Prompts
 from foretool.server.methods.resources import Resources
+from foretool.server.methods.skills import Skills
 from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.protocol.lists import ListKind
 from foretool.server.transports.guard import Job
@@ -95,11 +97,16 @@ class Offering:
         self._parties = parties
         upstreams, clients = parties.upstreams, parties.clients
         self.notices = HeldNotices(clients, known.gatekeeper)
-        self.greeting = Greeting(upstreams, known.catalog, clients, lambda: cuts_results(live.now))
+        self.greeting = Greeting(
+            upstreams, known.catalog, clients, lambda: cuts_results(live.now),
+            lambda client: self.skills.may_have_some(client),
+        )  # fmt: skip
         self.merged = MergedLists(
             upstreams, clients, live, known.gatekeeper, parties.precedence, self._note_list_problems
         )
-        self.resources = Resources(upstreams, self.merged, forwarder, known.catalog, results)
+        self.skill_folders = SkillFolders(live)
+        self.skills = Skills(upstreams, self.merged, forwarder, known.catalog, known.gatekeeper, self.skill_folders)
+        self.resources = Resources(upstreams, self.merged, self.skills, known.catalog, results)
         self.prompts = Prompts(
             upstreams, self.merged, forwarder, known.catalog, self.resources, known.gatekeeper, answer_step
         )

@@ -35,12 +35,12 @@ Approval = Literal["approved", "held", "blocked"]
 
 DefinitionKind = Literal[
     "launch", "tool", "instructions", "prompt", "prompt_list", "prompt_text", "resource", "resource_list", "template",
-    "template_list", "shown", "begun", "asked",
+    "template_list", "skill", "skill_list", "shown", "begun", "asked",
 ]  # fmt: skip
 """`launch`: how the server is reached; `resource`: the words of a resource; `template`: a template of resources;
-`prompt_list`, `resource_list`, `template_list`: that it has listed them; `prompt_text`: what a prompt says; `shown`:
-which definitions somebody has looked at; `begun`: which first list is being written, by its digest; `asked`: when a
-list of this kind was first asked for in vain."""
+`skill`: a skill with the digests of its files; `prompt_list` and the like: that it has listed them; `prompt_text`: what
+a prompt says; `shown`: which definitions somebody has looked at; `begun`: which first list is being written, by its
+digest; `asked`: when a list of this kind was first asked for in vain."""
 
 FirstSight = Literal["kept", "known", "lost"]
 """What came of keeping what was seen first. `known`: another list was seen first; `lost`: another proxy is writing

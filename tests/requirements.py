@@ -562,6 +562,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "capabilities:union": Promise("design: aggregate", "we declare what the upstreams can"),
     "conformance:server": Promise("MCP conformance suite", "as a server it passes what the fixture alone passes"),
+    "conformance:skills": Promise("MCP conformance suite", "the scenarios of skills pass as against a server alone"),
     "conformance:client": Promise("MCP conformance suite", "as a client it passes the client scenarios"),
     # What ends early, and what is whose
     "question:withdrawn": Promise(f"{LEGACY}: basic/utilities/cancellation", "a question can be taken back"),
@@ -729,6 +730,22 @@ MANIFEST: Final[dict[str, Promise]] = {
     "catalog:duplicate": Promise("design: catalogue", "a tool listed twice is used once and said"),
     "catalog:filters": Promise("docs/configuration.md", "include and exclude decide which tools exist"),
     # Resources, prompts, subscriptions, logs
+    # Skills
+    "skills:merged": Promise(
+        "SEP-2640", "skills of all upstreams are listed, got and read under their server's prefix"
+    ),
+    "skills:declared": Promise("SEP-2640", "the extension is declared where there are skills"),
+    "skills:profile": Promise("design: aggregate", "skills stay inside the profile"),
+    "skills:own": Promise("docs/configuration.md", "skills of the user's folders are served to clients that lack them"),
+    "skills:projects": Promise("docs/configuration.md", "a project's skills are served where the user allowed it"),
+    "skills:found": Promise("docs/configuration.md", "one search finds the skill that fits beside the tools"),
+    "skills:budget": Promise("docs/configuration.md", "skills and instructions share a quarter of an answer"),
+    "skills:read": Promise("docs/configuration.md", "a model reads a skill with discover_tools, wherever it is from"),
+    "skills:step": Promise("docs/library.md", "a step names the skill that fits, within its budget"),
+    "trust:skills:pinned": Promise("SECURITY.md", "a skill is pinned with its files; a changed one is held for review"),
+    "trust:skills:posing": Promise("SECURITY.md", "no skill of a server takes the URI of another's or of the user's"),
+    "trust:skills:folder": Promise("SECURITY.md", "nothing outside the folder of a skill is read"),
+    "trust:skills:text": Promise("SECURITY.md", "a skill that is huge or looks wrong is bounded, quoted and marked"),
     "resources:merged": Promise("design: aggregate", "resources are merged in config order, each URI once"),
     "resources:routed": Promise("design: aggregate", "a resource is read where it is"),
     "resources:not-found": Promise(

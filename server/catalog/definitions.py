@@ -18,8 +18,9 @@ from foretool.server.config.servers import Server
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import annotated_schema, schema_problem
 from foretool.server.protocol.jsonrpc import Raw
-from foretool.server.protocol.lists import PROMPTS, ListKind
+from foretool.server.protocol.lists import PROMPTS, SKILLS, ListKind
 from foretool.server.protocol.output_schemas import narrow, without_era
+from foretool.server.protocol.skills import read_skill
 from foretool.server.trust.approvals import hash_value
 from foretool.server.trust.links import clean_member
 from foretool.server.trust.text import is_clean, one_line, visible
@@ -217,6 +218,8 @@ def _read_member(kind: ListKind, member: Raw, hide: Callable[[bytes], bytes]) ->
     if not is_clean(name):
         raise ValueError(f"its {kind.identifier} {one_line(visible(name))!r} has invisible characters")
     members = jsonrpc.fields(Raw(clean_member(hide(bytes(member)))))
+    if kind is SKILLS:
+        read_skill(member)
     if kind is not PROMPTS:
         members[kind.identifier] = jsonrpc.raw(name)  # a URI stays what it is, or nobody could read what it names
     # Written again, so that no key stands there twice.

@@ -278,6 +278,10 @@ class Search(BackgroundWork):
         """The encoders that rank; None while words alone do."""
         return self._encoders
 
+    def read(self, texts: Sequence[str]) -> list[Reading]:
+        """Return the vectors of texts by encoder; those of the last searches cost nothing. [] without encoders."""
+        return self._index.pipeline.read(texts) if self._encoders is not None else []
+
     def take_readings(self) -> Mapping[str, Reading]:
         """Return the vectors of the texts that the encoders have read since the last time, by text."""
         return self._index.pipeline.take_readings() if self._encoders is not None else {}

@@ -333,6 +333,15 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     instructions: tuple[str, ...] = ()
     """Patterns of text files with your own instructions. The parts that apply to a task are shown with its tools.
     `~` is expanded, `**` matches any folders, and relative patterns start in the folder of this file."""
+    skills: tuple[str, ...] = (
+        "~/.claude/skills", "~/.agents/skills", "~/.codex/skills", "~/.copilot/skills", "~/.cursor/skills",
+        "~/.gemini/skills", "~/.config/opencode/skills",
+    )  # fmt: skip
+    """Folders with your skills (`NAME/SKILL.md`), which every client of yours finds, reads and lists; `[]` for none.
+    `~` is expanded, and relative paths start in the folder of this file."""
+    skill_projects: tuple[str, ...] = ()
+    """Projects whose own skills (`.claude/skills`, `.agents/skills` and the like) are served to clients that work in
+    them, such as `~/work/shop` or `~/work/*`. They are instructions to your model, so name projects that you trust."""
     domains: dict[str, DomainEntry] = {}  # noqa: RUF012
     """Kinds of task, by name, with tools that their steps always get; see [below](#a-domain)."""
     storage: str = ""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -26,7 +27,7 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.definitions import write_definition
 from foretool.server.catalog.names import DISCOVER
 from foretool.server.catalog.search import Search
-from foretool.server.clients.exchange import Exchange
+from foretool.server.clients.exchange import Caller, Exchange
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.config.servers import matches
@@ -34,6 +35,7 @@ from foretool.server.config.settings import DomainEntry
 from foretool.server.discovery.arguments import MATCHES
 from foretool.server.discovery.instructions import Instructions
 from foretool.server.discovery.plain_schemas import trim
+from foretool.server.discovery.skill_search import SkillSearch, as_fragment
 from foretool.server.lists import own_tools
 from foretool.server.lists.maker import View
 from foretool.server.methods.prompts import STEP
@@ -102,7 +104,7 @@ class AgentSteps:
 
     def __init__(
         self, catalog: Catalog, search: Search, instructions: Instructions, recorder: Recorder, config: LiveConfig,
-        unlisted: Callable[[], frozenset[str]], policy: TrustPolicy,
+        unlisted: Callable[[], frozenset[str]], policy: TrustPolicy, skills: SkillSearch,
     ) -> None:  # fmt: skip
         """`unlisted` returns the upstreams whose tools are unknown."""
         self._catalog = catalog
@@ -112,28 +114,35 @@ class AgentSteps:
         self._config = config
         self._unlisted = unlisted
         self._policy = policy
+        self._skills = skills
         self._cache: Signatures[StepPlan] = Signatures()
         self._domains: tuple[object, Domains] = ({}, Domains({}))
 
     # -- planning
 
-    def plan(self, query: Query, profile: Profile, budget: int, go: Callable[[StepPlan], None]) -> None:
+    def plan(self, query: Query, client: Caller, budget: int, go: Callable[[StepPlan], None]) -> None:
         """Plan a step (ITR, Algorithm 1, lines 1 to 5) and call `go` with it, once the slow encoders have answered."""
         started = time.perf_counter()
+        profile = client.profile
         query = replace(query, profile=profile.name)
         domain = self._find_domain(query)
         # The whole text counts: "copy alpha to beta" has the words of "copy beta to alpha" and is another task.
-        key = (query.lines, query.history, query.servers_in_use, profile.key, budget, domain)
+        skills = self._skills.known(client, profile)
+        key = (query.lines, query.history, query.servers_in_use, profile.key, budget, domain, skills)
         known = self._cache.get(key, self._version())
         if known is not None:
             go(replace(known, cached=True, took_ms=(time.perf_counter() - started) * 1000))
             return
 
-        def ranked(ranking: Ranking) -> None:
-            plan = self._build(query, ranking, profile, budget, domain)
+        def build(ranking: Ranking) -> None:
+            found = self._skills.find(query.lines, client, profile)
+            plan = self._build(query, ranking, profile, budget, domain, [as_fragment(each) for each in found])
             # Planning may have read changed files, which moves the version.
             self._cache.put(key, self._version(), plan)
             go(replace(plan, took_ms=(time.perf_counter() - started) * 1000))
+
+        def ranked(ranking: Ranking) -> None:
+            self._skills.when_embedded(client, profile, partial(build, ranking))
 
         self._search.find(query, self._policy.reach(profile).finds, _RANKED, ranked)
 
@@ -152,7 +161,9 @@ class AgentSteps:
         age = int(self._recorder.now() / _KEPT_S)
         return (*self._search.version, self._instructions.version, self._config.settings, age)
 
-    def _build(self, query: Query, ranking: Ranking, profile: Profile, budget: int, domain: str) -> StepPlan:
+    def _build(
+        self, query: Query, ranking: Ranking, profile: Profile, budget: int, domain: str, skills: Sequence[Fragment]
+    ) -> StepPlan:
         judged = self._search.judge(ranking)
         found, probability = judged.level, judged.probability or 0.0
         pinned = self._find_pins(profile, domain)
@@ -160,7 +171,7 @@ class AgentSteps:
         # Even if nothing was found, a step that is widened may take what is ranked.
         tools = ranked if found != "none" else []
         hits = self._instructions.find(query.lines, profile, ToolId(tools[0].id) if tools else None)
-        matched = [hit.fragment for hit in hits]
+        matched = [*skills, *(hit.fragment for hit in hits)]
         left = budget - self._fixed_tokens(profile)
         # A missing tool costs more than a missing text: texts are sure of their share alone.
         reserved = sum(map(_cited_tokens, _fit_texts(matched, left // _SHARE)))
@@ -168,7 +179,7 @@ class AgentSteps:
             tools, left - reserved, {"tool": min(max(judged.k, _LEAST), _TOOLS)}, pinned, per_token=False
         )
         texts = _fit_texts(matched, left - selected.tokens)
-        relevance = {hit.fragment.id: hit.relevance for hit in hits}
+        relevance = {each.id: 1.0 for each in skills} | {hit.fragment.id: hit.relevance for hit in hits}
         shown = [Candidate(each.id, "instruction", _cited_tokens(each), relevance[each.id]) for each in texts]
         selected = replace(
             selected,
@@ -299,7 +310,7 @@ class AgentSteps:
             exchange.own_result({"description": about, "messages": [{"role": "user", "content": content}]})
 
         query = self.query(task, session.conversation().steps)
-        self.plan(query, exchange.client.profile, int(budget), lambda plan: exchange.attempt(lambda: answer(plan)))
+        self.plan(query, exchange.client, int(budget), lambda plan: exchange.attempt(lambda: answer(plan)))
 
     def query(self, task: str, history: Sequence[str] = ()) -> Query:
         """Return the query for a task with one need a line. `history`: exposed or own names of the tools called so far,

@@ -24,7 +24,7 @@ from foretool.server.catalog.search import Search
 from foretool.server.catalog.signatures import name_calls, signature
 from foretool.server.config.loader import LiveConfig
 from foretool.server.config.settings import Risk
-from foretool.server.discovery.answer_shape import LEAST, enough, shape
+from foretool.server.discovery.answer_shape import LEAST, SHARE, enough, shape
 from foretool.server.discovery.arguments import MATCHES, Arguments
 from foretool.server.discovery.match_groups import (
     Known,
@@ -39,6 +39,8 @@ from foretool.server.discovery.match_groups import (
 )
 from foretool.server.discovery.schemas import CLAUSE, Schemas, summarize
 from foretool.server.discovery.server_map import Away, blame, describe_absent, map_servers, matter
+from foretool.server.discovery.skill_search import describe_offer, fit_offers
+from foretool.server.methods.skills import SkillOffer
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust.policy import Reach
@@ -166,6 +168,7 @@ def answer(
     lacks: Lacks | None = None,
     k: int = MATCHES,
     words_of: WordsOf = read_no_words,
+    skills: Sequence[SkillOffer] = (),
 ) -> Answer:
     """Return the matches, best first, then the servers where that helps, then advice.
 
@@ -173,6 +176,7 @@ def answer(
     for by name carry their whole schema. `visible`: whether a tool is in the client's list already. `reach`: what its
     profile reaches. `fragments`: instructions that apply, paid from the budget. `lacks`: what the search had to do
     without. `k`: how many tools suffice, as far as that is known. `words_of`: the words of a tool that are kept.
+    `skills`: those that fit the task, paid like the fragments.
     """
     lacks = lacks or Lacks()
     asked, unknown, shared_names = _asked(arguments, catalog, reach)
@@ -190,6 +194,11 @@ def answer(
     ]
     calling = _mark_bridges([tool for tool, _ in chosen.known], cards, reach)
     ending: dict[str, Any] = {}
+    if skills:
+        ending["skills"] = [
+            {"name": each.name, "uri": each.uri, "server": each.server, "description": each.description}
+            for each in skills
+        ]
     if fragments:
         ending["instructions"] = [{"source": each.source, "text": each.text} for each in fragments]
     nearest = _nearest(ranking, catalog, visible, reach) if not cards else []
@@ -211,7 +220,7 @@ def answer(
         structured["note"] = say_by_words(lacks.meaning_in)
     elif lacks.unread:
         structured["note"] = say_unread()
-    text = _Text({**structured, **ending}, chosen.lined, fragments, with_calls=is_paragraph)
+    text = _Text({**structured, **ending}, chosen.lined, fragments, skills, with_calls=is_paragraph)
     # The lines without schemas come first: what they leave goes to the schemas.
     left = budget - estimate(text.with_schemas({}))
     schemas = Schemas(left, cap)
@@ -245,10 +254,11 @@ class AnswerWriter:
 
     def write(
         self, arguments: Arguments, query: Query, ranking: Ranking, visible: Visible, reach: Reach,
-        told: set[str] | None = None,
+        told: set[str] | None = None, skills: Sequence[SkillOffer] = (),
     ) -> tuple[Answer, float | None]:  # fmt: skip
         """Return the answer, and the gate's probability that what it shows, or the first five of it, suffices. `told`:
-        the servers of which the session was told that they are down; those of which this answer says so are added."""
+        the servers of which the session was told that they are down; those of which this answer says so are added.
+        `skills`: those that fit the task, best first."""
         judged = self._search.judge(ranking)
         level, k = judged.level, judged.k
         lacks = Lacks(
@@ -259,11 +269,13 @@ class AnswerWriter:
         if lacks.meaning_in and level == "none":
             level, k = "low", min(LEAST_SHOWN, len(ranking.ranked))  # words alone cannot tell that nothing fits
         ranking = replace(ranking, ranked=put_harmless_first(ranking.ranked, level, ranking.task, self._risk_of(reach)))
-        fragments = self._instructions().beside(query, ranking, level, reach.profile) if query.lines else ()
         settings = self._config.settings
+        # Skills are instructions with a name: both are paid from one share of the answer.
+        skills, spent = fit_offers(skills, settings.answer_tokens // SHARE)
+        fragments = self._instructions().beside(query, ranking, level, reach.profile, spent) if query.lines else ()
         written = answer(
             arguments, ranking, level, self._catalog, visible, reach, settings.answer_tokens,
-            settings.tool_tokens, fragments, lacks, k, self._search.words_of,
+            settings.tool_tokens, fragments, lacks, k, self._search.words_of, skills,
         )  # fmt: skip
         if told is not None:
             told.update(written.down)
@@ -524,12 +536,14 @@ class _Text:
     calls need. Everything but the schemas is written once; how long that is says which schemas there is room for."""
 
     def __init__(
-        self, structured: Mapping[str, Any], lined: int, fragments: Sequence[Fragment], *, with_calls: bool
-    ) -> None:
+        self, structured: Mapping[str, Any], lined: int, fragments: Sequence[Fragment],
+        skills: Sequence[SkillOffer], *, with_calls: bool,
+    ) -> None:  # fmt: skip
         """`lined`: how many matches have a line."""
         cards = structured["matches"]
         note = structured.get("note", "")
         self._head = f"confidence: {structured['confidence']}{note and f'; {note}'}"
+        self._skills = list(map(describe_offer, skills))
         self._lined = [(card, f"{place}. {_line(card)}") for place, card in enumerate(cards[:lined], 1)]
         self._named = [*_same(cards), *_further(cards[lined:], "call" if with_calls else "name")]
         self._ending = list(map(_cited, fragments))
@@ -541,7 +555,7 @@ class _Text:
 
     def with_schemas(self, shared: Mapping[str, Any]) -> str:
         """Return the text with the schemas that the matches have by now, and the definitions that they share."""
-        lines = [self._head]
+        lines = [self._head, *self._skills]
         for card, line in self._lined:
             lines.append(line)
             if "inputSchema" in card:

@@ -26,6 +26,8 @@ LEAST: Final = 5
 """At least so many tools are shown, unless the task names those that it wants."""
 _MORE_SHOWN: Final = 2
 """So many more tools are shown for each further clause of a paragraph: the gate speaks of one needed tool."""
+SHARE: Final = 4
+"""Skills and instructions get at most 1 / `SHARE` of an answer's tokens together."""
 
 
 class Shape(Struct, frozen=True):

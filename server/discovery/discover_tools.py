@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +21,9 @@ from foretool.server.discovery.answer_shape import READY
 from foretool.server.discovery.answer_tokens import AnswerTokens
 from foretool.server.discovery.arguments import Arguments
 from foretool.server.discovery.exemplars import Exemplars
+from foretool.server.discovery.skill_search import SkillSearch
 from foretool.server.hints.prediction import Predictor
+from foretool.server.methods.skills import SkillOffer
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
@@ -46,8 +49,9 @@ class DiscoverTools:
 
     def __init__(
         self, upstreams: UpstreamRegistry, catalog: Catalog, search: Search, answers: AnswerWriter, recorder: Recorder,
-        predictor: Predictor, policy: TrustPolicy, exemplars: Exemplars, tokens: AnswerTokens,
+        predictor: Predictor, policy: TrustPolicy, exemplars: Exemplars, tokens: AnswerTokens, skills: SkillSearch,
     ) -> None:  # fmt: skip
+        self._skills = skills
         self._tokens = tokens
         self._upstreams = upstreams
         self._catalog = catalog
@@ -67,8 +71,31 @@ class DiscoverTools:
         self.join_conversation(exchange, arguments.handle)
         # What has not been listed cannot be found, and a wrong answer costs more than waiting.
         self._upstreams.when_searchable(
-            lambda: exchange.attempt(self._find, exchange, arguments), exchange.client.profile
+            lambda: exchange.attempt(self._start, exchange, arguments), exchange.client.profile
         )
+
+    def _start(self, exchange: Exchange, arguments: Arguments) -> None:
+        """Read the skills that are asked for by name, then search for the rest, and for the tools that they name."""
+        if arguments.names:
+            self._skills.prepare(exchange, lambda: self._read_skills(exchange, arguments))
+        else:
+            self._find(exchange, arguments)
+
+    def _read_skills(self, exchange: Exchange, arguments: Arguments) -> None:
+        client = exchange.client
+        uris, others = self._skills.pick(client, client.profile, arguments.names)
+        if not uris:
+            self._find(exchange, arguments)
+            return
+
+        def go(at: Exchange, texts: list[str], tools: list[str]) -> None:
+            names = tuple(dict.fromkeys((*others, *tools)))
+            if names or arguments.lines:
+                self._find(at, replace(arguments, names=names), before=texts)
+            else:
+                at.own_result({"content": [{"type": "text", "text": text} for text in texts]})
+
+        self._skills.read(exchange, uris, go)
 
     def search_for_name(self, exchange: Exchange, name: str, refusal: str) -> None:
         """Answer a bridged call of a tool that does not exist with the refusal and with what a search for the words of
@@ -87,8 +114,9 @@ class DiscoverTools:
             self._recorder.name_discovery(chat.opened_by, chat.handle)
             chat.opened_by = 0
 
-    def _find(self, exchange: Exchange, arguments: Arguments, refusal: str = "") -> None:
-        """Search, and answer. `refusal`: why the call that led to the search did not run."""
+    def _find(self, exchange: Exchange, arguments: Arguments, refusal: str = "", before: Sequence[str] = ()) -> None:
+        """Search, and answer. `refusal`: why the call that led to the search did not run; `before`: what the answer
+        begins with."""
         self._catalog.fix_names()
         chat = exchange.chat or exchange.own_session.conversation()
         started = time.perf_counter()
@@ -98,21 +126,28 @@ class DiscoverTools:
         reach = self._policy.reach(profile)
         # Some of these are dropped: what this profile may not find, and what one server says too often.
         limit = max(RANKED, arguments.wanted)
-        answer = partial(self._answer, exchange, arguments, query, chat, started, refusal)
-        self._search.find(query, reach.finds, limit, answer, exchange.attempt)
+        answer = partial(self._answer, exchange, arguments, query, chat, started, refusal, before)
+
+        def ranked(ranking: Ranking) -> None:
+            self._skills.prepare(exchange, partial(answer, ranking))
+
+        self._search.find(
+            query, reach.finds, limit, ranked if arguments.lines and not refusal else answer, exchange.attempt
+        )
 
     def _answer(
         self, exchange: Exchange, arguments: Arguments, query: Query, chat: Conversation, started: float,
-        refusal: str, ranking: Ranking,
+        refusal: str, before: Sequence[str], ranking: Ranking,
     ) -> None:  # fmt: skip
         if refusal and not ranking.ranked:
             exchange.tool_error(refusal)  # the name is one miss already
             return
         session, client = exchange.own_session, exchange.client
-        kept, answer = self.answer_search(client, session, chat, arguments, query, ranking, started)
+        skills = self._skills.find(query.lines, client, client.profile) if not refusal else []
+        kept, answer = self.answer_search(client, session, chat, arguments, query, ranking, started, skills)
         answer = discovery_answer.with_handle(answer, session.handle_for(chat, kept.id))
         grows = client.tools.grow_for_discovery(session.list, kept)
-        texts = [*([refusal] if refusal else []), answer.text, *self._endings(exchange, chat, answer)]
+        texts = [*([refusal] if refusal else []), *before, answer.text, *self._endings(exchange, chat, answer)]
         content = [{"type": "text", "text": text} for text in texts]
         # Some clients show a model both forms, others the structured one alone (`docs/clients.md`).
         result: dict[str, Any] = {"content": content} | ({"isError": True} if refusal else {})
@@ -127,13 +162,13 @@ class DiscoverTools:
 
     def answer_search(
         self, client: ListOwner, session: Session, chat: Conversation, arguments: Arguments, query: Query,
-        ranking: Ranking, started: float,
+        ranking: Ranking, started: float, skills: Sequence[SkillOffer] = (),
     ) -> tuple[Discovery, Answer]:  # fmt: skip
         """Write the answer of one search, record it and what it missed; return the record, with its id, and the
-        answer. `started`: when the search began, by `time.perf_counter`."""
+        answer. `started`: when the search began, by `time.perf_counter`; `skills`: those that fit."""
         reach = self._policy.reach(client.profile)
         answer, probability = self._answers.write(
-            arguments, query, ranking, session.list.sees, reach, session.told_absent
+            arguments, query, ranking, session.list.sees, reach, session.told_absent, skills
         )
         kept = Discovery(
             session=session.record.key,

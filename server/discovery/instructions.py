@@ -19,6 +19,7 @@ from foretool.retrieval.fragments import Fragment, FragmentIndex, Hit, fit_fragm
 from foretool.server.catalog import names
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.config.loader import LiveConfig, Profile
+from foretool.server.discovery.answer_shape import SHARE
 from foretool.server.discovery.instruction_files import InstructionFiles
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
@@ -40,8 +41,6 @@ MOST_READ: Final = 256 * 1024
 """Bytes of an answer to `prompts/get` that is read, in about a millisecond."""
 _MOST_PROMPTS: Final = 50
 """At most so many prompts of one upstream are read."""
-SHARE: Final = 4
-"""Instructions get at most 1 / `SHARE` of an answer's tokens."""
 _APPLIES: Final = 0.35
 """A fragment of the user applies if it has at least this share of the query's words."""
 _FOREIGN_APPLIES: Final = 0.5
@@ -136,9 +135,9 @@ class Instructions:
                 hits[own.id] = Hit(own, _ITS_SERVER)
         return sorted(hits.values(), key=lambda hit: -hit.relevance)
 
-    def beside(self, query: Query, ranking: Ranking, level: Level, profile: Profile) -> list[Fragment]:
+    def beside(self, query: Query, ranking: Ranking, level: Level, profile: Profile, spent: int = 0) -> list[Fragment]:
         """Return the fragments that an answer of `discover_tools` shows beside its tools: the user's safety texts, and
-        those that apply, within their share of the answer.
+        those that apply, within their share of the answer, of which so many tokens are spent.
 
         Safety texts are always shown whole. Another fragment that is too long is cut. What a server says of itself is
         not repeated to clients that were given it when they connected.
@@ -146,7 +145,7 @@ class Instructions:
         best = ranking.ranked[0].tool if ranking.ranked and level != "none" else None
         hits = self.find(query.lines, profile, best)
         shown = self.overlay(profile)
-        budget = self._config.settings.answer_tokens // SHARE - sum(each.tokens for each in shown)
+        budget = self._config.settings.answer_tokens // SHARE - spent - sum(each.tokens for each in shown)
         quoted = self._quoted(profile) if hits else frozenset()
         for fragment in (hit.fragment for hit in hits):
             if fragment.upstream in quoted and fragment.source == f"server {fragment.upstream}":

@@ -25,12 +25,12 @@ from foretool.storage.store import Store
 
 NOUNS: Final[dict[DefinitionKind, str]] = {
     "tool": "tool", "prompt": "prompt", "prompt_text": "text of prompt", "resource": "words of resource",
-    "template": "resource template", "instructions": "instructions", "launch": "command",
+    "template": "resource template", "skill": "skill", "instructions": "instructions", "launch": "command",
 }  # fmt: skip
 EFFECTS: Final[dict[Effect, str]] = {
     "new": "new; not served",
     "kept": "changed; the approved text is served",
-    "withheld": "changed so that calls would fail; refused",
+    "withheld": "changed so that its approved version no longer works; refused",
 }
 
 

@@ -8,12 +8,13 @@ from typing import Any, Final
 from foretool.retrieval.tokens import estimate, fill_budget
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.clients.client import LEVELS
-from foretool.server.clients.exchange import Exchange
+from foretool.server.clients.exchange import Caller, Exchange
 from foretool.server.clients.registry import ClientRegistry
 from foretool.server.config.loader import Profile
 from foretool.server.methods.list_tools import INCOMPLETE_TTL_MS, TTL_MS
 from foretool.server.methods.prompts import offers_steps
-from foretool.server.protocol import jsonrpc, translate, versions
+from foretool.server.methods.skills import DECLARED
+from foretool.server.protocol import jsonrpc, skills, translate, versions
 from foretool.server.protocol.jsonrpc import RpcError
 from foretool.server.trust.text import one_line, quote
 from foretool.server.upstreams.registry import UpstreamRegistry
@@ -38,9 +39,12 @@ class Greeting:
     """Tells clients our capabilities, and which upstreams there are."""
 
     def __init__(
-        self, upstreams: UpstreamRegistry, catalog: Catalog, clients: ClientRegistry, cuts_results: Callable[[], bool]
-    ) -> None:
-        """`cuts_results`: whether results may link to resources of our own."""
+        self, upstreams: UpstreamRegistry, catalog: Catalog, clients: ClientRegistry,
+        cuts_results: Callable[[], bool], has_skills: Callable[[Caller], bool],
+    ) -> None:  # fmt: skip
+        """`cuts_results`: whether results may link to resources of our own; `has_skills`: whether there may be skills
+        for a client."""
+        self._has_skills = has_skills
         self._upstreams = upstreams
         self._catalog = catalog
         self._clients = clients
@@ -65,7 +69,7 @@ class Greeting:
         exchange.own_result(
             {
                 "protocolVersion": version,
-                "capabilities": self.capabilities("legacy", client.profile),
+                "capabilities": self.capabilities(client),
                 "serverInfo": versions.IDENTITY,
                 "instructions": self.instructions(client.profile, is_whole=self._lists_all(exchange)),
             }
@@ -75,7 +79,7 @@ class Greeting:
         exchange.own_result(
             {
                 "supportedVersions": [*versions.MODERN_VERSIONS, *versions.LEGACY_VERSIONS],
-                "capabilities": self.capabilities("modern", exchange.client.profile),
+                "capabilities": self.capabilities(exchange.client),
                 "instructions": self.instructions(exchange.client.profile, is_whole=self._lists_all(exchange)),
                 "ttlMs": INCOMPLETE_TTL_MS if self._upstreams.still_coming() else TTL_MS,
                 "cacheScope": "private",
@@ -93,21 +97,22 @@ class Greeting:
         self._clients.set_levels()
         exchange.result(jsonrpc.EMPTY)
 
-    def capabilities(self, era: Era, profile: Profile) -> dict[str, Any]:
-        """Return our capabilities and those of the profile's upstreams, as far as we answer what they lead to. While
-        some upstreams are still unknown, that is every one."""
+    def capabilities(self, client: Caller) -> dict[str, Any]:
+        """Return our capabilities and those of the upstreams of a client's profile, as far as we answer what they lead
+        to. While some upstreams are still unknown, that is every one."""
+        profile, has_skills = client.profile, self._has_skills(client)
         declared, is_whole = self._upstreams.all_capabilities(profile)
         union = {key for known in declared for key in known}
         # We log ourselves, whatever the upstreams do.
         capabilities: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}}
         has_pages = any(each.name in self._catalog.now.page_servers for each in self._upstreams.admitted(profile))
-        if not is_whole or "resources" in union or self._cuts_results() or has_pages:
+        if not is_whole or "resources" in union or self._cuts_results() or has_pages or has_skills:
             capabilities["resources"] = {"subscribe": True, "listChanged": True}
         if not is_whole or "prompts" in union or offers_steps(profile):
             capabilities["prompts"] = {"listChanged": True}
         if not is_whole or "completions" in union:
             capabilities["completions"] = {}
-        extensions = {}
+        extensions: dict[str, Any] = {skills.EXTENSION: DECLARED} if has_skills else {}
         for known in declared:
             extensions.update(translate.served_extensions(known))
         return {**capabilities, "extensions": extensions} if extensions else capabilities

@@ -1,4 +1,5 @@
-"""Answers the methods that list prompts, resources and templates, merged from the upstreams; `list_tools` has tools."""
+"""Answers the methods that list prompts, resources, templates and skills, merged from the upstreams; `list_tools` has
+tools."""
 
 from __future__ import annotations
 
@@ -188,7 +189,7 @@ class MergedLists:
     def tell_soon(self, upstream: str, kind: ListKind) -> None:
         """Tell the clients of an upstream that a list has changed. Resources and templates have one notification, so
         that what comes of both within a moment is told once."""
-        if (upstream, kind.change) not in self._telling:
+        if kind.change and (upstream, kind.change) not in self._telling:
             self._telling.add((upstream, kind.change))
             asyncio.get_running_loop().call_later(DEBOUNCE_S, self._tell, upstream, kind)
 

@@ -9,9 +9,9 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.resource_owners import ResourceOwners
 from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import Profile
-from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.long_results import SCHEME, LongResults
 from foretool.server.methods.merged_lists import MergedLists
+from foretool.server.methods.skills import Skills
 from foretool.server.protocol import apps, jsonrpc
 from foretool.server.protocol.jsonrpc import Raw, RpcError
 from foretool.server.protocol.lists import RESOURCES, TEMPLATES
@@ -37,13 +37,13 @@ class Resources:
         self,
         upstreams: UpstreamRegistry,
         lists: MergedLists,
-        forwarder: Forwarder,
+        skills: Skills,
         catalog: Catalog,
         results: LongResults,
     ) -> None:
         self._upstreams = upstreams
         self._lists = lists
-        self._forwarder = forwarder
+        self._skills = skills
         self._catalog = catalog
         self._results = results
         self._owners = ResourceOwners()
@@ -102,7 +102,8 @@ class Resources:
         if uri is not None and uri.startswith(SCHEME):
             self._results.read_resource(exchange, uri)
             return
-        self.with_owner(exchange, lambda upstream: self._forwarder.pass_on(exchange, upstream, exchange.params))
+        if uri is None or not self._skills.reads(exchange, uri):
+            self.with_owner(exchange, lambda upstream: self._skills.read_at(exchange, upstream, uri or ""))
 
     def with_owner(self, exchange: Exchange, go: Callable[[Upstream], None]) -> None:
         """Call `go` with the upstream of the request's URI, or answer that there is none."""

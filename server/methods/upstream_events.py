@@ -17,7 +17,7 @@ from foretool.server.methods.server_requests import ServerRequests
 from foretool.server.methods.subscriptions import Subscriptions
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
-from foretool.server.protocol.lists import MERGED, TOOLS, ListKind
+from foretool.server.protocol.lists import MERGED, TOOLS, ListKind, features
 from foretool.server.protocol.versions import META_SUBSCRIPTION
 from foretool.server.transports.tasks import Precedence, Tasks, in_slices
 from foretool.server.trust.gatekeeper import Gatekeeper, Listing
@@ -129,7 +129,7 @@ class UpstreamEvents:
     def _want_unseen(self, upstream: Upstream) -> None:
         """Ask a new server for a list that nobody has asked it for. They come one by one: a server that ends where it
         is asked for one still gives the others."""
-        capabilities = upstream.server_info.capabilities or ()
+        capabilities = features(upstream.server_info.capabilities)
         unseen = [kind for kind in self._gatekeeper.unseen(upstream.name) if kind.capability in capabilities]
         if unseen and upstream.is_up:
             upstream.want_list(unseen[0], upstream.spoken_era() or "legacy")
@@ -201,7 +201,7 @@ class UpstreamEvents:
         """Return what may be served of the tools and the instructions of an upstream."""
         info, name = upstream.server_info, upstream.name
         version = str(info.implementation.get("version") or "")
-        listing = Listing(tools, text, version, lacking(info.capabilities or ()))
+        listing = Listing(tools, text, version, lacking(features(info.capabilities)))
         before = Listing(self._catalog.listed(name), self._catalog.instructions(name))
         admitted = yield from self._gatekeeper.admit(name, listing, before)
         return admitted.tools, admitted.text

@@ -1,8 +1,11 @@
-"""The four lists of a server: how each is asked for, how its members are, and what says that it has changed."""
+"""The lists of a server: how each is asked for, how its members are, and what says that it has changed."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from foretool.server.protocol import skills
 
 
 class ListKind(NamedTuple):
@@ -20,7 +23,7 @@ class ListKind(NamedTuple):
     listens: str
     """Its filter in `subscriptions/listen`."""
     change: str
-    """The notification that says that it has changed."""
+    """The notification that says that it has changed; "" if there is none."""
 
 
 TOOLS: Final = ListKind(
@@ -38,6 +41,15 @@ TEMPLATES: Final = ListKind(
     "resourcesListChanged", "notifications/resources/list_changed",
 )  # fmt: skip
 
-MERGED: Final = (PROMPTS, RESOURCES, TEMPLATES)
+SKILLS: Final = ListKind("skills", "skills/list", skills.EXTENSION, "uri", "skills", "", "")
+
+MERGED: Final = (PROMPTS, RESOURCES, TEMPLATES, SKILLS)
 """The lists that clients get as the servers have them, all in one. Tools are chosen for each client."""
 LISTS: Final = (TOOLS, *MERGED)
+
+
+def features(capabilities: Mapping[str, Any] | None) -> set[str]:
+    """Return the capabilities and the extensions that a server declares."""
+    declared = capabilities or {}
+    extensions = declared.get("extensions")
+    return {*declared, *(extensions if isinstance(extensions, dict) else ())}

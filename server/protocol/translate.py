@@ -14,13 +14,22 @@ from foretool.storage.records import Era
 
 PROGRESS: Final = "progressToken"
 _CACHEABLE: Final = frozenset(
-    {"tools/list", "resources/list", "resources/templates/list", "prompts/list", "resources/read", "server/discover"}
+    {
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "prompts/list",
+        "resources/read",
+        "server/discover",
+        "skills/list",
+        "skills/get",
+    }
 )
 """Results that carry `ttlMs` and `cacheScope` in the modern era (specification: utilities, caching)."""
 
 _SERVED: Final = frozenset({versions.UI})
-"""Extensions that need no methods of their own. Of all others we serve no method, so neither side is told of them: a
-server that declares one would be answered with "method not found"."""
+"""Extensions that need no methods of their own. Of others we serve no method, so neither side is told of them: a server
+that declares one would be answered with "method not found". Skills are declared where there are some (`greeting`)."""
 
 
 def forwardable(capabilities: Mapping[str, Any]) -> dict[str, Any]:

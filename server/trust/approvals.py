@@ -40,7 +40,7 @@ def count_held(held: Held) -> str:
     """Say what is held of a server, for example "30 tools changed, 2 tools new"."""
     nouns: dict[DefinitionKind, str] = {
         "tool": "tool", "prompt": "prompt", "prompt_text": "prompt text", "resource": "resource",
-        "template": "resource template",
+        "template": "resource template", "skill": "skill",
     }  # fmt: skip
     counts = Counter((each.kind, "new" if each.effect == "new" else "changed") for each in held)
     parts = [

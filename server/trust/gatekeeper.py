@@ -36,7 +36,7 @@ from foretool.server.trust.approvals import (
 from foretool.server.trust.ledger import ApprovalLedger
 from foretool.server.trust.members import MEMBERS, serve_bare, serve_member, stand_in, words_to_approve
 from foretool.storage.engine import StorageError
-from foretool.storage.records import Approval, Definition, DefinitionKind, Tool, ToolId
+from foretool.storage.records import Approval, Definition, DefinitionKind, Effect, Tool, ToolId
 from foretool.storage.sql.approvals import ApprovalStore
 from foretool.storage.steps import Steps, T, finish
 
@@ -350,6 +350,30 @@ class Gatekeeper:
         except StorageError:
             return ""
         return found
+
+    def admit_unlisted(self, name: str, kind: ListKind, member: str, entry: Raw) -> bool:
+        """Return whether a member that no list has may be served: it is what was approved of it, or the first that is
+        seen of it, as long as the server is new. Anything else is held."""
+        server = self._config.now.servers.get(name)
+        if server is None:
+            return True
+        defined, launch, value = MEMBERS[kind].definition, launch_of(server), bytes(entry)
+        said = Definition(name, defined, member, hash_value(value), value)
+        try:
+            approved, blocked = finish(self._ledger.known(name, defined))
+            known = {*approved.get(member, ()), *blocked.get(member, ())}
+            is_first = not (known or server.entry.approve_new or self._is_late(name, MEMBERS[kind].first, ""))
+            if server.entry.trust == "auto" or is_first:
+                finish(self._ledger.approve_all(name, [said], launch))
+            elif said.hash not in known:
+                effect: Effect = "withheld" if approved.get(member) else "new"
+                held = replace(of_launch(said, launch), effect=effect)
+                finish(self._ledger.hold(name, (defined,), [held], member))
+            return said.hash not in blocked.get(member, ()) and said.hash in {
+                each.hash for each in self._ledger.approved(name, defined, member)
+            }
+        except StorageError:
+            return False
 
     def _is_late(self, server: str, kind: DefinitionKind, name: str) -> bool:
         """Return whether a definition was approved too long ago for what belongs to it to be a first sight."""

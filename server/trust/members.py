@@ -1,8 +1,9 @@
-"""What of a listed prompt, resource or resource template somebody has to approve, and what is served meanwhile.
+"""What of a listed prompt, resource, resource template or skill somebody has to approve, and what is served meanwhile.
 
 A prompt or a template is approved as a whole. A resource is data, and new ones come all the time: its words (title,
 description and whatever else a server may write) are approved, its address, size, type and date are not. A resource
-that is new is served with its address and its name alone until its words are approved.
+that is new is served with its address and its name alone until its words are approved. A skill is approved with the
+digests of its files, so each edit of one of them has to be approved.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
-from foretool.server.protocol.lists import PROMPTS, RESOURCES, TEMPLATES, ListKind
+from foretool.server.protocol.lists import PROMPTS, RESOURCES, SKILLS, TEMPLATES, ListKind
 from foretool.storage.records import Definition, DefinitionKind
 
 _LONG_NAME: Final = 100
@@ -40,6 +41,7 @@ MEMBERS: Final[Mapping[ListKind, MemberKind]] = {
     PROMPTS: MemberKind("prompt", "prompt_list"),
     RESOURCES: MemberKind("resource", "resource_list"),
     TEMPLATES: MemberKind("template", "template_list"),
+    SKILLS: MemberKind("skill", "skill_list"),
 }
 
 
@@ -78,7 +80,9 @@ def serve_bare(member: Raw) -> Raw:
 
 def stand_in(listed: Definition, approved: Definition) -> Definition | None:
     """Return what may be served in place of a changed member: the approved version, unless a prompt wants other
-    arguments now."""
+    arguments now. The files of a changed skill are no longer those that its approved version names."""
+    if listed.kind == "skill":
+        return None
     if listed.kind == "prompt" and not _prompt_fits(
         jsonrpc.decode_value(listed.value), jsonrpc.decode_value(approved.value)
     ):

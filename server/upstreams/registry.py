@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 
 from foretool.server.config.loader import LiveConfig, Profile
+from foretool.server.protocol.lists import features
 from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.records import Era, Failure
@@ -130,7 +131,7 @@ class UpstreamRegistry:
     def may_have(self, upstream: Upstream, capability: str) -> bool:
         """Return whether an upstream declares a capability, or nothing is known of it yet."""
         known = self._capabilities.get(upstream.name)
-        return not upstream.error if known is None else capability in known
+        return not upstream.error if known is None else capability in features(known)
 
     # -- who waits for their tools
 

@@ -1,7 +1,7 @@
 """Asks an upstream for one of its lists: page by page, again after a pause when it fails, and soon after an
 announcement.
 
-All four lists of a server (`protocol.lists`) are asked for in this way and have the same bounds. Tools are asked for
+All lists of a server (`protocol.lists`) are asked for in this way and have the same bounds. Tools are asked for
 with every connection, the others once somebody wants them, and then with every connection as well.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
-from foretool.server.protocol.lists import TOOLS, ListKind
+from foretool.server.protocol.lists import TOOLS, ListKind, features
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream.base import LinkError
 from foretool.server.upstreams.connection import Connection, HandshakeError
@@ -121,7 +121,7 @@ class ServerList:
         """Return whether the upstream says that it has such a list; every one has tools that declares nothing at
         all."""
         capabilities = connection.server_info.capabilities or {}
-        return self.kind.capability in capabilities or (self.kind is TOOLS and not capabilities)
+        return self.kind.capability in features(capabilities) or (self.kind is TOOLS and not capabilities)
 
     async def ask(self, connection: Connection) -> None:
         """Ask for the list and report it. A broken list is an error of this upstream alone."""
@@ -136,6 +136,8 @@ class ServerList:
     async def _ask(self, connection: Connection) -> None:
         if self._later is not None:
             self._later.cancel()
+        if not self.is_declared(connection):  # extensions may be declared in one era alone
+            connection = next((each for each in self._ready() if self.is_declared(each)), connection)
         began = asyncio.get_running_loop().time()
         try:
             members = await self._pages(connection)

@@ -14,12 +14,15 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from msgspec.structs import replace
 
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.protocol.lists import TOOLS, ListKind
+from foretool.server.protocol.translate import unite
 from foretool.server.protocol.versions import ERAS, other_era
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream.base import Link, LinkError, Receiver
@@ -381,7 +384,10 @@ class Upstream:
             self.speaks["modern"] = False
             self._swap(line)
         self.speaks[line.era] = True
-        self.server_info = connection.server_info
+        # Extensions may be declared in one era alone.
+        spoken = (each.server_info.capabilities for each in self._ready_connections())
+        declared = reduce(unite, spoken, connection.server_info.capabilities)
+        self.server_info = replace(connection.server_info, capabilities=declared)
         self.error = ""
         self.up_at = time.monotonic()
         self._set(State.READY)

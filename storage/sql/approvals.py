@@ -59,6 +59,7 @@ _OF_FIRST: Final[dict[str, tuple[DefinitionKind, ...]]] = {
     "prompt_list": ("prompt",),
     "resource_list": ("resource",),
     "template_list": ("template",),
+    "skill_list": ("skill",),
 }
 """What is seen first together with a definition of this kind, and has no first sight of its own."""
 _WRITTEN_AFTER = (

@@ -32,7 +32,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 Json = dict[str, Any]
 Context = ServerRequestContext[Any, Any]
-CACHEABLE: Final = {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
+CACHEABLE: Final = {
+    "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read", "skills/list",
+    "skills/get",
+}  # fmt: skip
 Tool = Callable[[Context], Awaitable[Json]]
 
 PNG: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"

@@ -208,6 +208,31 @@ async def elicited(http: Any, url: str, caller: int) -> str:
     pytest.fail("the tool asked twice")
 
 
+@pytest.fixture(scope="module")
+def skilled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The URLs of a server with skills, and of the proxy before it, with skills of the user's own."""
+    own = tmp_path_factory.mktemp("own")
+    (own / "baking").mkdir()
+    (own / "baking" / "SKILL.md").write_text("---\nname: baking\ndescription: How to bake bread.\n---\n")
+    with printing([sys.executable, str(HERE / "skills_fixture.py")]) as url:
+        entry = {"url": url, "prefix": "", "trust": "auto"}
+        config = write_config(
+            tmp_path_factory.mktemp("front"), {"fixture": entry, "echo": ECHO}, policy="full", skills=[str(own)],
+            insecure_loopback=True,
+        )  # fmt: skip
+        with over_http(config) as front:
+            yield url, front
+
+
+@requirement("conformance:skills")
+@pytest.mark.parametrize(("scenario", "reached"), [("enumeration", 32), ("manifest", 6), ("directory", 7)])
+def test_the_scenarios_of_skills_pass_as_directly(skilled: tuple[str, str], scenario: str, reached: int) -> None:
+    for url in skilled:
+        chosen = ["--scenario", f"sep-2640-skills-{scenario}", "--spec-version", MODERN, "--force"]
+        status, _, said = judged(NEW, "server", "--url", url, *chosen)
+        assert status == 0 and f"Passed: {reached}/{reached}, 0 failed, 0 warnings" in said, said[-3000:]
+
+
 @requirement("question:parked")
 @pytest.mark.anyio
 @pytest.mark.parametrize("front", ["legacy"], indirect=True)

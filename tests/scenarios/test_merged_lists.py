@@ -10,12 +10,14 @@ import pytest
 from fakes import BOTH, LEGACY, MODERN, Asked, FakeClient, FakeUpstream, Json, Stage, proxy_over, said
 from requirements import requirement
 
-from foretool.server.protocol.lists import MERGED, PROMPTS, RESOURCES, TEMPLATES, ListKind
+from foretool.server.protocol.lists import PROMPTS, RESOURCES, TEMPLATES, ListKind
 from foretool.server.upstreams.server_list import CHANGES, LIST_S, PAGES, SOON_S
 
 pytestmark = pytest.mark.anyio
 
-CHANGED = {kind: kind.change for kind in MERGED}
+KINDS = (PROMPTS, RESOURCES, TEMPLATES)
+"""The lists that announce changes; `test_skills.py` has the one that does not."""
+CHANGED = {kind: kind.change for kind in KINDS}
 
 
 def member(kind: ListKind, name: str, **more: Any) -> Json:
@@ -26,7 +28,7 @@ def member(kind: ListKind, name: str, **more: Any) -> Json:
 def server(name: str, *members: str, eras: Any = LEGACY, **more: Any) -> FakeUpstream:
     """A server that has members of these names in each of the three lists."""
     upstream = FakeUpstream(name, eras=eras, **more)
-    upstream.capabilities = {"tools": {}, **{kind.capability: {"listChanged": True} for kind in MERGED}}
+    upstream.capabilities = {"tools": {}, **{kind.capability: {"listChanged": True} for kind in KINDS}}
     change(upstream, *members)
     return upstream
 
@@ -37,11 +39,11 @@ def change(upstream: FakeUpstream, *members: str, **more: Any) -> None:
     def script(kind: ListKind) -> Callable[[Asked], None]:
         return lambda asked: asked.reply({kind.key: [member(kind, each, **more) for each in members]})
 
-    upstream.scripts |= {kind.method: script(kind) for kind in MERGED}
+    upstream.scripts |= {kind.method: script(kind) for kind in KINDS}
 
 
 def silence(upstream: FakeUpstream) -> None:
-    for kind in MERGED:
+    for kind in KINDS:
         upstream.hold(kind.method)
 
 
@@ -67,7 +69,7 @@ def problems(stage: Stage, upstream: str) -> str:
 
 
 @requirement("trust:limits:lists")
-@pytest.mark.parametrize("kind", MERGED)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("eras", [LEGACY, MODERN, BOTH])
 async def test_a_server_that_keeps_its_list_back_delays_one_answer_by_a_second(kind: ListKind, eras: Any) -> None:
     silent, good = server("silent", eras=eras), server("good", "one", eras=eras)
@@ -103,7 +105,7 @@ async def test_a_server_that_keeps_its_list_back_is_said_once(caplog: pytest.Log
 
 
 @requirement("trust:limits:lists")
-@pytest.mark.parametrize("kind", MERGED)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_what_a_silent_server_listed_before_is_still_listed(kind: ListKind) -> None:
     upstream, good = server("moody", "old"), server("good", "one")
     async with proxy_over(upstream, good) as stage:
@@ -117,7 +119,7 @@ async def test_what_a_silent_server_listed_before_is_still_listed(kind: ListKind
 
 
 @requirement("resources:late")
-@pytest.mark.parametrize("kind", MERGED)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_list_that_comes_late_is_announced_and_then_listed(kind: ListKind) -> None:
     slow, good = server("slow"), server("good", "one")
     slow.hold(kind.method)
@@ -147,7 +149,7 @@ async def test_a_list_is_waited_for_longer_while_no_server_has_answered() -> Non
 
 
 @requirement("resources:partial")
-@pytest.mark.parametrize("kind", MERGED)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_list_that_fails_delays_nobody_and_is_asked_for_again_by_itself(kind: ListKind) -> None:
     broken, good = server("broken"), server("good", "one")
     broken.scripts[kind.method] = lambda asked: asked.fail(-32000, "log in first")
@@ -174,7 +176,7 @@ async def test_an_odd_answer_costs_its_server_alone(answer: Any) -> None:
         assert "its prompts could not be listed" in problems(stage, "odd")
 
 
-@pytest.mark.parametrize("kind", MERGED)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_server_that_declares_a_list_and_has_none_is_no_problem(kind: ListKind) -> None:
     upstream, good = server("plain"), server("good", "one")
     upstream.scripts = {}
@@ -184,7 +186,7 @@ async def test_a_server_that_declares_a_list_and_has_none_is_no_problem(kind: Li
 
 
 @requirement("trust:limits:lists")
-@pytest.mark.parametrize("kind", MERGED)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_of_a_list_that_is_too_long_the_first_members_are_used_and_it_is_said(kind: ListKind) -> None:
     upstream = server("many", *(f"m{number:03}" for number in range(100)))
     async with proxy_over(upstream, max_tools=10) as stage:
@@ -193,7 +195,7 @@ async def test_of_a_list_that_is_too_long_the_first_members_are_used_and_it_is_s
 
 
 @requirement("trust:limits:lists")
-@pytest.mark.parametrize("kind", MERGED)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("next_cursor", [lambda page: "same", str])
 async def test_pages_without_end_end(kind: ListKind, next_cursor: Callable[[int], str]) -> None:
     upstream = server("endless")
@@ -210,7 +212,7 @@ async def test_pages_without_end_end(kind: ListKind, next_cursor: Callable[[int]
         assert upstream.count(kind.method) <= 2 * PAGES
 
 
-@pytest.mark.parametrize("kind", MERGED)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_member_that_is_broken_or_too_large_is_dropped_alone_and_said(kind: ListKind) -> None:
     upstream = server("odd")
     good, huge = member(kind, "good"), member(kind, "huge", description="x" * 300_000)
@@ -225,7 +227,7 @@ async def test_a_member_that_is_broken_or_too_large_is_dropped_alone_and_said(ki
 
 
 @requirement("trust:limits:changes")
-@pytest.mark.parametrize("kind", MERGED)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_server_that_announces_changes_without_end_is_asked_now_and_then(kind: ListKind) -> None:
     upstream = server("noisy", "one", entry={"trust": "auto"})
     async with proxy_over(upstream, server("good", "two")) as stage:
@@ -242,7 +244,7 @@ async def test_a_server_that_announces_changes_without_end_is_asked_now_and_then
         assert await names(client, kind) == ["last", "two"], "the last change is never lost"
 
 
-@pytest.mark.parametrize("kind", MERGED)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_client_that_lists_all_the_time_asks_its_servers_now_and_then(kind: ListKind) -> None:
     upstream = server("calm", "one")
     async with proxy_over(upstream) as stage:
@@ -276,7 +278,7 @@ async def test_a_request_that_was_given_up_gets_no_answer_and_others_get_theirs(
     assert request not in client._raw
 
 
-@pytest.mark.parametrize("kind", MERGED)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_server_that_ends_when_it_is_asked_for_a_list_is_not_asked_with_every_start(kind: ListKind) -> None:
     upstream, good = server("weak", tools=["add"]), server("good", "one")
     upstream.scripts[kind.method] = lambda asked: asked.link.die()

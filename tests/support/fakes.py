@@ -437,9 +437,11 @@ class Failed(Exception):
 class FakeClient(StdioServer):
     """A client of the real stdio server, without the pipes: what it writes is fed in, what comes out is kept."""
 
-    def __init__(self, app: App, profile: str = "", transport: str = "stdio", principal: str = "") -> None:
+    def __init__(
+        self, app: App, profile: str = "", transport: str = "stdio", principal: str = "", folder: str = ""
+    ) -> None:
         super().__init__(app.router, profile, 64 * 1024 * 1024)
-        self._front = app.router.open("legacy", transport, self, profile, principal)
+        self._front = app.router.open("legacy", transport, self, profile, principal, folder)
         self.lines: list[bytes] = []
         """Everything the proxy sent, in order."""
         self.messages: list[Json] = []
@@ -619,9 +621,9 @@ class Stage(NamedTuple):
     store: Store
     app: FakeApp
 
-    def connect(self, profile: str = "", transport: str = "stdio") -> FakeClient:
+    def connect(self, profile: str = "", transport: str = "stdio", folder: str = "") -> FakeClient:
         """One more client."""
-        return FakeClient(self.app, profile, transport)
+        return FakeClient(self.app, profile, transport, folder=folder)
 
     def misses(self) -> list[Miss]:
         """The oldest first."""
@@ -646,7 +648,10 @@ def bare_server(name: str) -> Server:
 def write_entries(*upstreams: FakeUpstream, **settings: Any) -> Json:
     """What the file of `config_of` says."""
     servers = {upstream.name: {"command": "fake", **upstream.entry} for upstream in upstreams}
-    return {"mcpServers": servers, "foretool": write_settings(**{"storage": "unused.sqlite3", **settings})}
+    return {
+        "mcpServers": servers,
+        "foretool": write_settings(**{"storage": "unused.sqlite3", "skills": [], **settings}),
+    }
 
 
 @asynccontextmanager

@@ -31,7 +31,8 @@ PAY = FakeUpstream("pay", [tool("refund", "Gives money back"), tool("audit", "Ke
 
 def plan(stage: Stage, task: str, budget: int = 2000, history: tuple[str, ...] = ()) -> StepPlan:
     found: list[StepPlan] = []
-    steps(stage).plan(stage.app.answering.steps.query(task, history), everyone(stage), budget, found.append)
+    (client,) = stage.app.clients
+    steps(stage).plan(stage.app.answering.steps.query(task, history), client, budget, found.append)
     return found[0]
 
 
