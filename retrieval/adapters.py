@@ -83,8 +83,7 @@ def apply_adapter(adapter: Adapter, model: Path) -> None:
         if name not in found or found[name].shape != shape:
             raise ModelError(f"ports: {name} {shape}: the model has {found[name].shape if name in found else 'none'}")
     for name, (left, right) in adapter.changes.items():
-        found[name] += left @ right
-    data.flush()
+        found[name] += left @ right  # other readers of the file see it at once; nothing waits for the disk
 
 
 def _matrices(model: Path, data: NDArray[np.uint8]) -> dict[str, Floats]:
