@@ -574,9 +574,12 @@ MANIFEST: Final[dict[str, Promise]] = {
         "design: proxy", "an entry of nobody's call goes to those who asked for it, not across profiles and credentials"
     ),
     "log:level": Promise(f"{MODERN}: server/utilities/logging", "entries below the level asked for are not sent"),
-    "tasks:declined": Promise("design: proxy", "tasks are declared to nobody"),
+    "tasks:declined": Promise("docs/protocol.md", "tasks of the legacy era are declared to no client"),
     "tasks:adapted": Promise("docs/protocol.md", "a task of a server is a plain call for clients that speak no tasks"),
     "tasks:cancel": Promise("docs/protocol.md", "a call that is cancelled cancels the task of its server"),
+    "tasks:forwarded": Promise(
+        "docs/protocol.md", "a client that speaks tasks gets the tasks of its servers, and no other's"
+    ),
     "tasks:kept": Promise(
         "docs/protocol.md", "a task goes on when foretool is started again, and is asked for its result"
     ),

@@ -8,7 +8,8 @@
 5. The user is asked where the rules say so (`confirmation`). A yes leads back to 2: the tool may have changed, or be
    gone.
 6. The call runs (`runner`): the session decides whether it is a miss, the server is asked, the outcome is recorded, and
-   the client is answered. Where the server answers with a task, its result is waited for (`upstream_tasks`).
+   the client is answered. Where the server answers with a task, its result is waited for
+   (`upstream_tasks`), or the client gets the task, if it speaks tasks (`client_tasks`).
 7. A client that has waited long enough is answered before the call is over, and asks for the result by its id
    (`long_calls`, `kept_calls`).
 

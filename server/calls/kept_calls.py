@@ -9,15 +9,20 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.json import Decoder
+from msgspec.structs import replace
 
 from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message, Raw
+from foretool.server.recording.recorder import Recorder
 from foretool.server.system.processes import is_running, machine_name
+from foretool.server.trust.policy import TrustPolicy
 from foretool.server.upstreams.memory import find_proxies
+from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.storage.engine import StorageError
-from foretool.storage.records import KeptCall
+from foretool.storage.records import Call, KeptCall, Outcome
 from foretool.storage.store import Store
 
 MOST_KEPT: Final = 100
@@ -28,6 +33,9 @@ FORGET_S: Final = 60.0
 """Pause between two looks for results whose time is over."""
 
 log = logging.getLogger("foretool.long_calls")
+
+
+_decode_call = Decoder(Call).decode
 
 
 class LongCall(Struct, eq=False):
@@ -69,22 +77,31 @@ class Inbox:
 class KeptCalls:
     """Finds, saves and forgets long calls. What the store refuses stays in memory until it can be written."""
 
-    def __init__(self, live: LiveConfig, store: Store, now: Callable[[], float]) -> None:
+    def __init__(
+        self, live: LiveConfig, store: Store, policy: TrustPolicy, upstreams: UpstreamRegistry, recorder: Recorder
+    ) -> None:
         self._live = live
+        self._policy = policy
+        self._upstreams = upstreams
+        self._recorder = recorder
         self._store = store.kept_calls
         self._serving = store.serving
-        self._now = now
+        self.now = recorder.now
         self.here: dict[str, LongCall] = {}
         """By id: those that run here, that somebody waits for, or that are not in the store."""
         self.process = (machine_name(), os.getpid(), time.time())
         self._forgot_at = 0.0
 
-    def find(self, ident: str, owner: str) -> LongCall | None:
-        """Return a call of an owner. Raises `StorageError`."""
+    def find(self, exchange: Exchange, ident: str) -> LongCall | None:
+        """Return a call that this client may ask for. Raises `StorageError`."""
         call = self.here.get(ident)
-        if call is None and (row := self._store.find(ident)) is not None and row.until > self._now():
-            call = LongCall(row, started=time.perf_counter() - max(self._now() - row.started_at, 0.0))
-        return call if call is not None and call.row.owner == owner else None
+        if call is None and (row := self._store.find(ident)) is not None and row.until > self.now():
+            call = LongCall(row, started=time.perf_counter() - max(self.now() - row.started_at, 0.0))
+        if call is None or call.row.owner != owner_of(exchange):
+            return None
+        server = call.row.upstream
+        is_there = self._upstreams.get(server) is not None
+        return call if is_there and self._policy.reach(exchange.client.profile).admits(server) else None
 
     def load(self, call: LongCall) -> None:
         """Take in what another process has written of a call. Raises `StorageError`."""
@@ -103,14 +120,21 @@ class KeptCalls:
 
     def save(self, call: LongCall) -> None:
         """Write a call, if content may be written at all, and make room for it."""
-        may_write = self._live.settings.record != "off"
-        call.is_saved = may_write and self._try(lambda: self._store.save(call.row))
+        call.is_saved = self._write(call)
         if not call.is_saved or call.exchange is not None:
             self.here[call.row.ident] = call
         else:
             self.here.pop(call.row.ident, None)
-        if call.row.reply:
-            self._trim(call.row.owner)
+        self._trim(call.row.owner)
+
+    def record(self, call: LongCall, outcome: Outcome) -> None:
+        """Record a call, once, whose own record nobody here has."""
+        if not call.row.record:
+            return
+        took_ms = (self.now() - call.row.started_at) * 1000
+        self._recorder.call(replace(_decode_call(call.row.record), outcome=outcome, took_ms=took_ms), ())
+        call.row = replace(call.row, record="")
+        self._write(call)
 
     def shorten(self, call: LongCall, until: float) -> None:
         """Forget a call earlier than it was to be."""
@@ -121,11 +145,14 @@ class KeptCalls:
         for ident, call in list(self.here.items()):
             if not call.is_saved:
                 self.save(call)
-            if call.exchange is None and not call.waiting and (call.is_saved or call.row.until < self._now()):
+            if call.exchange is None and not call.waiting and (call.is_saved or call.row.until < self.now()):
                 self.here.pop(ident, None)
         if time.perf_counter() - self._forgot_at >= FORGET_S:
             self._forgot_at = time.perf_counter()
-            self._try(lambda: self._store.forget_old(self._now()))
+            self._try(lambda: self._store.forget_old(self.now()))
+
+    def _write(self, call: LongCall) -> bool:
+        return self._live.settings.record != "off" and self._try(lambda: self._store.save(call.row))
 
     def _trim(self, owner: str) -> None:
         """Make room where more is kept for an owner than may be, in the store and in memory."""
@@ -144,3 +171,8 @@ class KeptCalls:
             log.warning("calls that take long: %s", error)
             return False
         return True
+
+
+def owner_of(exchange: Exchange) -> str:
+    """Return who may ask for what a client calls: its credential and its profile."""
+    return jsonrpc.encode([exchange.client.principal, exchange.client.profile.name]).decode()

@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from foretool.server.calls.kept_calls import Inbox, KeptCalls, LongCall
+from foretool.server.calls.kept_calls import Inbox, KeptCalls, LongCall, owner_of
 from foretool.server.calls.runner import ToolRunner
 from foretool.server.calls.upstream_tasks import UpstreamTasks
 from foretool.server.catalog.catalog import Catalog
@@ -32,15 +31,12 @@ from foretool.server.methods.forwarder import Forwarder
 from foretool.server.methods.long_results import LongResults
 from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
-from foretool.server.recording.recorder import Recorder
-from foretool.server.trust.policy import TrustPolicy
 from foretool.server.trust.text import one_line
 from foretool.server.upstreams.connection import Lost, Reply
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.engine import StorageError
-from foretool.storage.records import Call, KeptCall, Outcome
-from foretool.storage.store import Store
+from foretool.storage.records import KeptCall
 
 RUN_S: Final = 3600.0
 """How long a call may go on, without a sign of life, after its client was answered. Its server's `timeout_s` is meant
@@ -58,23 +54,19 @@ MOST_REPLY: Final = 4 * 1024 * 1024
 _MOST_PROGRESS: Final = 200
 """Characters of what a server says of its progress."""
 
-_decode_call = Decoder(Call).decode
-
 
 class LongCalls:
     """Hands calls over that take too long, keeps what comes of them, and answers `call_result`."""
 
     def __init__(
-        self, live: LiveConfig, policy: TrustPolicy, clients: Iterable[Client], catalog: Catalog, store: Store,
-        recorder: Recorder, runner: ToolRunner, results: LongResults, tasks: UpstreamTasks,
+        self, live: LiveConfig, kept: KeptCalls, clients: Iterable[Client], catalog: Catalog,
+        runner: ToolRunner, results: LongResults, tasks: UpstreamTasks,
         upstreams: UpstreamRegistry, forwarder: Forwarder,
     ) -> None:  # fmt: skip
         self._live = live
-        self._policy = policy
         self._clients = clients
         self._catalog = catalog
-        self._kept = KeptCalls(live, store, recorder.now)
-        self._recorder = recorder
+        self._kept = kept
         self._runner = runner
         self._results = results
         self._tasks = tasks
@@ -118,11 +110,11 @@ class LongCalls:
     def _hand_over(self, exchange: Exchange) -> None:
         """Let a call go on without its client, and tell the client how to ask for the result."""
         running = self._runner.describe(exchange)
-        owner = _owner(exchange)
+        owner = owner_of(exchange)
         if running is None or not exchange.can_pass or self._kept.count(owner) >= MOST_RUNNING:
             return
         machine, pid, process_at = self._kept.process
-        now = self._recorder.now()
+        now = self._kept.now()
         row = KeptCall(
             secrets.token_hex(16), owner, exchange.own_session.record.key, running.tool.id, running.tool.upstream,
             running.task, exchange.era, machine, pid, process_at, now - (time.perf_counter() - exchange.started),
@@ -195,7 +187,7 @@ class LongCalls:
             reply = _error_reply(
                 f"the result of {call.row.tool} has {size:.1f} MiB and could not be kept; call it again"
             )
-        now = self._recorder.now()
+        now = self._kept.now()
         row = replace(call.row, reply=reply.decode(), until=now + (READ_S if waiting else KEPT_S))
         call.row = row if len(reply) <= MOST_REPLY else replace(row, reply="", until=now)
         self._kept.save(call)
@@ -232,7 +224,7 @@ class LongCalls:
         if call is None:
             exchange.tool_error(f"{CALL_RESULT}: {_missing(ident)}")
         elif call.row.reply:
-            self._kept.shorten(call, self._recorder.now() + READ_S)
+            self._kept.shorten(call, self._kept.now() + READ_S)
             self._deliver(call.row, exchange)
         elif arguments.get("cancel") is True:
             self._cancel(call, exchange)
@@ -241,12 +233,8 @@ class LongCalls:
 
     def _find(self, exchange: Exchange, ident: str) -> LongCall | None:
         """Return a call that this client may ask for. Raises `StorageError`."""
-        call = self._kept.find(ident, _owner(exchange))
-        if call is None or self._upstreams.get(call.row.upstream) is None:
-            return None
-        if not self._policy.reach(exchange.client.profile).admits(call.row.upstream):
-            return None
-        if not call.row.reply and call.exchange is None:
+        call = self._kept.find(exchange, ident)
+        if call is not None and not call.row.reply and call.exchange is None:
             self._kept.here[ident] = call
             self._look_again(call, exchange)
         return call
@@ -265,7 +253,7 @@ class LongCalls:
         elif row.task:
             self._take_up(call, exchange)
         else:
-            self._record(call, "lost")
+            self._kept.record(call, "lost")
             why = "foretool was started again while it ran. It may have been carried out: check before calling it again"
             self._end(call, _error_reply(f"the result of {row.tool} is lost: {why}"))
 
@@ -276,18 +264,18 @@ class LongCalls:
         upstream = self._upstreams.serving(call.row.upstream, exchange.client.profile)
         call.exchange = held = self._make_exchange(call, exchange)
         held.task = call.row.task
-        held.on_drop = partial(self._on_dropped, call, partial(self._record, call, "cancelled"))
+        held.on_drop = partial(self._on_dropped, call, partial(self._kept.record, call, "cancelled"))
         self._kept.save(call)
         self._tasks.resume(held, upstream, partial(self._settle, call, upstream))
 
     def _settle(self, call: LongCall, upstream: Upstream, exchange: Exchange, reply: Reply) -> None:
         """Take what came of a task that was taken up."""
         if isinstance(reply, Lost):
-            self._record(call, "lost")
+            self._kept.record(call, "lost")
         elif isinstance(reply.result, Raw):
-            self._record(call, "tool_error" if translate.is_tool_error(reply.result) else "ok")
+            self._kept.record(call, "tool_error" if translate.is_tool_error(reply.result) else "ok")
         else:
-            self._record(call, "error")
+            self._kept.record(call, "error")
         self._forwarder.answer(exchange, upstream, reply)
 
     def _wait(self, call: LongCall, exchange: Exchange) -> None:
@@ -323,18 +311,6 @@ class LongCalls:
             exchange.tool_error(f"{CALL_RESULT}: the server of {call.row.tool} asks for input, in another request")
         waiting[0].result(call.input_wanted)
 
-    # -- records
-
-    def _record(self, call: LongCall, outcome: Outcome) -> None:
-        """Record a call that was begun by another process."""
-        record = _decode_call(call.row.record)
-        took_ms = (self._recorder.now() - call.row.started_at) * 1000
-        self._recorder.call(replace(record, outcome=outcome, took_ms=took_ms), ())
-
-
-def _owner(exchange: Exchange) -> str:
-    return jsonrpc.encode([exchange.client.principal, exchange.client.profile.name]).decode()
-
 
 def _missing(ident: object) -> str:
     if not isinstance(ident, str) or not ident:
@@ -357,10 +333,10 @@ def _describe_progress(params: Any) -> str:
     except ValueError:
         return ""
     done, total, message = said.get("progress"), said.get("total"), said.get("message")
-    steps = f"{done:g}" if isinstance(done, int | float) else ""
-    steps += f" of {total:g}" if steps and isinstance(total, int | float) else ""
-    words = one_line(message)[:_MOST_PROGRESS] if isinstance(message, str) else ""
-    return f"{steps} ({words})" if steps and words else steps or words
+    counts = isinstance(done, int | float) and isinstance(total, int | float)
+    steps = f"{done:g} of {total:g}" if counts else ""
+    words = one_line(message)[:_MOST_PROGRESS].replace('"', "'") if isinstance(message, str) else ""
+    return ", ".join(filter(None, (steps, f'"{words}"' if words else "")))
 
 
 def _raw(params: Any) -> Raw | None:

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foretool.server.calls.tool_call import ToolCall
+from foretool.server.calls.tool_call import RunningCall, ToolCall
 from foretool.server.calls.upstream_tasks import UpstreamTasks
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.session import Forward, Missed, Session, Via
@@ -64,18 +64,6 @@ class _Attempt(Struct):
     """A model reads with the result what is likely next."""
     grew: bool = False
     """The list grew for what comes next, and the client was told."""
-
-
-class RunningCall(Struct, frozen=True):
-    """What is known of a call that an upstream works on."""
-
-    tool: Tool
-    record: Call
-    """What is to be recorded of it, except for its outcome."""
-    promises_structure: bool
-    """Its client may know an output schema of the tool."""
-    task: str = ""
-    """The id of the upstream's task."""
 
 
 class ToolRunner:

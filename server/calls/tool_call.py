@@ -35,6 +35,18 @@ class ToolCall(Struct, eq=False):
         return "name" if self.asked in ("name", "page") else "bridge"
 
 
+class RunningCall(Struct, frozen=True):
+    """What is known of a call that an upstream works on."""
+
+    tool: Tool
+    record: Call
+    """What is to be recorded of it, except for its outcome."""
+    promises_structure: bool
+    """Its client may know an output schema of the tool."""
+    task: str = ""
+    """The id of the upstream's task."""
+
+
 class Refusal(Struct, frozen=True):
     """Why a call does not go on, and what is to be recorded of it."""
 

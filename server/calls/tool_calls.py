@@ -12,6 +12,7 @@ from typing import Any
 
 from foretool.server.calls.admission import Admission
 from foretool.server.calls.bridged_calls import BridgedCall, fit_arguments, open_object, read_call
+from foretool.server.calls.client_tasks import ClientTasks
 from foretool.server.calls.confirmation import Confirmation
 from foretool.server.calls.long_calls import LongCalls
 from foretool.server.calls.lookup import ToolLookup
@@ -39,7 +40,8 @@ class ToolCalls:
 
     def __init__(
         self, discover: DiscoverTools, lookup: ToolLookup, admission: Admission, confirmation: Confirmation,
-        runner: ToolRunner, results: LongResults, long_calls: LongCalls, connect: OwnTool, recorder: Recorder,
+        runner: ToolRunner, results: LongResults, long_calls: LongCalls,
+        tasks: ClientTasks, connect: OwnTool, recorder: Recorder,
         links: SignInLinks,
     ) -> None:  # fmt: skip
         self._discover = discover
@@ -49,6 +51,7 @@ class ToolCalls:
         self._runner = runner
         self._recorder = recorder
         self.long_calls = long_calls
+        self._tasks = tasks
         self._links = links
         self._own: Mapping[str, OwnTool] = {
             DISCOVER: discover.start,
@@ -58,7 +61,7 @@ class ToolCalls:
         }
 
     def handlers(self, era: Era) -> dict[str, Any]:
-        return {"tools/call": self.start}
+        return {"tools/call": self.start, **self._tasks.handlers(era)}
 
     def start(self, exchange: Exchange) -> None:
         """Answer one `tools/call`. Raises `RpcError` for a request that is wrong in itself."""

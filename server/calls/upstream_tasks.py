@@ -37,6 +37,8 @@ RESULT_S: Final = 6 * 3600.0
 """How long `tasks/result` of a legacy server may wait."""
 TASK_S: Final = 24 * 3600.0
 """How long a task may go on."""
+MOST_TASK_ID: Final = 1024
+"""Characters of the id of a task."""
 MOST_LOST: Final = 8
 """How often in a row a server may be unreachable before its task is given up."""
 RETRY_S: Final = 2.0
@@ -65,7 +67,12 @@ class _Followed(Struct, eq=False):
 class UpstreamTasks:
     """Waits for tasks of upstreams."""
 
-    def __init__(self, forwarder: Forwarder, upstreams: UpstreamRegistry, questions: ServerRequests) -> None:
+    def __init__(
+        self, forwarder: Forwarder, upstreams: UpstreamRegistry, questions: ServerRequests,
+        give: Callable[[Exchange, Upstream, Reply], None],
+    ) -> None:  # fmt: skip
+        """`give` answers a client that speaks tasks with the task."""
+        self._give = give
         self._forwarder = forwarder
         self._upstreams = upstreams
         self._questions = questions
@@ -86,6 +93,9 @@ class UpstreamTasks:
         made = read_task(reply)
         if made is None:
             settle(exchange, reply)
+            return
+        if speaks_tasks(exchange) and upstream.era_for("modern") == "modern" and not exchange.is_kept:
+            self._give(exchange, upstream, reply)
             return
         followed = _Followed(exchange, upstream, settle, pause_of(_members(reply)))
         exchange.task = str(made["taskId"])
@@ -217,6 +227,14 @@ class UpstreamTasks:
             self._poll_later(followed, LEAST_POLL_S)
 
 
+def speaks_tasks(exchange: Exchange) -> bool:
+    """Return whether the client of a request has declared the extension with it."""
+    if exchange.era != "modern":
+        return False
+    extensions = exchange.client.declared(exchange).get("extensions")
+    return isinstance(extensions, dict) and TASKS in extensions
+
+
 def read_task(reply: Reply) -> dict[str, Any] | None:
     """Return the task that a reply to a call announces, in the form of either era; None if it announces none."""
     if not isinstance(reply, Message) or not isinstance(reply.result, Raw):
@@ -230,7 +248,8 @@ def read_task(reply: Reply) -> dict[str, Any] | None:
         return None
     else:
         found = jsonrpc.plain_object(members.get("task"))
-    return found if found is not None and isinstance(found.get("taskId"), str) else None
+    ident = found.get("taskId") if found is not None else None
+    return found if isinstance(ident, str) and len(ident) <= MOST_TASK_ID else None
 
 
 def pause_of(task: Mapping[str, Raw]) -> float:

@@ -115,6 +115,8 @@ class Greeting:
         extensions: dict[str, Any] = {skills.EXTENSION: DECLARED} if has_skills else {}
         for known in declared:
             extensions.update(translate.served_extensions(known))
+            if client.era == "modern" and versions.TASKS in (known.get("extensions") or {}):
+                extensions[versions.TASKS] = {}
         return {**capabilities, "extensions": extensions} if extensions else capabilities
 
     def _lists_all(self, exchange: Exchange) -> bool:

@@ -33,8 +33,8 @@ that declares one would be answered with "method not found". Skills are declared
 
 
 def forwardable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the capabilities that one side declares, without those that we cannot forward. A task outlives its
-    request, and we could not find its upstream again."""
+    """Return the capabilities that one side declares, without those that we cannot forward. Tasks are declared
+    where a call may become one (`declare_tasks`), and to clients in `greeting`."""
     kept = {key: value for key, value in capabilities.items() if key not in ("tasks", "extensions")}
     extensions = served_extensions(capabilities)
     return kept | ({"extensions": extensions} if extensions else {})

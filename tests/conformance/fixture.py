@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import mcp_types as types
+import tasks_fixture
 import uvicorn
 from mcp.server import NotificationOptions, Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
@@ -441,7 +442,8 @@ TOOLS: Final[dict[str, tuple[Tool, Json]]] = {
 
 
 async def list_tools(ctx: Context, params: Any) -> Json:
-    known = {name: form for name, (_, form) in TOOLS.items()} | dict.fromkeys(extra["tools"], NO_ARGUMENTS)
+    known = {name: form for name, (_, form) in TOOLS.items()} | tasks_fixture.FORMS
+    known |= dict.fromkeys(extra["tools"], NO_ARGUMENTS)
     return {
         "tools": [
             {"name": name, "description": f"Tool {name} of the suites", "inputSchema": form}
@@ -453,6 +455,8 @@ async def list_tools(ctx: Context, params: Any) -> Json:
 async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> Json:
     if params.name in extra["tools"]:
         return text("dynamic")
+    if params.name in tasks_fixture.FORMS:
+        return await tasks_fixture.call(params.name, params_of(ctx))
     if params.name not in TOOLS:
         raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
     return await TOOLS[params.name][0](ctx)
@@ -562,7 +566,7 @@ async def nothing(ctx: Context, params: Any) -> Json:
 
 
 def build() -> Announcing:
-    schemas = {name: form for name, (_, form) in TOOLS.items()}
+    schemas = {name: form for name, (_, form) in TOOLS.items()} | tasks_fixture.FORMS
     server = Announcing("conformance-fixture", version="1.0.0", get_tool_input_schema=schemas.get)
     handlers: dict[str, tuple[Any, Any]] = {
         "tools/list": (types.PaginatedRequestParams, list_tools),
@@ -580,6 +584,9 @@ def build() -> Announcing:
     }
     for method, (kind, handler) in handlers.items():
         server.add_request_handler(method, kind, complete_result(handler))
+    for method, answer in tasks_fixture.METHODS.items():
+        server.add_request_handler(method, types.RequestParams, complete_result(answer))
+    server.extensions[tasks_fixture.EXTENSION] = {}
     return server
 
 

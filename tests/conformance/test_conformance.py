@@ -124,6 +124,22 @@ def test_a_modern_client_before_a_legacy_upstream_misses_only_what_that_era_lack
     assert passed >= 145, failures(said)
 
 
+TASKS = (
+    *("lifecycle", "capability-negotiation", "wire-fields", "request-state-removal", "mrtr-input", "request-headers"),
+    *("dispatch-and-envelope", "mrtr-composition"),
+)
+"""Scenarios of the extension for tasks. In another one, `required-task-error`, a client without the extension is to get
+an error for a tool that runs as a task alone: it gets the result from us."""
+
+
+@requirement("conformance:server", "tasks:forwarded")
+@pytest.mark.parametrize("front", ["http", "stdio"], indirect=True)
+@pytest.mark.parametrize("scenario", TASKS)
+def test_a_client_that_speaks_tasks_finds_nothing_wrong(front: str, scenario: str) -> None:
+    status, passed, said = judged(NEW, "server", "--url", front, "--scenario", f"tasks-{scenario}", "--force")
+    assert status == 0 and passed > 0, failures(said)
+
+
 @requirement("conformance:client")
 @pytest.mark.parametrize(
     ("version", "revision", "scenario"),

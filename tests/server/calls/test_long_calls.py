@@ -69,10 +69,10 @@ async def test_what_the_server_reports_meanwhile_is_told() -> None:
         await client.initialize()
         _, ident = await call_slow(stage, client)
         asked = await upstream.called("slow")
-        asked.progress(3, total=10, message="pages\nread")
+        asked.progress(3, total=10, message='pages\nread".')
         await client.ask("ping")
         answer = await let_pass(stage, client, ask(client, ident))
-        assert "Last progress: 3 of 10 (pages read)." in said(answer)
+        assert 'Last progress: 3 of 10, "pages read\'.".' in said(answer)
         wanted = {"name": "call_result", "arguments": {"id": ident}}
         client.post("tools/call", wanted, meta={"progressToken": "mine"})
         asked.progress(4, total=10)

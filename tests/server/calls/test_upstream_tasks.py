@@ -201,3 +201,59 @@ async def test_a_result_that_happens_to_name_a_task_is_none() -> None:
     async with proxy_over(upstream) as stage:
         client = await greet(stage, False)
         assert said(await client.call_tool("calc__slow", {})) == "plain"
+
+
+def speaking(client: FakeClient) -> FakeClient:
+    return client.modern(capabilities={**EXTENSION, "elicitation": {}})
+
+
+@requirement("tasks:forwarded")
+async def test_a_client_that_speaks_tasks_gets_the_task_under_an_id_of_ours(tmp_path: Path) -> None:
+    upstream = working()
+    form = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
+    with open_store(tmp_path / "store.sqlite3") as store:
+        async with proxy_over(upstream, store=store) as stage:
+            client = speaking(stage.client)
+            made = await client.call_tool("calc__slow", {})
+            ident = made["taskId"]
+            assert (made["resultType"], made["status"]) == ("task", "working") and ident != "t1"
+            assert stage.calls() == []
+        async with proxy_over(upstream, store=store) as stage:
+            client = speaking(stage.client)
+            get = client.post("tasks/get", {"taskId": ident})
+            asked = await upstream.asked("tasks/get")
+            assert asked.params["taskId"] == "t1"
+            asked.reply(state("input_required", inputRequests={"q": {"method": "elicitation/create", "params": form}}))
+            found = await client.result(get)
+            assert found["taskId"] == ident
+            assert found["inputRequests"]["q"]["params"]["message"] == "Server 'calc' asks: Sure?"
+            update = client.post("tasks/update", {"taskId": ident, "inputResponses": {"q": {"action": "decline"}}})
+            asked = await upstream.asked("tasks/update")
+            assert asked.params["inputResponses"] == {"q": {"action": "decline"}}
+            asked.reply({"resultType": "complete"})
+            assert (await client.result(update))["resultType"] == "complete"
+            for count in (2, 3):
+                get = client.post("tasks/get", {"taskId": ident})
+                (await upstream.asked("tasks/get", count)).reply(state("completed", result=text("done")))
+                assert said((await client.result(get))["result"]) == "done"
+            assert [call.outcome for call in stage.calls()] == ["ok"]
+
+
+@requirement("tasks:forwarded")
+async def test_who_did_not_make_the_task_or_speaks_no_tasks_learns_nothing_of_it() -> None:
+    upstream = working()
+    async with proxy_over(upstream, profiles={"work": {"servers": ["calc"]}}) as stage:
+        client, other = speaking(stage.client), speaking(stage.connect("work"))
+        ident = (await client.call_tool("calc__slow", {}))["taskId"]
+        for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+            for asker, wrong in ((other, ident), (client, "t1"), (client, ident[:-1]), (client, 7), (client, None)):
+                refused = await asker.reply(asker.post(method, {"taskId": wrong, "inputResponses": {}}))
+                assert refused["error"]["code"] == -32602 and "t1" not in refused["error"]["message"]
+            client.modern()
+            assert (await client.reply(client.post(method, {"taskId": ident})))["error"]["code"] == -32021
+            speaking(client)
+            assert upstream.count(method) == 0
+        cancelled = client.post("tasks/cancel", {"taskId": ident})
+        (await upstream.asked("tasks/cancel")).reply({"resultType": "complete"})
+        await client.result(cancelled)
+        assert [call.outcome for call in stage.calls()] == ["cancelled"]
