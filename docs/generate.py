@@ -33,6 +33,7 @@ from foretool.server.config.settings import (
     DomainEntry,
     EnrichEntry,
     GrantEntry,
+    JudgeEntry,
     OAuthEntry,
     PerUserEntry,
     ProfileEntry,
@@ -64,6 +65,7 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
     "access": AccessEntry,
     "grant": GrantEntry,
     "enrich": EnrichEntry,
+    "judge": JudgeEntry,
 }
 NAMED = {ProfileEntry: "profile", DomainEntry: "domain", TokenEntry: "token", ToolEntry: "tool", GrantEntry: "grant"}
 DEFAULTS = {
@@ -83,6 +85,7 @@ DEFAULTS = {
     "audience": "none",
     "access": "none",
     "enrich": "none",
+    "judge": "none",
     "url": "required",
     "model": "required",
     "key": "none",
@@ -213,7 +216,7 @@ def type_in_words(annotation: Any) -> str:
         return f"object of {NAMED.get(inner) or type_in_words(inner)}s"
     if arguments:
         return type_in_words(arguments[0])
-    if annotation in (OAuthEntry, PerUserEntry, AccessEntry, EnrichEntry):
+    if annotation in (OAuthEntry, PerUserEntry, AccessEntry, EnrichEntry, JudgeEntry):
         return "object"
     return _TYPES[annotation]
 

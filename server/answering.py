@@ -15,6 +15,7 @@ from foretool.server.discovery.answer import AnswerWriter
 from foretool.server.discovery.answer_tokens import AnswerTokens
 from foretool.server.discovery.discover_tools import DiscoverTools
 from foretool.server.discovery.exemplars import Exemplars
+from foretool.server.discovery.judge import Judge
 from foretool.server.discovery.server_map import find_absent
 from foretool.server.discovery.skill_search import SkillSearch
 from foretool.server.hints.prediction import Predictor
@@ -70,9 +71,10 @@ class Answering:
         self.answer_tokens = AnswerTokens(known.tokens.count_text, known.recorder)
         self.skill_search = SkillSearch(self.offering.skills, search, catalog)
         exemplars = Exemplars(lambda most: store.calls.shared_events(most), time.monotonic)
+        self.judge = Judge(live, search, catalog, known.recorder.without_secrets)
         self.discovery = DiscoverTools(
             upstreams, catalog, search, self.answers, known.recorder, self.predictor, policy, exemplars,
-            self.answer_tokens, self.skill_search,
+            self.answer_tokens, self.skill_search, self.judge,
         )  # fmt: skip
         self.calls = calls = make_tool_calls(
             live, policy, known, parties, self.server_requests, forwarder, self.links, results, self.predictor,

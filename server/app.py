@@ -203,7 +203,10 @@ class App:
         insist = self.guard.insist
         insist("answers' tokens", self.answering.answer_tokens.count)
         await self.known.stop()
-        for part in (self.store_watch, self.answering.links, self.answering.skill_search, self._events):
+        answering = self.answering
+        for part in (
+            self.store_watch, answering.links, answering.skill_search, answering.judge, self._events
+        ):  # fmt: skip
             await part.stop()
         if self._people is not None:
             await self._people.stop()

@@ -322,6 +322,9 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "shell:bypass": Promise("design: misses", "a command that a tool serves is a miss with the cause bypass"),
     "shell:silent": Promise("design: hint", "the shell's hook says nothing, whatever comes"),
+    "judge:asks": Promise("docs/configuration.md", "a judge is asked once where a search is in doubt"),
+    "judge:sent": Promise("docs/configuration.md", "a judge is sent task, names and first sentences alone"),
+    "judge:fails": Promise("docs/configuration.md", "whatever a judge does, the search is answered as without it"),
     "hint:install": Promise("docs/cli.md", "the hook is put into a client's settings and taken out, nothing else"),
     # Start
     "start:lazy": Promise("design: catalogue", "a known catalogue is listed and searched without starting anything"),

@@ -115,6 +115,12 @@ def check_config(config: Config) -> Iterator[Finding]:
         do = _DO.get(code, "correct or remove it")
         meant = code is Code.KEY_NOT_READ and "; " not in said
         yield (note if meant else warning)("config", code, said, do)
+    if (judge := config.settings.judge) is not None:
+        yield ok(
+            "config",
+            f"judge: where a search is in doubt, {judge.address} is sent the task and the names and first sentences of"
+            f" at most 20 tools, some 1,000 tokens; waited for {judge.timeout_ms} ms at most",
+        )
     for risk in find_risks(config):
         repair = Repair("protect", path=str(risk.path), mode=0o600) if risk.path is not None else None
         yield Finding("config", risk.severity, risk.what, risk.do, risk.code, repair=repair)

@@ -50,6 +50,7 @@ from foretool.server.config.settings import (
     DomainEntry,
     EnrichEntry,
     GrantEntry,
+    JudgeEntry,
     PolicyChoice,
     ProfileEntry,
     Settings,
@@ -295,6 +296,7 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
                 (settings.token, "token"),
                 (settings.encoder_key, "encoder_key"),
                 (settings.enrich.key if settings.enrich else "", "enrich.key"),
+                (settings.judge.key if settings.judge else "", "judge.key"),
                 *((each, "seal_keys") for each in settings.seal_keys),
                 (settings.access.client_secret if settings.access else "", "client_secret"),
                 *_storage_secrets(settings.storage),
@@ -428,6 +430,8 @@ def _refuse_unknown_settings(block: Any, here: jsonc.Path) -> None:
         refuse_unknown(entry, TokenEntry, (*here, "tokens", at))
     if isinstance(block, dict) and isinstance(enrich := block.get("enrich"), dict):
         refuse_unknown(enrich, EnrichEntry, (*here, "enrich"))
+    if isinstance(block, dict) and isinstance(judge := block.get("judge"), dict):
+        refuse_unknown(judge, JudgeEntry, (*here, "judge"))
     access = block.get("access") if isinstance(block, dict) else None
     if isinstance(access, dict):
         refuse_unknown(access, AccessEntry, (*here, "access"))
@@ -460,6 +464,7 @@ def _expand_settings(settings: Settings, here: jsonc.Path, path: Path, environ: 
         tokens=read_tokens(settings, here, environ),
         access=read_access(settings, here, environ),
         enrich=_read_enrich(settings.enrich, (*here, "enrich"), path, environ),
+        judge=_read_judge(settings.judge, (*here, "judge"), environ),
         **expanded,
     )
 
@@ -477,6 +482,18 @@ def _read_enrich(
         problem = 'expected the address of an OpenAI-compatible API, like "http://127.0.0.1:11434/v1"'
         other = f", or none and a file of weights ({WEIGHTS}) as `model`"
         raise Invalid((*here, "url"), f"{problem}{other}; found {printable_line(entry.url[:60])!r}")
+    if not expanded["model"]:
+        raise Invalid((*here, "model"), "expected the name of a model, found none; write what the API calls it")
+    return msgspec.structs.replace(entry, **expanded)
+
+
+def _read_judge(entry: JudgeEntry | None, here: jsonc.Path, environ: Mapping[str, str]) -> JudgeEntry | None:
+    if entry is None:
+        return None
+    expanded = {key: Expansion(environ, (*here, key)).text(getattr(entry, key)) for key in ("url", "model", "key")}
+    if not expanded["url"].startswith(("http://", "https://")):
+        problem = 'expected the address of an API, like "http://127.0.0.1:11434/v1" or one that ends with "/systemone"'
+        raise Invalid((*here, "url"), f"{problem}; found {printable_line(entry.url[:60])!r}")
     if not expanded["model"]:
         raise Invalid((*here, "model"), "expected the name of a model, found none; write what the API calls it")
     return msgspec.structs.replace(entry, **expanded)

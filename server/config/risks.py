@@ -62,6 +62,9 @@ def find_risks(config: Config) -> Iterator[Risk]:
         sent = "the texts of tools and its key" if settings.enrich.key else "the texts of tools"
         what = f"foretool.enrich sends {sent} over http:// to {host}"
         yield Risk("warning", what, "use https:// in enrich.url", Code.SENT_IN_CLEAR)
+    if settings.judge and (host := open_host(settings.judge.url)):
+        what = f"foretool.judge sends tasks{' and its key' if settings.judge.key else ''} over http:// to {host}"
+        yield Risk("warning", what, "use https:// in judge.url", Code.SENT_IN_CLEAR)
     yield from _risks_of_serving(settings)
 
 
@@ -153,6 +156,8 @@ def _secrets_of_settings(block: Any) -> Iterator[str]:
     yield from (key for key in ("token", "encoder_key") if _literal(block.get(key)))
     if isinstance(enrich := block.get("enrich"), dict) and _literal(enrich.get("key")):
         yield "enrich.key"
+    if isinstance(judge := block.get("judge"), dict) and _literal(judge.get("key")):
+        yield "judge.key"
     if any(find_passwords(_literal(block.get("storage")))):
         yield "storage"
     tokens = block.get("tokens")

@@ -309,6 +309,35 @@ class EnrichEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return f"EnrichEntry({self.name!r})"
 
 
+class JudgeEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`judge`: a model that chooses among the first tools of a search, or says that none fits."""
+
+    url: str = ""
+    """Address of a decision API that ends with `/systemone`, or of an OpenAI-compatible API up to but without
+    `/chat/completions`. foretool sends it the words of a task and the names and first sentences of at most 20 tools,
+    for each search that is in doubt."""
+    model: str = ""
+    """What the API calls the model."""
+    key: str = ""
+    """Bearer token for `url`. It is a secret, so write `${JUDGE_KEY}`."""
+    timeout_ms: Annotated[int, Meta(ge=50, le=30_000)] = 1500
+    """How long a search waits for the answer, in milliseconds; after that it goes on without."""
+
+    @property
+    def decides(self) -> bool:
+        """Whether it is a decision API."""
+        return self.url.rstrip("/").endswith("/systemone")
+
+    @property
+    def address(self) -> str:
+        """Where requests go."""
+        base = self.url.rstrip("/")
+        return base if self.decides else f"{base}/chat/completions"
+
+    def __repr__(self) -> str:
+        return f"JudgeEntry({self.model!r})"
+
+
 class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `foretool` block. After `load`, variables are expanded and `storage` is an absolute path."""
 
@@ -359,6 +388,8 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bearer token for `encoder_url`. It is a secret, so write `${OPENAI_API_KEY}`."""
     enrich: EnrichEntry | None = None
     """The language model that `foretool enrich` asks, when you run it; see [below](#enrich)."""
+    judge: JudgeEntry | None = None
+    """A model that is asked where a search is in doubt; see [below](#judge). Nobody is asked by default."""
     record: Record = "shape"
     """What the log keeps of a call: `off` no content, `shape` the task and the names of arguments, `full` the values
     of arguments as well."""

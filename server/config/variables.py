@@ -224,7 +224,7 @@ def expand_tilde(path: str, home: str) -> str:
 
 BASIC_NAMES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """What every server gets, as the MCP SDKs give it."""
-_OWN_SECRETS = ("token", "tokens", "encoder_key", "storage", "seal_keys", "access", "enrich")
+_OWN_SECRETS = ("token", "tokens", "encoder_key", "storage", "seal_keys", "access", "enrich", "judge")
 """Settings whose variables hold credentials for foretool itself."""
 
 

@@ -21,6 +21,7 @@ from foretool.server.discovery.answer_shape import READY
 from foretool.server.discovery.answer_tokens import AnswerTokens
 from foretool.server.discovery.arguments import Arguments
 from foretool.server.discovery.exemplars import Exemplars
+from foretool.server.discovery.judge import Judge
 from foretool.server.discovery.skill_search import SkillSearch
 from foretool.server.hints.prediction import Predictor
 from foretool.server.methods.skills import SkillOffer
@@ -50,8 +51,10 @@ class DiscoverTools:
     def __init__(
         self, upstreams: UpstreamRegistry, catalog: Catalog, search: Search, answers: AnswerWriter, recorder: Recorder,
         predictor: Predictor, policy: TrustPolicy, exemplars: Exemplars, tokens: AnswerTokens, skills: SkillSearch,
+        judge: Judge,
     ) -> None:  # fmt: skip
         self._skills = skills
+        self._judge = judge
         self._tokens = tokens
         self._upstreams = upstreams
         self._catalog = catalog
@@ -131,9 +134,11 @@ class DiscoverTools:
         def ranked(ranking: Ranking) -> None:
             self._skills.prepare(exchange, partial(answer, ranking))
 
-        self._search.find(
-            query, reach.finds, limit, ranked if arguments.lines and not refusal else answer, exchange.attempt
-        )
+        def judge(ranking: Ranking) -> None:
+            go = ranked if arguments.lines and not refusal else answer
+            self._judge.consult(query, reach.finds, ranking, go, exchange.attempt)
+
+        self._search.find(query, reach.finds, limit, judge, exchange.attempt)
 
     def _answer(
         self, exchange: Exchange, arguments: Arguments, query: Query, chat: Conversation, started: float,
