@@ -408,6 +408,13 @@ MANIFEST: Final[dict[str, Promise]] = {
     "shell:call": Promise("docs/cli.md", "`foretool call` calls through the shared proxy, as any client does"),
     "shell:rules": Promise("docs/cli.md", "rules and consent bind a call from a shell, and it is on record"),
     "shell:no-list": Promise("docs/cli.md", "a client without a list misses nothing, and reads results whole"),
+    "trust:policy:series": Promise(
+        "SECURITY.md",
+        "a series of calls runs what call_tool runs, no tool of ours, and nothing before all of it is decided on",
+    ),
+    "series:values": Promise("docs/configuration.md", "later calls of `call_tools` use results of earlier ones"),
+    "series:off": Promise("docs/configuration.md", "nobody has `call_tools` unless the setting says so"),
+    "series:ends": Promise("docs/configuration.md", "`call_tools` has limits, and ends at the first call that fails"),
     "bridge:arguments": Promise(
         "docs/protocol.md", "arguments that no server accepts come back with the one thing to change and the schema"
     ),

@@ -1,7 +1,7 @@
 """The way of a call, from `tools/call` to its answer. `tool_calls.ToolCalls` takes each step, in this order:
 
-1. A name is read. One of our own tools answers itself; a bridge (`call_tool`, `call_tool_write`) holds another call, as
-   a model wrote it (`bridged_calls`).
+1. A name is read. One of our own tools answers itself; `call_tools` sends each of its calls this way (`series`); a
+   bridge (`call_tool`, `call_tool_write`) holds another call, as a model wrote it (`bridged_calls`).
 2. The tool of that name is looked up (`lookup`), if need be once its server has listed its tools.
 3. The rules decide (`admission`): run it, ask the user first, or refuse it.
 4. Behind a bridge, the arguments are read as the tool's schema means them (`bridged_calls`).

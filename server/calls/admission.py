@@ -5,10 +5,11 @@ from __future__ import annotations
 from foretool.server.calls.confirmation import Confirmation
 from foretool.server.calls.tool_call import Refusal, ToolCall, describe_refused
 from foretool.server.catalog.catalog import Catalog
+from foretool.server.clients.exchange import Exchange
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.approvals import why_held
 from foretool.server.trust.gatekeeper import HELD
-from foretool.server.trust.policy import Confirm, Decision, Refuse, TrustPolicy
+from foretool.server.trust.policy import Confirm, Decision, Reach, Refuse, TrustPolicy
 from foretool.storage.records import Tool
 
 
@@ -20,6 +21,10 @@ class Admission:
         self._catalog = catalog
         self._recorder = recorder
         self._confirmation = confirmation
+
+    def reach(self, exchange: Exchange) -> Reach:
+        """Return what the client of an exchange reaches."""
+        return self._policy.reach(exchange.client.profile)
 
     def decide(self, call: ToolCall, tool: Tool) -> Refusal | Confirm | None:
         """Return why a call must not run, the question that the user has to answer before, or None if it may run."""

@@ -7,7 +7,7 @@ is one line of bounded length, invisible characters are written out, and secrets
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -47,7 +47,18 @@ class Confirmation:
     def ask(self, exchange: Exchange, tool: Tool, verdict: Verdict, answered: Answered) -> None:
         """Ask whether a call may run, and call `answered` unless the client gives the request up."""
         arguments = exchange.params.get("arguments")
-        message = describe_call(tool, verdict, arguments, self._config.redact)
+        self._put(exchange, describe_call(tool, verdict, arguments, self._config.redact), answered)
+
+    def ask_about_all(
+        self, exchange: Exchange, calls: Sequence[tuple[Tool, Verdict, Raw]], answered: Answered
+    ) -> None:  # fmt: skip
+        """Ask once whether all of these calls may run."""
+        about = [describe_call(tool, verdict, arguments, self._config.redact) for tool, verdict, arguments in calls]
+        texts = [f"{number}. {text}" for number, text in enumerate(about, 1)]
+        filled = 'What is written like "$.1.name" is filled in from the results of earlier calls.'
+        self._put(exchange, "\n".join([f"{len(calls)} calls, one after the other. {filled}", *texts]), answered)
+
+    def _put(self, exchange: Exchange, message: str, answered: Answered) -> None:
         form = {"message": message, "requestedSchema": {"type": "object", "properties": {}}}
 
         def on_answer(at: Exchange, answer: Message) -> None:

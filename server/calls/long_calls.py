@@ -100,7 +100,7 @@ class LongCalls:
         return [
             exchange
             for client in self._clients
-            if client.transport != "library"
+            if not client.is_program
             for exchange in client.exchanges.values()
             if exchange.running is not None and now - exchange.started >= self._patience
         ]

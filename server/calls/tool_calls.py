@@ -17,8 +17,9 @@ from foretool.server.calls.confirmation import Confirmation
 from foretool.server.calls.long_calls import LongCalls
 from foretool.server.calls.lookup import ToolLookup
 from foretool.server.calls.runner import ToolRunner
+from foretool.server.calls.series import CallSeries
 from foretool.server.calls.tool_call import Refusal, ToolCall, Wait
-from foretool.server.catalog.names import CALL, CALL_RESULT, CALL_WRITE, CONNECT, DISCOVER, READ_MORE
+from foretool.server.catalog.names import CALL, CALL_RESULT, CALL_TOOLS, CALL_WRITE, CONNECT, DISCOVER, READ_MORE
 from foretool.server.clients.exchange import Exchange
 from foretool.server.discovery.arguments import MOST_NAME
 from foretool.server.discovery.discover_tools import DiscoverTools
@@ -52,6 +53,7 @@ class ToolCalls:
         self._recorder = recorder
         self.long_calls = long_calls
         self._tasks = tasks
+        self._series = CallSeries(lookup, admission, confirmation, results, self._find, self._refuse)
         self._links = links
         self._own: Mapping[str, OwnTool] = {
             DISCOVER: discover.start,
@@ -70,7 +72,7 @@ class ToolCalls:
             raise RpcError(jsonrpc.INVALID_PARAMS, "tools/call: name is missing")
         if len(name) > MOST_NAME:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"tools/call: {_too_long(name)}")
-        if (own := self._own.get(name)) is not None:
+        if (own := self._find_own(exchange, name)) is not None:
             own(exchange, open_object(exchange.params.get("arguments", jsonrpc.EMPTY)))
         elif (bridge := _BRIDGES.get(name)) is not None:
             self._unwrap(exchange, bridge)
@@ -81,6 +83,12 @@ class ToolCalls:
         else:
             self._find(ToolCall(exchange, name, "page" if exchange.own_session.list.shows_pages else "name"))
 
+    def _find_own(self, exchange: Exchange, name: str) -> OwnTool | None:
+        """Return what answers a tool of ours that this client has."""
+        if name == CALL_TOOLS:
+            return self._series.start if self._admission.reach(exchange).offers_call_tools else None
+        return self._own.get(name)
+
     def _unwrap(self, exchange: Exchange, bridge: BridgeName) -> None:
         """Take a call out of a bridge."""
         written = read_call(open_object(exchange.params.get("arguments", jsonrpc.EMPTY)))
@@ -90,7 +98,7 @@ class ToolCalls:
             exchange.tool_error(f"{bridge}: {_too_long(written.name)}")
         elif written.name in _BRIDGES:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{bridge} cannot call {written.name}; name the tool to call")
-        elif (own := self._own.get(written.name)) is not None:
+        elif (own := self._find_own(exchange, written.name)) is not None:
             own(exchange, written.own_arguments)
         else:
             self._discover.join_conversation(exchange, written.handle)

@@ -32,11 +32,12 @@ CLIENT_HEAD: Final = "mcp"
 DISCOVER: Final = ToolId("discover_tools")
 CALL: Final = ToolId("call_tool")
 CALL_WRITE: Final = ToolId("call_tool_write")
+CALL_TOOLS: Final = ToolId("call_tools")
 READ_MORE: Final = ToolId("read_more")
 CALL_RESULT: Final = ToolId("call_result")
 """These two are not listed: a result names them, one that was cut or one that is not there yet."""
 CONNECT: Final = ToolId("connect_server")
-OWN: Final = frozenset({DISCOVER, CALL, CALL_WRITE, READ_MORE, CALL_RESULT, CONNECT})
+OWN: Final = frozenset({DISCOVER, CALL, CALL_WRITE, CALL_TOOLS, READ_MORE, CALL_RESULT, CONNECT})
 
 Key = tuple[str, str]
 """The name of an upstream and the name of a tool there."""

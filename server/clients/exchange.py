@@ -130,7 +130,7 @@ class Exchange(Struct, eq=False):
     task: str = ""
     """The id of the task of its server that it waits for."""
     is_kept: bool = False
-    """Its answer is kept for a client that does not wait any more."""
+    """Its answer goes to us, whole: its client does not wait any more, or it is one of several calls of a list."""
     rounds: int = 0
     """How often its upstream has asked for input."""
     doubt: str = ""

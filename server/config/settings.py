@@ -430,6 +430,9 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     bridges: Bridges = "by_risk"
     """How hidden tools are called. `by_risk`: `call_tool` runs tools that are read-only or that a rule allows, and
     `call_tool_write` the others, so that your client can ask about these alone. `one`: `call_tool` runs all of them."""
+    call_tools: bool = False
+    """Whether the list has `call_tools` as well: up to 20 calls of tools that `call_tool` runs in one turn, where later
+    ones use results of earlier ones. Its definition takes some 250 tokens of every list."""
     confirm: Confirm = "never"
     """Which calls foretool asks you about itself, once per tool and session, also where the client does not ask:
     `destructive` (destructive tools, and tools that do not say what they are), `write` (all that are not read-only) or

@@ -358,7 +358,7 @@ class ListDraft:
         return own_tools.definitions(
             self._catalog.now.count_tools(reach), reach.bridges, trusts_some=reach.trusts_some,
             unlisted=sum(map(reach.admits, self._maker.inputs.awaited())), is_whole=is_whole,
-            for_models=self.profile.shows_pages or bool(reach.page_servers),
+            for_models=self.profile.shows_pages or bool(reach.page_servers), offers_call_tools=reach.offers_call_tools,
         )  # fmt: skip
 
     def _name_cost(self, tool: ToolId) -> NameCost:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.catalog import Catalog
-from foretool.server.catalog.names import CALL, CALL_WRITE, DISCOVER
+from foretool.server.catalog.names import CALL, CALL_TOOLS, CALL_WRITE, DISCOVER
 from foretool.server.catalog.signatures import name_calls, signature, split_call
 from foretool.server.config.settings import Bridges
 from foretool.server.lists.order import NameCost
@@ -47,6 +47,40 @@ def _bridge(
     return name, jsonrpc.raw({**members, "_meta": meta})
 
 
+_EXAMPLE: Final = (
+    '[{"name": "list", "arguments": {"kind": "open"}}, {"name": "read", "for_each": "$.1.items[:3]", "arguments":'
+    ' {"id": "$.item.id"}}]'
+)
+
+
+def _call_tools(what: str, annotations: Mapping[str, bool], meta: Mapping[str, Any]) -> tuple[ToolId, Raw]:
+    call = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}, "for_each": {"type": "string"}},
+        "required": ["name"],
+    }
+    members = {
+        "name": CALL_TOOLS,
+        "description": (
+            f"Runs up to 20 calls of {what} in one turn, one after the other: {_EXAMPLE}. Values of earlier results:"
+            ' "$.1.items[0].name" as an argument, "{$.1.name}" within a text. for_each calls once for each value of a'
+            ' list. Only the last result comes back, or what return names, as in ["$.1.items.length()",'
+            " \"$.2[*]['id','title']\"]. Do not guess paths: use it where you know what results look like."
+        ),
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "calls": {"type": "array", "items": call},
+                "return": {"type": "array", "items": {"type": "string"}},
+            },
+            "required": ["calls"],
+        },
+        "annotations": annotations,
+        "_meta": meta,
+    }
+    return CALL_TOOLS, jsonrpc.raw(members)
+
+
 _DISCOVER: Final = {
     "name": DISCOVER,
     "inputSchema": {
@@ -80,19 +114,28 @@ def definitions(
     unlisted: int = 0,
     is_whole: bool = False,
     for_models: bool = False,
+    offers_call_tools: bool = False,
 ) -> list[tuple[ToolId, Raw]]:
     """Return the definitions of our own tools. `counts`: tools by upstream; the description names the upstreams.
     `trusts_some`: a rule may let `call_tool` run what is not read-only. `unlisted`: how many upstreams have not listed
-    their tools yet; `is_whole`: all tools stand in the list; `for_models`: they say that no page may call them."""
+    their tools yet; `is_whole`: all tools stand in the list; `for_models`: they say that no page may call them;
+    `offers_call_tools`: `call_tools` is among them."""
     meta = _META | (FOR_MODELS if for_models else {})
     description = _description(counts, unlisted, is_whole=is_whole)
     discover = (DISCOVER, jsonrpc.raw({**_DISCOVER, "description": description, "_meta": meta}))
     found = "give its name and arguments, as discover_tools shows them."
     if bridges == "one":
-        return [_bridge(CALL, f"Runs a tool: {found}", _WRITES, meta), discover]
+        several = [_call_tools("tools", _WRITES, meta)] if offers_call_tools else []
+        return [_bridge(CALL, f"Runs a tool: {found}", _WRITES, meta), *several, discover]
     reads = "only reads or is trusted" if trusts_some else "only reads"
     call = _bridge(CALL, f"Runs a tool that {reads}: {found}", _WRITES if trusts_some else _READS, meta)
-    return [call, _bridge(CALL_WRITE, f"Runs a tool that may change something: {found}", _WRITES, meta), discover]
+    several = (
+        [_call_tools("tools that call_tool runs", _WRITES if trusts_some else _READS, meta)]
+        if offers_call_tools
+        else []
+    )
+    write = _bridge(CALL_WRITE, f"Runs a tool that may change something: {found}", _WRITES, meta)
+    return [call, write, *several, discover]
 
 
 def name_tools(definitions: dict[ToolId, Raw], named: Sequence[ToolId], catalog: Catalog, reach: Reach) -> None:

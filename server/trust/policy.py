@@ -179,6 +179,11 @@ class Reach:
         """Whether there are two bridges, by risk, or one for everything."""
         return self._settings.bridges
 
+    @property
+    def offers_call_tools(self) -> bool:
+        """Whether there is a tool that runs several calls in one turn."""
+        return self._settings.call_tools
+
     def verdict(self, tool: Tool) -> Verdict:
         """Return what the rules say of a tool."""
         key = (tool.id, tool.upstream, tool.name, tool.schema_hash)
