@@ -26,15 +26,15 @@ _PLACEHOLDER: Final = re.compile(
     r"(?i)<.*>|.*(?<![a-z])your[-_ ].*|.*[-_ ]here|.*x{4,}.*|change[-_ ]?me|placeholder|todo|\.{3,}"
 )
 """What examples in documentation have where a token or key belongs."""
-_MAY_BE_CREDENTIAL: Final = (Code.CREDENTIAL_MISSING, Code.CREDENTIAL_REFUSED, Code.SERVER_FAILED)
-"""Causes behind which a credential may be missing that the error does not name."""
+_MAY_BE_CREDENTIAL: Final = (Code.CREDENTIAL_MISSING, Code.CREDENTIAL_REFUSED, Code.SERVER_FAILED, Code.SERVER_SLOW)
+"""Causes behind which a credential may be missing that the error does not name: some servers wait for theirs."""
 
 
 def find_cure(server: Server, cause: Cause, text: str) -> str:
     """Return what the entry of a server that failed needs, "" where its cause says enough. `text`: its stderr, and
     what foretool saw."""
     if advice := _fill_blanks(server, cause.code, text):
-        return advice
+        return f"{advice}; if it still takes long, {cause.do}" if cause.code is Code.SERVER_SLOW else advice
     if server.type == "stdio" and (match := PYTHON_SDK.search(text)):
         return _with_sdk(server, "mcp>=2" if "mcpserver" in match[0].lower() else "mcp<2")
     if folder := _half_installed(text):

@@ -17,7 +17,7 @@ from foretool.server.setup.installation import program_hint
 from foretool.server.upstreams.causes import Cause, find_cause, telling_line
 from foretool.server.upstreams.connection import IN_PLACE, NO_REQUEST, NOT_MCP
 from foretool.server.upstreams.cures import find_cure
-from foretool.server.upstreams.missing_variables import advise_server, held_back
+from foretool.server.upstreams.missing_variables import advise_server, held_back, network_variables
 
 _HTTP_STATUS: Final = (
     (r"run `foretool login", Code.SIGN_IN),
@@ -69,7 +69,9 @@ def _local_cause(server: Server, error: str, stderr: Sequence[str], skipped_line
             do = "it writes something else than MCP to stdout: check its command and args"
             lines = f", and {skipped_lines} lines that are not MCP" if skipped_lines and NOT_MCP not in said else ""
             return Cause(Code.NOT_MCP, f"{said}{lines}", do)
-        do = f"give it more time: foretool doctor --timeout {seconds:g}; or start it by hand to see what it waits for"
+        do = network_variables(server)
+        do = f"{do}; else " if do else ""
+        do += f"give it more time: foretool doctor --timeout {seconds:g}; or start it by hand to see what it waits for"
         return Cause(Code.SERVER_SLOW, said, do)
     if found is not None:
         return found

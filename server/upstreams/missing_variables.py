@@ -6,6 +6,7 @@ The text is that of a stranger, so the advice names what the user would give awa
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from foretool.server.config.servers import Server
@@ -25,6 +26,12 @@ _NETWORK: Final = re.compile(
 _OF_NETWORK: Final = re.compile(
     r"(?i)(?:https?|all|no|ftp)_proxy|.*_CA_BUNDLE|.*_CA_CERTS|SSL_CERT_.*|PIP_.*|UV_.*|NPM_CONFIG_.*|DOCKER_.*"
 )
+_CERTIFICATES: Final = {"node": ("NODE_EXTRA_CA_CERTS",), "": ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")}
+"""Variables that name the certificates of a network: what Node reads, and what Python, uv and most others read."""
+_NODE: Final = frozenset({"node", "npx", "npm", "pnpm", "yarn", "bunx", "bun"})
+_CERTIFICATE: Final = re.compile(r"(?i)certificate|self[- ]signed|SELF_SIGNED_CERT|UNABLE_TO_VERIFY|\bissuer\b")
+_DOWNLOADS: Final = _NODE - {"node"} | {"uv", "uvx", "pipx"}
+"""Programs that ask a registry of packages before the server starts; without an answer they ask again for minutes."""
 _MOST_NAMES: Final = 4
 
 
@@ -36,7 +43,21 @@ def advise_server(server: Server, stderr: Sequence[str], error: str) -> str:
     if server.type != "stdio":
         return ""
     given = server_environment(os.environ, server.inherit, server.withheld, server.env)
-    return advise((*stderr, error), os.environ, given, server.withheld)
+    return advise((*stderr, error), os.environ, given, server.withheld, _program(server))
+
+
+def network_variables(server: Server) -> str:
+    """Return what to add to the entry of a server that waits for a download, perhaps in vain; "" where nothing is set
+    here that its network may need."""
+    given = server_environment(os.environ, server.inherit, server.withheld, server.env)
+    program = _program(server)
+    known = frozenset((*given, *server.withheld))
+    near = _of_network("", os.environ, known, program) if program in _DOWNLOADS else []
+    return f"{_list(near)} set here but not given to it; if downloads need {_them(near)}, {_add(near)}" if near else ""
+
+
+def _program(server: Server) -> str:
+    return Path(server.entry.command or server.command).stem
 
 
 def held_back(server: Server, stderr: Sequence[str], error: str) -> tuple[str, ...]:
@@ -53,10 +74,17 @@ def _held_back(text: str, environ: Mapping[str, str], known: frozenset[str]) -> 
     return tuple(name for name in _unique(_WORD.findall(text)) if name in environ and _may_be_given(name, known))
 
 
-def advise(lines: Sequence[str], environ: Mapping[str, str], given: Iterable[str], withheld: Iterable[str] = ()) -> str:
+def advise(
+    lines: Sequence[str],
+    environ: Mapping[str, str],
+    given: Iterable[str],
+    withheld: Iterable[str] = (),
+    program: str = "",
+) -> str:
     """Return what to add to the entry of a server, or "".
 
     `lines`: its stderr. `given`: the names of the variables that it got. `withheld`: those that hold our credentials.
+    `program`: the name of the program that starts it.
     """
     text, known = "\n".join(lines), frozenset((*given, *withheld))
     if back := _held_back(text, environ, known):
@@ -64,11 +92,21 @@ def advise(lines: Sequence[str], environ: Mapping[str, str], given: Iterable[str
     absent = [name for name in asked_variables(text) if name not in environ and _may_be_given(name, known)]
     if absent:
         return f"{_list(absent)} not set here; set {_them(absent)} where foretool starts and {_add(absent)}"
-    if _NETWORK.search(text):
-        near = [name for name in sorted(environ) if _OF_NETWORK.fullmatch(name) and _may_be_given(name, known)]
-        if near:
-            return f"{_list(near)} set here but not given to it; if it needs {_them(near)}, {_add(near)}"
+    if _NETWORK.search(text) and (near := _of_network(text, environ, known, program)):
+        return f"{_list(near)} set here but not given to it; if it needs {_them(near)}, {_add(near)}"
     return ""
+
+
+def _of_network(text: str, environ: Mapping[str, str], known: frozenset[str], program: str) -> list[str]:
+    """Return the variables that may help a program over its network, likeliest first; where a certificate is wrong,
+    only those with certificates that this program reads, if any is set."""
+    certificates = _CERTIFICATES["node" if program in _NODE else ""]
+    settings = [name for name in sorted(environ) if _OF_NETWORK.fullmatch(name) and _may_be_given(name, known)]
+    read = [name for name in certificates if name in settings]
+    if read and _CERTIFICATE.search(text):
+        return read
+    proxies = [name for name in settings if name.lower().endswith("_proxy")]
+    return list(dict.fromkeys((*proxies, *read, *(settings if text else ()))))
 
 
 def asked_variables(text: str) -> list[str]:

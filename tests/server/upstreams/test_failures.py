@@ -220,3 +220,37 @@ def test_nobody_is_told_to_start_with_a_launcher_what_it_starts(
 ) -> None:
     found = explain_failure(server(tmp_path, command=command), "exited with code 1", (printed,))
     assert (found.code, found.do[: len(do)]) == (Code.MODULE_MISSING, do)
+
+
+@pytest.mark.parametrize(
+    ("program", "given"),
+    [("uvx", "SSL_CERT_FILE"), ("npx", "NODE_EXTRA_CA_CERTS"), ("/bin/node", "NODE_EXTRA_CA_CERTS")],
+)
+def test_for_a_certificate_only_the_variable_is_named_that_the_program_reads(
+    program: str, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CA_BUNDLE", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"):
+        monkeypatch.setenv(name, "/c.pem")
+    one = server(tmp_path, command=program)
+    found = explain_failure(one, "closed its output", ("Caused by: invalid peer certificate: UnknownIssuer",))
+    assert found.do.endswith(f'add "inherit": ["{given}"] to its entry')
+
+
+def test_a_download_that_never_ends_may_lack_a_variable_of_the_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NODE_EXTRA_CA_CERTS", "/c.pem")
+    slow = "no answer to initialize within 30 s"
+    found = explain_failure(server(tmp_path, command="npx", args=["-y", "some-server"]), slow, ())
+    assert found.do.startswith("NODE_EXTRA_CA_CERTS is set here but not given to it; if downloads need it, add")
+    assert "; else give it more time: foretool doctor --timeout 120" in found.do
+    assert explain_failure(server(tmp_path), slow, ()).do.startswith("give it more time")
+
+
+def test_a_slow_server_whose_key_is_empty_is_told_of_the_key_first(tmp_path: Path) -> None:
+    one = server(tmp_path, command="/bin/a", env={"BRAVE_API_KEY": "", "LEVEL": ""})
+    found = explain_failure(one, "no answer to initialize within 30 s", ())
+    assert found.code is Code.SERVER_SLOW
+    assert found.do.startswith("its env has BRAVE_API_KEY empty: fill it; if it still takes long, give it more time")
