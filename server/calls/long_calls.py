@@ -34,7 +34,7 @@ from foretool.server.protocol.jsonrpc import UNSET, Message, Raw
 from foretool.server.trust.text import one_line
 from foretool.server.upstreams.connection import Lost, Reply
 from foretool.server.upstreams.registry import UpstreamRegistry
-from foretool.server.upstreams.upstream import Upstream
+from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.engine import StorageError
 from foretool.storage.records import KeptCall
 
@@ -86,6 +86,8 @@ class LongCalls:
             if (held := call.exchange) is not None and held.task != call.row.task:
                 call.row = replace(call.row, task=held.task)
                 self._kept.save(call)
+            elif held is not None and held.task and held.upstream is not None and held.upstream.state is State.STOPPED:
+                self._let_go(call)
             elif held is None and call.waiting and not call.row.reply:
                 call.waiting[0].attempt(self._look_again, call, call.waiting[0])
             for exchange in [each for each in call.waiting if now - each.started >= (self._patience or WAIT_S)]:
@@ -267,6 +269,11 @@ class LongCalls:
         held.on_drop = partial(self._on_dropped, call, partial(self._kept.record, call, "cancelled"))
         self._kept.save(call)
         self._tasks.resume(held, upstream, partial(self._settle, call, upstream))
+
+    def _let_go(self, call: LongCall) -> None:
+        """Leave the task of a server that was stopped to whoever asks for it once the server is there again."""
+        call.exchange, call.row = None, replace(call.row, machine="", pid=0)
+        self._kept.save(call)
 
     def _settle(self, call: LongCall, upstream: Upstream, exchange: Exchange, reply: Reply) -> None:
         """Take what came of a task that was taken up."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ from fakes import (
     BOTH,
     LEGACY,
     MODERN,
+    FakeClient,
     FakeUpstream,
     Json,
     failing_store,
@@ -150,15 +152,16 @@ async def test_nobody_else_gets_the_result() -> None:
     profiles = {"work": {"servers": ["calc"]}}
     async with proxy_over(upstream, call_wait_s=WAIT_S, profiles=profiles) as stage:
         client, other, kin = stage.client, stage.connect("work"), stage.connect()
-        for each in (client, other, kin):
+        stranger = FakeClient(stage.app, principal="somebody else")
+        for each in (client, other, kin, stranger):
             await each.initialize()
         _, ident = await call_slow(stage, client)
         for wrong in (ident[:-1], "", 7, None, ident.upper()):
             answer = await client.result(ask(client, wrong))  # type: ignore[arg-type]
             assert answer["isError"] and ident not in said(answer)
         for step in range(2):
-            for arguments in ({}, {"cancel": True}):
-                answer = await other.result(ask(other, ident, **arguments))
+            for asker, arguments in itertools.product((other, stranger), ({}, {"cancel": True})):
+                answer = await asker.result(ask(asker, ident, **arguments))
                 assert answer["isError"] and "is kept for this client" in said(answer)
             if not step:
                 (await upstream.called("slow")).reply(text("secret"))
@@ -270,3 +273,18 @@ async def test_a_result_that_may_not_or_cannot_be_written_is_kept_in_memory(trou
         stage.app.tick()
         assert (store.kept_calls.find(ident) is not None) is (trouble == "full disk")
     store.close()
+
+
+@requirement("call:long:whose")
+async def test_the_result_of_a_server_that_was_removed_is_nobodys() -> None:
+    upstream = slow()
+    async with proxy_over(upstream, call_wait_s=WAIT_S) as stage:
+        client = stage.client
+        await client.initialize()
+        _, ident = await call_slow(stage, client)
+        waiting = ask(client, ident)
+        removed = stage.app.upstreams.remove("calc")
+        assert removed is not None
+        await removed.stop()
+        assert "it may have been carried out" in said(await client.result(waiting))
+        assert "is kept for this client" in said(await client.result(ask(client, ident)))
