@@ -9,6 +9,8 @@ functions: what they stand for is nothing that was typed.
 from __future__ import annotations
 
 import json
+import re
+from contextlib import suppress
 
 from foretool.retrieval.shell_table import FETCHING, PROGRAMS, Shape, subcommands
 
@@ -21,7 +23,7 @@ _TOOLS: Final = frozenset(["Bash", "bash", "shell", "run_shell_command", "local_
 """What clients call their shell."""
 MOST_SHAPES: Final = 8
 """Shapes that are read of one command."""
-_MOST_CHARACTERS: Final = 20_000
+_MOST_CHARACTERS: Final = 8_000
 """Characters of a command that are read; what follows is mostly a file that a here-document writes."""
 _DEEPEST: Final = 3
 """How deep commands within commands are read."""
@@ -50,6 +52,7 @@ _RUNNERS: Final = frozenset(
 _SHELLS: Final = frozenset(["sh", "bash", "zsh", "dash", "ksh"])
 _KEYWORDS: Final = frozenset(["if", "then", "elif", "else", "do", "while", "until", "!", "{"])
 """Words of the shell that a command may follow."""
+_LOOPS: Final = frozenset(("for", "case", "function"))
 _UNPACKING: Final = frozenset((*_SHELLS, "sudo", "tar", "gunzip", "unzip", "python", "python3", "node"))
 """Programs that run or unpack what they are given: what is fetched for them is no page."""
 _ASKS_FOR_HELP: Final = frozenset(("--help", "-help", "--version", "-version", "-V", "-?"))
@@ -60,13 +63,11 @@ _NOT_FETCHED: Final = (
 """Options of `curl` and `wget` with which no tool that reads a page does the same."""
 
 
-class _Words:
-    """One simple command: its words without quotes, and whether its output goes to a file or into which program."""
-
-    def __init__(self) -> None:
-        self.words: list[str] = []
-        self.is_written = False
-        self.next_program = ""
+_HERE_DOCUMENT: Final = re.compile(r"(?<!<)<<-?\s*['\"]?(\w+)['\"]?([^\n]*)\n")
+"""How a here-document begins; the rest of its line belongs to the command."""
+_SUBSTITUTION: Final = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
+"""A command within a word. One within another one is not looked for."""
+_OPERATORS: Final = ";&|()<>\n"
 
 
 def read_event(event: Any) -> list[Shape]:
@@ -78,9 +79,8 @@ def read_event(event: Any) -> list[Shape]:
         given = json.loads(given)
     command = given.get("command") if isinstance(given, dict) else None
     if isinstance(command, list):  # a program with its arguments
-        words = _Words()
-        words.words = [word for word in command if isinstance(word, str)]
-        return list(dict.fromkeys(_shapes_of(words, 0)))[:MOST_SHAPES]
+        words = [word for word in command if isinstance(word, str)]
+        return list(dict.fromkeys(_shapes_of(words, "", 0)))[:MOST_SHAPES]
     return read_shapes(command) if isinstance(command, str) else []
 
 
@@ -93,18 +93,56 @@ def read_shapes(command: str) -> list[Shape]:
 def _read(text: str, depth: int) -> Iterator[Shape]:
     if depth > _DEEPEST:
         return
-    reader = _Reader(text)
-    for each in reader.read():
-        yield from _shapes_of(each, depth)
-    for inner in reader.inner:
-        yield from _read(inner, depth + 1)
+    commands = list(_split(text))
+    for place, (words, _) in enumerate(commands):
+        after, is_pipe = commands[place + 1] if place + 1 < len(commands) else ([], False)
+        yield from _shapes_of(words, _program(after[0]) if is_pipe and after else "", depth)
+        for word in words:
+            for unquoted, ticked in _SUBSTITUTION.findall(word):
+                yield from _read(unquoted or ticked, depth + 1)
 
 
-def _shapes_of(command: _Words, depth: int) -> Iterator[Shape]:
-    words = _skip_runners(command.words)
-    if not words:
-        return
-    program = _program(words[0])
+def _split(text: str) -> Iterator[tuple[list[str], bool]]:
+    """Yield the words of each simple command, and whether it reads the output of the one before. Where output goes to a
+    file, the word `>` stands. Nothing follows a quote that is not closed."""
+    from shlex import shlex
+
+    lexer = shlex(_without_documents(text.replace("\\\n", " ")), posix=True, punctuation_chars=_OPERATORS)
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    words: list[str] = []
+    is_piped = is_comment = is_target = False
+    with suppress(ValueError):
+        for piece in lexer:
+            is_operator = all(char in _OPERATORS for char in piece)
+            is_comment = (is_comment or piece.startswith("#")) and not (is_operator and "\n" in piece)
+            if is_comment:
+                continue
+            if is_operator and ("<" in piece or ">" in piece) and not piece.endswith(("(", "\n")):
+                is_target = True
+                words += [">"] if ">" in piece and words[-1:] != ["2"] else []
+            elif is_operator:
+                yield words, is_piped
+                words, is_piped, is_target = [], piece == "|", False
+            elif is_target:
+                is_target = False
+            else:
+                words.append(piece)
+    yield words, is_piped
+
+
+def _without_documents(text: str) -> str:
+    """Return a text without its here-documents."""
+    kept, at = "", 0
+    while (found := _HERE_DOCUMENT.search(text, at)) is not None:
+        kept += f"{text[at : found.start()]}{found[2]}\n"
+        end = re.compile(rf"^[ \t]*{found[1]}$", re.MULTILINE).search(text, found.end())
+        at = end.end() if end is not None else len(text)
+    return kept + text[at:]
+
+
+def _shapes_of(given: Sequence[str], piped_into: str, depth: int) -> Iterator[Shape]:
+    words = _skip_runners(given)
+    program = _program(words[0]) if words and words[0] not in _LOOPS else ""
     if program in _SHELLS:
         for place, word in enumerate(words[1:-1], 1):
             if word.startswith("-") and not word.startswith("--") and "c" in word:
@@ -112,13 +150,11 @@ def _shapes_of(command: _Words, depth: int) -> Iterator[Shape]:
                 return
     if program not in PROGRAMS or not _ASKS_FOR_HELP.isdisjoint(words[1:]):
         return
-    if program in FETCHING:
-        if _fetches(program, words[1:]) and not command.is_written and command.next_program not in _UNPACKING:
-            yield (program,)
-        return
     known = subcommands(program)
-    found = _subcommand(words[1:], known)
-    if found in known:
+    if program in FETCHING:
+        if _fetches(program, words[1:]) and piped_into not in _UNPACKING:
+            yield (program,)
+    elif (found := _subcommand(words[1:], known)) in known:
         yield (program, *found)
 
 
@@ -182,6 +218,8 @@ def _subcommand(words: Sequence[str], known: frozenset[Shape]) -> Shape:
 
 def _fetches(program: str, words: Sequence[str]) -> bool:
     """Return whether `curl` or `wget` prints one page of a public host, and does no more."""
+    if ">" in words:
+        return False
     if program == "wget":
         if not (printed := [word for word in words if word.endswith("O-")] or "-O -" in " ".join(words)):
             return False
@@ -207,128 +245,3 @@ def _is_public(address: str) -> bool:
         return False
     is_number = host.replace(".", "").isdigit()
     return "." in host and "$" not in address and not is_number and not host.endswith((".local", ".internal", ".lan"))
-
-
-class _Reader:
-    """Cuts a text into simple commands. `inner`: the texts of substitutions, which are commands as well."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-        self.inner: list[str] = []
-        self._ends: list[str] = []
-        """The last words of here-documents whose lines are still to come."""
-
-    def read(self) -> list[_Words]:
-        found = [_Words()]
-        while self._at < len(self._text):
-            char = self._text[self._at]
-            if char in " \t\r":
-                self._at += 1
-            elif self._text.startswith("\\\n", self._at):
-                self._at += 2
-            elif char == "#":
-                self._skip_to_line_end()
-            elif char in ";&|\n()":
-                self._at += 1
-                if char == "\n":
-                    self._skip_documents()
-                is_pipe = char == "|" and self._text[self._at : self._at + 1] not in "|&"
-                found.append(_Words())
-                if is_pipe and len(found) > 1:
-                    found[-1].next_program = "|"
-            elif char in "<>" or (char.isdigit() and self._text[self._at + 1 : self._at + 2] in ("<", ">")):
-                self._redirect(found[-1])
-            else:
-                found[-1].words.append(self._word())
-        for place, each in enumerate(found[:-1]):
-            after = found[place + 1]
-            each.next_program = _program(after.words[0]) if after.next_program == "|" and after.words else ""
-        return [each for each in found if each.words and each.words[0] not in ("for", "case", "function")]
-
-    def _redirect(self, command: _Words) -> None:
-        operator = ""
-        while self._at < len(self._text) and self._text[self._at] in "<>0123456789-&|":
-            operator += self._text[self._at]
-            self._at += 1
-        if "<(" in operator + self._text[self._at : self._at + 1]:
-            return  # a process substitution: the bracket begins a command of its own
-        while self._text[self._at : self._at + 1] in (" ", "\t"):
-            self._at += 1
-        target = self._word() if "&" not in operator or operator.endswith("&") else ""
-        if "<<" in operator and "<<<" not in operator:
-            self._ends.append(target)
-        command.is_written |= ">" in operator and not operator.startswith("2") and target != "/dev/null"
-
-    def _skip_documents(self) -> None:
-        for end in self._ends:
-            while self._at < len(self._text):
-                begin = self._at
-                self._skip_to_line_end()
-                self._at += 1
-                if self._text[begin : self._at - 1].strip("\t ") == end:
-                    break
-        self._ends = []
-
-    def _skip_to_line_end(self) -> None:
-        found = self._text.find("\n", self._at)
-        self._at = found if found >= 0 else len(self._text)
-
-    def _word(self) -> str:
-        """Read one word, without its quotes."""
-        found: list[str] = []
-        while self._at < len(self._text):
-            char = self._text[self._at]
-            if char in " \t\r\n;&|()<>":
-                break
-            self._at += 1
-            if char == "'":
-                found.append(self._until("'"))
-            elif char == '"':
-                found.append(self._double())
-            elif char == "`":
-                self.inner.append(self._until("`"))
-            elif char == "$" and self._text[self._at : self._at + 1] == "(":
-                self._substitute()
-                found.append("$")
-            elif char == "\\":
-                found.append(self._text[self._at : self._at + 1].replace("\n", ""))
-                self._at += 1
-            else:
-                found.append(char)
-        return "".join(found)
-
-    def _until(self, end: str) -> str:
-        found = self._text.find(end, self._at)
-        stop = found if found >= 0 else len(self._text)
-        text, self._at = self._text[self._at : stop], stop + 1
-        return text
-
-    def _double(self) -> str:
-        found: list[str] = []
-        while self._at < len(self._text) and (char := self._text[self._at]) != '"':
-            self._at += 1
-            if char == "$" and self._text[self._at : self._at + 1] == "(":
-                self._substitute()
-            elif char == "`":
-                self.inner.append(self._until("`"))
-            elif char == "\\":
-                found.append(self._text[self._at : self._at + 1])
-                self._at += 1
-            else:
-                found.append(char)
-        self._at += 1
-        return "".join(found)
-
-    def _substitute(self) -> None:
-        """Keep the text of a substitution, up to its bracket."""
-        begin, depth = self._at + 1, 0
-        while self._at < len(self._text):
-            char = self._text[self._at]
-            depth += {"(": 1, ")": -1}.get(char, 0)
-            self._at += 1
-            if char in "'\"" and (end := self._text.find(char, self._at)) >= 0:
-                self._at = end + 1
-            if depth == 0:
-                break
-        self.inner.append(self._text[begin : self._at - 1])
