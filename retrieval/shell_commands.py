@@ -21,8 +21,8 @@ _FETCH: Final = "fetch get read scrape"
 _RUN: Final = "query execute sql find aggregate select"
 """Verbs of tools that do what a program without subcommands does."""
 _READS: Final = (
-    "get list search find view show read describe retrieve info details inspect query fetch log logs status diff ps"
-    " images top explain checks ls"
+    "get list search find view show read describe retrieve info details inspect query fetch log logs status diff"
+    " top explain checks ls"
 )
 _WRITES: Final = (
     "create add new update edit set delete remove merge close put push post insert append write drop rename move assign"
@@ -37,24 +37,19 @@ _MEANS: Final[dict[str, str]] = {
     "delete": "delete remove destroy", "edit": "edit update modify", "update": "update edit modify",
     "close": "close update", "switch": "checkout switch", "logs": "logs log", "execute": _RUN, "del": "delete del",
     "keys": "keys scan", "checks": "checks status", ".tables": "list show get", ".schema": "describe schema get",
-    "put": "put set write", "ps": "list ps", "images": "list images", "move": "move transition",
-    "tail": "get tail logs",
-    "exec": "exec execute run", "rm": "remove delete rm", "invoke": "invoke run",
+    "put": "put set write", "move": "move transition", "tail": "get tail logs", "exec": "exec execute run",
+    "rm": "remove delete rm", "invoke": "invoke run",
 }  # fmt: skip
 """By the verb of a command, the words of tools' names that mean it; other verbs stand for themselves."""
 _SPELLED: Final[dict[str, str]] = {
     "pr": "pull request", "prs": "pull requests", "mr": "merge request", "repo": "repository", "repos": "repositories",
     "app": "application", "proj": "project", ".tables": "tables", ".schema": "table", "ci": "pipeline",
-    "del": "delete", "ls": "list", "ps": "containers", "pg": "postgres",
+    "del": "delete", "ls": "list", "pg": "postgres",
 }  # fmt: skip
-_SEARCHES: Final = {
-    "code": "code",
-    "issues": "issues",
-    "prs": "pull requests",
-    "repos": "repositories",
-    "users": "users",
-}
+_SEARCHES: Final = frozenset(("code", "issues", "prs", "repos", "users"))
 """What `gh search` takes in the place of a verb."""
+_LISTED: Final = {"ps": "containers", "images": "images"}
+"""What commands list that have no verb."""
 _OF_ONE: Final = frozenset(("get",))
 """Verbs of tools for one thing, which list many where the name has a plural."""
 _LOOKED_AT: Final = 20
@@ -71,8 +66,8 @@ class _Wanted:
         subjects = PROGRAMS[program][0].split()
         self.subject = subjects[0]
         self._subjects = _stems(subjects)
-        self._names_alone = program in FETCHING or program == "git"
-        """Descriptions do not count: half of the servers say something of the web, or of a Git repository."""
+        self._names_alone = program in FETCHING or program in ("git", "docker")
+        """Descriptions do not count: half of the servers say something of the web, of Git or of Docker."""
         verb, nouns = _split(rest)
         self.text = f"run a read query in {self.subject}"
         if verb:
@@ -132,8 +127,10 @@ def _split(subcommand: list[str]) -> tuple[str, list[str]]:
     if not subcommand:
         return "", []
     *nouns, verb = subcommand
-    if nouns == ["search"]:
-        return "search", [_SEARCHES[verb]]
+    if nouns == ["search"] and verb in _SEARCHES:
+        return "search", [_SPELLED.get(verb, verb)]
+    if verb in _LISTED:
+        return "list", [_LISTED[verb]]
     if verb.startswith("."):
         nouns = [verb]
     return verb, [_SPELLED.get(noun, noun) for noun in nouns]

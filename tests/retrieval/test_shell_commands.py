@@ -50,6 +50,9 @@ def test_the_server_has_to_be_for_what_the_program_is_for() -> None:
     assert served("gh pr list", "list_pull_requests", server="work", says="List pull requests on GitHub") != ""
     assert served("git push", "push_files", server="github", says="Push files to a Git repository") == ""
     assert served("psql", "query", server="mysql") == "" and served("psql", "query", server="postgres") == "query"
+    assert served("docker images", "build_image", server="docker", says="Builds images with Docker") == ""
+    assert served("docker ps", "list_containers", server="docker") == "list_containers"
+    assert served("docker ps", "list_projects", server="hosting", says="Lists Docker containers") == ""
     assert served("curl", "fetch", server="fetch") == "fetch" and served("curl", "navigate", server="browser") == ""
 
 
