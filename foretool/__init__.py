@@ -11,9 +11,10 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from foretool._version import __version__
+    from foretool.server.deferred_tools import DeferredTools
     from foretool.server.library import CallFailed, Foretool, Reply, Result, Step, Tools
 
-__all__ = ["CallFailed", "Foretool", "Reply", "Result", "Step", "Tools", "__version__"]
+__all__ = ["CallFailed", "DeferredTools", "Foretool", "Reply", "Result", "Step", "Tools", "__version__"]
 
 # pathlib takes a third of the memory of a window's relay.
 _checkout = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120
@@ -28,6 +29,10 @@ def __getattr__(name: str) -> object:
         from foretool._version import __version__
 
         return __version__
+    if name == "DeferredTools":
+        from foretool.server.deferred_tools import DeferredTools
+
+        return DeferredTools
     from foretool.server import library
 
     return getattr(library, name)

@@ -26,6 +26,7 @@ from msgspec import Struct
 from foretool._version import __version__
 from foretool.retrieval.itr import PUBLISHED
 from foretool.server.app import App
+from foretool.server.catalog.definitions import write_definition
 from foretool.server.clients.client import Client
 from foretool.server.clients.session import Session
 from foretool.server.config.loader import Config, load, parse
@@ -63,7 +64,7 @@ class Result(Struct, frozen=True):
 
 
 class Tools(Struct, frozen=True):
-    """The tools of a step in the shapes that APIs take; the last one is `discover_tools`.
+    """Tools in the shapes that APIs take. The last one of a step is `discover_tools`.
 
     Exposed names consist of at most 49 letters, digits, `_` and `-`, so every API takes them as they are.
     """
@@ -203,6 +204,14 @@ class Foretool:
                 await self._app.clients.wait_for_answers(_GRACE_S)
             self._client.close()
         await self._stack.aclose()
+
+    @property
+    def tools(self) -> Tools:
+        """Every tool that the profile finds, as its server defines it, without `discover_tools`."""
+        app, client, _ = self._running()
+        app.catalog.fix_names()
+        finds = app.policy.reach(client.profile).finds
+        return Tools([jsonrpc.decode_value(write_definition(tool)) for tool in app.catalog.tools() if finds(tool)])
 
     async def step(self, query: str, history: Sequence[str] | None = None, budget: int = BUDGET) -> Step:
         """Return what the next step needs. `query`: the task in words, one need a line; `history`: the tools called so

@@ -278,6 +278,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     "step:prompt": Promise("design: steps", "the prompt assemble_step gives a step as one text"),
     "library:step": Promise("docs/library.md", "a step has a prompt, tools, a confidence, and calls"),
     "library:shapes": Promise("docs/library.md", "tools come in the shapes of MCP, OpenAI and Anthropic"),
+    "library:deferred": Promise("docs/library.md", "models that search deferred tools get our ranking"),
     "library:widen": Promise("docs/library.md", "a self-rating below the threshold widens a step"),
     "library:loop": Promise("ITR, Algorithm 1", "the loop asks again where the tools do not suffice"),
     "library:record": Promise("docs/library.md", "what the library does is on record as a client's doing is"),

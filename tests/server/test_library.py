@@ -6,44 +6,21 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from fakes import FakeApp, FakeUpstream, config_of, text, tool
+from fakes import FakeUpstream, config_of, text, tool
+from library_fakes import Faked, mail
 from requirements import requirement
 from stored_records import calls_of
 
 from foretool import CallFailed, Foretool, Reply, Step
-from foretool.server.app import App
 from foretool.server.config.errors import ConfigError
-from foretool.server.config.loader import Config
 from foretool.storage.opening import open_store
-from foretool.storage.store import Store
 
 pytestmark = pytest.mark.anyio
 
 MANY = [tool(f"letter{number}", f"Sends letter {number}") for number in range(30)]
 OTHERS = FakeUpstream("others", [tool(f"other{number}", f"Computes thing {number}") for number in range(300)])
-
-
-def mail() -> FakeUpstream:
-    tools = [tool("send.now", "Sends a letter to somebody", {"to": {"type": "string"}}), tool("read", "Reads a letter")]
-    return FakeUpstream("mail", tools, results={"send.now": text("sent", structuredContent={"id": 7})})
-
-
-class Faked(Foretool):
-    """The library over upstreams in memory."""
-
-    def __init__(self, folder: Path, *upstreams: FakeUpstream, **settings: Any) -> None:
-        self._fakes = {upstream.name: upstream for upstream in upstreams}
-        self.storage = folder / "store.sqlite3"
-        super().__init__(config_of(*upstreams, storage=str(self.storage), **settings))
-
-    def _make(self, config: Config, store: Store) -> App:
-        app = FakeApp.__new__(FakeApp)
-        app.fakes = self._fakes
-        FakeApp.__init__(app, config, store)
-        return app
 
 
 @requirement("library:step")
