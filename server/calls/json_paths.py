@@ -152,8 +152,12 @@ def _select(value: Raw, segments: Sequence[Segment], *, is_many: bool) -> Iterat
     elif isinstance(first, int | slice) and kind == "array":
         items = jsonrpc.items(value)
         if isinstance(first, slice):
-            for each in items[first]:
-                yield from _select(each, rest, is_many=True)
+            found = [one for each in items[first] for one in _select(each, rest, is_many=True)]
+            if items[first] and not found and rest:
+                raise PathError(
+                    f"none has what {_say_missing(items[first][0], jsonrpc.json_type(items[first][0]), rest[0])}"
+                )
+            yield from found
             return
         if -len(items) <= first < len(items):
             yield from _select(items[first], rest, is_many=is_many)

@@ -14,8 +14,10 @@ def value_of(result: Raw) -> Raw:
     structure = structure_of(result)
     if structure is not jsonrpc.EMPTY:
         members = jsonrpc.fields(structure) if jsonrpc.json_type(structure) == "object" else {}
-        # The SDK for Python wraps what is no object so.
-        return members["result"] if list(members) == ["result"] else structure
+        if list(members) == ["result"]:  # the SDK for Python wraps what is no object so
+            return members["result"]
+        if len(members) != 1 or jsonrpc.text(next(iter(members.values()))) != texts_of(result):
+            return structure  # else it repeats the text, which may hold JSON
     values = [_block_value(each) for each in _blocks(result)]
     return values[0] if len(values) == 1 else Raw(b"[%b]" % b",".join(map(bytes, values)))
 
