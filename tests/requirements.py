@@ -595,6 +595,9 @@ MANIFEST: Final[dict[str, Promise]] = {
         "docs/protocol.md", "a task goes on when foretool is started again, and is asked for its result"
     ),
     "meta:trace": Promise(f"{MODERN}: basic", "trace context goes up, and results keep their meta"),
+    "apps:found": Promise(
+        "docs/protocol.md", "a tool with a page that a search finds comes onto the list, where it may"
+    ),
     "apps:resources": Promise("MCP Apps extension", "the page that a tool or a result names is reached"),
     "apps:listed": Promise(
         "docs/protocol.md", "clients that show pages get tools with pages in their list, and a miss of one says so"

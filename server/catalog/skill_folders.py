@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol
+from urllib.parse import quote
 
 from msgspec import Struct, field
 
@@ -21,7 +22,7 @@ from foretool.server.config.files import find_other_writers, read_regular
 from foretool.server.config.loader import LiveConfig
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
-from foretool.server.protocol.skills import MAIN, MOST_BYTES, MOST_FILES, Mark, is_name, mark_of
+from foretool.server.protocol.skills import MAIN, MOST_BYTES, MOST_FILES, Mark, check_front_matter, mark_of
 
 OWN: Final = "skill://~/"
 """Begins the URIs of the user's own skills. No server has such a prefix."""
@@ -122,8 +123,9 @@ class SkillFolders:
         try:
             files = self._marks(skill)
             about = read_front_matter(_read_main(skill.folder / MAIN))
+            check_front_matter(about)
         except (OSError, ValueError) as error:
-            self._say(f"skill {skill.folder}: {error}; it is not listed")
+            self._say(f"skill {skill.folder}: {error}; only a search shows it")
             return None
         resources = [{"uri": uri, "digest": mark.digest, "size": mark.size} for uri, mark in files.items()]
         return jsonrpc.raw({"uri": skill.uri, "frontmatter": about, "resources": resources})
@@ -131,7 +133,7 @@ class SkillFolders:
     def files(self, skill: OwnSkill) -> dict[str, Path]:
         """Return the files of a skill by URI, `SKILL.md` first. Raises ValueError for more than a skill may have."""
         root = skill.uri.removesuffix(MAIN)
-        found = {f"{root}{path.relative_to(skill.folder).as_posix()}": path for path in _walk(skill.folder)}
+        found = {f"{root}{quote(path.relative_to(skill.folder).as_posix())}": path for path in _walk(skill.folder)}
         if len(found) > MOST_FILES:
             raise ValueError(f"it has more than {MOST_FILES} files")
         return dict(sorted(found.items(), key=lambda each: (each[0] != skill.uri, each[0])))
@@ -226,14 +228,10 @@ def _read(main: Path, source: _Source) -> OwnSkill:
         raise ValueError(f"its {MAIN} leads out of it")
     text = _read_main(main)
     about = read_front_matter(text)
-    name, description = about.get("name"), about.get("description")
-    if not isinstance(name, str) or not is_name(name):
-        raise ValueError(f"name: expected small letters, digits and hyphens, found {str(name)[:80]!r}")
-    if not isinstance(description, str) or not description.strip():
-        raise ValueError("it has no description")
+    check_front_matter({key: about.get(key) for key in ("name", "description")})
     reader = _READERS.get(source.path.parent.name, "")
-    uri = f"{OWN}{source.label}/{name}/{MAIN}"
-    return OwnSkill(uri, name, description.strip(), folder, reader, mark_of(text.encode()).digest)
+    uri = f"{OWN}{source.label}/{about['name']}/{MAIN}"
+    return OwnSkill(uri, about["name"], about["description"].strip(), folder, reader, mark_of(text.encode()).digest)
 
 
 def _read_main(path: Path) -> str:

@@ -159,7 +159,11 @@ class DiscoverTools:
         if arguments.structured:
             result["structuredContent"] = answer.structured
         if grows:
-            client.tools.hold(lambda: exchange.own_result(result))
+            paged = [each.tool for each in answer.matches if client.tools.shows_page(session.list, each.tool)]
+            unseen = [tool for tool in paged if not session.list.sees(tool)]
+            client.tools.hold(
+                lambda: exchange.own_result(_with_pages(result, [tool for tool in unseen if session.list.sees(tool)]))
+            )
         else:
             exchange.own_result(result)
         self._predictor.predict_ahead(chat, (match.tool for match in kept.matches[:READY]))
@@ -207,3 +211,12 @@ class DiscoverTools:
         if hint is not None:
             self._predictor.note_shown(session, chat, hint, in_answer=True)
         return [text for text in (earlier, hint.text if hint else "") if text]
+
+
+def _with_pages(result: dict[str, Any], tools: Sequence[str]) -> dict[str, Any]:
+    """Return an answer that says which of its tools the list has gained with a page: a bridged call would not show
+    it."""
+    if not tools:
+        return result
+    text = f"Your list has {', '.join(tools)} by now: call by that name, so that the page is shown."
+    return {**result, "content": [*result["content"], {"type": "text", "text": text}]}

@@ -18,6 +18,7 @@ from foretool.server.lists.epochs import ListKeeper
 from foretool.server.lists.maker import View
 from foretool.server.lists.order import FixedRule, GrowthRule, LearnedRule, Prediction
 from foretool.server.lists.policy import RelistWatch, Told
+from foretool.server.protocol.apps import pages_of
 from foretool.storage.records import Discovery, ListReason, Policy, SessionRecord, ToolId
 from foretool.storage.steps import Steps
 
@@ -239,19 +240,25 @@ class ToolList:
 
     def grow(self, shown: SessionList, tools: Sequence[ToolId], *, found: bool = False) -> bool:
         """Append tools in one batch under the policy `growing`, as the budget allows. `found`: a discovery found them,
-        so the list lacked them."""
+        so the list lacked them. What has a page grows under every policy where the era allows it: a host shows the
+        pages of listed tools alone."""
         new = [tool for tool in tools if not shown.lists(tool)]
         is_try = found and bool(new) and self._may_try(shown)
         if self.policy(shown) != "growing" and not is_try:
-            return False
+            new = [tool for tool in new if self.shows_page(shown, tool)] if found else []
         added = self._lists.maker.fitting(self.view(shown), shown.grown, new)
-        if is_try and not added:
-            added = new[:1]  # a full list would never let us find out
+        if not added and (is_try or any(self.shows_page(shown, tool) for tool in new[:1])):
+            added = new[:1]  # a full list would never let us find out, or never show a page
         if not added:
             return False
         shown.grow(added, found=found)
         self.announce()
         return self.is_announced
+
+    def shows_page(self, shown: SessionList, tool: ToolId) -> bool:
+        """Return whether a tool has a page that the client would show if the tool came onto its list."""
+        known = self._catalog.get(tool) if shown.shows_pages and shown.record.era == "legacy" else None
+        return known is not None and bool(pages_of(known.definition))
 
     def _may_try(self, shown: SessionList) -> bool:
         """Return whether this growth is the one attempt with a client that was never measured.

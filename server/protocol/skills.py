@@ -34,6 +34,8 @@ FOLDER_TYPE: Final = "inode/directory"
 
 _SCHEME: Final = "skill://"
 _MOST_URI: Final = 1024
+_MOST_DESCRIPTION, _MOST_COMPATIBILITY = 1024, 500
+"""Characters (Agent Skills specification)."""
 _uri = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#:\s]+)(?:/[^?#\s]*)?", re.IGNORECASE)
 _name = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _digest = re.compile(r"sha256:[0-9a-f]{64}")
@@ -123,17 +125,15 @@ def read_skill(entry: Raw) -> Skill:
         raise ValueError(f"expected the URI of a {MAIN}, found {str(uri)[:80]!r}")
     if not isinstance(about, dict):
         raise ValueError("it has no frontmatter")
-    name, description = about.get("name"), about.get("description")
-    if not isinstance(name, str) or not is_name(name) or root_of(uri).rpartition("/")[2] != name:
-        raise ValueError(f"its name {str(name)[:80]!r} is not that of its folder, or none that a skill may have")
-    if not isinstance(description, str) or not description.strip():
-        raise ValueError("it has no description")
-    skill = Skill(uri, name, description, None)
+    check_front_matter(about)
+    if root_of(uri).rpartition("/")[2] != about["name"]:
+        raise ValueError(f"its name {about['name']!r} is not that of its folder")
+    skill = Skill(uri, about["name"], about["description"], None)
     if resources == DYNAMIC:
         return skill
     if not isinstance(resources, list):
         raise ValueError("its resources are no list")
-    return Skill(uri, name, description, _read_files(skill, resources))
+    return Skill(uri, skill.name, skill.description, _read_files(skill, resources))
 
 
 def _read_files(skill: Skill, resources: list[Any]) -> dict[str, Mark]:
@@ -153,9 +153,19 @@ def _read_files(skill: Skill, resources: list[Any]) -> dict[str, Mark]:
     return files
 
 
-def is_name(name: str) -> bool:
-    """Return whether a skill may have a name (Agent Skills specification)."""
-    return len(name) <= 64 and _name.fullmatch(name) is not None
+def check_front_matter(about: Mapping[str, Any]) -> None:
+    """Raise ValueError for front matter that the Agent Skills specification does not allow: hosts refuse a whole list
+    because of one such skill."""
+    name, description = about.get("name"), about.get("description")
+    if not isinstance(name, str) or len(name) > 64 or _name.fullmatch(name) is None:
+        raise ValueError(f"name: expected small letters, digits and hyphens, found {str(name)[:80]!r}")
+    if not isinstance(description, str) or not description.strip() or len(description) > _MOST_DESCRIPTION:
+        raise ValueError(f"description: expected a text of at most {_MOST_DESCRIPTION} characters")
+    metadata, compatibility = about.get("metadata", {}), about.get("compatibility", "any")
+    if not isinstance(metadata, dict) or not all(isinstance(each, str) for each in metadata.values()):
+        raise ValueError("metadata: expected texts alone; write numbers in quotes")
+    if not isinstance(compatibility, str) or not 0 < len(compatibility) <= _MOST_COMPATIBILITY:
+        raise ValueError(f"compatibility: expected a text of at most {_MOST_COMPATIBILITY} characters")
 
 
 def expose_entry(entry: Raw, prefix: str) -> Raw:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,9 @@ async def test_a_changed_skill_is_held_until_it_is_approved(how: str) -> None:
             ("skill", "skill://refunds/SKILL.md", "withheld")
         ]
         stage.store.approvals.decide(held, "approved")
-        assert await uris(client) == [MAIN]
+        async with asyncio.timeout(600.0):  # on a busy machine the server's next list waits
+            while await uris(client) != [MAIN]:
+                await asyncio.sleep(1.0)
         assert (await client.ask("resources/read", {"uri": MAIN}))["contents"][0]["uri"] == MAIN
 
 
@@ -148,6 +151,8 @@ BAD: list[Any] = [
     {"frontmatter": {"name": "Refunds", "description": "x"}},
     {"frontmatter": {"name": "refunds"}},
     {"frontmatter": None},
+    {"frontmatter": {"name": "refunds", "description": "x" * 2000}},
+    {"frontmatter": {"name": "refunds", "description": "x", "metadata": {"version": 1}}},
     {"resources": None},
     {"resources": []},
     {"resources": [{"uri": "skill://elsewhere/SKILL.md", "digest": "sha256:" + 64 * "0", "size": 1}]},

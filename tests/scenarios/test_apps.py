@@ -59,6 +59,32 @@ async def test_tools_with_pages_keep_to_half_of_the_list_while_others_are_used()
     assert record.tokens <= 1000 and set(record.tools) == set(for_models)
 
 
+@requirement("apps:found")
+@pytest.mark.parametrize("relists", [True, False])
+async def test_a_tool_with_a_page_that_a_search_finds_comes_onto_the_list(relists: bool) -> None:
+    pages = [
+        tool(
+            f"draw_{number}", f"Draws a picture of a {what}. " * 30, _meta={"ui": {"resourceUri": f"ui://up/{number}"}}
+        )
+        for number, what in enumerate(["horse", "ship", "tower", "candle", "violin", "mountain", "bridge", "apple"])
+    ]
+    others = [tool(f"do_{number}", f"Does the work {number}. " * 8) for number in range(40)]
+    other = FakeUpstream("b", [tool("zoom", "Zooms.", _meta={"ui": {"resourceUri": "ui://b/z"}})])
+    async with proxy_over(FakeUpstream("up", [*pages, *others]), other, list_tokens=500, policy="frozen") as stage:
+        client = stage.connect()
+        await client.initialize(capabilities=SHOWS)
+        before = [each["name"] for each in (await client.ask("tools/list"))["tools"]]
+        wanted = next(f"up__{each['name']}" for each in pages if f"up__{each['name']}" not in before)
+        about = next(each["description"] for each in pages if f"up__{each['name']}" == wanted)
+        asked = client.post("tools/call", {"name": "discover_tools", "arguments": {"task": about[:40]}})
+        await client.heard("notifications/tools/list_changed")
+        if relists:
+            after = {each["name"]: each for each in (await client.ask("tools/list"))["tools"]}
+            assert after[wanted]["_meta"]["ui"]["resourceUri"].startswith("ui://up/")
+        said = "\n".join(block["text"] for block in (await client.result(asked))["content"])
+    assert (f"Your list has {wanted} by now: call by that name" in said) is relists
+
+
 @requirement("apps:listed")
 async def test_a_miss_of_a_tool_with_a_page_says_so() -> None:
     page = {"_meta": {"ui": {"resourceUri": "ui://up/chart"}}}
