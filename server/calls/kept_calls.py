@@ -100,6 +100,8 @@ class KeptCalls:
         if call is None or call.row.owner != owner_of(exchange):
             return None
         server = call.row.upstream
+        if not server:
+            return call  # a list of calls
         is_there = self._upstreams.get(server) is not None
         return call if is_there and self._policy.reach(exchange.client.profile).admits(server) else None
 

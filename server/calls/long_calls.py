@@ -120,7 +120,7 @@ class LongCalls:
         row = KeptCall(
             secrets.token_hex(16), owner, exchange.own_session.record.key, running.tool.id, running.tool.upstream,
             running.task, exchange.era, machine, pid, process_at, now - (time.perf_counter() - exchange.started),
-            now + KEPT_S, "", jsonrpc.encode(running.record).decode(),
+            now + KEPT_S, "", jsonrpc.encode(running.record).decode() if running.record is not None else "",
         )  # fmt: skip
         call = LongCall(row, started=exchange.started)
         call.exchange = held = self._make_exchange(call, exchange)

@@ -121,6 +121,8 @@ class ToolRunner:
     def describe(self, exchange: Exchange) -> RunningCall | None:
         """Return the call that an upstream works on for an exchange, None if there is none."""
         attempt = exchange.running
+        if isinstance(attempt, RunningCall):
+            return attempt
         if not isinstance(attempt, _Attempt):
             return None
         promises = attempt.via == "name" and b'"outputSchema"' in attempt.tool.definition

@@ -24,7 +24,7 @@ from foretool.server.calls.confirmation import Confirmation
 from foretool.server.calls.json_paths import ITEM, Path, PathError, fill_in, read_path
 from foretool.server.calls.lookup import ToolLookup
 from foretool.server.calls.result_values import as_text, structure_of, texts_of, value_of
-from foretool.server.calls.tool_call import Refusal, ToolCall, Wait
+from foretool.server.calls.tool_call import Refusal, RunningCall, ToolCall, Wait
 from foretool.server.catalog.names import CALL_TOOLS, OWN
 from foretool.server.clients.exchange import Exchange
 from foretool.server.discovery.arguments import MOST_NAME
@@ -48,6 +48,8 @@ _MOST_PATHS: Final = 200
 _SAID: Final = 2_000
 """Characters of a reason that an answer quotes."""
 _FOR_EACH: Final = "for_each"
+_RUNNING: Final = RunningCall(Tool(CALL_TOOLS, "", CALL_TOOLS, b"{}", ""), None)
+"""What a list of calls is to whoever answers its client before it is over. Each call of it has a record of its own."""
 
 
 class _Step(Struct):
@@ -83,6 +85,10 @@ class _Series(Struct, eq=False):
     at: int = 0
     """How many steps are over."""
     running: Exchange | None = None
+
+    def move(self, exchange: Exchange) -> None:
+        """Answer another exchange: the client does not wait any more."""
+        self.exchange = exchange
 
 
 class _Inbox:
@@ -214,7 +220,9 @@ class CallSeries:
     # -- one call after the other
 
     def _run_next(self, series: _Series) -> None:
-        series.exchange.on_drop = partial(self._cancel, series)
+        if not series.exchange.is_kept:  # else whoever keeps its answer watches over it
+            series.exchange.on_drop = partial(self._cancel, series)
+            series.exchange.on_pass, series.exchange.running = series.move, _RUNNING
         if series.at == len(series.steps):
             self._answer(series)
             return

@@ -39,9 +39,9 @@ class RunningCall(Struct, frozen=True):
     """What is known of a call that an upstream works on."""
 
     tool: Tool
-    record: Call
-    """What is to be recorded of it, except for its outcome."""
-    promises_structure: bool
+    record: Call | None
+    """What is to be recorded of it, except for its outcome; None where it has no record of its own."""
+    promises_structure: bool = False
     """Its client may know an output schema of the tool."""
     task: str = ""
     """The id of the upstream's task."""

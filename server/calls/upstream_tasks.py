@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from foretool.server.calls.kept_calls import Inbox
 from foretool.server.catalog.definitions import requires_task
 from foretool.server.clients.exchange import Exchange
 from foretool.server.methods.forwarder import Forwarder, OnReply
@@ -158,8 +159,8 @@ class UpstreamTasks:
                 self._poll_later(followed, RETRY_S * 2**followed.lost)
                 followed.lost += 1
                 return
-            if exchange.is_kept:
-                return  # the next proxy asks again
+            if isinstance(exchange.channel, Inbox):
+                return  # a long call; the next proxy asks again
         exchange.on_pass = None
         followed.settle(exchange, reply)
 

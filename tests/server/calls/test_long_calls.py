@@ -288,3 +288,29 @@ async def test_the_result_of_a_server_that_was_removed_is_nobodys() -> None:
         await removed.stop()
         assert "it may have been carried out" in said(await client.result(waiting))
         assert "is kept for this client" in said(await client.result(ask(client, ident)))
+
+
+@requirement("call:long")
+@pytest.mark.parametrize("cancels", [False, True])
+async def test_a_list_of_calls_goes_on_without_its_client_too(cancels: bool) -> None:
+    upstream = slow()
+    upstream.tools = [*upstream.tools[:1], tool("add", annotations={"readOnlyHint": True})]
+    async with proxy_over(upstream, call_wait_s=WAIT_S, call_tools=True) as stage:
+        client = stage.client
+        await client.initialize()
+        calls = [{"name": f"calc__{each}", "arguments": {}} for each in ("slow", "add")]
+        call = client.post("tools/call", {"name": "call_tools", "arguments": {"calls": calls}})
+        asked = await upstream.called("slow")
+        answer = await let_pass(stage, client, call)
+        assert said(answer).startswith("call_tools is still running")
+        ident = said(answer).partition('"id": "')[2][:32]
+        waiting = ask(client, ident)
+        if cancels:
+            assert said(await client.result(ask(client, ident, cancel=True))) == "call_tools was cancelled."
+            assert "was cancelled" in said(await client.result(waiting))
+            await upstream.asked("notifications/cancelled")
+        else:
+            asked.reply(text("slow"))
+            assert said(await client.result(waiting)) == "add"
+        assert [call.outcome for call in stage.calls()] == (["cancelled"] if cancels else ["ok", "ok"])
+    assert len(upstream.calls) == (1 if cancels else 2)
