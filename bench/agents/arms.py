@@ -40,7 +40,7 @@ SEARCH_DEFINITION: Final[Json] = {
     "inputSchema": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
 }
 
-_NAMED: Final = re.compile(r"([\w-]+)__\{([^}]*)\}|([\w-]+__[\w-]+)\(")
+_NAMED: Final = re.compile(r"([\w-]+)__\{((?:[^{}]|\{[^{}]*\})*)\}|([\w-]+__[\w-]+)\(")
 _CALL: Final = re.compile(r"([\w-]+)\(")
 
 

@@ -90,6 +90,8 @@ def grammar(names: Collection[str], *, is_brief: bool = False) -> str:
     """The grammar of a decision. `is_brief`: it ends behind the name of the tool, or of the one that a bridge runs."""
     bridges = [name for name in names if name in BRIDGES]
     plain = [name for name in names if name not in BRIDGES]
+    if not names:
+        return f'root ::= "{{\\"answer\\": " string "}}"{_JSON}'
     if not is_brief:
         return (
             'root ::= "{\\"name\\": \\"" tool "\\", \\"arguments\\": " object "}" | "{\\"answer\\": " string "}"\n'

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -51,6 +52,8 @@ from bench.reports import Row, difference, line_of, mean_row
 
 TURNS: Final = 8
 """Most decisions of a task."""
+STUCK: Final = 3
+"""A task ends once the same call has had the same result this often: the model is taken to go on like that."""
 LONGEST_RESULT: Final = 3000
 """Characters of a result that the model is given."""
 SEARCHES: Final = (DISCOVER, SEARCH)
@@ -98,6 +101,11 @@ async def converse(driver: Driver, arm: Arm, task: str) -> tuple[list[Turn], Dec
             return turns, decision
         result = await arm.call(decision.tool, decision.arguments)
         turns.append(Turn(decision, result[:LONGEST_RESULT]))
+        if (
+            sum((turn.decision.text, turn.result) == (decision.text, result[:LONGEST_RESULT]) for turn in turns)
+            >= STUCK
+        ):
+            break
     return turns, None
 
 
@@ -114,9 +122,12 @@ def judge(
     """Whether the task succeeded, the share of its steps whose tool was called, and how many other tools were."""
     said = answer.answer if answer else ""
     success = task.check(world, said) and (task.kind != "none" or world.state() == before)
-    meant = [turn.decision.meant for turn in turns if turn.decision.tool not in SEARCHES]
-    met = [any(tool in step for tool in meant) for step in task.needs]
     useful = {tool for step in task.needs for tool in step}
+    # A bridge also takes a name without the prefix of its server.
+    short = {tool.partition("__")[2]: tool for tool in useful}
+    meant = [turn.decision.meant for turn in turns if turn.decision.tool not in SEARCHES]
+    meant = [short.get(tool, tool) for tool in meant]
+    met = [any(tool in step for tool in meant) for step in task.needs]
     return success, sum(met) / len(met) if met else 1.0, sum(tool not in useful for tool in meant)
 
 
@@ -196,7 +207,7 @@ async def run_all(arguments: argparse.Namespace, driver: Driver, sizes: Sequence
             folder = results / f"config-{size}"
             folder.mkdir(exist_ok=True)
             others = {name: stand_in(folder, name, tools) for name, tools in catalogue.items() if name not in entries}
-            config = processes.write_config(folder, {**entries, **others})
+            config = processes.write_config(folder, {**entries, **others}, **json.loads(arguments.settings))
             async with Servers.start(entries, catalogue) as servers:
                 for arm_name in arms:
                     for repeat in range(arguments.repeats):
@@ -240,6 +251,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--half", default="working", choices=("working", "closed"), help="default %(default)s")
     parser.add_argument("--tasks", default="", help="names of tasks; default: all of the half")
     parser.add_argument("--repeats", type=int, default=1, help="default %(default)s")
+    parser.add_argument("--settings", default="{}", metavar="JSON", help="of foretool's config; default %(default)s")
     parser.add_argument("--figures", action="store_true", help="print what is there")
     add_foretool(parser)
     return parser
