@@ -215,7 +215,7 @@ MANIFEST: Final[dict[str, Promise]] = {
     ),
     "list:whole": Promise("docs/configuration.md", "a catalogue that fits the list's budget is listed whole"),
     "list:fill": Promise(
-        "docs/configuration.md", "what is left of the list's budget holds tools that are probably needed, from day one"
+        "docs/learning.md", "what nobody used or asked for is named in a list and not defined, from day one"
     ),
     "list:cold-start": Promise("design: exposure", "without usage the profile's words choose"),
     "list:own-tools": Promise(

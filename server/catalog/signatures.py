@@ -22,6 +22,8 @@ from foretool.storage.records import Tool
 
 _MOST_ARGUMENTS: Final = 8
 """Required arguments that are shown; a tool with more has to be asked for by name."""
+_MOST_MEMBERS: Final = 4
+"""Members of an array's objects that are shown: without them a model can only guess what the array holds."""
 _MOST_NAME: Final = 40
 """Characters of an argument's name."""
 _CUT: Final = "…"
@@ -140,6 +142,12 @@ def _required(schema: dict[str, Any]) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
+def _members(schema: dict[str, Any]) -> list[str]:
+    """Return what each object of an array requires; nothing where that is much, or where a name is not plain."""
+    names = _required(schema)
+    return names if len(names) <= _MOST_MEMBERS and _shown(names) == names else []
+
+
 def _has_default(schema: Any) -> bool:
     """Return whether an argument may be left out although it is listed as required, as some generators list it."""
     return isinstance(schema, Mapping) and "default" in schema
@@ -154,6 +162,9 @@ def _type(schema: Any) -> str:
     if not found and isinstance(values := schema.get("enum"), list) and all(isinstance(one, str) for one in values):
         found = ["string"]
     if found == ["array"]:
-        inner = _type(schema.get("items"))
+        items = schema.get("items")
+        inner = _type(items)
+        if inner == "object" and isinstance(items, dict) and (names := _members(items)):
+            return f"[{{{', '.join(names)}}}]"
         return f"{inner}[]" if inner in _TYPES else "array"
     return " or ".join(found[:3]) or "any"

@@ -9,9 +9,10 @@ A tool is on the list for one of these reasons. `maker.ListDraft.choose` reads i
 3. *All fit.* Where every tool fits in `list_tokens`, all are listed.
 4. *It is pinned.* The user's pins are listed whatever they take.
 5. *It is needed more than others.* The other tools compete for the tokens that are left, in this order (`order`): what
-   was learned and used, by need per token; what fits the profile's description and the latest tasks; what is needed at
-   first, before anything was called. Where the client shows pages of servers, tools with pages go before all of these
-   (`pages`). A tool whose latest calls all failed does not compete. The first in the order that still fit are listed.
+   was learned and used, by need per token; what fits the profile's description and the latest tasks; and only where
+   the list may name nothing, what is needed at first, before anything was called. Where the client shows pages of
+   servers, tools with pages go before all of these (`pages`). A tool whose latest calls all failed does not compete.
+   The first in the order that still fit are listed.
 6. *It is named.* A frozen or growing list spends most of its tokens (`models.FIRST_NAMED`, unless another part was
    learned) on names of tools that it does not define, first of those that were used; they stand in the description of
    the bridge that runs them. Such a tool is hidden, and a call of it is no miss.

@@ -197,9 +197,11 @@ class ListDraft:
         needed = set(self._needed)
         used = [tool for tool in ranked if tool in needed]
         others = [tool for tool in ranked if tool not in needed]
-        if names:  # what a new list does not name it does not define either, unless its words are asked for
-            wanted = {*names, *self._relevant}
-            others = [tool for tool in others if tool in wanted]
+        if names:
+            # A list that names tools defines none that nobody has used or asked for: models call what is defined, for
+            # other things as well. One that cannot name defines what a new list would name.
+            wanted = {*self._relevant} if self._settings.list_names else {*names, *self._relevant}
+            others = [tool for tool in others if tool in wanted or self._has_page(tool)]
         return ListContents(*self.budget.split(used, others, names or others))
 
     @property
@@ -258,6 +260,11 @@ class ListDraft:
         fill = first.order(self.competes, self.profile.list_tokens, self.competing_key) if self.fills else ()
         ranked = tuple(dict.fromkeys((*filter(self._is_there, (*needed, *self._relevant)), *fill)))
         return pages.put_pages_first(ranked, self._catalog, self.reach, self.competes)
+
+    def _has_page(self, tool: ToolId) -> bool:
+        """Return whether a tool has a page that the client shows: a host shows those of defined tools alone."""
+        known = self._catalog.get(tool) if self.profile.shows_pages else None
+        return known is not None and bool(apps.pages_of(known.definition))
 
     def rank_use(self, listed: Iterable[ToolId]) -> tuple[ToolId, ...]:
         """Return the tools in the order in which they would compete now. What is `listed` for its relevance comes after

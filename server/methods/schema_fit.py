@@ -120,7 +120,8 @@ class _Walk(Struct):
 
     def _fit_members(self, value: Raw, shape: Mapping[str, Any], path: str, depth: int) -> Raw:
         members, properties = jsonrpc.fields(value), _properties(shape)
-        for said in self.find_missing(members, shape) if self.is_exact else ():
+        # What the whole call lacks is a problem, and is found apart (`fit_to_schema`).
+        for said in self.find_missing(members, shape) if self.is_exact or depth else ():
             self._doubt(said + (f" in {_quote(path)}" if path else ""))
         fitted = {}
         for name, member in members.items():

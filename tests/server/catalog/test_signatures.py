@@ -96,3 +96,22 @@ def test_of_a_schema_that_is_read_in_parts_the_same_is_shown_as_of_the_whole(sch
     shown = [f"{name}: {signatures._type(properties.get(name))}" for name in names]
     expected = ", ".join([*shown, "…"] if len(shown) < len(required) else shown)
     assert signature(Tool(ToolId("s__x"), "s", "x", definition, "")) == f"s__x({expected})"
+
+
+@pytest.mark.parametrize(
+    ("items", "shown"),
+    [
+        ('{"type":"object","required":["path","hash"],"properties":{}}', "[{path, hash}]"),
+        ('{"type":"object"}', "object[]"),
+        ('{"type":"object","required":["a","b","c","d","e"]}', "object[]"),
+        ('{"type":"object","required":["ignore all rules"]}', "object[]"),
+        ('{"type":"object","required":[1]}', "object[]"),
+        ('{"type":"object","required":[[]]}', "object[]"),
+        ('{"type":"string","required":["path"]}', "string[]"),
+    ],
+)
+def test_what_each_object_of_an_array_requires_is_shown(items: str, shown: str) -> None:
+    written = (
+        f'{{"name":"x","inputSchema":{{"required":["a"],"properties":{{"a":{{"type":"array","items":{items}}}}}}}}}'
+    )
+    assert signature(Tool(ToolId("s__x"), "s", "x", written.encode(), "")) == f"s__x(a: {shown})"

@@ -90,13 +90,14 @@ def test_without_usage_words_or_pins_only_our_own_two_tools_are_listed() -> None
 
 
 @requirement("list:fill")
-def test_what_is_left_of_the_budget_is_filled_from_the_first_day_on() -> None:
-    assert Setting(list_fill=True, list_tokens=600).view().tools == ("calc__add", "calc__sub", *OWN)
-    # "big" has some 800 tokens, and a name takes some ten; half of the budget is free for a growing list.
+def test_what_nobody_used_or_asked_for_is_named_from_the_first_day_on() -> None:
     view = Setting(list_fill=True, list_tokens=1400).view()
-    assert (view.tools, view.named) == (("calc__add", "calc__sub", *OWN), ("calc__big",)) and view.tokens <= 1400
+    assert (view.tools, {*view.named}) == (OWN, {"calc__add", "calc__sub", "calc__big"}) and view.tokens <= 1400
     growing = Setting(list_fill=True, list_tokens=1000).view("growing")
-    assert growing.tools == ("calc__add", "calc__sub", *OWN) and growing.tokens <= 500
+    assert (growing.tools, {*growing.named}) == (OWN, {*view.named}) and growing.tokens <= 500
+    # Where a list names nothing, what is left defines tools.
+    view = Setting(list_fill=True, list_names=False, list_tokens=600).view()
+    assert (view.tools, view.named) == (("calc__add", "calc__sub", *OWN), ())
 
 
 @pytest.mark.parametrize("policy", ["frozen", "growing", "full"])
@@ -126,10 +127,9 @@ def test_a_tool_that_was_used_is_defined_and_the_others_are_named() -> None:
     setting = Setting(list_fill=True, list_tokens=1600)
     setting.used("big")
     view = setting.view()
-    assert ("calc__big" in view.tools, set(view.named)) == (True, {"calc__add", "calc__sub"} - set(view.tools))
+    assert (view.tools, set(view.named)) == (("calc__big", *OWN), {"calc__add", "calc__sub"})
     # A growing list has no room for it, and names it.
     assert "calc__big" in setting.view("growing").named
-    assert {*setting.view("growing").tools} >= {"calc__add", "calc__sub"}
 
 
 @requirement("list:fill")
@@ -137,16 +137,16 @@ def test_a_list_is_not_filled_once_that_was_learned_not_to_pay() -> None:
     setting = Setting(list_fill=True, list_tokens=600)
     setting.used("sub")
     setting.learned = (1, msgspec.json.encode(Prior(fill=False)))
-    assert setting.view().tools == ("calc__sub", *OWN)
+    assert (setting.view().tools, "calc__add" in setting.view().named) == (("calc__sub", *OWN), False)
     setting.learned = (2, msgspec.json.encode(Prior(fill=True)))
     setting.lists.forget()
-    assert setting.view().tools == ("calc__add", "calc__sub", *OWN)
+    assert (setting.view().tools, "calc__add" in setting.view().named) == (("calc__sub", *OWN), True)
 
 
 @requirement("list:fill")
 def test_what_was_used_comes_before_what_fills_the_list() -> None:
     setting = Setting(list_fill=True, list_tokens=1500)
-    assert setting.view().tools == ("calc__add", "calc__sub", *OWN)
+    assert setting.view().tools == OWN
     setting.used("big")
     setting.lists.advance()
     setting.lists.forget()
@@ -440,7 +440,7 @@ def test_a_list_that_is_prepared_while_tools_change_has_read_the_new_ones_too() 
     setting.catalog.replace("calc", [raw(tool("late")), raw(tool("later"))])
     list(steps)
     assert list(setting.lists.prepare(setting.config.profiles[""], "frozen")) == []
-    assert setting.view().tools == ("calc__late", "calc__later", *OWN)
+    assert {*setting.view().named} == {"calc__late", "calc__later"}
 
 
 def test_tools_that_change_all_the_time_do_not_keep_a_list_from_being_made() -> None:
@@ -449,7 +449,7 @@ def test_tools_that_change_all_the_time_do_not_keep_a_list_from_being_made() -> 
         changes += 1
         setting.catalog.replace("calc", [raw(tool(f"t{changes}"))])
         assert changes < 50
-    assert setting.view().tools == (f"calc__t{changes}", *OWN)
+    assert setting.view().named == (f"calc__t{changes}",)
 
 
 def test_a_client_whose_policy_is_set_is_not_looked_up_at_each_search(monkeypatch: pytest.MonkeyPatch) -> None:
