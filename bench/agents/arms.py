@@ -146,7 +146,7 @@ class Foretool:
         """Serve on a config whose servers are known. Each conversation begins with the storage of the first day."""
         storage, kept = config.with_name("foretool.sqlite3"), config.with_name("first_day.sqlite3")
         if not kept.exists():
-            async with StdioClient.serve(command, config) as client:
+            async with StdioClient.serve(command, unrecorded(config)) as client:
                 await client.initialize()
                 await client.tools()
                 await wait_until_ready(client, has_encoder(config))
@@ -166,6 +166,16 @@ class Foretool:
 
     async def call(self, name: str, arguments: Json) -> str:
         return await call(self._client, name, arguments)
+
+
+def unrecorded(config: Path) -> Path:
+    """The same config without a log: a search that waits for the servers is no task of the user's, whose words would
+    choose tools of the list."""
+    members = json.loads(config.read_text("utf-8"))
+    members["foretool"]["record"] = "off"
+    quiet = config.with_name("first_day.json")
+    quiet.write_text(json.dumps(members), "utf-8")
+    return quiet
 
 
 def has_encoder(config: Path) -> bool:

@@ -8,6 +8,7 @@ aside; texts and settings are chosen on the working half, and the other half is 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
@@ -47,8 +48,9 @@ def says_any(*words: str) -> Check:
 
 
 def says_number(number: str) -> Check:
-    """The answer has this number, with or without separators of thousands."""
-    return lambda world, answer: number in answer.replace(",", "").replace("'", "")
+    """The answer has this number and no longer one, with or without separators of thousands."""
+    whole = re.compile(rf"(?<![\d.]){re.escape(number)}(?!\d)")
+    return lambda world, answer: whole.search(answer.replace(",", "").replace("'", "")) is not None
 
 
 def says_time(zone: str) -> Check:
