@@ -41,6 +41,8 @@ Head = tuple[str, "ToolId", str, bytes]
 
 _DEADLINE_MS: Final = 145.0
 """Longest life of the process, unless the variable FORETOOL_HINT_MS sets another limit."""
+_SHELL_DEADLINE_MS: Final = 1000.0
+"""The same behind a command of the shell: no prompt waits, and most clients go on meanwhile."""
 _ASK_PART: Final = 0.6
 """A proxy may use this part of what is left: ranking by words alone takes the rest."""
 STATUS: Final = "/proc/self/stat"
@@ -106,7 +108,7 @@ def main(options: HintOptions) -> int:
     """Answer the prompt on stdin. Returns the exit status, which is always 0."""
     # Python handles the signal between two bytecodes, so a long call into C delays it a little.
     signal.signal(signal.SIGALRM, lambda number, frame: os._exit(0))
-    signal.setitimer(signal.ITIMER_REAL, left_s())
+    signal.setitimer(signal.ITIMER_REAL, left_s(_SHELL_DEADLINE_MS if options.is_shell else _DEADLINE_MS))
     gc.disable()  # hardly anything that is made here is dropped before the process ends
     try:
         event = sys.stdin.buffer.read(_MOST_STDIN)
@@ -129,10 +131,10 @@ def form_output(hint: str, client: str) -> str:
     return json.dumps({"hookSpecificOutput": {"hookEventName": event, **said}} if event else said)
 
 
-def left_s() -> float:
+def left_s(deadline_ms: float = _DEADLINE_MS) -> float:
     """Return what is left of the deadline, which began when the process did."""
     written = os.environ.get("FORETOOL_HINT_MS", "")
-    total = float(written) if written.isdecimal() else _DEADLINE_MS
+    total = float(written) if written.isdecimal() else deadline_ms
     return max(total / 1000 - age_s(), 0.001)
 
 
@@ -173,7 +175,13 @@ def report_commands(event_json: bytes, options: HintOptions) -> str:
     shapes = read_event(event)
     if shapes:
         folder = str(event.get("cwd") or "")
-        _ask("shell", {"commands": shapes, "cwd": folder, "client": options.client}, options, folder, left_s())
+        _ask(
+            "shell",
+            {"commands": shapes, "cwd": folder, "client": options.client},
+            options,
+            folder,
+            left_s(_SHELL_DEADLINE_MS),
+        )
     return ""
 
 
