@@ -99,7 +99,7 @@ class Direct:
         self._tools = list(tools)
 
     async def tools(self) -> list[Json]:
-        return self._tools
+        return list(self._tools)
 
     async def call(self, name: str, arguments: Json) -> str:
         return await self._servers.call(name, arguments)
