@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from foretool.server.app import App
@@ -42,9 +43,12 @@ def diagnose(
     """Run every check. `registered`: the entries of clients that start foretool with this config. One upstream takes at
     most twice `timeout_s` and the time of its first download, and a few start at a time."""
     servers = [server for server in config.servers.values() if not is_foretool(server)]
+    is_new = isinstance(config.storage, Path) and not config.storage.exists()
     storage = list(check_storage(config.storage))
     is_usable = all(each.severity != "error" for each in storage)
     probes = probe_servers(config, servers, timeout_s, on_progress, keeps=is_usable)
+    if is_new and is_usable:
+        storage = list(check_storage(config.storage))  # it has what the servers listed
     catalog = Catalog(list(config.servers.values()), _given_names(config), prefixes=config.prefixes)
     for probe in probes:
         if probe.definitions is not None:

@@ -17,18 +17,28 @@ from foretool.server.config.loader import Config
 from foretool.server.config.servers import Server
 from foretool.server.config.variables import safe_path
 from foretool.server.diagnosis import Finding, ok, problem, warning
-from foretool.server.setup.installation import INSTALLED_BY, fit_hint, install_command, program_hint, this_installation
+from foretool.server.setup.installation import (
+    INSTALLED_BY,
+    fit_hint,
+    install_command,
+    measure_folder,
+    program_hint,
+    this_installation,
+)
 from foretool.storage.places import models_folder
 
 CHECK_S: Final = 5.0
 """How long the call that asks node for its version may take."""
 _OLDEST_NODE: Final = 18
+_OWN_PLACE: Final = ("uv tool", "pipx", "uvx", "brew")
+"""Ways of installing that give foretool an environment in which nothing else lies."""
 
 
 def check_programs(config: Config) -> Iterator[Finding]:
     """Check foretool's own packages and the programs of all servers."""
     python = ".".join(map(str, sys.version_info[:3]))
     yield ok("environment", f"foretool {__version__} ({this_installation().method}), Python {python}")
+    yield from _measure_room(config)
     if tokens.available():
         yield ok("environment", f"tokens are counted ({tokens.ENCODING})")
     else:
@@ -51,6 +61,18 @@ def check_programs(config: Config) -> Iterator[Finding]:
             yield ok("environment", f"{program} is {found}; needed by {who}")
     if any(program in ("npx", "node") and find_program(program) for program in needed):
         yield from _check_node()
+
+
+def _measure_room(config: Config) -> Iterator[Finding]:
+    """Say what foretool takes of the disk, where it has an environment of its own."""
+    copy = this_installation()
+    if copy.method not in _OWN_PLACE:
+        return
+    said = f"on the disk: {measure_folder(copy.place) >> 20} MiB in {copy.place}"
+    prepared = models_folder(config.storage)
+    if prepared is not None and prepared.is_dir():
+        said += f"; {measure_folder(prepared) >> 20} MiB in {prepared}, which uninstall deletes"
+    yield ok("environment", said)
 
 
 def _check_encoder(config: Config) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ from foretool.server.setup import changes, prompt_hooks
 from foretool.server.setup.changes import ChangeError, FileChange
 from foretool.server.setup.clients import client_files, this_machine
 from foretool.server.setup.documents import DocumentError
-from foretool.server.setup.installation import Command, this_installation
+from foretool.server.setup.installation import Command, measure_folder, this_installation
 from foretool.server.setup.leaving import plan_leaving
 from foretool.server.setup.scan import scan
 from foretool.server.setup.shell_hooks import SHELL_HOOKS
@@ -64,7 +64,7 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
     if may_delete:
         forget_answers()
     for folder, what in _data(place).items():
-        kept = f"{what}, {output.size(_size_of(Path(folder)))}" if Path(folder).is_dir() else what
+        kept = f"{what}, {output.size(measure_folder(Path(folder)))}" if Path(folder).is_dir() else what
         output.say(f"Stays: {folder} ({kept}). Delete it by hand if you want it gone.")
     output.say("\nTo uninstall the program:", "bold")
     return run_commands(installed.uninstall, "Run this?", agreed=agreed, dry_run=dry_run)
@@ -118,17 +118,12 @@ def _drop_models(place: Path, *, may_delete: bool) -> None:
         return
     if folder is None or not folder.is_dir():
         return
-    what = f"{edits.short(folder)} ({output.size(_size_of(folder))}, encoders prepared for this machine)"
+    what = f"{edits.short(folder)} ({output.size(measure_folder(folder))}, encoders prepared for this machine)"
     if may_delete:
         shutil.rmtree(folder, ignore_errors=True)
         output.say(f"Deleted: {what}.")
     else:
         output.say(f"Goes too: {what}.")
-
-
-def _size_of(folder: Path) -> int:
-    """Return the bytes of all files in a folder."""
-    return sum(each.lstat().st_size for each in folder.rglob("*") if each.is_file() and not each.is_symlink())
 
 
 def _data(place: Path) -> dict[str, str]:

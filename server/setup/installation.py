@@ -107,6 +107,11 @@ INSTALLED_BY: Final = {
 """How the programs are installed that servers are started with."""
 
 
+def measure_folder(folder: Path) -> int:
+    """Return the bytes of all files in a folder; 0 where there is none."""
+    return sum(each.lstat().st_size for each in folder.rglob("*") if each.is_file() and not each.is_symlink())
+
+
 def install_command(extra: str = "", package: str = "") -> str:
     """Return the command that adds an extra of foretool, or another package, to this copy."""
     copy = this_installation()

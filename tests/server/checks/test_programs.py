@@ -13,7 +13,8 @@ from command_fakes import write_config
 from foretool.server.checks.programs import check_programs
 from foretool.server.config import loader
 from foretool.server.config.codes import Code
-from foretool.server.setup.installation import Installation
+from foretool.server.setup.installation import Installation, Method
+from foretool.storage.places import models_folder
 
 
 def wrong(folder: Path, servers: dict[str, object], **settings: object) -> list[tuple[Code | None, str, str]]:
@@ -69,3 +70,23 @@ def test_an_old_node_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", str(node.parent))
     ((code, what, do),) = wrong(tmp_path, {"one": {"command": "node"}})
     assert (code, what) == (Code.NODE_OLD, "node is v16.20.2") and "18 or newer" in do
+
+
+def test_the_room_on_the_disk_is_said_where_foretool_has_an_environment_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tool").mkdir()
+    (tmp_path / "tool" / "library").write_bytes(bytes(3 << 20))
+    config = loader.load(write_config(tmp_path, {}, encoder="none"))
+    folder = models_folder(config.storage)
+    assert folder is not None
+    (folder / "prepared").mkdir(parents=True)
+    (folder / "prepared" / "numbers.bin").write_bytes(bytes(2 << 20))
+
+    def said(method: Method) -> list[str]:
+        copy = Installation(method, tmp_path / "tool", "", (), ())
+        monkeypatch.setattr("foretool.server.checks.programs.this_installation", lambda: copy)
+        return [each.what for each in check_programs(config) if each.what.startswith("on the disk")]
+
+    assert said("uv tool") == [f"on the disk: 3 MiB in {tmp_path}/tool; 2 MiB in {folder}, which uninstall deletes"]
+    assert said("checkout") == [], "others use that environment too"
