@@ -23,6 +23,13 @@ _ASKED: Final = re.compile(
     r"|not|cut|take|taking)\b",
     re.IGNORECASE,
 )
+_CHANGING: Final = re.compile(
+    r"\W*(?:(?:please|can you|could you|now) )*(?:add|append|apply|book|cancel|change|copy|create|draft|edit|enter|fill"
+    r"|insert|install|jot|keep|make|mark|merge|move|name|note|notify|post|publish|push|put|remember|rename|replace"
+    r"|reply|reset|save|schedule|send|set|share|start|stop|store|submit|turn|update|upload|write)\b",
+    re.IGNORECASE,
+)
+"""The beginning of a task that asks for a change: its first word is the deed. Elsewhere "write" may be a question."""
 _ENGLISH: Final = re.compile(
     r"\b(?:the|my|this|that|these|what|which|and|of|with|from|for|to|is|are|how|when|it|you)\b", re.IGNORECASE
 )
@@ -38,6 +45,11 @@ def deletes(name: str) -> bool:
 def asks_to_delete(task: str) -> bool:
     """Return whether a task has an English word that asks for something to be deleted."""
     return _ASKED.search(task) is not None
+
+
+def asks_to_change(task: str) -> bool:
+    """Return whether a task begins with an English word for something that is to be made, changed or sent."""
+    return _CHANGING.match(task) is not None
 
 
 def is_unasked(task: str) -> bool:

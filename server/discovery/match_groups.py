@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import decode
 
-from foretool.retrieval.rankers.deletions import asks_to_delete
+from foretool.retrieval.rankers.deletions import asks_to_change, asks_to_delete
 from foretool.retrieval.ranking import ALIKE, CLEARLY, IN_USE, USED, Ranked
 from foretool.server.config.settings import Risk
 from foretool.server.discovery.schemas import summarize
@@ -117,14 +117,16 @@ def put_harmless_first(
 ) -> tuple[Ranked, ...]:
     """Return the ranking of a task that no tool surely meets, without a tool that deletes in front of one that does
     not, unless the task asks for that or the tool is clearly better. Where the level is low, no tool that says it
-    changes something stands in front of one that only reads. `risk_of`: what is known of a tool, None where nobody says
-    anything."""
+    changes something stands in front of one that only reads, unless the task begins with such a deed.
+
+    `risk_of`: what is known of a tool, None where nobody says anything.
+    """
     if level == "high" or not ranked:
         return tuple(ranked)
     first = risk_of(ranked[0].tool)
     if first == "destructive" and not asks_to_delete(task):
         harmless: tuple[Risk | None, ...] = ("read", "write", None)
-    elif first == "write" and level == "low":
+    elif first == "write" and level == "low" and not asks_to_change(task):
         harmless = ("read",)
     else:
         return tuple(ranked)

@@ -116,6 +116,8 @@ def test_in_doubt_a_tool_that_deletes_stands_behind_one_that_does_not() -> None:
     risk_of = risks(drop="destructive", make="write", read="read")
     assert first("the folder", "low", make, read) == "read"
     assert first("the folder", "medium", make, read) == "make"
+    assert first("please remember the folder", "low", make, read) == "make", "the task asks for a change"
+    assert first("did I write about the folder", "low", make, read) == "read"
     order = put_harmless_first([drop, make, read], "low", "the folder", risk_of)
     assert [each.tool for each in order] == ["make", "drop", "read"]
     assert put_harmless_first([], "low", "the folder", risk_of) == ()
