@@ -258,7 +258,7 @@ def replace_by_noise(place: Place) -> None:
 
 
 def rename_table(place: Place) -> None:
-    place.change("ALTER TABLE calls RENAME TO kept_calls", "PRAGMA user_version = 9999")
+    place.change("ALTER TABLE calls RENAME TO calls_of_old", "PRAGMA user_version = 9999")
 
 
 def rename_column(place: Place) -> None:
@@ -269,7 +269,7 @@ def nothing(place: Place) -> None: ...
 
 
 def name_table(place: Place) -> None:
-    place.change("ALTER TABLE kept_calls RENAME TO calls")
+    place.change("ALTER TABLE calls_of_old RENAME TO calls")
     older_again(place)
 
 

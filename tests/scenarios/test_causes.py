@@ -434,11 +434,12 @@ def explain(missed: Missed) -> str:
 
 def test_the_seeds_cover_every_cause_and_policy() -> None:
     assert len(CASES) >= 60
-    assert {seed.cause for seed in SEEDS} == set(CAUSES)
+    causes = {*CAUSES} - {"bypass"}  # what a shell runs, a hook reports (`tests/server/hints`)
+    assert {seed.cause for seed in SEEDS} == causes
     covered = {(seed.cause, policy) for seed in SEEDS for policy in seed.policies}
     # A full list holds every tool, whatever its rank, and keeps nothing free; only a growing one does.
     impossible = {
         ("rank", "full"), ("budget", "full"), ("failing", "full"), ("app", "full"), ("policy", "full"),
         ("policy", "frozen"),
     }  # fmt: skip
-    assert {(cause, policy) for cause in CAUSES for policy in ALL} - covered == impossible
+    assert {(cause, policy) for cause in causes for policy in ALL} - covered == impossible

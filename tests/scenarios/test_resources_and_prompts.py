@@ -9,7 +9,7 @@ import pytest
 from fakes import BOTH, LEGACY, MODERN, Asked, Failed, FakeUpstream, Json, proxy_over
 from requirements import requirement
 
-from foretool.server.protocol import jsonrpc, versions
+from foretool.server.protocol import jsonrpc, skills, versions
 
 pytestmark = pytest.mark.anyio
 
@@ -329,6 +329,8 @@ def ways(declared: Capabilities, server: str, *, modern: bool) -> list[tuple[str
         "completions": [("completion/complete", {"ref": reference, "argument": {"name": "x", "value": ""}})],
         "logging": [("logging/setLevel", {"level": "error"})],
         versions.UI: [("resources/read", uri)],
+        skills.EXTENSION: [("skills/list", {}), ("skills/get", {"uri": "skill://a/none/SKILL.md"})],
+        versions.TASKS: [("tasks/get", {"taskId": "none"}), ("tasks/cancel", {"taskId": "none"})],
     }
     if modern:  # levels stand in each request, and `subscriptions/listen` is answered by what it brings
         asked |= {"resources.subscribe": [], "logging": []}
@@ -358,4 +360,5 @@ async def test_everything_that_we_declare_is_answered(modern: bool, eras: tuple[
                 if "error" in reply and reply["error"]["code"] == jsonrpc.METHOD_NOT_FOUND:
                     refused.append((method, params))
     assert refused == []
-    assert set(greeting["capabilities"]["extensions"]) == {versions.UI}
+    tasks = {versions.TASKS} if modern else set()
+    assert set(greeting["capabilities"]["extensions"]) == {versions.UI, skills.EXTENSION, *tasks}

@@ -5,9 +5,9 @@ import pytest
 
 from foretool.server.commands.group import COMMANDS, root
 
-TALKING = ("serve", "hint", "login", "page", "export")
+TALKING = ("serve", "hint", "login", "page", "export", "call")
 """Commands that have no one answer: they serve, talk with a user, or write what is not
-an answer."""
+an answer; `call` prints JSON anyway."""
 
 
 @pytest.mark.parametrize("name", [each for each in COMMANDS if each not in TALKING])

@@ -72,9 +72,8 @@ async def test_experimental_capabilities_of_the_client_reach_servers_and_those_o
 
 async def test_before_anything_is_known_everything_is_offered() -> None:
     async with proxy_over(FakeUpstream("calc")) as stage:
-        profile = stage.app.config.profiles[""]
-        offered = stage.app.answering.offering.greeting.capabilities("legacy", profile)
-    assert set(offered) == {"tools", "resources", "prompts", "completions", "logging"}
+        offered = (await stage.connect().initialize())["capabilities"]
+    assert set(offered) == {"tools", "resources", "prompts", "completions", "logging", "extensions"}
 
 
 def test_instructions_of_upstreams_are_given_while_their_budget_lasts() -> None:

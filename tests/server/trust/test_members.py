@@ -107,5 +107,5 @@ def test_a_prompt_that_requires_more_or_takes_less_does_not_fit() -> None:
 
 
 def test_a_server_lacks_the_lists_that_it_does_not_declare() -> None:
-    assert lacking(()) == ["prompt_list", "resource_list", "template_list"]
-    assert lacking({"prompts": {}, "resources": {}}) == []
+    assert lacking(()) == ["prompt_list", "resource_list", "template_list", "skill_list"]
+    assert lacking({"prompts": {}, "resources": {}}) == ["skill_list"]
