@@ -19,6 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent / ".demo"
 CONFIG = ROOT / "mcp.json"
 STORAGE = ROOT / "foretool.sqlite3"
+LIST_TOKENS = 1_500
+"""By default all tools of the demo would be listed, for they are few; it shows what happens with many."""
 REPOSITORY = ROOT / "repository"
 """A small repository for mcp-server-git, and the folder that the filesystem server may read."""
 README = REPOSITORY / "README.md"
@@ -123,7 +125,7 @@ def write_config(servers: Sequence[Installed]) -> None:
         each.server.name: {"command": each.command[0], "args": [*each.command[1:], *each.server.arguments]}
         for each in sorted(servers, key=lambda one: ALL_SERVERS.index(one.server))
     }
-    config = {"mcpServers": entries, "foretool": {"storage": STORAGE.name}}
+    config = {"mcpServers": entries, "foretool": {"storage": STORAGE.name, "list_tokens": LIST_TOKENS}}
     CONFIG.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 

@@ -214,6 +214,9 @@ MANIFEST: Final[dict[str, Promise]] = {
         "docs/learning.md", "a client is listed everything up to the tokens that its conversations took"
     ),
     "list:whole": Promise("docs/configuration.md", "a catalogue that fits the list's budget is listed whole"),
+    "list:small-catalogs-whole": Promise(
+        "docs/configuration.md: list_tokens", "all tools are listed where they take at most 10,000 tokens"
+    ),
     "list:fill": Promise(
         "docs/learning.md", "what nobody used or asked for is named in a list and not defined, from day one"
     ),

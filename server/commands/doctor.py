@@ -239,15 +239,12 @@ def _say_summary(summary: TokenSummary) -> str:
     tools, tokens = output.plural(summary.tools, "tool"), f"{summary.tokens:,} tokens"
     if summary.listed_tokens is None:
         return f"{servers}, {tools}, {tokens}. The storage cannot be used, so what a client loads is not known."
-    said = f"{servers}, {tools}, {tokens} -> {summary.listed_tokens:,}."
     if summary.listed_tokens >= summary.tokens:
-        return (
-            f"{said} So few tools need no foretool to save tokens: it lists {summary.listed_tools}, its own included."
-        )
+        return f"{servers}, {tools}, {tokens}: so few that all are listed, which a model does best with."
     return (
-        f"{said} Without foretool a client puts {tokens} of tool definitions before your model; with it"
-        f" {summary.listed_tokens:,} ({output.plural(summary.listed_tools or 0, 'tool')}), and the model finds the"
-        " rest."
+        f"{servers}, {tools}, {tokens} -> {summary.listed_tokens:,}. Without foretool a client puts {tokens} of tool"
+        f" definitions before your model; with it {summary.listed_tokens:,}"
+        f" ({output.plural(summary.listed_tools or 0, 'tool')}), and the model finds the rest."
     )
 
 

@@ -30,6 +30,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     the catalog does, or after learning."""
     list_whole: bool = True
     """Whether every tool is listed where all of them fit `list_tokens`: nothing has to be discovered then."""
+    list_whole_tokens: int = 10_000
+    """All tools are listed up to so many tokens where `list_tokens` is left at its default: with all tools of a small
+    catalog a model does more than with a search (`docs/agents.md`)."""
     list_fill: bool = True
     """Whether what is left of `list_tokens` is filled with tools that are probably needed."""
     list_names: bool = True

@@ -25,6 +25,7 @@ from foretool.server.catalog.imported import ImportedPriors
 from foretool.server.catalog.models import LearnedLists
 from foretool.server.catalog.search import Search
 from foretool.server.config.loader import LiveConfig, Profile
+from foretool.server.config.settings import LIST_TOKENS
 from foretool.server.lists import own_tools, pages
 from foretool.server.lists.order import FirstTools, ListBudget, NameCost, Prior, order_tools
 from foretool.server.protocol import apps, jsonrpc, versions
@@ -216,7 +217,11 @@ class ListDraft:
 
     @cached_property
     def _whole(self) -> list[ToolId]:
-        return self.fitting_whole(self.profile.list_tokens)
+        budget = self.profile.list_tokens
+        if budget != LIST_TOKENS:
+            return self.fitting_whole(budget)
+        whole = self.fitting_whole(max(budget, self._settings.list_whole_tokens))
+        return whole if len(whole) <= pages.MOST_TOOLS else self.fitting_whole(budget)
 
     def fitting_whole(self, budget: int) -> list[ToolId]:
         """Return all tools of the profile if they fit a budget beside our own; else []."""

@@ -17,7 +17,7 @@ ID = {"id": {"type": "string"}}
 async def listed_beside(evil: FakeUpstream) -> list[str]:
     """The tools that a first list over the honest server and another one defines or names, without our own."""
     honest = FakeUpstream(HONEST.name, HONEST.tools)
-    async with proxy_over(honest, evil, list_fill=True, list_whole=True) as stage:
+    async with proxy_over(honest, evil, list_fill=True, list_whole=True, list_tokens=1_999) as stage:
         await stage.client.list_tools()
         listed = await stage.client.list_tools()
         (view,) = stage.app.lists.views()

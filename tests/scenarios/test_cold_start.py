@@ -36,7 +36,7 @@ async def test_a_known_catalogue_is_listed_and_searched_without_starting_any_ups
 
 async def test_pings_are_answered_while_the_first_list_of_many_tools_is_made() -> None:
     servers = [FakeUpstream(f"s{at}", [f"tool_{each}" for each in range(700)]) for at in range(3)]
-    async with proxy_over(*servers, list_tokens=3000, list_fill=True) as stage:
+    async with proxy_over(*servers, list_tokens=3000, list_fill=True, list_names=False) as stage:
         await stage.client.initialize()
         while stage.app.upstreams.unlisted():
             await asyncio.sleep(0.01)

@@ -460,3 +460,16 @@ def test_a_client_whose_policy_is_set_is_not_looked_up_at_each_search(monkeypatc
         monkeypatch.setattr(setting.recorder, "client", lambda *key, policy=policy: asked.append(policy))
         assert setting.lists.ledger.begin_try(LiveConfig(setting.config).profile(""), session) is found
     assert asked == ["auto"]
+
+
+@requirement("list:small-catalogs-whole")
+def test_all_tools_of_a_small_catalog_are_listed_unless_a_budget_is_set() -> None:
+    def listed(tools: int, **settings: Any) -> View:
+        setting = Setting(list_whole=True, **settings)
+        setting.catalog.replace("calc", [raw(tool(f"tool_{number}", "word " * 120)) for number in range(tools)])
+        return setting.view()
+
+    small = listed(30)
+    assert 2_000 < small.tokens < 10_000 and len(small.tools) == 30 + len(OWN)
+    assert listed(90).tokens <= 2_000, "more than 10,000 tokens"
+    assert listed(30, list_tokens=1_900).tokens <= 1_900
