@@ -119,11 +119,6 @@ def connected(program: str, arguments: Sequence[str], log: TextIO) -> Client:
     return Client(stdio_client(process, errlog=log), read_timeout_seconds=PATIENCE_S, client_info=us, cache=None)
 
 
-def runs_as_task(tool: Tool) -> bool:
-    """Tell whether a tool can only be run as a task (2025-11-25: basic, tasks)."""
-    return tool.execution is not None and tool.execution.task_support == "required"
-
-
 async def list_when_complete(client: Client, total: int) -> list[Tool]:
     """foretool's list, once the servers behind it have started and told it all their tools.
 
@@ -218,8 +213,7 @@ def short(long: str, width: int) -> str:
 
 async def converse(terminal: Terminal, upstreams: Sequence[servers.Installed], log: TextIO) -> None:
     """Steps 2 to 4: one client, from its first list to its last call."""
-    # foretool leaves out what runs only as a task, so it does not count on either side.
-    direct = [tool for tool in await all_definitions(upstreams, log) if not runs_as_task(tool)]
+    direct = await all_definitions(upstreams, log)
     async with connected(str(FORETOOL), ["serve", "--config", str(servers.CONFIG)], log) as client:
         listed = await list_when_complete(client, len(direct))
         terminal.line()
