@@ -177,16 +177,19 @@ def language_of(text: str) -> str | None:
 def language_of_tool(said: str, named: Sequence[str]) -> str | None:
     """Return the same of what a tool says. No glossary is asked: small words tell, or the script, also that of its
     names."""
-    from foretool.retrieval.languages import tally, words_of
+    from foretool.retrieval.languages import has_other_letters, tally, words_of
 
     if not all(map(str.isascii, (said, *named))):
         text = "\n".join((said, *named))
         if (found := _script_language(text)) is not None:
             return found
-    said = said[:_TOLD_BY]
+    said = _composed(said[:_TOLD_BY])
     if said.isascii() and not _ENGLISH_ALONE.isdisjoint(said.lower().split()):
         return None
-    small = tally(words_of(said))
+    words = words_of(said)
+    if has_other_letters(words):
+        return None
+    small = tally(words)
     best = max(small, key=lambda each: small[each].own - small[each].english)
     own, english = small[best].own, small[best].english
     return best if own >= _LEAST_SMALL_WORDS + 2 * english or (own == 2 and not english) else None
@@ -284,14 +287,7 @@ def _english_words() -> frozenset[str]:
 
 @lru_cache(maxsize=REMEMBERED)
 def _language_of(text: str) -> str | None:
-    from foretool.retrieval.languages import has_other_letters, words_of
-
-    if text.isascii():
-        return _spaced_language(text)
-    found = _script_language(text)
-    if found in (None, "ru") and has_other_letters(words_of(text)):
-        return None
-    if found is not None:
+    if not text.isascii() and (found := _script_language(text)) is not None:
         return found
     return _spaced_language(text)
 
@@ -299,14 +295,17 @@ def _language_of(text: str) -> str | None:
 def _script_language(text: str) -> str | None:
     """Return the language that the script of a text tells. English that quotes a word in another script stays English;
     Chinese stands beside English words everywhere."""
-    from foretool.retrieval.languages import NAMES, words_of
+    from foretool.retrieval.languages import NAMES, has_other_letters, words_of
 
     found = next((each for each, script in _SCRIPTS if each in NAMES and _any(script).search(text)), None)
     if found is None:
         return None
     if found == "zh":
         return found
-    english = sum(word.text.lower() in STOP_WORDS for word in words_of(text[:MOST_READ]))
+    words = words_of(text[:MOST_READ])
+    if found == "ru" and has_other_letters(words):
+        return None
+    english = sum(word.text.lower() in STOP_WORDS for word in words)
     return found if english < _ENGLISH_ENOUGH else None
 
 
@@ -315,11 +314,11 @@ def _spaced_language(text: str) -> str | None:
 
     A language is told by its small words, and in short texts by words of its glossary that are no English ones. Words
     that only English has must be fewer."""
-    from foretool.retrieval.languages import MARKS, fold, tally, words_of
+    from foretool.retrieval.languages import MARKS, fold, has_other_letters, tally, words_of
 
     words = words_of(text[:MOST_READ])
     small = tally(words)
-    if all(each.english > 1 and each.english >= each.own for each in small.values()):
+    if has_other_letters(words) or all(each.english > 1 and each.english >= each.own for each in small.values()):
         return None
     most = max(each.own for each in small.values())
     if not most and all(is_english(fold(word.text)) or _is_name(word) for word in words):

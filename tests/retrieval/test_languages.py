@@ -11,7 +11,15 @@ from foretool.retrieval import glossary
 from foretool.retrieval.clauses import parts
 from foretool.retrieval.corpus import Corpus, digest, digest_query
 from foretool.retrieval.document import document, with_english
-from foretool.retrieval.glossary import LONGEST, Legibility, language_of, legibility, put_into_english, read_lines
+from foretool.retrieval.glossary import (
+    LONGEST,
+    Legibility,
+    language_of,
+    language_of_tool,
+    legibility,
+    put_into_english,
+    read_lines,
+)
 from foretool.retrieval.languages import NAMES, fold
 from foretool.retrieval.near_words import near_terms
 from foretool.retrieval.pipeline import Pipeline
@@ -91,6 +99,23 @@ def test_how_much_of_a_text_is_read() -> None:
 def test_a_language_that_is_not_read_is_not_taken_for_a_neighbour_of_it(text: str) -> None:
     assert put_into_english(text) is text and language_of(text) is None
     assert legibility(text).share <= 0.5
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "24hkhoedep.com là trang bán lẻ trực tuyến trực thuộc Công Ty Chăm Sóc Khoẻ",
+        "Afișează fișierele din acest dosar și creează o notiță",
+        "Показує файли в цій папці і є дуже зручний",  # noqa: RUF001 (it is Ukrainian)
+    ],
+)
+def test_nor_is_what_a_tool_says_in_it(said: str) -> None:
+    assert language_of_tool(said, []) is None
+
+
+def test_what_a_tool_says_is_told_with_accents_apart_too() -> None:
+    said = "Löscht eine Datei für immer, auch wenn sie nicht leer ist"
+    assert language_of_tool(unicodedata.normalize("NFD", said), []) == language_of_tool(said, []) == "de"
 
 
 def test_a_letter_and_its_accent_are_read_as_one_character_or_as_two() -> None:
