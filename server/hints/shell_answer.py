@@ -19,7 +19,7 @@ from foretool.server.hints.shell_shape import MOST_SHAPES
 from foretool.server.local.server import CallerLink, Hello, QuestionTalk, Service
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
-from foretool.storage.records import Tool, ToolId
+from foretool.storage.records import ToolId
 
 if TYPE_CHECKING:
     from foretool.retrieval.shell_table import Shape
@@ -108,14 +108,11 @@ class ShellReports:
         ranking = self._search.rank(Query((search_words(shape),), (), (), (), profile.name), reach.finds, _RANKED)
         if self._search.judge(ranking).level == "none":
             return None
-        tool = find_served(shape, ranking, self._get, self._name_server)
+        tool = find_served(shape, ranking, self._catalog.get, self._name_server)
         if tool is None:
             return None
         rank = next(place for place, each in enumerate(ranking.ranked, 1) if each.tool == tool.id)
         return tool.id, rank, len(ranking.ranked)
-
-    def _get(self, tool: ToolId) -> Tool | None:
-        return self._catalog.get(tool)
 
     def _name_server(self, upstream: str) -> tuple[str, ...]:
         """Return what the config calls a server: its prefix, its description, and the package that it runs."""

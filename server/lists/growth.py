@@ -17,8 +17,8 @@ from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.lists.epochs import ListKeeper
 from foretool.server.lists.maker import View
 from foretool.server.lists.order import FixedRule, GrowthRule, LearnedRule, Prediction
+from foretool.server.lists.pages import has_page
 from foretool.server.lists.policy import RelistWatch, Told
-from foretool.server.protocol.apps import pages_of
 from foretool.storage.records import Discovery, ListReason, Policy, SessionRecord, ToolId
 from foretool.storage.steps import Steps
 
@@ -257,8 +257,7 @@ class ToolList:
 
     def shows_page(self, shown: SessionList, tool: ToolId) -> bool:
         """Return whether a tool has a page that the client would show if the tool came onto its list."""
-        known = self._catalog.get(tool) if shown.shows_pages and shown.record.era == "legacy" else None
-        return known is not None and bool(pages_of(known.definition))
+        return shown.shows_pages and shown.record.era == "legacy" and has_page(self._catalog, tool)
 
     def _may_try(self, shown: SessionList) -> bool:
         """Return whether this growth is the one attempt with a client that was never measured.

@@ -12,7 +12,7 @@ from msgspec import Struct
 from foretool.server.config.loader import Profile
 from foretool.server.lists.epochs import ListKeeper
 from foretool.server.lists.maker import ListMaker, View
-from foretool.server.protocol import apps
+from foretool.server.lists.pages import has_page
 from foretool.storage.records import Cause, Policy, ToolId
 
 _FRESH_S: Final = 1.0
@@ -54,7 +54,7 @@ class HiddenTools:
         if self._is_listed_now(view, view.profile, tool) or known.own.lists(tool):
             change = "none: the list was made before the tool was used or came, and the next one has it"
             return Why("stale", rank, len(ranked), change)
-        if view.profile.shows_pages and self._has_page(tool):
+        if view.profile.shows_pages and has_page(self._inputs.catalog, tool):
             change = f"pin {tool}, or raise list_tokens over {view.budget}: its page is shown if the list has it"
             return Why("app", rank, len(ranked), change)
         if (tokens := known.kept_back(tool)) > 0:
@@ -81,10 +81,6 @@ class HiddenTools:
         older one was made."""
         current = self._lists.at_hand(profile, view.policy) or self._lists.preview(profile, view.policy)
         return tool in current.shown
-
-    def _has_page(self, tool: ToolId) -> bool:
-        known = self._inputs.catalog.get(tool)
-        return known is not None and bool(apps.pages_of(known.definition))
 
 
 class _ExplainedList:

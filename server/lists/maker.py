@@ -202,7 +202,10 @@ class ListDraft:
             # A list that names tools defines none that nobody has used or asked for: models call what is defined, for
             # other things as well. One that cannot name defines what a new list would name.
             wanted = {*self._relevant} if self._settings.list_names else {*names, *self._relevant}
-            others = [tool for tool in others if tool in wanted or self._has_page(tool)]
+            shows_pages = self.profile.shows_pages  # of defined tools alone
+            others = [
+                tool for tool in others if tool in wanted or (shows_pages and pages.has_page(self._catalog, tool))
+            ]
         return ListContents(*self.budget.split(used, others, names or others))
 
     @property
@@ -218,13 +221,12 @@ class ListDraft:
     @cached_property
     def _whole(self) -> list[ToolId]:
         budget = self.profile.list_tokens
-        if budget != LIST_TOKENS:
-            return self.fitting_whole(budget)
-        whole = self.fitting_whole(max(budget, self._settings.list_whole_tokens))
-        return whole if len(whole) <= pages.MOST_TOOLS else self.fitting_whole(budget)
+        may_take = max(budget, self._settings.list_whole_tokens) if budget == LIST_TOKENS else budget
+        return self.fitting_whole(may_take) or self.fitting_whole(budget)
 
     def fitting_whole(self, budget: int) -> list[ToolId]:
-        """Return all tools of the profile if they fit a budget beside our own; else []."""
+        """Return all tools of the profile if they fit a budget beside our own, and are not too many for some clients
+        where that is over `list_tokens`; else []."""
         left = budget - _count(self._own_tools(is_whole=True))
         if sum(self._catalog.now.count_tools(self.reach).values()) > left:
             return []  # each takes a token at least
@@ -234,7 +236,7 @@ class ListDraft:
             if left < 0:
                 return []
             whole.append(tool.id)
-        return whole
+        return whole if budget <= self.profile.list_tokens or len(whole) <= pages.MOST_TOOLS else []
 
     @cached_property
     def pinned(self) -> list[ToolId]:
@@ -265,11 +267,6 @@ class ListDraft:
         fill = first.order(self.competes, self.profile.list_tokens, self.competing_key) if self.fills else ()
         ranked = tuple(dict.fromkeys((*filter(self._is_there, (*needed, *self._relevant)), *fill)))
         return pages.put_pages_first(ranked, self._catalog, self.reach, self.competes)
-
-    def _has_page(self, tool: ToolId) -> bool:
-        """Return whether a tool has a page that the client shows: a host shows those of defined tools alone."""
-        known = self._catalog.get(tool) if self.profile.shows_pages else None
-        return known is not None and bool(apps.pages_of(known.definition))
 
     def rank_use(self, listed: Iterable[ToolId]) -> tuple[ToolId, ...]:
         """Return the tools in the order in which they would compete now. What is `listed` for its relevance comes after

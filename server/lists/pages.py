@@ -22,6 +22,12 @@ MOST_TOOLS: Final = 100
 refuse lists of more than 128."""
 
 
+def has_page(catalog: Catalog, tool: ToolId) -> bool:
+    """Return whether a tool has a page; a host shows those of listed tools alone."""
+    known = catalog.get(tool)
+    return known is not None and bool(apps.pages_of(known.definition))
+
+
 def put_pages_first(
     ranked: tuple[ToolId, ...], catalog: Catalog, reach: Reach, competes: Callable[[Tool], bool]
 ) -> tuple[ToolId, ...]:

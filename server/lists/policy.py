@@ -15,7 +15,6 @@ from msgspec import Struct
 from foretool.server.config.loader import Profile
 from foretool.server.config.settings import PolicyChoice
 from foretool.server.lists.maker import ListMaker
-from foretool.server.lists.pages import MOST_TOOLS
 from foretool.server.recording.recorder import Recorder
 from foretool.storage.records import ClientRecord, Era, Policy, SessionRecord
 
@@ -136,11 +135,9 @@ class PolicyLedger:
         return choose_policy(profile.policy, session.era, session.client, measured)
 
     def _pays_whole(self, profile: Profile, tokens: int) -> bool:
-        """Return whether all tools of a profile fit so many tokens, and are not too many for some clients."""
+        """Return whether all tools of a profile fit so many tokens, which are more than it has for a list."""
         draft = self._maker.draft(profile, "full")
-        if not draft.may_be_whole or tokens <= profile.list_tokens:
-            return False
-        return 0 < len(draft.fitting_whole(tokens)) <= MOST_TOOLS
+        return draft.may_be_whole and tokens > profile.list_tokens and bool(draft.fitting_whole(tokens))
 
     def begin_try(self, profile: Profile, session: SessionRecord) -> bool:
         """Return whether the list of a client that was never measured may grow once, and record the attempt."""
