@@ -138,10 +138,9 @@ class LongCalls:
         """Make the exchange that is answered in place of a client's."""
         # With a token of ours, progress comes also where the client did not want it.
         meta = {**of.meta, translate.PROGRESS: jsonrpc.raw(call.row.ident)}
-        return Exchange(
-            of.client, Inbox(partial(self._take, call)), of.outbox, of.id, of.method, of.era, of.params, meta, _ignore,
-            session=of.session, chat=of.chat, started=of.started, doubt=of.doubt, is_kept=True,
-        )  # fmt: skip
+        held = of.stand_in(Inbox(partial(self._take, call)), of.params, meta)
+        held.started, held.doubt = of.started, of.doubt
+        return held
 
     def _say_running(self, call: LongCall, exchange: Exchange, *, is_error: bool = False) -> None:
         tool, ident = call.row.tool, call.row.ident
@@ -151,7 +150,7 @@ class LongCalls:
             f'its result, call {CALL} with {{"name": "{CALL_RESULT}", "arguments": {{"id": "{ident}"}}}}; with '
             f'"cancel": true beside the id, this cancels it. Do not call {tool} again meanwhile: it would run twice.'
         )
-        exchange.own_result({"content": [{"type": "text", "text": text}], **({"isError": True} if is_error else {})})
+        exchange.own_result(translate.text_result(text, is_error=is_error))
 
     # -- what comes of a call
 
@@ -298,7 +297,7 @@ class LongCalls:
             exchange.tool_error(f"{CALL_RESULT}: another foretool process waits for {call.row.tool}; ask there")
             return
         call.exchange.drop("cancelled by the client")
-        exchange.own_result({"content": [{"type": "text", "text": f"{call.row.tool} was cancelled."}]})
+        exchange.own_result(translate.text_result(f"{call.row.tool} was cancelled."))
 
     def _give_questions(self, call: LongCall) -> None:
         if call.waiting:
@@ -329,8 +328,7 @@ def _missing(ident: object) -> str:
 
 
 def _error_reply(text: str) -> bytes:
-    result = {"content": [{"type": "text", "text": f"foretool: {text}"}], "isError": True}
-    return jsonrpc.encode({"result": result})
+    return jsonrpc.encode({"result": translate.text_result(f"foretool: {text}", is_error=True)})
 
 
 def _describe_progress(params: Any) -> str:
@@ -353,7 +351,3 @@ def _raw(params: Any) -> Raw | None:
 def _remove(waiting: list[Exchange], exchange: Exchange) -> None:
     if exchange in waiting:
         waiting.remove(exchange)
-
-
-def _ignore(exchange: Exchange) -> None:
-    """Nobody counts this exchange among those in flight."""

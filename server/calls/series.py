@@ -169,11 +169,7 @@ class CallSeries:
         return _Step(number, written, for_each, ToolCall(exchange, written.name, "call_tool", written))
 
     def _make_exchange(self, series: _Series, arguments: Raw, meta: dict[str, Raw]) -> Exchange:
-        of = series.exchange
-        return Exchange(
-            of.client, _Inbox(series, self._on_answer), of.outbox, of.id, of.method, of.era, {"arguments": arguments},
-            meta, _ignore, session=of.session, chat=of.chat, is_kept=True,
-        )  # fmt: skip
+        return series.exchange.stand_in(_Inbox(series, self._on_answer), {"arguments": arguments}, meta)
 
     def _check(self, series: _Series) -> None:
         """Look up and decide on each call, and ask the user about those that need it."""
@@ -329,9 +325,8 @@ class CallSeries:
         last = series.steps[-1]
         said = self._wanted(series) if series.wanted else [last.value]
         text = as_text(said[0]) if len(said) == 1 else bytes(Raw(b"[%b]" % b",".join(map(bytes, said)))).decode()
-        result = jsonrpc.raw({"content": [{"type": "text", "text": text}]})
         assert last.tool is not None
-        cut = self._results.fit(series.exchange, last.tool, result)
+        cut = self._results.fit(series.exchange, last.tool, jsonrpc.raw(translate.text_result(text)))
         series.exchange.result(translate.translate_result(cut, series.exchange.method, series.exchange.era, "legacy"))
 
     def _fail(self, series: _Series, why: str) -> None:
@@ -349,8 +344,7 @@ class CallSeries:
             blocks.append(
                 " ".join(f"{path}: {as_text(value)}" for path, value in zip(known, self._wanted(series), strict=True))
             )
-        content = [{"type": "text", "text": each} for each in blocks]
-        series.exchange.own_result({"content": content, "isError": True})
+        series.exchange.own_result(translate.text_result(*blocks, is_error=True))
 
     def _wanted(self, series: _Series) -> list[Raw]:
         """Return what the paths that were asked for lead to; one that leads nowhere says so."""
@@ -361,10 +355,6 @@ class CallSeries:
             except PathError as error:
                 found.append(jsonrpc.raw({"error": str(error)}))
         return found
-
-
-def _ignore(exchange: Exchange) -> None:
-    """Nobody keeps a list of the exchanges of a series."""
 
 
 def _as_list(raw: Raw | None) -> list[Raw]:

@@ -183,7 +183,7 @@ class UpstreamTasks:
                 self._poll_later(followed)
         else:
             why = f"its server ended it ({status}): {jsonrpc.text(state.get('statusMessage')) or 'it gave no reason'}"
-            self._take(followed, exchange, Message(id=0, result=_tool_error(why)))
+            self._take(followed, exchange, Message(id=0, result=jsonrpc.raw(translate.text_result(why, is_error=True))))
 
     def _report(self, followed: _Followed, exchange: Exchange, state: dict[str, Raw]) -> None:
         """Tell a client that wants progress what a server says of its task."""
@@ -264,7 +264,3 @@ def _members(reply: Reply) -> dict[str, Raw]:
         return jsonrpc.fields(reply.result) if isinstance(reply, Message) else {}
     except ValueError:
         return {}
-
-
-def _tool_error(text: str) -> Raw:
-    return jsonrpc.raw({"content": [{"type": "text", "text": text}], "isError": True})

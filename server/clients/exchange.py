@@ -172,7 +172,7 @@ class Exchange(Struct, eq=False):
 
     def tool_error(self, text: str) -> None:
         """Answer a tool call with an error that the model can read."""
-        self.own_result({"content": [{"type": "text", "text": text}], "isError": True})
+        self.own_result(translate.text_result(text, is_error=True))
 
     def error(self, code: int, message: str, data: Any = None) -> None:
         self.raw_error(jsonrpc.error_object(code, message, data))
@@ -190,6 +190,13 @@ class Exchange(Struct, eq=False):
         """Send a notification or a question that belongs to the request."""
         if not self.done:
             self.outbox.send(self.channel, data)
+
+    def stand_in(self, channel: Channel, params: dict[str, Raw], meta: dict[str, Raw]) -> Exchange:
+        """Return another exchange for the same client whose answer goes to us."""
+        return Exchange(
+            self.client, channel, self.outbox, self.id, self.method, self.era, params, meta, _ignore,
+            session=self.session, chat=self.chat, is_kept=True,
+        )  # fmt: skip
 
     @property
     def can_pass(self) -> bool:
@@ -227,6 +234,10 @@ class Exchange(Struct, eq=False):
         if self.on_end is not None:
             self.on_end()
         return True
+
+
+def _ignore(exchange: Exchange) -> None:
+    """Nobody counts this exchange among those in flight."""
 
 
 class Outbox:

@@ -25,6 +25,7 @@ from foretool.server.discovery.judge import Judge
 from foretool.server.discovery.skill_search import SkillSearch
 from foretool.server.hints.prediction import Predictor
 from foretool.server.methods.skills import SkillOffer
+from foretool.server.protocol import translate
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.policy import TrustPolicy
@@ -96,7 +97,7 @@ class DiscoverTools:
             if names or arguments.lines:
                 self._find(at, replace(arguments, names=names), before=texts)
             else:
-                at.own_result({"content": [{"type": "text", "text": text} for text in texts]})
+                at.own_result(translate.text_result(*texts))
 
         self._skills.read(exchange, uris, go)
 
@@ -153,9 +154,8 @@ class DiscoverTools:
         answer = discovery_answer.with_handle(answer, session.handle_for(chat, kept.id))
         grows = client.tools.grow_for_discovery(session.list, kept)
         texts = [*([refusal] if refusal else []), *before, answer.text, *self._endings(exchange, chat, answer)]
-        content = [{"type": "text", "text": text} for text in texts]
         # Some clients show a model both forms, others the structured one alone (`docs/clients.md`).
-        result: dict[str, Any] = {"content": content} | ({"isError": True} if refusal else {})
+        result = translate.text_result(*texts, is_error=bool(refusal))
         if arguments.structured:
             result["structuredContent"] = answer.structured
         if grows:

@@ -15,7 +15,7 @@ from foretool.server.catalog.names import READ_MORE
 from foretool.server.clients.exchange import Exchange
 from foretool.server.clients.kept_results import KeptResults, Rest
 from foretool.server.config.loader import Config, LiveConfig
-from foretool.server.protocol import jsonrpc
+from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.jsonrpc import Raw
 from foretool.server.trust.policy import TrustPolicy
 from foretool.storage.records import Tool
@@ -138,7 +138,7 @@ class LongResults:
             part, end = rest.text[start:], len(rest.text)
         said = "This was the last part." if end == len(rest.text) else ""
         said = said or cut_line(str(ident), end, estimate(part), rest.text[end:], part)
-        exchange.own_result({"content": [{"type": "text", "text": part}, {"type": "text", "text": said}]})
+        exchange.own_result(translate.text_result(part, said))
 
     def read_resource(self, exchange: Exchange, uri: str) -> None:
         """Answer `resources/read` of a URI that begins with `SCHEME` with all that was cut off."""

@@ -122,6 +122,12 @@ def translate_result(value: Raw, method: str, front: Era, upstream: Era) -> Raw:
     return jsonrpc.raw({**members, "_meta": {**meta, versions.META_SERVER_INFO: versions.IDENTITY_RAW}})
 
 
+def text_result(*texts: str, is_error: bool = False) -> dict[str, Any]:
+    """Return the result of a tool that is these texts."""
+    content = [{"type": "text", "text": each} for each in texts]
+    return {"content": content, "isError": True} if is_error else {"content": content}
+
+
 def own_result(value: Mapping[str, Any], method: str, front: Era) -> Raw:
     """Write a result of our own in the client's era."""
     return translate_result(jsonrpc.raw(value), method, front, "legacy")
