@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from foretool.retrieval.words import in_words
+from foretool.server.catalog.model_endpoint import answer_form
 from foretool.server.trust.text import one_line
 
 VERSION: Final = 2
@@ -38,19 +39,7 @@ a vague wish for which this tool is the means, and a few words as typed into a s
 than the words of the description, 3 to 12 words each, in the language of the description. Name no tools and no \
 servers. Write only what the tool really does.
 Answer with a JSON object and nothing else: {"wishes": ["...", "..."]}"""
-FORMAT: Final[dict[str, Any]] = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "wishes",
-        "strict": True,
-        "schema": {
-            "type": "object",
-            "properties": {"wishes": {"type": "array", "items": {"type": "string"}, "maxItems": MOST_WISHES}},
-            "required": ["wishes"],
-            "additionalProperties": False,
-        },
-    },
-}
+FORMAT: Final = answer_form("wishes", "wishes", {"type": "array", "items": {"type": "string"}, "maxItems": MOST_WISHES})
 """Has the server write valid JSON, where it can. Without a bound a small model goes on until it may write no more, and
 then its answer has no end."""
 

@@ -1,20 +1,15 @@
-"""Sends questions to an OpenAI-compatible `/chat/completions`: Ollama, llama.cpp, LM Studio, vLLM or a provider.
-
-The key goes into one header and nowhere else. No redirect is followed, so nothing is sent to an address that the config
-does not name.
-"""
+"""Sends questions to an OpenAI-compatible `/chat/completions`: Ollama, llama.cpp, LM Studio, vLLM or a provider."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 
 from foretool.learning.enrichment.answer import write_request
+from foretool.server.catalog.model_endpoint import EndpointClient, PostError, quote_body, read_completion
 from foretool.server.config.settings import EnrichEntry
-from foretool.server.trust.text import one_line
 
 _ANSWER_S: Final = 120.0
 """How long one answer may take: a small model on a processor needs a minute for a long definition."""
@@ -23,6 +18,8 @@ PAUSE_S: Final = 1.0
 """The pause before the second try; doubled each time."""
 _MOST_BYTES: Final = 1024 * 1024
 """Bytes of an answer that are read."""
+_QUOTED: Final = 120
+"""Characters of an answer that a message quotes."""
 _MOST_TOKENS: Final = 1_000_000
 """A larger count is not believed."""
 
@@ -42,40 +39,20 @@ class ModelReply(Struct, frozen=True):
     tokens: int
 
 
-class _Message(Struct, frozen=True):
-    content: str | None = None
-
-
-class _Choice(Struct, frozen=True):
-    message: _Message
-
-
-class _Usage(Struct, frozen=True):
-    total_tokens: int = 0
-
-
-class _Completion(Struct, frozen=True):
-    choices: list[_Choice]
-    usage: _Usage | None = None
-
-
 class ChatEndpoint:
     """Asks one model."""
 
     def __init__(self, entry: EnrichEntry, pause_s: float = PAUSE_S) -> None:
-        import httpx2  # 0.1 s
-
         self._entry = entry
         self._pause_s = pause_s
         self._is_plain = False
         """Whether the server refuses the members that not all servers know."""
         self._address = f"{entry.url.rstrip('/')}/chat/completions"
-        headers = {"Authorization": f"Bearer {entry.key}"} if entry.key else {}
-        self._client = httpx2.AsyncClient(headers=headers, timeout=_ANSWER_S, follow_redirects=False)
+        self._client = EndpointClient(_MOST_BYTES, _ANSWER_S)
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._client.aclose()
+        await self._client.close()
 
     async def ask(self, text: str) -> ModelReply:
         """Ask about one tool; try again where the endpoint is busy. Raises `EndpointError`."""
@@ -98,33 +75,22 @@ class ChatEndpoint:
         if status != 200:
             raise self._refusal(status, body)
         try:
-            read = msgspec.json.decode(body, type=_Completion)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            raise EndpointError(self._say(f"sent no completion: {_quote(body)}")) from None
-        content = read.choices[0].message.content if read.choices else None
+            content, tokens = read_completion(body)
+        except ValueError:
+            raise EndpointError(self._say(f"sent no completion: {quote_body(body, _QUOTED)}")) from None
         if not content:
             raise EndpointError(self._say("sent an empty answer; is the limit of its context too small?"))
-        tokens = read.usage.total_tokens if read.usage else 0
         return ModelReply(content, tokens if 0 <= tokens <= _MOST_TOKENS else 0)
 
     async def _post(self, asked: dict[str, Any]) -> tuple[int, bytes]:
-        import httpx2
-
         try:
-            async with self._client.stream("POST", self._address, json=asked) as answer:
-                body = bytearray()
-                async for part in answer.aiter_bytes():
-                    body += part
-                    if len(body) > _MOST_BYTES:
-                        raise EndpointError(self._say(f"sent more than {_MOST_BYTES:,} bytes"))
-                return answer.status_code, bytes(body)
-        except httpx2.HTTPError as error:
-            raise _BusyError(self._say(f"{type(error).__name__}: {one_line(str(error), 120)}")) from None
-        except (httpx2.InvalidURL, ValueError) as error:
-            raise RefusedError(self._say(one_line(str(error), 120))) from None
+            return await self._client.post(self._address, self._entry.key, asked)
+        except PostError as error:
+            kind = {"unreachable": _BusyError, "address": RefusedError, "size": EndpointError}[error.kind]
+            raise kind(self._say(str(error))) from None
 
     def _refusal(self, status: int, body: bytes) -> EndpointError:
-        said = f"answered {status}: {_quote(body)}"
+        said = f"answered {status}: {quote_body(body, _QUOTED)}"
         if status == 429 or status >= 500:
             return _BusyError(self._say(said))
         if 300 <= status < 400:
@@ -142,7 +108,3 @@ class ChatEndpoint:
 
 class _BusyError(EndpointError):
     """The endpoint is busy or unreachable, which may pass."""
-
-
-def _quote(body: bytes) -> str:
-    return one_line(body[:2_000].decode("utf-8", "replace"), 120) or "nothing"

@@ -24,6 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.retrieval.tokens import estimate
+from foretool.server.catalog.model_endpoint import EndpointClient, PostError, answer_form, quote_body, read_completion
 from foretool.server.config.loader import LiveConfig
 from foretool.server.config.settings import JudgeEntry
 from foretool.server.trust.text import one_line
@@ -44,6 +45,8 @@ _SENTENCE: Final = 160
 _MOST_ANSWER: Final = 80
 """Tokens that a chat model may write."""
 _MOST_BYTES: Final = 256 * 1024
+_QUOTED: Final = 80
+"""Characters of an answer that a message quotes."""
 _AT_ONCE: Final = 4
 """Searches that wait for the judge at a time; others go without it."""
 _PAUSE_S: Final = 60.0
@@ -69,26 +72,12 @@ class _Choice(Struct, frozen=True):
 
 class _Usage(Struct, frozen=True):
     input_tokens: int = 0
-    total_tokens: int = 0
 
 
 class _Decision(Struct, frozen=True):
     """What `/v1/systemone` answers, as far as it is read."""
 
     answers: dict[str, _Choice]
-    usage: _Usage | None = None
-
-
-class _Message(Struct, frozen=True):
-    content: str | None = None
-
-
-class _Said(Struct, frozen=True):
-    message: _Message
-
-
-class _Completion(Struct, frozen=True):
-    choices: list[_Said]
     usage: _Usage | None = None
 
 
@@ -108,9 +97,7 @@ def write_question(entry: JudgeEntry, task: str, tools: Mapping[str, str], *, pl
     body: dict[str, Any] = {"model": entry.model, "messages": messages}
     if plain:
         return body
-    member = {"type": "string", "enum": [*tools, NONE]}
-    schema = {"type": "object", "properties": {"tool": member}, "required": ["tool"], "additionalProperties": False}
-    form = {"type": "json_schema", "json_schema": {"name": "choice", "strict": True, "schema": schema}}
+    form = answer_form("choice", "tool", {"type": "string", "enum": [*tools, NONE]})
     return body | {"temperature": 0, "max_tokens": _MOST_ANSWER, "response_format": form}
 
 
@@ -120,16 +107,11 @@ def read_answer(entry: JudgeEntry, body: bytes) -> tuple[str, int]:
         if entry.decides:
             decision = msgspec.json.decode(body, type=_Decision)
             return decision.answers["tool"].choice, decision.usage.input_tokens if decision.usage else 0
-        completion = msgspec.json.decode(body, type=_Completion)
-        text = (completion.choices[0].message.content or "").rpartition("</think>")[2]
-        chosen = msgspec.json.decode(text[text.index("{") : text.rindex("}") + 1], type=_Tool).tool
-        return chosen, completion.usage.total_tokens if completion.usage else 0
+        said, tokens = read_completion(body)
+        text = said.rpartition("</think>")[2]
+        return msgspec.json.decode(text[text.index("{") : text.rindex("}") + 1], type=_Tool).tool, tokens
     except (msgspec.MsgspecError, UnicodeError, RecursionError, LookupError, ValueError):
-        raise JudgeError(f"sent no choice: {_quote(body)}") from None
-
-
-def _quote(body: bytes | bytearray) -> str:
-    return one_line(bytes(body[:2_000]).decode("utf-8", "replace"), 80) or "nothing"
+        raise JudgeError(f"sent no choice: {quote_body(body, _QUOTED)}") from None
 
 
 def apply_choice(ranking: Ranking, chosen: str) -> Ranking:
@@ -156,7 +138,7 @@ class Judge:
         self._catalog = catalog
         self._redact = redact
         self._tasks: set[asyncio.Task[None]] = set()
-        self._client: Any = None
+        self._client: EndpointClient | None = None
         self._is_plain = False
         """Whether the server refuses the members that not all servers know."""
         self.paused_until = 0.0
@@ -198,16 +180,16 @@ class Judge:
         """Return what the judge chose; "" if it chose nothing in time."""
         tools = {str(each.tool): self._tell(each.tool) for each in ranking.ranked[:OFFERED]}
         task = self._redact("\n".join(query.lines))[:_TASK]
-        body = json.dumps(write_question(entry, task, tools, plain=self._is_plain), ensure_ascii=False).encode()
+        asked = write_question(entry, task, tools, plain=self._is_plain)
         self.asked += 1
         try:
             async with asyncio.timeout(entry.timeout_ms / 1000):
-                chosen, tokens = read_answer(entry, await self._post(entry, body))
+                chosen, tokens = read_answer(entry, await self._post(entry, asked))
         except (JudgeError, TimeoutError) as error:
             self._fail(entry, str(error) or f"did not answer within {entry.timeout_ms} ms")
             return ""
         self._is_said = False
-        self.tokens += tokens if 0 < tokens < 1_000_000 else estimate(body.decode())
+        self.tokens += tokens if 0 < tokens < 1_000_000 else estimate(json.dumps(asked, ensure_ascii=False))
         return chosen
 
     def _tell(self, tool: Any) -> str:
@@ -216,31 +198,19 @@ class Judge:
         known = self._catalog.get(tool)
         return one_line(self._redact(summarize(known.definition)), _SENTENCE) if known is not None else ""
 
-    async def _post(self, entry: JudgeEntry, body: bytes) -> bytes:
+    async def _post(self, entry: JudgeEntry, asked: dict[str, Any]) -> bytes:
         """Send one request and return its answer. Raises `JudgeError`."""
-        import httpx2  # 0.1 s, which only a config with a judge pays
-
         if self._client is None:
-            self._client = httpx2.AsyncClient(follow_redirects=False, timeout=None)
-        headers = {"Content-Type": "application/json"}
-        if entry.key:
-            headers["Authorization"] = f"Bearer {entry.key}"
-        found = bytearray()
+            self._client = EndpointClient(_MOST_BYTES)
         try:
-            async with self._client.stream("POST", entry.address, content=body, headers=headers) as answer:
-                async for part in answer.aiter_bytes():
-                    found += part
-                    if len(found) > _MOST_BYTES:
-                        raise JudgeError(f"sent more than {_MOST_BYTES:,} bytes")
-        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-            raise JudgeError(f"{type(error).__name__}: {one_line(str(error), 120)}") from None
-        if answer.status_code in (400, 422):
+            status, body = await self._client.post(entry.address, entry.key, asked)
+        except PostError as error:
+            raise JudgeError(str(error)) from None
+        if status in (400, 422):
             self._is_plain = True  # for the next search: this one has had its request
-        if answer.status_code != 200:
-            raise JudgeError(
-                f"answered {answer.status_code}: {one_line(bytes(found[:500]).decode('utf-8', 'replace'), 80)}"
-            )
-        return bytes(found)
+        if status != 200:
+            raise JudgeError(f"answered {status}: {quote_body(body, _QUOTED)}")
+        return body
 
     def _fail(self, entry: JudgeEntry, problem: str) -> None:
         """Say a failure once, until the judge works again, and leave searches alone for a while."""
@@ -257,7 +227,7 @@ class Judge:
         if self._tasks:
             await asyncio.wait(list(self._tasks))
         if self._client is not None:
-            await self._client.aclose()
+            await self._client.close()
             self._client = None
         if self.asked:
             log.info("judge: asked for %d searches, about %d tokens", self.asked, self.tokens)
