@@ -29,7 +29,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """How often a list may change while it is in use: a prompt cache lives for minutes, habits for days. 0: only when
     the catalog does, or after learning."""
     list_whole: bool = True
-    """Whether every tool is listed where all of them fit `list_tokens`: nothing has to be discovered then."""
+    """Whether every tool is listed where all of them fit: nothing has to be discovered then."""
     list_whole_tokens: int = 10_000
     """All tools are listed up to so many tokens where `list_tokens` is left at its default: with all tools of a small
     catalog a model does more than with a search (`docs/agents.md`)."""

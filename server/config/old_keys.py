@@ -30,7 +30,7 @@ REMOVED: Final[dict[str, str]] = {
     "cold_list_s": "a first list waits 2 s for new servers",
     "cold_search_s": "a search waits 10 s for servers that are starting",
     "epoch_s": "a list that is in use changes once a day",
-    "list_whole": "every tool is listed where all fit `list_tokens`; a smaller budget lists fewer",
+    "list_whole": "every tool is listed where all fit `list_tokens`, 10,000 if that is not set; set it to list fewer",
     "list_fill": "what is left of `list_tokens` is filled; a smaller budget lists fewer",
     "hint_threshold": "answers name tools that are called next in one of ten cases",
     "tool_tokens": "a tool gets a fifth of `answer_tokens`",
