@@ -159,7 +159,8 @@ class Failing(sqlite3.Connection):
 
 
 def connect() -> Failing:
-    connection = sqlite3.connect(":memory:", isolation_level=None, factory=Failing)
+    # The collector may let go of it in another thread.
+    connection = sqlite3.connect(":memory:", isolation_level=None, factory=Failing, check_same_thread=False)
     migrate(connection)
     fill_store(Store(SqliteDatabase(connection, ":memory:")))
     return connection
