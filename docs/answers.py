@@ -284,14 +284,46 @@ def write_schema() -> str:
                 schema["properties"][name] = {"description": meaning, **member}
             schema["additionalProperties"] = False
             # Every member is always printed, also where a record has a default for it.
+            for member in schema["properties"].values():
+                member.pop("default", None)
             schema["required"] = list(schema["properties"])
-    whole = {
+    lines = [f"{_compact(line)}: {_compact(schema)}" for line, schema in zip(ANSWERS, schemas, strict=True)]
+    types = [_write_type(name, schema) for name, schema in sorted(components.items())]
+    head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "What foretool prints with --json, by command line",
-        "properties": dict(zip(ANSWERS, schemas, strict=True)),
-        "$defs": dict(sorted(components.items())),
     }
-    return msgspec.json.format(msgspec.json.encode(whole), indent=1).decode() + "\n"
+    return _extend(_extend(_compact(head), "properties", lines), "$defs", types) + "\n"
+
+
+def _write_type(name: str, schema: dict[str, Any]) -> str:
+    """Write one type with a line for each member. Its name is its key, so it has no title."""
+    members = [f" {_compact(member)}: {_compact(kind)}" for member, kind in schema.pop("properties", {}).items()]
+    rest = _compact({key: value for key, value in schema.items() if key != "title"})
+    return f"{_compact(name)}: {_extend(rest, 'properties', members) if members else rest}"
+
+
+def _extend(written: str, key: str, members: list[str]) -> str:
+    """Add an object to a written one, with a line for each member."""
+    return written[:-1] + f', "{key}": {{\n' + ",\n".join(members) + "}}"
+
+
+def _compact(value: Any) -> str:
+    """Write JSON on one line, an alternative of simple types as one type."""
+    return msgspec.json.format(msgspec.json.encode(_join_types(value)), indent=0).decode()
+
+
+def _join_types(value: Any) -> Any:
+    """Write `anyOf` of types without further conditions as a list of types."""
+    if isinstance(value, list):
+        return [_join_types(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    choices = value.get("anyOf")
+    if choices and all(set(choice) == {"type"} for choice in choices):
+        value = {key: item for key, item in value.items() if key != "anyOf"}
+        value["type"] = [choice["type"] for choice in choices]
+    return {key: _join_types(item) for key, item in value.items()}
 
 
 def _describe_other(kind: type) -> dict[str, Any]:
