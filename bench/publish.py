@@ -26,14 +26,12 @@ HEAD: Final = """\
 # Benchmarks
 
 What foretool claims, with the figures, what they were measured against, and the command that prints them again. The
-page is made from `bench/results/` by `python -m bench.publish`; a table whose code has changed since it was measured
-says so.
+page is made from `bench/results/` by `python -m bench.publish`. † behind a commit: the code has changed since.
 
-Everything ran on two virtual cores with 24 GiB, Python 3.11 and Linux. The other proxies run from their own packages,
-driven by a folder of scripts (peerbench) that is not part of this repository; neither are the data sets. *Default
-install* means `pip install` without extras, with the encoder that comes with it. p50 and p95 are the values that 50
-and 95 % of the measurements do not exceed; r@5 is the share of needed tools among the first five, hit@1 the share of
-queries with a needed tool first; numbers in square brackets are 95 % intervals.
+Everything ran on two virtual cores with 24 GiB, Python 3.11 and Linux. The other proxies run from their own packages, driven by
+scripts (peerbench) outside this repository; the data sets are outside too. *Default install* means `pip install` without
+extras, with the encoder that comes with it. r@5 is the share of needed tools among the first five, hit@1 the share of queries
+with a needed tool first; square brackets hold 95 % intervals.
 """
 
 
@@ -59,11 +57,12 @@ class Result(Struct, forbid_unknown_fields=True):
     def write(self) -> str:
         """Return the section of the page."""
         lines = [f"## {self.claim}", "", f"{self.measured} **Mode:** {self.mode}.", ""]
-        lines += ["| " + " | ".join(row) + " |" for row in (self.columns, ["---"] * len(self.columns), *self.rows)]
+        lines += ["| " + " | ".join(row) + " |" for row in (self.columns, *self.rows)]
+        lines.insert(5, "|---" * len(self.columns) + "|")
         commands = ", ".join(f"`{command}`" for command in self.command.split("; "))
         is_current = self.digest == digest_of(self.code)
-        age = "" if is_current else " The code that it measures has changed since."
-        lines += ["", *([self.note, ""] if self.note else []), f"{commands}, {self.date}, commit {self.commit}.{age}"]
+        age = "" if is_current else " †"
+        lines += ["", *([self.note, ""] if self.note else []), f"{commands}, {self.date}, commit {self.commit}{age}"]
         return "\n".join(lines) + "\n"
 
 

@@ -15,12 +15,11 @@ RESULT = Result(
 
 def test_a_figure_says_how_it_was_measured_and_whether_its_code_has_changed() -> None:
     assert RESULT.write() == (
-        "## It is fast\n\nA call. **Mode:** `--alone`.\n\n| proxy | ms |\n| --- | --- |\n| foretool | 1 |\n\n"
-        "`python -m bench.a`, `python -m bench.b`, 2026-11-28, commit abc."
-        " The code that it measures has changed since.\n"
+        "## It is fast\n\nA call. **Mode:** `--alone`.\n\n| proxy | ms |\n|---|---|\n| foretool | 1 |\n\n"
+        "`python -m bench.a`, `python -m bench.b`, 2026-11-28, commit abc †\n"
     )
     RESULT.digest = digest_of(RESULT.code)
-    assert RESULT.write().endswith("commit abc.\n")
+    assert RESULT.write().endswith("commit abc\n")
     RESULT.digest = ""
 
 
