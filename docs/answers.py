@@ -1,4 +1,4 @@
-"""What each command prints with `--json`, as types: `json.md` and `answers.schema.json` are generated from them.
+"""What each command prints with `--json`, as types: `answers.schema.json` is generated from them.
 
 A command that prints one of its own types needs a line in `ANSWERS`; the classes here are for those that put their
 answer together from parts.
@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Sequence
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from itertools import pairwise
 from pathlib import Path
-from types import UnionType
-from typing import Any, Final, Literal, NewType, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, get_args, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -39,7 +37,6 @@ from foretool.server.commands.repairs import Fixed
 from foretool.server.commands.search import Explanation
 from foretool.server.commands.status import Status
 from foretool.server.commands.tools import Inventory
-from foretool.server.config.codes import Code
 from foretool.server.diagnosis import Finding, TokenSummary, UpstreamCheck
 from foretool.server.ledger.conditions import ListedServer
 from foretool.server.ledger.review import Batch, DefinitionChange
@@ -287,7 +284,7 @@ def write_schema() -> str:
             for member in schema["properties"].values():
                 member.pop("default", None)
             schema["required"] = list(schema["properties"])
-    lines = [f"{_compact(line)}: {_compact(schema)}" for line, schema in zip(ANSWERS, schemas, strict=True)]
+    lines = [f"{_compact(line)}:{_compact(schema)}" for line, schema in zip(ANSWERS, schemas, strict=True)]
     types = [_write_type(name, schema) for name, schema in sorted(components.items())]
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -298,19 +295,19 @@ def write_schema() -> str:
 
 def _write_type(name: str, schema: dict[str, Any]) -> str:
     """Write one type with a line for each member. Its name is its key, so it has no title."""
-    members = [f" {_compact(member)}: {_compact(kind)}" for member, kind in schema.pop("properties", {}).items()]
+    members = [f" {_compact(member)}:{_compact(kind)}" for member, kind in schema.pop("properties", {}).items()]
     rest = _compact({key: value for key, value in schema.items() if key != "title"})
-    return f"{_compact(name)}: {_extend(rest, 'properties', members) if members else rest}"
+    return f"{_compact(name)}:{_extend(rest, 'properties', members) if members else rest}"
 
 
 def _extend(written: str, key: str, members: list[str]) -> str:
     """Add an object to a written one, with a line for each member."""
-    return written[:-1] + f', "{key}": {{\n' + ",\n".join(members) + "}}"
+    return written[:-1] + f',"{key}":{{\n' + ",\n".join(members) + "}}"
 
 
 def _compact(value: Any) -> str:
     """Write JSON on one line, an alternative of simple types as one type."""
-    return msgspec.json.format(msgspec.json.encode(_join_types(value)), indent=0).decode()
+    return msgspec.json.encode(_join_types(value)).decode()
 
 
 def _join_types(value: Any) -> Any:
@@ -331,12 +328,6 @@ def _describe_other(kind: type) -> dict[str, Any]:
         return {"description": "Any value."}
     assert issubclass(kind, Path), f"docs: no schema for {kind}"
     return {"type": "string"}
-
-
-def write_answers() -> str:
-    """Return the table of command lines and their answers."""
-    rows = [f"| `{line}` | {_in_words(kind)} |" for line, kind in ANSWERS.items()]
-    return "\n".join(["| command line | prints |", "|---|---|", *rows, ""])
 
 
 def _kinds_by_members() -> dict[tuple[str, frozenset[str]], Any]:
@@ -395,30 +386,3 @@ def _read_docstrings(kind: type) -> dict[str, str]:
         for member, below in pairwise(definition.body)
         if isinstance(member, ast.AnnAssign) and isinstance(below, ast.Expr)
     }
-
-
-def _in_words(kind: Any) -> str:
-    """Write a type for people: `list of Miss`, `string or null`."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if isinstance(kind, NewType):
-        return _in_words(kind.__supertype__)
-    if origin is Literal:
-        return ", ".join(f"`{choice}`" for choice in arguments)
-    if origin in (Union, UnionType):
-        return " or ".join(_in_words(each) for each in arguments)
-    if origin is dict:
-        return f"object of {_in_words(arguments[1])}"
-    if origin in (list, tuple, Sequence):
-        if len(arguments) == 1 or arguments[1] is Ellipsis:
-            return f"list of {_in_words(arguments[0])}"
-        return f"list: {', then '.join(_in_words(each) for each in arguments)}"
-    if _has_members(kind):
-        return f"`{_name(kind)}`"
-    return _WORDS[kind]
-
-
-_WORDS: Final[dict[Any, str]] = {
-    Code: "string, such as `FT303`",
-    str: "string", Path: "string", int: "integer", float: "number", bool: "true or false", type(None): "null",
-    Any: "any value", object: "any value",
-}  # fmt: skip

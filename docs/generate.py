@@ -1,5 +1,5 @@
 """Generates the tables in `configuration.md` from the settings, the help in `cli.md` from the commands, and what they
-print as JSON (`json.md`, `answers.schema.json`) from the types, a page for each client (`clients/`), and the statements
+print as JSON (`answers.schema.json`) from the types, a page for each client (`clients/`), and the statements
 that make a new storage file (`storage/sqlite/schema.sql`) from the steps of its history.
 
 The text around them is written by hand. `python docs/generate.py` updates the files; with `--check` it exits with 1 if
@@ -46,8 +46,7 @@ from foretool.server.config.settings import (
 from foretool.storage.sqlite import migrations
 
 PAGES = tuple(
-    Path(__file__).with_name(name)
-    for name in ("configuration.md", "cli.md", "json.md", "client-files.md", "observability.md")
+    Path(__file__).with_name(name) for name in ("configuration.md", "cli.md", "client-files.md", "observability.md")
 )
 HELP_WIDTH = 100
 HELP_NAMES = ["-h", "--help"]
@@ -105,10 +104,9 @@ _TYPES = {str: "string", int: "integer", float: "number", bool: "true or false",
 
 
 def render(page: str) -> str:
-    """Replace what follows each `<!-- table: STRUCT -->`, `<!-- help: foretool ... -->`, `<!-- answers -->` and
-    the other marks of a page."""
+    """Replace what follows each `<!-- table: STRUCT -->`, `<!-- help: foretool ... -->`, and the other
+    marks of a page."""
     marks = (
-        ("answers", answers.write_answers),
         ("files", client_tables.write_files),
         ("spans", lambda: rows("name", "kind", "what it is", conventions.SPANS)),
         ("attributes", lambda: rows("attribute", "on", "what it says", conventions.ATTRIBUTES)),
