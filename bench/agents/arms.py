@@ -5,15 +5,19 @@
     search    none at first; the model's own search (BM25 over names, descriptions and parameters, five at a time) adds
               what it finds, as clients do that defer definitions
     foretool  the list of foretool as it is installed, its `instructions`, and its lists as they change
+    hook      the same, and behind the user's words what the prompt hook prints for them
 
 The first three reach the servers directly, under the names that foretool gives their tools.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import re
 import shutil
+import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -28,10 +32,12 @@ from bench.retrieval.everyday import wait_until_ready
 from bench.retrieval.pool import Pool, bm25
 from foretool.storage.records import Tool, ToolId
 
-ARMS: Final = ("needed", "all", "search", "foretool")
+ARMS: Final = ("needed", "all", "search", "foretool", "hook")
 DISCOVER: Final = "discover_tools"
 OWN: Final = (DISCOVER, *BRIDGES)
 SEARCH: Final = "search_tools"
+HINT_MS: Final = 10_000
+"""The hook's deadline: on a machine that a model keeps busy it would be over before the hook has begun."""
 FOUND: Final = 5
 """Definitions that the model's own search adds."""
 SEARCH_DEFINITION: Final[Json] = {
@@ -51,6 +57,10 @@ class Arm(Protocol):
 
     async def tools(self) -> list[Json]:
         """The definitions that the model is given now."""
+        ...
+
+    async def prompt(self, task: str) -> str:
+        """What the model reads of the user's words, and with them."""
         ...
 
     async def call(self, name: str, arguments: Json) -> str:
@@ -101,6 +111,9 @@ class Direct:
     async def tools(self) -> list[Json]:
         return list(self._tools)
 
+    async def prompt(self, task: str) -> str:
+        return task
+
     async def call(self, name: str, arguments: Json) -> str:
         return await self._servers.call(name, arguments)
 
@@ -133,16 +146,18 @@ class ForetoolClient(StdioClient):
 
 
 class Foretool:
-    """The arm `foretool`."""
+    """The arms `foretool` and `hook`."""
 
-    def __init__(self, client: ForetoolClient, instructions: str) -> None:
+    def __init__(self, client: ForetoolClient, instructions: str, hook: Sequence[str] = ()) -> None:
+        """`hook`: the command of the prompt hook."""
         self._client = client
+        self._hook = hook
         self._tools: list[Json] = []
         self.instructions = instructions
 
     @classmethod
     @asynccontextmanager
-    async def start(cls, command: Sequence[str], config: Path) -> AsyncIterator[Foretool]:
+    async def start(cls, command: Sequence[str], config: Path, *, has_hook: bool = False) -> AsyncIterator[Foretool]:
         """Serve on a config whose servers are known. Each conversation begins with the storage of the first day."""
         storage, kept = config.with_name("foretool.sqlite3"), config.with_name("first_day.sqlite3")
         if not kept.exists():
@@ -156,13 +171,24 @@ class Foretool:
         shutil.copy(kept, storage)
         async with ForetoolClient.serve(command, config) as client:
             begun = await client.initialize()
-            yield cls(client, begun.get("instructions", ""))
+            hook = [*command, "hint", "--config", str(config)] if has_hook else ()
+            yield cls(client, begun.get("instructions", ""), hook)
 
     async def tools(self) -> list[Json]:
         if self._client.is_stale:
             self._client.is_stale = False
             self._tools = await self._client.tools()
         return self._tools
+
+    async def prompt(self, task: str) -> str:
+        if not self._hook:
+            return task
+        event = {"hook_event_name": "UserPromptSubmit", "prompt": task, "session_id": "bench", "cwd": str(Path.cwd())}
+        environ = {**os.environ, "FORETOOL_HINT_MS": str(HINT_MS)}
+        done = await asyncio.to_thread(
+            subprocess.run, self._hook, input=json.dumps(event), capture_output=True, text=True, check=True, env=environ
+        )
+        return f"{task}\n\n{done.stdout.strip()}".strip()
 
     async def call(self, name: str, arguments: Json) -> str:
         return await call(self._client, name, arguments)

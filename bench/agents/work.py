@@ -151,7 +151,7 @@ class Bench:
         self._world.reset()
         before, started = self._world.state(), time.perf_counter()
         first = await arm.tools()
-        text = task.text.format_map(self._world.words())
+        text = await arm.prompt(task.text.format_map(self._world.words()))
         turns, answer = await converse(self._driver, arm, text)
         success, needed, wrong = judge(task, self._world, before, turns, answer)
         decisions = [turn.decision for turn in turns] + ([answer] if answer else [])
@@ -182,8 +182,8 @@ async def open_arm(
     name: str, task: Task, servers: Servers | None, command: Sequence[str], config: Path
 ) -> AsyncIterator[Arm]:
     """One conversation's tools in one arm."""
-    if name == "foretool":
-        async with Foretool.start(command, config) as arm:
+    if name in ("foretool", "hook"):
+        async with Foretool.start(command, config, has_hook=name == "hook") as arm:
             yield arm
         return
     assert servers is not None

@@ -85,10 +85,9 @@ def check_patterns(catalog: Catalog, config: Config, *, complete: bool) -> Itera
             yield warning("names", Code.PATTERN_WITHOUT_TOOL, f"{where}: {pattern!r} matches no tool", do)
     pinned = catalog.pins(config.settings.pin)
     cost = sum(catalog.tokens(tool) for tool in pinned)
-    if cost > config.settings.list_tokens:
-        what = (
-            f"{len(pinned)} pinned tools take {cost:,} tokens, more than list_tokens ({config.settings.list_tokens:,})"
-        )
+    budget = config.profiles[""].list_tokens
+    if cost > budget:
+        what = f"{len(pinned)} pinned tools take {cost:,} tokens, more than list_tokens ({budget:,})"
         yield warning("names", Code.PINS_TOO_LARGE, what, "raise list_tokens, or pin fewer")
 
 

@@ -144,7 +144,7 @@ def count_pins(app: App) -> Pins:
     tools = tuple(PinnedTool(tool, app.catalog.tokens(tool)) for tool in app.catalog.pins(settings.pin))
     costs = {name: (cost(each.pin), each.list_tokens) for name, each in app.config.profiles.items()}
     over = {name: each for name, each in costs.items() if each[0] > each[1]}
-    return Pins(tools, cost(settings.pin), settings.list_tokens, over)
+    return Pins(tools, cost(settings.pin), app.config.profiles[""].list_tokens, over)
 
 
 def show_pins(pins: Pins) -> None:

@@ -31,8 +31,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     list_whole: bool = True
     """Whether every tool is listed where all of them fit: nothing has to be discovered then."""
     list_whole_tokens: int = 10_000
-    """All tools are listed up to so many tokens where `list_tokens` is left at its default: with all tools of a small
-    catalog a model does more than with a search (`docs/agents.md`)."""
+    """All tools are listed up to so many tokens where `list_tokens` is not set: with all tools of a small catalog a
+    model does more than with a search (`docs/agents.md`)."""
     list_fill: bool = True
     """Whether what is left of `list_tokens` is filled with tools that are probably needed."""
     list_names: bool = True

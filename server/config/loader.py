@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 from msgspec import Struct
@@ -45,6 +45,7 @@ from foretool.server.config.places import (
 )
 from foretool.server.config.servers import Server, check_rules, matches, read_prefixes, read_servers
 from foretool.server.config.settings import (
+    LIST_TOKENS,
     REMOVED_ENCODERS,
     AccessEntry,
     DomainEntry,
@@ -73,6 +74,8 @@ class Profile(Struct, frozen=True, kw_only=True):
     """Patterns of exposed names, the general ones first."""
     policy: PolicyChoice
     list_tokens: int
+    whole_tokens: int
+    """All its tools are listed where they take at most so many: `list_tokens`, or more where nobody has set that."""
     about: str
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
@@ -82,6 +85,10 @@ class Profile(Struct, frozen=True, kw_only=True):
     """Whose list it is, where the tools of some server depend on that; "" where they do not."""
     shows_pages: bool = False
     """Whether it is the list of a client that shows the pages of servers (MCP Apps)."""
+
+    def with_budget(self, tokens: int) -> Self:
+        """Return the same profile with `list_tokens` set."""
+        return msgspec.structs.replace(self, list_tokens=tokens, whole_tokens=tokens)
 
     @property
     def key(self) -> str:
@@ -273,17 +280,7 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
         disabled=tuple(disabled),
         prefixes=read_prefixes(entries),
         profiles={
-            name: Profile(
-                name=name,
-                servers=entry.servers,
-                pin=settings.pin + entry.pin,
-                policy=settings.policy if entry.policy is None else entry.policy,
-                list_tokens=settings.list_tokens if entry.list_tokens is None else entry.list_tokens,
-                about=entry.about,
-                allow=entry.allow,
-                deny=entry.deny,
-                learn=entry.learn,
-            )
+            name: _read_profile(name, entry, settings)
             for name, entry in {"": ProfileEntry(), **settings.profiles}.items()
         },
         settings=settings,
@@ -303,6 +300,23 @@ def parse(data: bytes, path: Path, environ: Mapping[str, str] | None = None, rea
                 *((entry.token, f"token {entry.name}") for entry in settings.tokens),
             ]
         ),
+    )
+
+
+def _read_profile(name: str, entry: ProfileEntry, settings: Settings) -> Profile:
+    """Return a profile with the general settings where its entry has none."""
+    written = settings.list_tokens if entry.list_tokens is None else entry.list_tokens
+    return Profile(
+        name=name,
+        servers=entry.servers,
+        pin=settings.pin + entry.pin,
+        policy=settings.policy if entry.policy is None else entry.policy,
+        list_tokens=LIST_TOKENS if written is None else written,
+        whole_tokens=settings.list_whole_tokens if written is None else written,
+        about=entry.about,
+        allow=entry.allow,
+        deny=entry.deny,
+        learn=entry.learn,
     )
 
 

@@ -30,7 +30,7 @@ Days = Annotated[float, Meta(ge=0, le=36_500, extra={"unit": "days"})]
 
 
 LIST_TOKENS = 2000
-"""The default of `list_tokens`."""
+"""The budget of a list where `list_tokens` is not set."""
 REMOVED_ENCODERS = frozenset({"hash", "multilingual-e5", "wordllama"})
 """Encoders of earlier versions: their names are ignored with a warning."""
 
@@ -346,11 +346,11 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     policy: PolicyChoice = "auto"
     """When the tool list may change: `frozen` once a day, `growing` also after a discovery, `full` lists everything,
     `auto` chooses per client."""
-    list_tokens: Tokens = LIST_TOKENS
-    """Budget of the tool list. Pinned tools are listed first, then the tools used recently and often. At the default,
-    all tools are listed where they take at most 10,000 tokens: models do best with all tools of a small catalog. Any
-    other value is kept to. Sizes are estimated until they are counted in the background, so a first list may be a few
-    percent larger."""
+    list_tokens: Annotated[Tokens | None, Meta(extra={"empty": "`2000`"})] = None
+    """Budget of the tool list. Pinned tools are listed first, then the tools used recently and often. Where it is not
+    set, all tools are listed if they take at most 10,000 tokens, as models do best with all tools of a small catalog,
+    and the budget is 2,000 if they take more. A value that is set is kept to. Sizes are estimated until they are
+    counted in the background, so a first list may be a few percent larger."""
     answer_tokens: Tokens = 1500
     """Budget of one `discover_tools` answer."""
     result_tokens: Tokens = 0

@@ -310,7 +310,7 @@ class _Finder:
                    tokens=app.lists.preview(pinned, self._policy).tokens)  # fmt: skip
         budget = self._least_budget(tool)
         if budget:
-            larger = app.lists.preview(replace(profile, list_tokens=budget), self._policy)
+            larger = app.lists.preview(profile.with_budget(budget), self._policy)
             keys = self._keys_of("list_tokens")
             what = f"raise list_tokens from {profile.list_tokens:,} to {budget:,}"
             yield _fix("budget", what, ConfigChange(keys, budget), tokens=larger.tokens)
@@ -332,7 +332,7 @@ class _Finder:
         low = self.profile.list_tokens
 
         def lists(budget: int) -> bool:
-            profile = replace(self.profile, list_tokens=budget)
+            profile = self.profile.with_budget(budget)
             return budget != low and self._app.lists.would_list(profile, self._policy, tool.id)
 
         high = max(low, _STEP)

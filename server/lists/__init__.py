@@ -6,8 +6,8 @@ A tool is on the list for one of these reasons. `maker.ListDraft.choose` reads i
    every list (`own_tools`).
 2. *All are wanted.* The policy `full` lists every tool that the profile finds. What the profile does not find, because
    a rule denies it or its server is left out, is on no list (`trust.policy.Reach.finds`).
-3. *All fit.* Where every tool fits in `list_tokens`, all are listed. Where nobody has set that, they may take up to
-   `list_whole_tokens`: a model works best with all tools of a small catalog.
+3. *All fit.* Where every tool fits in the profile's `whole_tokens`, all are listed: `list_tokens`, or
+   `list_whole_tokens` where nobody has set that, as a model works best with all tools of a small catalog.
 4. *It is pinned.* The user's pins are listed whatever they take.
 5. *It is needed more than others.* The other tools compete for the tokens that are left, in this order (`order`): what
    was learned and used, by need per token; what fits the profile's description and the latest tasks; and only where

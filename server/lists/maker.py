@@ -25,7 +25,6 @@ from foretool.server.catalog.imported import ImportedPriors
 from foretool.server.catalog.models import LearnedLists
 from foretool.server.catalog.search import Search
 from foretool.server.config.loader import LiveConfig, Profile
-from foretool.server.config.settings import LIST_TOKENS
 from foretool.server.lists import own_tools, pages
 from foretool.server.lists.order import FirstTools, ListBudget, NameCost, Prior, order_tools
 from foretool.server.protocol import apps, jsonrpc, versions
@@ -220,9 +219,7 @@ class ListDraft:
 
     @cached_property
     def _whole(self) -> list[ToolId]:
-        budget = self.profile.list_tokens
-        may_take = max(budget, self._settings.list_whole_tokens) if budget == LIST_TOKENS else budget
-        return self.fitting_whole(may_take) or self.fitting_whole(budget)
+        return self.fitting_whole(self.profile.whole_tokens) or self.fitting_whole(self.profile.list_tokens)
 
     def fitting_whole(self, budget: int) -> list[ToolId]:
         """Return all tools of the profile if they fit a budget beside our own, and are not too many for some clients
@@ -446,8 +443,8 @@ class ListDraft:
     def _digested(self) -> Iterator[bytes]:
         profile, settings = self.profile, self._settings
         parts = (
-            profile.key, self.policy, profile.list_tokens, profile.about, profile.pin, settings.pin, profile.servers,
-            settings.list_whole, settings.list_fill, settings.list_names,
+            profile.key, self.policy, profile.list_tokens, profile.whole_tokens, profile.about, profile.pin,
+            settings.pin, profile.servers, settings.list_whole, settings.list_fill, settings.list_names,
         )  # fmt: skip
         yield "".join(map(repr, parts)).encode()
         if (run := self._maker.inputs.learned.prior()[0]) and self.policy != "full":

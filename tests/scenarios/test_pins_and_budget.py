@@ -95,7 +95,7 @@ async def test_a_catalogue_that_fits_the_budget_is_listed_whole(policy: str) -> 
 async def test_a_catalogue_over_the_budget_or_a_setting_against_it_hides_what_was_not_used() -> None:
     few = FakeUpstream("calc", [tool("add")])
     many = FakeUpstream("calc", [tool(f"tool{number}", "Computes " + "very " * 30) for number in range(60)])
-    for upstream, settings in ((many, {"list_whole": True, "list_tokens": 1_999}), (few, {"list_whole": False})):
+    for upstream, settings in ((many, {"list_whole": True, "list_tokens": 2_000}), (few, {"list_whole": False})):
         async with proxy_over(upstream, **settings) as stage:
             await stage.client.list_tools()
             listed = set(await stage.client.list_tools())

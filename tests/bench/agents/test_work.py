@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.agents.arms import Direct, OwnSearch, Servers, named_tools
+from bench.agents.arms import Direct, Foretool, OwnSearch, Servers, named_tools
 from bench.agents.decisions import Decision, Turn, grammar, read_decision, write_prompt
 from bench.agents.drivers import Endpoint
 from bench.agents.tasks import TASKS, Task, draw
@@ -52,6 +53,9 @@ class Disk:
 
     async def tools(self) -> list[Json]:
         return [WRITE]
+
+    async def prompt(self, task: str) -> str:
+        return task
 
     async def call(self, name: str, arguments: Json) -> str:
         return write(Path(arguments["path"]), arguments["content"])
@@ -153,6 +157,13 @@ async def test_the_model_s_own_search_adds_what_it_finds() -> None:
         == "Loaded: files__move_file, mail__send"
     )
     assert [tool["name"] for tool in await arm.tools()] == ["search_tools", "files__move_file", "mail__send"]
+
+
+async def test_what_the_hook_prints_stands_behind_the_user_s_words() -> None:
+    hook = [sys.executable, "-c", "import json, sys; print('may fit:', json.load(sys.stdin)['prompt'])"]
+    client: Any = None
+    assert await Foretool(client, "", hook).prompt("Rename a") == "Rename a\n\nmay fit: Rename a"
+    assert await Foretool(client, "").prompt("Rename a") == "Rename a"
 
 
 async def test_a_server_that_takes_no_part_fails_every_call() -> None:
