@@ -3,10 +3,10 @@
     python -m bench.retrieval.languages FOLDER [--foretool COMMAND] [--show] [--json]
 
 The servers are those of `bench.retrieval.everyday`, installed into FOLDER. `languages.json` has their 65 everyday tasks
-as people say them in ten languages (Chinese is in `everyday_chinese.json`), 40 vague ones in four, 30 that mix English
-into another language, and tools that are described in German and in Japanese, with tasks for them in English and in
-that language. Every second task of a set showed which words the glossaries lacked; the others were only counted. The
-glossaries were written after the tasks, and by the same hand.
+as people say them in ten languages (Chinese is in `everyday_chinese.json`), 20 of them in four languages that no
+glossary reads, 40 vague ones in four, 30 that mix English into another language, and tools that are described in German
+and in Japanese, with tasks for them in English and in that language. Every second task of a set showed which words the
+glossaries lacked; the others were only counted. The glossaries were written after the tasks, and by the same hand.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from bench.retrieval import everyday
 
 FILE = Path(__file__).with_name("languages.json")
 EVERYDAY = ("en", "zh", "de", "es", "fr", "pt", "ja", "ru", "it", "ko", "nl", "pl")
+BEYOND = ("tr", "uk", "ar", "hi")
+"""Languages that no glossary reads."""
 VAGUE = ("en", "de", "es", "fr", "ja")
 WITHIN = 5
 
@@ -38,11 +40,16 @@ def read_sets(held: Mapping[str, Any]) -> Sets:
     """The sets of tasks over the servers of `everyday`."""
     tasks = json.loads(everyday.FILE.read_text("utf-8"))
     english = [*tasks["tasks"], *tasks["check"]]
-    said = {"en": english, "zh": everyday.in_chinese(english)}
+    in_these = {"en": english, "zh": everyday.in_chinese(english)}
     found: Sets = {}
     for language in EVERYDAY:
-        found[f"everyday {language}"] = said.get(language) or [
+        found[f"everyday {language}"] = in_these.get(language) or [
             {**each, "task": held["everyday"][each["task"]][language]} for each in english
+        ]
+    by_text = {each["task"]: each for each in english}
+    for language in BEYOND:
+        found[f"no glossary, {language}"] = [
+            {**by_text[task], "task": said[language]} for task, said in held["beyond"].items()
         ]
     for language in VAGUE:
         found[f"vague {language}"] = [{"task": each[language], "tools": each["tools"]} for each in held["vague"]]

@@ -53,7 +53,8 @@ class SentenceTransformerEncoder:
 
     def __init__(self, weights: Weights) -> None:
         self.weights, self.name = weights, weights.name
-        path = Path(weights.name)
+        wanted = weights.file or weights.name
+        path = Path(wanted)
         # The library prefers a folder of this name, and the working folder may be a cloned repository.
         if not path.is_absolute() and path.exists():
             raise EncoderError(
@@ -63,7 +64,7 @@ class SentenceTransformerEncoder:
         from sentence_transformers import SentenceTransformer  # type: ignore[import-not-found]
 
         try:
-            self._model = SentenceTransformer(weights.name, device="cpu")
+            self._model = SentenceTransformer(wanted, device="cpu")
         except (OSError, ValueError) as error:
             raise EncoderError(
                 f"encoder {weights.name!r}: not in the cache and cannot be downloaded: {str(error).splitlines()[0]};"

@@ -33,6 +33,10 @@ _NEEDED: dict[Kind, tuple[str, ...]] = {
 }
 
 
+_MODELS = ("model.onnx", "onnx/model.onnx", "model.safetensors")
+"""What is looked for in a folder, in this order."""
+
+
 class Endpoint(Struct, frozen=True):
     """The address and the key of an OpenAI-compatible API."""
 
@@ -53,7 +57,7 @@ class Weights(Struct, frozen=True):
     package: str = ""
     """The distribution that carries it, with the version that was checked: `name==version`."""
     file: str = ""
-    """The model inside the package, or its whole path; the address of an endpoint."""
+    """The model inside the package, or its whole path; the model's folder, or the address of an endpoint."""
     sha256: str = ""
     """The hash of the file; empty if it is not known beforehand."""
     pooling: Literal["mean", "first"] = "mean"
@@ -102,7 +106,7 @@ class Weights(Struct, frozen=True):
     @property
     def setting(self) -> str:
         """The setting by which `resolve_weights` finds it."""
-        return self.title if self.kind == "onnx" and not self.package else self.name
+        return self.title if self.file and self.kind != "endpoint" and not self.package else self.name
 
     @property
     def is_slow(self) -> bool:
@@ -241,6 +245,17 @@ def _free(folder: Path) -> int:
     return disk_usage(nearest).free if os.access(nearest, os.W_OK) else 0
 
 
+def is_download(weights: Weights) -> bool:
+    """Whether the model would first be downloaded: sentence-transformers has none of this id on this machine."""
+    if weights.kind != "sentence-transformers" or weights.file:
+        return False
+    from huggingface_hub import try_to_load_from_cache  # comes with it
+
+    # Most have the first, models that are plain transformers only the second.
+    known = (try_to_load_from_cache(weights.name, each) for each in ("modules.json", "config.json"))
+    return not any(isinstance(each, str) for each in known)
+
+
 def verify(path: Path, weights: Weights) -> Path:
     """Check the file against the sha256 that is known, and return it. Raises `EncoderError`."""
     found = digest(path)
@@ -258,10 +273,14 @@ def digest(path: Path) -> str:
 
 
 def in_folder(folder: Path) -> Weights:
-    """Return a sentence-transformers folder with an ONNX model in it, `model.onnx` or `onnx/model.onnx`."""
-    file = next((path for name in ("model.onnx", "onnx/model.onnx") if (path := folder / name).is_file()), None)
+    """Return the model of a sentence-transformers folder: `model.onnx` or `onnx/model.onnx`, which runs without torch,
+    else what sentence-transformers loads, `model.safetensors`. Raises `EncoderError` where there is neither."""
+    file = next((path for name in _MODELS if (path := folder / name).is_file()), None)
     if file is None:
-        raise EncoderError(f"encoder {str(folder)!r}: no model.onnx in it")
+        raise EncoderError(f"encoder {str(folder)!r}: no {', '.join(_MODELS[:-1])} or {_MODELS[-1]} in it")
+    if file.suffix == ".safetensors":
+        torch = Weights(folder.resolve().name, str(folder), "licence not known", kind="sentence-transformers")
+        return _installed(replace(torch, file=str(folder), sha256=digest(file)))
     own = [name for name in _TOKENIZERS for place in (file.parent, file.parent.parent) if (place / name).is_file()]
     if own and find_spec("tokenizers") is None:
         raise EncoderError(f"encoder {str(folder)!r}: tokenizers, which reads {own[0]}, is not installed; {INSTALL}")

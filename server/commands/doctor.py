@@ -15,6 +15,7 @@ from msgspec import Struct
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from foretool.server import doctor, probing
+from foretool.server.catalog import embedding
 from foretool.server.checks.clients import Registered, find_registered
 from foretool.server.commands import edits, output, repairs
 from foretool.server.commands.options import config_option, json_option
@@ -150,19 +151,27 @@ def _environment(registered: Sequence[Registered], client: str | None) -> Iterat
 
 
 def run_checks(
-    config: Config, timeout_s: float = TIMEOUT_S, registered: Sequence[Registered] | None = None
+    config: Config,
+    timeout_s: float = TIMEOUT_S,
+    registered: Sequence[Registered] | None = None,
+    *,
+    may_ask: bool = True,
 ) -> Diagnosis:
-    """Run every check, with a progress bar, and prepare the search by meaning for what was listed."""
+    """Run every check, with a progress bar, and prepare the search by meaning for what was listed. `may_ask`: before an
+    encoder is downloaded."""
     entries = find_registered(config.path) if registered is None else registered
     with mute_logging(), _progress_bar(config) as on_progress:
         diagnosis = doctor.diagnose(config, timeout_s, on_progress, registered=entries)
     if any(each.tools for each in diagnosis.upstreams):
-        embed_listed(config)
+        embed_listed(config, may_ask=may_ask)
     return diagnosis
 
 
-def embed_listed(config: Config) -> None:
-    """Embed the tools that were listed, with a progress bar, so that the first search ranks by meaning."""
+def embed_listed(config: Config, *, may_ask: bool = True) -> None:
+    """Embed the tools that were listed, with a progress bar, so that the first search ranks by meaning. On a terminal
+    the user is asked first where this downloads an encoder, if `may_ask`."""
+    if not _agrees_to_downloads(config, may_ask and sys.stdin.isatty()):
+        return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     is_hidden = not sys.stderr.isatty()
     with (
@@ -177,6 +186,25 @@ def embed_listed(config: Config) -> None:
         output.warn(
             f"the search by meaning is not prepared yet ({problem}); a proxy tries it again, and ranks by words"
         )
+
+
+def _agrees_to_downloads(config: Config, may_ask: bool) -> bool:
+    """Say which encoders are downloaded now, and whether the user wants that."""
+    from foretool.retrieval.encoders import EncoderError, is_download
+
+    try:
+        loaded = [each.name for each in embedding.find_weights(config.settings) if is_download(each)]
+    except EncoderError:
+        return True  # the search says what is missing
+    if not loaded:
+        return True
+    output.warn(f"The encoder {', '.join(loaded)} is not on this machine, and is downloaded from the Hugging Face Hub.")
+    if not may_ask or click.confirm("Download it now?", default=True, err=True):
+        return True
+    output.warn(
+        'A proxy downloads it when it starts. To rank by the encoder of foretool instead, set "encoder" to "auto".'
+    )
+    return False
 
 
 @contextmanager

@@ -129,7 +129,7 @@ def command(
         output.say("Nothing was changed.")
         return 1
     kept = _apply(planned, moved, own_path, as_json)
-    diagnosis = None if no_start else _start(path, as_json)
+    diagnosis = None if no_start else _start(path, as_json, may_ask=not agreed)
     return _end(as_json, files, merged, planned, problems, kept, diagnosis)
 
 
@@ -348,11 +348,11 @@ def _say_dry(*, with_lines: bool) -> None:
     output.say(f"\nNothing was changed. To change the files: foretool init{lines}")
 
 
-def _start(place: Path | None, as_json: bool) -> Diagnosis:
+def _start(place: Path | None, as_json: bool, may_ask: bool) -> Diagnosis:
     """Start every server once and say what is wrong with which."""
     if not as_json:
         output.say("\nStarting every server once:", "bold")
-    diagnosis = doctor.run_checks(load(place))
+    diagnosis = doctor.run_checks(load(place), may_ask=may_ask)
     if not as_json:
         doctor.show_diagnosis(diagnosis, briefly=True)
     return diagnosis

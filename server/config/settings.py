@@ -383,8 +383,8 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     of this file. The environment variable `FORETOOL_STORAGE` overrides it."""
     encoder: Annotated[str, Meta(min_length=1)] = "auto"
     """Which models rank by meaning, in addition to words: `auto` uses what comes with foretool (`minilm-tools`), `none`
-    uses none. Or name them: `minilm-tools`, `minilm`, `bge-small` (several joined by `+`), a folder with
-    `model.onnx`, a sentence-transformers id, or the model at `encoder_url`."""
+    uses none. Or name them: `minilm-tools`, `minilm`, `bge-small` (several joined by `+`), the folder
+    or the id of a sentence-transformers model, or the model at `encoder_url`."""
     encoder_url: str = ""
     """Address of an OpenAI-compatible API, up to but without `/embeddings`; `encoder` then names its model. foretool
     sends the texts of tools and tasks there."""

@@ -70,6 +70,12 @@ def test_queries_and_documents_are_asked_in_their_own_way() -> None:
 
 
 @pytest.mark.usefixtures("library")
+def test_a_folder_is_loaded_by_its_path() -> None:
+    folder = Weights("model", "some/model", "", file="some/model", kind="sentence-transformers")
+    assert open_encoder(folder).queries(["ab"]).tolist() == [[0.0, 1.0]]
+
+
+@pytest.mark.usefixtures("library")
 def test_a_model_that_is_not_there_is_named_in_one_line() -> None:
     other = Weights("other/model", "other/model", "", kind="sentence-transformers")
     with pytest.raises(

@@ -67,7 +67,7 @@ def test_an_unknown_name_says_what_is_expected(tmp_path: Path) -> None:
     expected = 'expected "auto", "none", minilm-tools, bge-small, minilm, a folder'
     with pytest.raises(EncoderError, match=f"'word2vec': {expected}"):
         resolve_weights("word2vec")
-    with pytest.raises(EncoderError, match=r"no model\.onnx in it"):
+    with pytest.raises(EncoderError, match=r"no model\.onnx, onnx/model\.onnx or model\.safetensors in it"):
         resolve_weights(str(tmp_path))
 
 
@@ -106,6 +106,21 @@ def test_a_folder_is_an_encoder_and_its_key_moves_with_its_numbers(tmp_path: Pat
     (tmp_path / "one" / "config_sentence_transformers.json").write_text(prompts)
     (found,) = resolve_weights(str(tmp_path / "one"))
     assert (found.pooling, found.prefix, found.document_prefix) == ("first", "query: ", "passage: ")
+
+
+def test_a_folder_for_torch_alone_is_read_by_sentence_transformers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "find_spec", lambda name: object())
+    (tmp_path / "model.safetensors").write_bytes(b"one")
+    (found,) = resolve_weights(str(tmp_path))
+    assert (found.kind, found.file, found.setting) == ("sentence-transformers", str(tmp_path), str(tmp_path))
+    (tmp_path / "model.safetensors").write_bytes(b"two")
+    (trained,) = resolve_weights(str(tmp_path))
+    assert (trained.name, trained.key) != (found.name, found.key)
+    monkeypatch.setattr(weights, "find_spec", lambda name: None if name == "sentence_transformers" else object())
+    with pytest.raises(EncoderError, match="sentence_transformers not installed; pip install sentence-transformers"):
+        resolve_weights(str(tmp_path))
 
 
 def test_a_file_with_other_numbers_is_refused(tmp_path: Path) -> None:

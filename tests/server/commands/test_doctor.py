@@ -1,11 +1,16 @@
 """`foretool doctor` on a screen; what it finds is in test_doctor.py."""
 
+import io
 import logging
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from command_fakes import echo, write_config
 
+from foretool.retrieval.encoders import weights
+from foretool.server import probing
 from foretool.server.commands.group import run
 
 
@@ -30,3 +35,40 @@ def test_the_way_out_stands_below_its_finding(tmp_path: Path, capsys: pytest.Cap
 def test_a_timeout_that_is_none_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", "--timeout", seconds]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+class Terminal(io.StringIO):
+    """What a person types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept", "prepares"),
+    [("n\n", [], False), ("y\n", [], True), ("", ["modules.json"], True), (None, [], True)],
+)
+def test_a_person_is_asked_before_an_encoder_is_downloaded(
+    typed: str | None,
+    kept: list[str],
+    prepares: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def try_to_load_from_cache(model: str, file: str) -> str | None:
+        return f"/cache/{model}/{file}" if file in kept else None
+
+    hub = SimpleNamespace(try_to_load_from_cache=try_to_load_from_cache)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    monkeypatch.setattr(weights, "find_spec", lambda name: object())
+    monkeypatch.setattr("sys.stdin", io.StringIO() if typed is None else Terminal(typed))
+    prepared: list[str] = []
+    monkeypatch.setattr(probing, "prepare_meaning", lambda config, tell: prepared.append(config.settings.encoder) or "")
+    path = write_config(tmp_path, {"one": echo()}, encoder="some/model")
+    run(["doctor", "--config", str(path)])
+    assert bool(prepared) is prepares
+    error = capsys.readouterr().err
+    assert ("encoder some/model is not on this machine" in error) is (not kept)
+    assert ("Download it now?" in error) is (typed is not None and not kept)
+    assert ('set "encoder" to "auto"' in error) is (not prepares)
