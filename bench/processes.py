@@ -114,11 +114,6 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def loop_cpu_ms(pid: int) -> float:
-    """Return the processor time of the thread that started a process, which is that of its loop."""
-    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text("ascii").split()[0]) / 1e6
-
-
 def open_files(pid: int) -> int:
     """The number of open descriptors of a process."""
     return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import log
-from pathlib import Path
 
 Row = Mapping[str, float | str]
 
@@ -32,14 +30,6 @@ def table(head: str, found: Sequence[tuple[int, Row]]) -> str:
         cells = (f"{value:.3g}" if isinstance(value, float) else str(value) for _, value in values)
         lines.append(f"| {name} | {' | '.join(cells)} | {'-' if grows is None else f'{grows:.1f}'} |")
     return "\n".join(lines)
-
-
-def read_steps(path: Path, since: float = 0.0) -> Iterator[tuple[float, str]]:
-    """Yield the long steps of a loop since a time: milliseconds of processor time, and what ran."""
-    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
-        at, took, what = json.loads(line)
-        if at >= since:
-            yield took, what
 
 
 def say(text: str) -> None:

@@ -132,14 +132,6 @@ def rows(data: Path, queries: str, sets: Sequence[str] | None, cache: Path | Non
     yield latency()
 
 
-def worlds(data: Path, names: Sequence[str], cache: Path | None) -> Iterator[World]:
-    """The sets as published forms read them: with the untrained encoder."""
-    with open_vectors(cache) as vectors:
-        untrained = open_kept(encoders.resolve_weights("auto")[0].untrained, cache, vectors)
-        for name in names:
-            yield read(data / name, "dev.jsonl", [], untrained)
-
-
 def read(folder: Path, queries: str, opened: Sequence[KeptEncoder], untrained: KeptEncoder | None) -> World:
     """Read a set; the opened encoders embed its queries and the first of them its tools, as a proxy does. The untrained
     one embeds queries for the published forms, and tools where there is no other."""

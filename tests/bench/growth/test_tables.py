@@ -1,8 +1,5 @@
 """Tables of growth: exponents, and the long steps of a loop."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from bench.growth import tables
@@ -22,10 +19,3 @@ def test_a_table_has_a_row_for_each_figure_and_a_dash_where_nothing_grows() -> N
         "| ms | 1 | 2 | 0.5 |",
         "| in | a | b | - |",
     ]
-
-
-def test_steps_are_read_from_a_time_on(tmp_path: Path) -> None:
-    path = tmp_path / "steps"
-    assert list(tables.read_steps(path)) == []
-    path.write_text("".join(json.dumps([at, 7.5, f"job {at}"]) + "\n" for at in (1.0, 2.0)))
-    assert list(tables.read_steps(path, 2.0)) == [(7.5, "job 2.0")]
