@@ -35,6 +35,7 @@ CLOCK = "time__get_current_time"
 CLOCK_ARGUMENTS = {"timezone": "Asia/Tokyo"}
 """The arguments that a model would fill in; the demo has no model, so it searches with the task alone."""
 REPOSITORY = {"repo_path": str(servers.REPOSITORY)}
+SKILL_TASK = "write release notes from the latest commits"
 HIDDEN: tuple[tuple[str, str, dict[str, Any]], ...] = (
     (
         "time",
@@ -165,6 +166,23 @@ async def discover(terminal: Terminal, client: Client, task: str, wanted: str) -
         raise StepFailed(f"{wanted} is not among the {len(names)} matches")
 
 
+async def read_skill(terminal: Terminal, client: Client) -> None:
+    """Find a skill of the user's own beside the tools, and read it. Raises StepFailed unless both succeed."""
+    found = text(await client.call_tool("discover_tools", {"task": SKILL_TASK}))
+    line = next((each for each in found.splitlines() if each.startswith("skill ")), "")
+    uri = re.search(r"skill://[^\"]+", line)
+    if uri is None:
+        raise StepFailed(f"no skill was found for {SKILL_TASK!r}")
+    terminal.line(f'   discover_tools(task="{SKILL_TASK}")')
+    terminal.line(f"   -> {short(line, 96)}")
+    read = text(await client.call_tool("discover_tools", {"names": [uri[0]]}))
+    terminal.line(f'   discover_tools(names=["{uri[0]}"])')
+    body = servers.SKILL.splitlines()[-1]
+    if body not in read:
+        raise StepFailed(f"{uri[0]} was not read: {read!r}")
+    terminal.line(f"   -> {short(body, 96)}")
+
+
 async def call(terminal: Terminal, client: Client, name: str, arguments: Mapping[str, Any]) -> None:
     """Call a tool and print its answer. Raises StepFailed if that is an error."""
     started = time.perf_counter()
@@ -186,6 +204,13 @@ def run_foretool(*arguments: str, capture: bool = False) -> str:
     if done.returncode:
         raise StepFailed(f"foretool {arguments[0]} exited with {done.returncode}: {done.stderr.strip()}")
     return done.stdout or ""
+
+
+def call_from_shell(terminal: Terminal) -> None:
+    """Call a tool as a script does. Raises StepFailed if that fails."""
+    arguments = [f"{name}={value}" for name, value in CLOCK_ARGUMENTS.items()]
+    terminal.line(f"   foretool call {CLOCK} {' '.join(arguments)} --text")
+    terminal.line(f"   -> {short(run_foretool('call', CLOCK, *arguments, '--text', capture=True), 96)}")
 
 
 def print_registrations(terminal: Terminal) -> None:
@@ -212,7 +237,7 @@ def short(long: str, width: int) -> str:
 
 
 async def converse(terminal: Terminal, upstreams: Sequence[servers.Installed], log: TextIO) -> None:
-    """Steps 2 to 4: one client, from its first list to its last call."""
+    """Steps 2 to 5: one client, from its first list to its last call."""
     direct = await all_definitions(upstreams, log)
     async with connected(str(FORETOOL), ["serve", "--config", str(servers.CONFIG)], log) as client:
         listed = await list_when_complete(client, len(direct))
@@ -230,6 +255,9 @@ async def converse(terminal: Terminal, upstreams: Sequence[servers.Installed], l
             if (arguments.get("name") or tool) in {each.name for each in listed}:
                 raise StepFailed(f"{tool} {arguments}: expected a tool that is not listed; choose another one here")
             await call(terminal, client, tool, arguments)
+        terminal.line()
+        terminal.line("5  A skill, found beside the tools and read")
+        await read_skill(terminal, client)
 
 
 def main() -> int:
@@ -253,10 +281,13 @@ def show(terminal: Terminal) -> None:
     with LOG.open("a", encoding="utf-8") as log:
         asyncio.run(converse(terminal, upstreams, log))
     terminal.line()
-    terminal.line("5  The record of needed tools that were hidden: foretool misses --all")
+    terminal.line("6  A call from a shell: foretool call")
+    call_from_shell(terminal)
+    terminal.line()
+    terminal.line("7  The record of needed tools that were hidden: foretool misses --all")
     run_foretool("misses", "--all")
     terminal.line()
-    terminal.line("6  Registering it with a client; `foretool init` does it for you")
+    terminal.line("8  Registering it with a client; `foretool init` does it for you")
     print_registrations(terminal)
 
 

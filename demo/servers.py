@@ -24,6 +24,14 @@ LIST_TOKENS = 1_500
 REPOSITORY = ROOT / "repository"
 """A small repository for mcp-server-git, and the folder that the filesystem server may read."""
 README = REPOSITORY / "README.md"
+SKILLS = ROOT / "skills"
+SKILL = """\
+---
+name: release-notes
+description: Write release notes from the commits of a repository since its last version.
+---
+Read the commits with `git_log`. Write a line for each that a user would notice, the newest first.
+"""
 
 OLDEST_NODE = 18
 LONGEST_INSTALL_S = 300.0
@@ -120,12 +128,16 @@ def install_all() -> Iterator[Outcome]:
 
 
 def write_config(servers: Sequence[Installed]) -> None:
-    """Write `.demo/mcp.json` as a user would write it, with the storage beside it."""
+    """Write `.demo/mcp.json` as a user would write it, with the storage and a skill beside it."""
     entries = {
         each.server.name: {"command": each.command[0], "args": [*each.command[1:], *each.server.arguments]}
         for each in sorted(servers, key=lambda one: ALL_SERVERS.index(one.server))
     }
-    config = {"mcpServers": entries, "foretool": {"storage": STORAGE.name, "list_tokens": LIST_TOKENS}}
+    skill = SKILLS / "release-notes" / "SKILL.md"
+    skill.parent.mkdir(parents=True, exist_ok=True)
+    skill.write_text(SKILL, encoding="utf-8")
+    settings = {"storage": STORAGE.name, "list_tokens": LIST_TOKENS, "skills": [str(SKILLS)]}
+    config = {"mcpServers": entries, "foretool": settings}
     CONFIG.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -17,7 +18,7 @@ from foretool.server import offline, probing
 from foretool.server.app import App
 from foretool.server.catalog import embedding, models
 from foretool.server.catalog.wordings import find_wordings
-from foretool.server.commands import output
+from foretool.server.commands import edits, output
 from foretool.server.commands.exit import WRONG, complain
 from foretool.server.commands.options import config_option, json_option, profile_option
 from foretool.server.config.loader import Config, Profile, load
@@ -28,6 +29,7 @@ from foretool.server.ledger.story import CAUSES
 from foretool.server.lists.hidden import HiddenTools
 from foretool.server.lists.maker import View
 from foretool.server.lists.own_tools import MOST
+from foretool.server.methods.skills import SkillOffer
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.apps import is_for_model
 from foretool.server.system.logs import mute_logging
@@ -61,6 +63,15 @@ class ExplainedMatch(Struct, frozen=True):
     """What a call of it takes, whole."""
 
 
+class FoundSkill(Struct, frozen=True):
+    """A skill of the user that fits the task."""
+
+    name: str
+    description: str
+    file: str
+    """Its `SKILL.md`."""
+
+
 class SearchResult(Struct, frozen=True):
     """An answer of `discover_tools`, and the ranking behind it."""
 
@@ -73,6 +84,8 @@ class SearchResult(Struct, frozen=True):
     fitting: int
     """How many tools match at all, in every profile."""
     matches: tuple[ExplainedMatch, ...]
+    skills: tuple[FoundSkill, ...]
+    """Those of the user; a server's are known while it runs, and stand in what its clients find."""
     answer: str
     """The text that the model reads."""
 
@@ -129,15 +142,34 @@ def _list_unknown(config: Config, profile: Profile) -> list[str]:
         return probing.list_unknown(config, profile, _LIST_S, announce)
 
 
-def search_once(app: App, task: str, profile: Profile, limit: int | None) -> SearchResult:
-    """Search as for the first request of a client."""
+class _Shell(Struct):
+    """Whoever asks in a terminal, as a reader of skills."""
+
+    info: dict[str, Any] = {}
+    transport: str = "stdio"
+    folder: str = ""
+    principal: str = ""
+
+
+async def find_skills(app: App, task: str, profile: Profile) -> list[SkillOffer]:
+    """Return the skills of the user that fit a task, best first, as a client of this folder finds them."""
+    shell, skills, ready = _Shell(folder=str(Path.cwd())), app.answering.skill_search, asyncio.Event()
+    skills.when_embedded(shell, profile, ready.set)
+    await ready.wait()
+    return skills.find(task.splitlines(), shell, profile)
+
+
+def search_once(
+    app: App, task: str, profile: Profile, limit: int | None, skills: Sequence[SkillOffer] = ()
+) -> SearchResult:
+    """Search as for the first request of a client. `skills`: those that fit, best first."""
     arguments = Arguments(task=task, limit=limit)
     visible = offline.view(app, profile).shown
     started = time.perf_counter()
     query = discovery_arguments.query(arguments, (), (), profile.name)
     reach = app.policy.reach(profile)
     ranking = app.search.find_now(query, reach.finds, max(RANKED, arguments.wanted))
-    answer, _ = app.answering.answers.write(arguments, query, ranking, visible.__contains__, reach)
+    answer, _ = app.answering.answers.write(arguments, query, ranking, visible.__contains__, reach, skills=skills)
     took_ms = (time.perf_counter() - started) * 1000
     cards = {card["name"]: card for card in answer.structured["matches"]}
     for card in answer.structured["matches"]:
@@ -147,7 +179,8 @@ def search_once(app: App, task: str, profile: Profile, limit: int | None) -> Sea
         for match in answer.matches
         if match.tool in cards and (tool := app.catalog.get(match.tool)) is not None
     )
-    return SearchResult(task, profile.name, answer.level, answer.tokens, took_ms, ranking.total, hits, answer.text)
+    own = tuple(FoundSkill(each.name, each.description, str(Path(each.folder, "SKILL.md"))) for each in skills)
+    return SearchResult(task, profile.name, answer.level, answer.tokens, took_ms, ranking.total, hits, own, answer.text)
 
 
 def _describe_hit(match: Match, card: dict[str, Any], tool: Tool, bridge: str) -> ExplainedMatch:
@@ -245,7 +278,7 @@ def command(
     """
     words = " ".join(task)
     with open_search(path, profile, may_be_empty=bool(name)) as (app, shown_to), output.waiting("searching"):
-        found = search_once(app, words, shown_to, limit)
+        found = search_once(app, words, shown_to, limit, asyncio.run(find_skills(app, words, shown_to)))
         say_without_encoders(app)
         asked: ToolExplanation | None = None
         if not name:
@@ -430,6 +463,8 @@ def _print(found: Explanation) -> None:
         output.table(("#", "tool…", "score#", "parts…", "why…", "schema", "description…"), rows)
     else:
         output.say_lines(found.answer)
+    for skill in found.skills:
+        output.say(f"skill {skill.name}: {skill.description} ({edits.short(Path(skill.file))})")
     output.say(
         f"confidence {found.confidence}; {output.plural(found.fitting, 'matching tool')}, {len(found.matches)} of them"
         f" in the answer ({found.tokens:,} tokens, {found.took_ms:.1f} ms)"

@@ -18,7 +18,9 @@ description: Find and call the user's MCP tools from a shell. Use it when a task
        foretool search "list the open issues of a repository" --text
 
    Each match has a name like `server__tool` and what a call takes. `foretool tools --schema NAME` prints the whole of a
-   schema.
+   schema. A line that begins with `skill` names instructions for such a task. Read them first, by the URI in that line:
+
+       foretool call discover_tools '{"names": ["skill://..."]}' --text
 
 2. Call it. Values of NAME=VALUE are read as the schema says; objects and lists go in as one JSON object:
 

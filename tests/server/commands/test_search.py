@@ -65,6 +65,23 @@ def test_the_limit_is_heeded(path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert len(json.loads(capsys.readouterr().out)["matches"]) == 1
 
 
+def test_a_skill_of_the_user_that_fits_stands_beside_the_tools(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "skills" / "cut-release" / "SKILL.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("---\nname: cut-release\ndescription: Cut a release of a repository.\n---\nAsk echo first.\n")
+    path = write_config(tmp_path, {"one": echo()}, skills=[str(tmp_path / "skills")])
+    assert run(["search", "cut", "a", "release", "--config", str(path)]) == 0
+    assert "skill cut-release: Cut a release of a repository. (" in " ".join(capsys.readouterr().out.split())
+    assert run(["search", "cut", "a", "release", "--json", "--config", str(path)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["file"] for each in found["skills"]] == [str(file)]
+    assert "skill cut-release (yours)" in found["answer"]
+    assert run(["search", "weather of tomorrow", "--json", "--config", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["skills"] == []
+
+
 def test_nothing_that_fits_is_said_with_the_servers_there_are(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["search", "zzyzx", "--config", str(path)]) == 0
     out = capsys.readouterr().out
