@@ -73,7 +73,7 @@ def shipped_wordings(document: Document) -> tuple[str, ...]:
 
 
 def read_line(name: str, rest: bytes) -> KnownTool:
-    """Return the tool of a line, given what stands behind its name."""
+    """Read one line of the file of well-known tools. `rest` is the line without the name and the tab behind it."""
     server, sketch, *wishes = rest.decode().split("\t")
     return KnownTool(name, server, _read_sketch(sketch), tuple(wishes))
 

@@ -75,7 +75,7 @@ def ignore(name: str, stage: Stage) -> None:
 
 
 class Probe:
-    """One start of an upstream; it is the host that the upstream reports to."""
+    """Starts one upstream outside a proxy and notes what it lists, or why it failed."""
 
     def __init__(self, server: Server, limit: int, watcher: ChildWatcher, config: Path) -> None:
         bearer = make_bearer(server, config)

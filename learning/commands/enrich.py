@@ -62,7 +62,7 @@ class Enriched(Struct, frozen=True):
 
 
 class KeptWording(Struct, frozen=True):
-    """What a model has answered about one tool."""
+    """The wishes in everyday words that a language model wrote for one tool, as `enrich --show` prints them."""
 
     tool: str
     server: str

@@ -88,8 +88,8 @@ class NameIndex:
             del self._exposed[exposed]
 
     def asked(self, names: Sequence[str]) -> dict[int, float]:
-        """Return the tools with these names, by slot, in the order of the names; the nearest names where one is not
-        exact."""
+        """Return the scores of the tools with these names, by slot; the first name scores most. A name that no tool
+        has stands for the names nearest to it."""
         found: dict[int, float] = {}
         for place, name in enumerate(names):
             self._collect(found, spellings(name), ASKED - place * _PLACED, edits=2)

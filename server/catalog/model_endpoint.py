@@ -19,8 +19,8 @@ from foretool.server.trust.text import one_line
 
 
 class PostError(Exception):
-    """A question got no answer, in one line. `kind`: the endpoint cannot be reached, which may pass; its address is
-    none; or it sends too much."""
+    """The endpoint of a model gave no answer; the text says why in one line. `kind`: it cannot be reached now, its
+    address is not usable, or its answer is too large."""
 
     def __init__(self, kind: Literal["unreachable", "address", "size"], said: str) -> None:
         super().__init__(said)

@@ -150,7 +150,7 @@ class Index:
             yield from self.pipeline.corpus.replacing(self._current, tools, text)
 
     def take_wordings(self, wordings: Mapping[bytes, tuple[str, ...]]) -> None:
-        """Rank with these wordings; the tools that they change are missing from now on, until they are read again."""
+        """Use these wordings of wishes from now on. Tools whose wordings changed wait to be indexed again."""
         self._waiting |= dict.fromkeys(self.pipeline.corpus.take_wordings(wordings))
 
     def take_shipped(self, with_shipped: bool) -> None:

@@ -204,7 +204,7 @@ class Exchange(Struct, eq=False):
         return (self.request is not None and not self.request.questions) or self.on_pass is not None
 
     def pass_to(self, other: Exchange) -> None:
-        """Let another exchange be answered with what this one waits for."""
+        """Hand the upstream request that this exchange waits for over to another one, which then gets its answer."""
         other.upstream, other.running = self.upstream, self.running
         other.task, other.takes_task = self.task, self.takes_task
         other.request, other.on_drop, other.on_pass = self.request, self.on_drop, self.on_pass

@@ -37,7 +37,7 @@ Served = tuple[ToolId, int, int]
 
 
 class ShellReports:
-    """Takes the reports of shell hooks."""
+    """Records a miss for each shell command, reported by a client's hook, that a tool would have served."""
 
     def __init__(
         self, sessions: Callable[[str, str], Sequence[Session]], search: Search, catalog: Catalog, recorder: Recorder,

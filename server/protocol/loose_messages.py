@@ -65,7 +65,7 @@ class LooseLines:
 
     @property
     def is_within(self) -> bool:
-        """Whether the last line may belong to a message that goes on."""
+        """Whether a message has begun on the lines so far and is not complete."""
         return bool(self._lines)
 
     @property

@@ -224,7 +224,7 @@ class Recorder:
     # -- what is remembered
 
     def exposed(self, id: int) -> Exposure | None:
-        """Return the record of a list."""
+        """Return the exposure with this id: a list as a client got it. None if it is not on record."""
         return self._asked(partial(self._store.sessions.exposure, id), None)
 
     def client(self, name: str, version: str, era: Era) -> ClientRecord | None:

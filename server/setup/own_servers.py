@@ -98,7 +98,7 @@ class OwnServers:
         self._document.set(keys, value)
 
     def add_item(self, keys: Keys, item: str) -> None:
-        """Add a text to any list of the file. Raises `DocumentError` if it is no list."""
+        """Append a text to the list at this path of the file. Raises `DocumentError` if there is something else."""
         self._document.add_item(keys, item)
 
     def value(self, keys: Keys) -> Any:

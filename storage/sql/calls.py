@@ -173,8 +173,8 @@ class CallStore(Subject):
         self._database.insert_linked(CALLS.insert, [CALLS.row(call) for call in calls], MISSES.insert, children)
 
     def revise(self, changed: Sequence[tuple[Miss, Miss | None]]) -> None:
-        """Bring misses on record up to date: each is given as it was written and as it is known by now, None if it was
-        none. The call that revealed a miss stays."""
+        """Replace misses on record by what is known of them now. Each pair has the miss as it was written and its new
+        form, or None if it turned out to be no miss. The call that revealed it stays on record."""
         with self._database.atomic():
             for before, after in changed:
                 same = (before.at, before.session, before.tool, before.discovery, before.noticed)

@@ -24,7 +24,7 @@ class KeptCallStore(Subject):
         self._database.run(_SAVE, _CALLS.row(call))
 
     def shorten(self, ident: str, until: float) -> None:
-        """Forget a call earlier than it was to be."""
+        """Keep a call only until this time, if it would have been kept longer."""
         self._database.run("UPDATE kept_calls SET until = ? WHERE ident = ? AND until > ?", (until, ident, until))
 
     def trim(self, owner: str, most: int, most_bytes: int) -> None:

@@ -139,7 +139,9 @@ def squares(name: str = "calc", eras: tuple[Era, ...] = BOTH, **changed: Any) ->
 
     def listed(asked: Asked) -> None:
         schema = {**NUMBERS, **changed} if versions.META_VERSION in asked.meta else BOXED
-        asked.reply({"tools": [tool("squares", "Squares", outputSchema=schema)]})
+        listed = {"tools": [tool("squares", "Squares", outputSchema=schema)]}
+        # Without spaces, as the official SDKs write: the form that foretool derives is then theirs to the byte.
+        asked.reply(json.dumps(listed, separators=(",", ":")).encode())
 
     def called(asked: Asked) -> None:
         found: Any = [0, 1, 4] if versions.META_VERSION in asked.meta else {"result": [0, 1, 4]}
