@@ -51,7 +51,7 @@ class OAuthEntry(Struct, frozen=True, kw_only=True):
     client_id: str = ""
     """The client that you registered with the authorization server. Without it, foretool registers itself."""
     client_secret: str = ""
-    """The secret of that client. It is a secret, so write `${NOTION_SECRET}`."""
+    """The secret of that client, as `${NOTION_SECRET}`."""
     client_metadata_url: str = ""
     """An `https://` address where you publish a client ID metadata document. It is the client's name at authorization
     servers that read such documents."""
@@ -64,7 +64,7 @@ class OAuthEntry(Struct, frozen=True, kw_only=True):
     browser."""
     private_key: str = ""
     """File with the private key in PEM form with which a machine signs in (`private_key_jwt`), in place of
-    `client_secret`. `~` and `${VAR}` are expanded; a relative path starts in the folder of this file."""
+    `client_secret`."""
     issuer: str = ""
     """The only authorization server that may get the client's id and secret. `client_credentials` needs it."""
 
@@ -89,10 +89,10 @@ class PerUserEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     client_id: str = ""
     """The client that you registered there for foretool."""
     client_secret: str = ""
-    """The secret of that client. It is a secret, so write `${NOTION_SECRET}`."""
+    """The secret of that client, as `${NOTION_SECRET}`."""
     private_key: str = ""
     """File with the private key in PEM form with which foretool shows that it is that client (`private_key_jwt`), in
-    place of `client_secret`. `~` and `${VAR}` are expanded; a relative path starts in the folder of this file."""
+    place of `client_secret`."""
     audience: str = ""
     """For whom the token is, as the authorization server names this server."""
     resource: str = ""
@@ -125,8 +125,7 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     foretool itself, which only their exact names give away."""
     cwd: str | None = None
     """Folder in which the program starts; without it, the folder of this file. `${workspaceFolder}` is the folder in
-    which your client started foretool. `~` and `${VAR}` are expanded; a relative path starts in the folder of this
-    file."""
+    which your client started foretool."""
     url: str | None = None
     """Address of a remote server."""
     headers: dict[str, str] = {}
@@ -136,8 +135,7 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     per_user: PerUserEntry | None = None
     """Each person reaches a remote server with a token of their own; see [below](#a-token-for-each-person)."""
     client_cert: str = ""
-    """File with a client certificate in PEM form, which a remote server asks for (mTLS). `~` and `${VAR}` are expanded;
-    a relative path starts in the folder of this file."""
+    """File with a client certificate in PEM form, which a remote server asks for (mTLS)."""
     client_key: str = ""
     """File with the private key of `client_cert`, if it is not in the same file."""
     type: Literal["stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http"] | None = None
@@ -280,7 +278,7 @@ class AccessEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     client_id: str = ""
     """The client as which foretool asks there."""
     client_secret: str = ""
-    """The secret of that client. It is a secret, so write `${ACCESS_SECRET}`."""
+    """The secret of that client, as `${ACCESS_SECRET}`."""
     scopes: tuple[str, ...] = ()
     """Scopes that every token needs. Clients are told of them."""
     grants: tuple[GrantEntry, ...] = ()
@@ -300,7 +298,7 @@ class EnrichEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """What the API calls the model. Without `url` a file of weights (`~/models/qwen.gguf`), which llama.cpp of
     `foretool[llm]` runs."""
     key: str = ""
-    """Bearer token for `url`. It is a secret, so write `${OPENAI_API_KEY}`."""
+    """Bearer token for `url`, as `${OPENAI_API_KEY}`."""
 
     @property
     def name(self) -> str:
@@ -321,7 +319,7 @@ class JudgeEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: str = ""
     """What the API calls the model."""
     key: str = ""
-    """Bearer token for `url`. It is a secret, so write `${JUDGE_KEY}`."""
+    """Bearer token for `url`, as `${JUDGE_KEY}`."""
     timeout_ms: Annotated[int, Meta(ge=50, le=30_000)] = 1500
     """How long a search waits for the answer, in milliseconds; after that it goes on without."""
 
@@ -379,8 +377,7 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Kinds of task, by name, with tools that their steps always get; see [below](#a-domain)."""
     storage: str = ""
     """The storage file, or the address of a PostgreSQL database, such as `postgresql://me:${DB_PASSWORD}@host/foretool`
-    ([PostgreSQL](postgres.md)). `~`, `${VAR}` and `${keyring:NAME}` are expanded; a relative path starts in the folder
-    of this file. The environment variable `FORETOOL_STORAGE` overrides it."""
+    ([PostgreSQL](postgres.md)). The environment variable `FORETOOL_STORAGE` overrides it."""
     encoder: Annotated[str, Meta(min_length=1)] = "auto"
     """Which models rank by meaning, in addition to words: `auto` uses what comes with foretool (`minilm-tools`), `none`
     uses none. Or name them: `minilm-tools`, `minilm`, `bge-small` (several joined by `+`), the folder
@@ -389,7 +386,7 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Address of an OpenAI-compatible API, up to but without `/embeddings`; `encoder` then names its model. foretool
     sends the texts of tools and tasks there."""
     encoder_key: str = ""
-    """Bearer token for `encoder_url`. It is a secret, so write `${OPENAI_API_KEY}`."""
+    """Bearer token for `encoder_url`, as `${OPENAI_API_KEY}`."""
     enrich: EnrichEntry | None = None
     """The language model that `foretool enrich` asks, when you run it; see [below](#enrich)."""
     judge: JudgeEntry | None = None
