@@ -63,6 +63,12 @@ class BridgedCall(Struct, frozen=True):
         return jsonrpc.raw({**more, **members}) if more else given or jsonrpc.EMPTY
 
     @property
+    def argument_names(self) -> set[str]:
+        """The names of the arguments, wherever they stand."""
+        given = self.given or jsonrpc.EMPTY
+        return {*self.beside, *(jsonrpc.fields(given) if jsonrpc.json_type(given) == "object" else ())}
+
+    @property
     def own_arguments(self) -> Raw:
         """The arguments for a tool of ours, which ignores what it does not know."""
         if self.given is not None and jsonrpc.json_type(self.given) != "object":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
+from typing import Final
 
 from foretool.server.calls.tool_call import Refusal, ToolCall, Wait, describe_refused
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.namespaces import Gone
+from foretool.server.catalog.signatures import all_arguments, bridged, required_arguments, signature
 from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import Profile
 from foretool.server.discovery.answer import close_names, say_shared, tools_named
@@ -18,6 +21,9 @@ from foretool.server.upstreams.connection import Lost
 from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Tool, ToolId
+
+_MOST_FITTING: Final = 3
+"""Tools that are named to who wrote arguments without a tool."""
 
 
 class ToolLookup:
@@ -56,6 +62,19 @@ class ToolLookup:
         if call.via == "name" and (unlisted := self._find_unlisted(name, exchange.client.profile)) is not None:
             return self._admit(call, unlisted)
         return self._refuse_unknown(call)
+
+    def fitting(self, exchange: Exchange, arguments: Collection[str]) -> list[str]:
+        """Return how the tools are called that a list shows and that take exactly such arguments; none where those are
+        too many to tell."""
+        reach, shown = self._policy.reach(exchange.client.profile), exchange.own_session.list
+        tools = (tool for tool in self._catalog.tools() if shown.sees(tool.id) or shown.names(tool.id))
+        found = [
+            bridged(call, reach.verdict(tool).bridge)
+            for tool in tools
+            if (required := required_arguments(tool)) and required <= {*arguments} <= all_arguments(tool)
+            if (call := signature(tool))
+        ]
+        return found if len(found) <= _MOST_FITTING else []
 
     def _wait(self, call: ToolCall, lane: Upstream | None) -> Wait:
         """Wait for the upstream of a name, or for all: one that has not listed yet may have it, so the name may be

@@ -93,7 +93,9 @@ class ToolCalls:
         """Take a call out of a bridge."""
         written = read_call(open_object(exchange.params.get("arguments", jsonrpc.EMPTY)))
         if not written.name:
-            exchange.tool_error(f'{bridge}: "name" is missing; say which tool to call')
+            fitting = " or ".join(self._lookup.fitting(exchange, written.argument_names))
+            meant = f", such as {fitting}" if fitting else ""
+            exchange.tool_error(f'{bridge}: "name" is missing; say which tool to call{meant}')
         elif len(written.name) > MOST_NAME:
             exchange.tool_error(f"{bridge}: {_too_long(written.name)}")
         elif written.name in _BRIDGES:

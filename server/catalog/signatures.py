@@ -65,6 +65,12 @@ def signature(tool: Tool) -> str:
     return f"{tool.id}({_arguments(tool.definition)})" if _name.fullmatch(tool.id) else ""
 
 
+def bridged(call: str, bridge: str) -> str:
+    """Return a call as a bridge takes it: `call_tool(name: "files__read", arguments: {path: string})`."""
+    name, _, arguments = call.partition("(")
+    return f'{bridge}(name: "{name}", arguments: {{{arguments[:-1]}}})'
+
+
 def name_calls(head: str, calls: Sequence[str]) -> str:
     """Return a line that names calls, or tools by name alone, behind a head. Those with the same prefix share it where
     that makes the line shorter: `Some of them (a__{b, c} means a__b and a__c): files__{read(path: string), stat()}`."""
@@ -91,6 +97,11 @@ def required_arguments(tool: Tool) -> set[str]:
     schema = _schema(tool.definition)
     properties = _properties(schema)
     return {each for each in _required(schema) if isinstance(each, str) and not _has_default(properties.get(each))}
+
+
+def all_arguments(tool: Tool) -> set[str]:
+    """Return the names of the arguments that the schema of a tool knows."""
+    return {*_properties(_schema(tool.definition))}
 
 
 def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:

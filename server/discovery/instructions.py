@@ -123,17 +123,21 @@ class Instructions:
 
     def find(self, lines: Sequence[str], profile: Profile, best: ToolId | None = None) -> list[Hit]:
         """Return the fragments that apply to a query, most relevant first, without the overlay. `best`: the best tool
-        found for it; what its server says of itself always applies."""
+        found for it; what its server says of itself always applies, and stands before what other servers say."""
         self.ask()
         index = self._held(profile).index
-        found = ((hit, _FOREIGN_APPLIES if hit.fragment.upstream else _APPLIES) for hit in index.find(lines))
-        hits = {hit.fragment.id: hit for hit, least in found if hit.relevance >= least}
+        found = index.find(lines)
+        least = {True: _FOREIGN_APPLIES, False: _APPLIES}
+        hits = {hit.fragment.id: hit for hit in found if hit.relevance >= least[bool(hit.fragment.upstream)]}
         tool = self._catalog.get(best) if best is not None else None
-        if tool is not None:
-            own = next((each for each in index.fragments if each.source == f"server {tool.upstream}"), None)
-            if own is not None and (own.id not in hits or hits[own.id].relevance < _ITS_SERVER):
-                hits[own.id] = Hit(own, _ITS_SERVER)
-        return sorted(hits.values(), key=lambda hit: -hit.relevance)
+        server = tool.upstream if tool is not None else ""
+        said = (
+            each for each in (*(hit.fragment for hit in found), *index.fragments) if each.source == f"server {server}"
+        )
+        own = next(said, None)
+        if own is not None and (own.id not in hits or hits[own.id].relevance < _ITS_SERVER):
+            hits[own.id] = Hit(own, _ITS_SERVER)
+        return sorted(hits.values(), key=lambda hit: (hit.fragment.upstream not in ("", server), -hit.relevance))
 
     def beside(self, query: Query, ranking: Ranking, level: Level, profile: Profile, spent: int = 0) -> list[Fragment]:
         """Return the fragments that an answer of `discover_tools` shows beside its tools: the user's safety texts, and

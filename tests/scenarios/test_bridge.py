@@ -139,6 +139,21 @@ async def test_it_refuses_its_own_name_and_a_missing_one() -> None:
             assert "say which tool to call" in result["content"][0]["text"]
 
 
+@requirement("bridge:itself")
+async def test_arguments_without_a_tool_are_answered_with_the_call_that_takes_them() -> None:
+    async with proxy_over(disk(), policy="frozen", list_fill=True) as stage:
+        await stage.client.initialize()
+        await stage.client.list_tools()
+        for given in ({"a": 1}, {"arguments": {"a": 1}}):
+            result = await stage.client.call_tool("call_tool", given)
+            assert said(result).endswith(
+                'which tool to call, such as call_tool_write(name: "disk__add", arguments: {a: number})'
+            )
+        for unfit in ({"b": 1}, {"a": 1, "b": 1}, {"arguments": [1]}, {"arguments": "a"}):
+            result = await stage.client.call_tool("call_tool", unfit)
+            assert said(result).endswith("say which tool to call")
+
+
 @requirement("bridge:discover")
 async def test_it_passes_discover_tools_on() -> None:
     async with proxy_over(disk()) as stage:

@@ -100,6 +100,17 @@ async def test_what_a_server_says_is_its_own_words_and_never_policy(tmp_path: Pa
     assert (fragment.source, fragment.upstream, fragment.priority) == ("server git", "git", "guidance")
 
 
+@requirement("instructions:answers")
+async def test_what_the_server_of_the_best_tool_says_stands_before_what_others_say(tmp_path: Path) -> None:
+    signs, about = "Sign each of them with your key. " * 300, "Do record a commit of each of your pages. " * 300
+    wiki = FakeUpstream("wiki", [tool("read", "Reads a page")], instructions=about)
+    git = FakeUpstream("git", [tool("record_commit", "Record a commit")], instructions=signs)
+    async with over(tmp_path, wiki, git, patterns=()) as stage:
+        answer = await stage.client.discover("record a commit")
+    assert answer["matches"][0]["name"] == "git__record_commit"
+    assert answer["instructions"][0]["source"] == "server git"
+
+
 @requirement("instructions:sources")
 async def test_a_profile_without_a_server_is_shown_nothing_of_it(tmp_path: Path) -> None:
     upstreams = (git(instructions="Sign each commit."), FakeUpstream("calc", ["add"]))
