@@ -48,7 +48,7 @@ _DEEDS = """
 """
 _STEP = re.compile(
     r",? (?:and )?(?:then|after that|afterwards),? |,? and also |; |"
-    rf"(?:[.?],?|,? and|,) (?=(?:{'|'.join(_DEEDS.split())})\b)",
+    rf"(?:[.?],?|,? and|,) (?=(?:{'|'.join(_DEEDS.split())}|(?:work|figure|find) out|look up)\b)",
     re.IGNORECASE,
 )
 """What stands between two steps of a short task: a word for it, or "and" before another deed."""

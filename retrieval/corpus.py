@@ -20,7 +20,7 @@ from foretool.retrieval.document import (
 )
 from foretool.retrieval.glossary import is_put_into_english, put_into_english
 from foretool.retrieval.rankers.bm25 import SERVERS_OWN, Lexical, field_texts
-from foretool.retrieval.rankers.deletions import deletes
+from foretool.retrieval.rankers.deletions import deletes, only_reads
 from foretool.retrieval.rankers.names import NameIndex
 from foretool.retrieval.rankers.servers import ServerNames
 from foretool.retrieval.ranking import ALIKE
@@ -70,6 +70,8 @@ class Corpus:
         """The slots of each upstream."""
         self.deleting: set[int] = set()
         """The slots of tools that delete something."""
+        self.reading: set[int] = set()
+        """The slots of tools that only read, by their names."""
         self.digests: list[bytes] = []
         """By slot, the hash of the text that encoders read; empty where a tool was dropped."""
         self.version = 0
@@ -107,7 +109,7 @@ class Corpus:
         copied.ids, copied.digests, copied._plain = self.ids[:], self.digests[:], self._plain[:]
         copied._said, copied.translated = self._said[:], dict(self.translated)
         copied.slot_of, copied.slots_of = dict(self.slot_of), dict(self.slots_of)
-        copied.deleting = set(self.deleting)
+        copied.deleting, copied.reading = set(self.deleting), set(self.reading)
         copied.version, copied._wordings, copied._shipped = self.version, self._wordings, self._shipped
         copied._stale, copied._known = set(self._stale), dict(self._known)
         return copied
@@ -184,6 +186,8 @@ class Corpus:
         self.names.add(slot, tool.upstream, tool.name, tool.id)
         if deletes(tool.name):
             self.deleting.add(slot)
+        elif only_reads(tool.name):
+            self.reading.add(slot)
         self.ids.append(tool.id)
         self.slot_of[tool.id] = slot
         self.digests.append(digest(embedded_text(read)) if read.wordings or read.english else plain)
@@ -215,6 +219,7 @@ class Corpus:
         self.lexical.drop(slot)
         self.names.drop(slot, upstream, name, tool)
         self.deleting.discard(slot)
+        self.reading.discard(slot)
         self.ids[slot] = None
         self.digests[slot] = self._plain[slot] = b""
         self._said[slot] = ""

@@ -5,7 +5,7 @@ This module imports numpy: only a process with an encoder or a model imports it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -17,6 +17,8 @@ from foretool.retrieval.score_fusion import WHOLE, leader, level_scale
 
 LEAD = 1.0
 """What the best tool of a clause gains, and that of the task as a whole."""
+_SECOND = 0.5
+"""What the second best tool of a clause gains."""
 _MOST_LIFTED = 10
 """How many tools that no training has seen are lifted."""
 
@@ -43,6 +45,16 @@ class ScoreSum(Struct, frozen=True):
     def lifted(self, part: str, lifts: Mapping[int, float]) -> ScoreSum:
         """Add a part that lifts some slots."""
         return self.plus({part: by_slot(lifts, len(self.total))}) if lifts else self
+
+    def lowered(self, part: str, slots: Collection[int], share: float) -> ScoreSum:
+        """Multiply the scores above the average of some slots, as a part of its own."""
+        at = np.fromiter(slots, np.int64, len(slots))
+        at = at[self.total[at] > 0]
+        if not len(at):
+            return self
+        lost = np.zeros_like(self.total)
+        lost[at] = np.float32(share - 1.0) * self.total[at]
+        return self.plus({part: lost})
 
     def scaled(self, factors: Mapping[str, float]) -> ScoreSum:
         """Multiply each part by its factor, 1 where it has none."""
@@ -129,8 +141,8 @@ def fuse_sums(lines: Sequence[ScoreSum], whole: ScoreSum, names: Sequence[object
 
 def cover_clauses(whole: ScoreSum, clauses: Sequence[ScoreSum], names: Sequence[object]) -> ScoreSum:
     """Add to each tool what its best clause says, all clauses brought halfway to one height, and `LEAD` to the best
-    tool of each clause and of the whole, so that every need gets its tool before one need gets five. `names` (slots,)
-    decides between equals."""
+    tool of each clause and of the whole, half of it to the second of each clause, so that every need gets its tool
+    before one need gets five. `names` (slots,) decides between equals."""
     hits = [np.maximum(each.total, np.float32(0)) for each in clauses]
     tops = [float(each.max(initial=0.0)) for each in hits]
     if not any(tops):
@@ -139,9 +151,14 @@ def cover_clauses(whole: ScoreSum, clauses: Sequence[ScoreSum], names: Sequence[
     level = [each * np.float32((middle / top) ** 0.5) for each, top in zip(hits, tops, strict=True) if top]
     parts = {"clauses": np.max(level, axis=0)}
     total = whole.total + parts["clauses"]
-    first = {_best_slot(each, total, names) for each in level}
+    first = [_best_slot(each, total, names) for each in level]
     lead = np.zeros_like(total)
-    lead[list(first)] = LEAD
+    for each, best in zip(level, first, strict=True):
+        others = each.copy()
+        others[best] = 0
+        if others.max() > 0:
+            lead[_best_slot(others, total, names)] = _SECOND
+    lead[first] = LEAD
     lead[_best_slot(whole.total, total, names)] += LEAD
     return whole.plus({**parts, "line": lead})
 

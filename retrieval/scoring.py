@@ -9,6 +9,7 @@ arrays over all slots (`score_sum`), which this module imports only then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from foretool.retrieval.corpus import Corpus, ToolIdentity
 from foretool.retrieval.glossary import put_into_english
 from foretool.retrieval.line import ENTROPY_DEPTH, NeedScores
 from foretool.retrieval.rankers.bm25 import idf
-from foretool.retrieval.rankers.deletions import UNASKED, is_unasked
+from foretool.retrieval.rankers.deletions import IDLE, UNASKED, asks_to_change, is_unasked
 from foretool.retrieval.rankers.servers import NOT_NAMED, TOLD_APART, Mention
 from foretool.retrieval.rankers.usage import usage_shares
 from foretool.retrieval.ranking import CLEARLY, ClauseFit, Evidence, Query, split_needs
@@ -271,7 +272,7 @@ class QueryScores:
     def _hits_of(self, line: NeedScores) -> dict[int, float]:
         """Return what the words of a line score, and what the servers gain that it names."""
         servers = self._servers_in(line.text)
-        hits = self._lower_hits(line.hits)
+        hits = self._lower_hits(line)
         if not servers:
             return hits
         gains = {
@@ -279,22 +280,35 @@ class QueryScores:
         }
         return {slot: score * (1.0 + gains.get(slot, 0.0)) for slot, score in hits.items()}
 
-    def _lower_hits(self, hits: dict[int, float]) -> dict[int, float]:
-        """Return what words score, less for tools that delete and were not asked for."""
-        unasked = hits.keys() & self._unasked
-        return {**hits, **{slot: UNASKED * hits[slot] for slot in unasked}} if unasked else hits
+    def _lower_hits(self, line: NeedScores) -> dict[int, float]:
+        """Return what the words of a line score, less for tools that delete and were not asked for, and for those that
+        only read where the line begins with a change."""
+        hits = line.hits
+        for _, slots, share in self._lowered(line):
+            if low := hits.keys() & slots:
+                hits = {**hits, **{slot: share * hits[slot] for slot in low}}
+        return hits
 
-    def _lower_sum(self, summed: ScoreSum) -> ScoreSum:
+    def _lower_sum(self, summed: ScoreSum, line: NeedScores) -> ScoreSum:
         """Do the same for a sum."""
-        lost = {slot: -(1.0 - UNASKED) * float(summed.total[slot]) for slot in self._unasked if summed.total[slot] > 0}
-        return summed.lifted("deletion", lost)
+        for part, slots, share in self._lowered(line):
+            summed = summed.lowered(part, slots, share)
+        return summed
+
+    def _lowered(self, line: NeedScores) -> Iterator[tuple[str, AbstractSet[int], float]]:
+        """Yield the slots whose tools do what a line does not ask for, with the name of that part and what their scores
+        are multiplied by."""
+        if self._unasked:
+            yield "deletion", self._unasked, UNASKED
+        if self.corpus.reading and asks_to_change(in_english(line.text)):
+            yield "reading", self.corpus.reading, IDLE
 
     def _add_hits_of_clauses(self, hits: dict[int, float]) -> dict[int, float]:
         if not self.clauses:
             return hits
         best: dict[int, float] = {}
         for clause in self.clauses:
-            for slot, score in self._lower_hits(clause.hits).items():
+            for slot, score in self._lower_hits(clause).items():
                 best[slot] = max(score, best.get(slot, 0.0))
         return {slot: hits.get(slot, 0.0) + SHARE * best.get(slot, 0.0) for slot in hits.keys() | best.keys()}
 
@@ -346,7 +360,7 @@ class QueryScores:
         else:
             sums = self._sum_with_encoders(self.dense, lines, readings) if self.dense is not None and readings else []
         sums = [
-            self._lift_servers(self._lower_sum(summed), line) for summed, line in zip(sums, lines, strict=False)
+            self._lift_servers(self._lower_sum(summed, line), line) for summed, line in zip(sums, lines, strict=False)
         ] or sums
         if len(sums) > 1:
             from foretool.retrieval.score_sum import fuse_sums
@@ -435,10 +449,11 @@ class QueryScores:
         from foretool.retrieval.score_sum import best_of, cover_clauses, sum_words
 
         if self.dense is None:
-            sums = [sum_words(self._lower_hits(clause.hits), summed.live) for clause in self.clauses]
+            sums = [sum_words(self._lower_hits(clause), summed.live) for clause in self.clauses]
             return summed.plus({"clauses": SHARE * best_of(sums)})
         readings = self._read(self.dense, [clause.text for clause in self.clauses])
-        sums = [self._lower_sum(each) for each in self._sum_with_encoders(self.dense, self.clauses, readings)]
+        made = self._sum_with_encoders(self.dense, self.clauses, readings)
+        sums = [self._lower_sum(each, clause) for each, clause in zip(made, self.clauses, strict=True)]
         if is_story(in_english(self.lines[0].text)):
             return summed.plus({"clauses": SHARE * best_of(sums)})
         return cover_clauses(summed, sums, self.corpus.ids)

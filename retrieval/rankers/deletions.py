@@ -2,6 +2,9 @@
 
 "Remember that her birthday is on 4 May" has the words of `delete_observations` ("remembered facts") as much as those of
 `add_observations`. Of some 200 tasks of public sets that need a tool that deletes, five have none of the words below.
+
+In the same way a tool that only reads is a near copy of the one that writes: a step that begins with "remember" or
+"save" needs the second.
 """
 
 from __future__ import annotations
@@ -14,8 +17,14 @@ from foretool.retrieval.words import in_words
 UNASKED: Final = 0.5
 """What the score of a tool that deletes is multiplied by where the task asks for nothing of the kind."""
 
+IDLE: Final = 0.8
+"""What the score of a tool that only reads is multiplied by where a need begins with a change."""
+
 _DELETING: Final = frozenset(("delete", "remove", "erase", "purge", "destroy"))
 _FIRST: Final = "clear"
+_READING: Final = frozenset(
+    ("count", "describe", "fetch", "find", "get", "list", "open", "query", "read", "search", "show", "view")
+)
 _ASKED: Final = re.compile(
     r"\b(?:(?:delet|remov|drop|clear|eras|purg|destroy|forg[eo]t|cancel|clean|discard|undo|trash|wip|uninstall|unset"
     r"|reset|empt|unlink|revok|retract|eliminat|prun|kill|stop|clos|dispos|un(?:subscrib|pin|follow|assign)|detach|strip"
@@ -24,9 +33,9 @@ _ASKED: Final = re.compile(
     re.IGNORECASE,
 )
 _CHANGING: Final = re.compile(
-    r"\W*(?:(?:please|can you|could you|now) )*(?:add|append|apply|book|cancel|change|copy|create|draft|edit|enter|fill"
-    r"|insert|install|jot|keep|make|mark|merge|move|name|note|notify|post|publish|push|put|remember|rename|replace"
-    r"|reply|reset|save|schedule|send|set|share|start|stop|store|submit|turn|update|upload|write)\b",
+    r"\W*(?:(?:please|can you|could you|now) )*(?:add(?! \d)|append|apply|book|cancel|change|copy|create|draft|edit"
+    r"|enter|fill|insert|install|jot|keep|make|mark|merge|move|name|note|notify|post|publish|push|put|remember|rename"
+    r"|replace|reply|reset|save|schedule|send|set|share|start|stop|store|submit|turn|update|upload|write)\b",
     re.IGNORECASE,
 )
 """The beginning of a task that asks for a change: its first word is the deed. Elsewhere "write" may be a question."""
@@ -40,6 +49,11 @@ def deletes(name: str) -> bool:
     """Return whether a tool of this name deletes something."""
     words = in_words(name).split()
     return words[:1] == [_FIRST] or not _DELETING.isdisjoint(words)
+
+
+def only_reads(name: str) -> bool:
+    """Return whether a tool's name begins with a word for reading."""
+    return not _READING.isdisjoint(in_words(name).split()[:1])
 
 
 def asks_to_delete(task: str) -> bool:

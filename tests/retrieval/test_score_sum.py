@@ -46,7 +46,7 @@ def test_some_slots_as_an_array() -> None:
     assert by_slot({}, 2).tolist() == [0.0, 0.0]
 
 
-def test_every_clause_and_the_whole_put_their_best_tool_ahead() -> None:
+def test_every_clause_puts_its_two_best_tools_ahead_and_the_whole_its_best() -> None:
     live = np.array([True, True, True, True, False])
     whole, sharp, flat = (
         ScoreSum(total_of(parts, live), parts)
@@ -56,10 +56,10 @@ def test_every_clause_and_the_whole_put_their_best_tool_ahead() -> None:
     # The middle of the tops 4 and 1 is 2.5: the clauses count times the roots of 2.5 / 4 and of 2.5 / 1.
     down, up = 0.625**0.5, 2.5**0.5
     np.testing.assert_allclose(found.parts["clauses"], [4 * down, 3.5 * down, up, 0.5 * up, 0], atol=1e-6)
-    assert found.parts["line"].tolist() == [2.0, 0.0, 1.0, 0.0, 0.0], "tool a leads a clause and the whole"
-    np.testing.assert_allclose(found.total[:4], [5 + 4 * down, 2 + 3.5 * down, 1 + up, 1 + 0.5 * up], atol=1e-6)
+    assert found.parts["line"].tolist() == [2.0, 0.5, 1.0, 0.5, 0.0], "tool a leads a clause and the whole"
+    np.testing.assert_allclose(found.total[:4], [5 + 4 * down, 2.5 + 3.5 * down, 1 + up, 1.5 + 0.5 * up], atol=1e-6)
     assert not np.isfinite(found.total[4]), "a dropped tool stays dropped"
-    assert cover_clauses(whole, [flat, flat], "abcde").parts["line"].tolist() == [1.0, 0.0, 1.0, 0.0, 0.0]
+    assert cover_clauses(whole, [flat, flat], "abcde").parts["line"].tolist() == [1.0, 0.0, 1.0, 0.5, 0.0]
 
 
 def test_clauses_that_no_tool_meets_change_nothing() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.pipeline import Pipeline
-from foretool.retrieval.rankers.deletions import UNASKED, deletes, is_unasked
+from foretool.retrieval.rankers.deletions import IDLE, UNASKED, deletes, is_unasked, only_reads
 from foretool.retrieval.ranking import Query
 from tests.support.tools import tool
 
@@ -52,3 +52,17 @@ def test_a_tool_that_deletes_loses_half_its_score_unless_it_is_asked_for_or_name
     assert pipeline.rank(Query(("use delete_note for the saved note",))).ranked[0].tool == "notes__delete_note"
     corpus.replace("notes", [])
     assert not corpus.deleting
+
+
+def test_a_tool_that_only_reads_stands_lower_where_a_step_begins_with_a_change() -> None:
+    corpus = Corpus([tool("notes", "search_notes", "Search for a note"), tool("more", "other", "Nothing")])
+    pipeline = Pipeline(corpus)
+    assert only_reads("search_notes") and only_reads("listFiles") and not only_reads("add_note")
+
+    def score(task: str) -> float:
+        return pipeline.rank(Query((task,))).ranked[0].score
+
+    assert score("remember the note") == pytest.approx(IDLE * score("about the note"))
+    assert score("add 3 and 5 to the note") == score("about the note"), "a sum is no change"
+    corpus.replace("notes", [])
+    assert not corpus.reading

@@ -147,7 +147,7 @@ def test_every_member_of_an_enumeration_puts_its_best_tool_ahead() -> None:
         "We need an assistant for our team that merges the pull request of each release, finds the owner of every"
         " domain, and converts the meeting times to other zones"
     )
-    leaders = {each.tool for each in pipeline().rank(Query((task,))).ranked if "line" in each.parts}
+    leaders = {each.tool for each in pipeline().rank(Query((task,))).ranked if each.parts.get("line", 0.0) >= LEAD}
     assert leaders == set(ids("github__merge_pull_request", "domains__check_availability", "time__convert_time"))
 
 
