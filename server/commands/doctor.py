@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -238,19 +239,23 @@ def _say_running(running: Mapping[str, Stage]) -> str:
     return "; ".join(said) or "done"
 
 
-def show_diagnosis(diagnosis: Diagnosis, *, briefly: bool = False) -> None:
-    """Print what an examination has found: a summary, what is wrong, and then what works. `briefly`: on one screen,
-    without what servers have written and what is as it should be."""
-    output.say_paragraph(_say_summary(diagnosis.summary), style="bold")
+def show_diagnosis(diagnosis: Diagnosis, path: Path | None = None) -> None:
+    """Print what an examination has found: a summary, what is wrong, and then what works. With `path`, the config:
+    on one screen, without what servers have written and what is as it should be, and with lines of that file."""
+    briefly = path is not None
+    output.say_paragraph(_say_summary(diagnosis.summary, briefly=briefly), style="bold")
     for severity, noun in _GROUPS:
         found = [each for each in diagnosis.findings if each.severity == severity]
         if found:
-            output.say(f"\n{output.plural(len(found), noun)}:", _STYLES[severity])
+            explain = " (to have one explained: foretool doctor --explain CODE)" if briefly else ""
+            output.say(f"\n{output.plural(len(found), noun)}{explain}:", _STYLES[severity])
             for alike in _group(found) if briefly else ([each] for each in found):
-                _show_findings(alike, briefly=briefly)
-    _show_well([each for each in diagnosis.upstreams if each.is_well], briefly=briefly)
+                _show_findings(alike, path if briefly else None)
+    if briefly:
+        return
+    _show_well([each for each in diagnosis.upstreams if each.is_well])
     for each in diagnosis.findings:
-        if each.severity == "ok" and not briefly:
+        if each.severity == "ok":
             output.say_paragraph(each.what, "  ", "    ")
     errors, warnings = (sum(each.severity == kind for each in diagnosis.findings) for kind in ("error", "warning"))
     counted = f"{output.plural(errors, 'problem') if errors else 'No problems'}, {output.plural(warnings, 'warning')}."
@@ -258,7 +263,7 @@ def show_diagnosis(diagnosis: Diagnosis, *, briefly: bool = False) -> None:
     output.say(f"\n{counted}{codes}", "red" if errors else "green")
 
 
-def _say_summary(summary: TokenSummary) -> str:
+def _say_summary(summary: TokenSummary, *, briefly: bool) -> str:
     servers = output.plural(summary.servers, "server")
     if summary.well < summary.servers:
         servers = f"{summary.well or 'None'} of {servers} {'works' if summary.well < 2 else 'work'}"
@@ -269,6 +274,8 @@ def _say_summary(summary: TokenSummary) -> str:
         return f"{servers}, {tools}, {tokens}. The storage cannot be used, so what a client loads is not known."
     if summary.listed_tokens >= summary.tokens:
         return f"{servers}, {tools}, {tokens}: so few that all are listed, which a model does best with."
+    if briefly:
+        return f"{servers}, {tools}: {summary.listed_tokens:,} tokens for a model, not {summary.tokens:,}."
     return (
         f"{servers}, {tools}, {tokens} -> {summary.listed_tokens:,}. Without foretool a client puts {tokens} of tool"
         f" definitions before your model; with it {summary.listed_tokens:,}"
@@ -284,25 +291,24 @@ def _group(findings: Sequence[Finding]) -> list[list[Finding]]:
     return list(by_cure.values())
 
 
-def _show_findings(alike: Sequence[Finding], *, briefly: bool) -> None:
+def _show_findings(alike: Sequence[Finding], path: Path | None) -> None:
     """Print findings with the same cure, and that once below them."""
     for finding in alike:
         code = f" [{finding.code}]" if finding.code else ""
-        output.say_paragraph(f"{finding.what}{code}", "  ", "    ")
-        for line in () if briefly else finding.lines:
+        what = finding.what
+        if path is not None:  # the server is named already
+            what = re.sub(rf"{re.escape(str(path))}:(\d+)(?::\d+)?: (?:mcpServers\.\S+: )?", r"line \1: ", what)
+        output.say_paragraph(f"{what.replace(f'{Path.home()}/', '~/')}{code}", "  ", "    ")
+        for line in finding.lines if path is None else ():
             output.say_paragraph(line, "    | ", "    | ", "dim")
     if do := alike[0].do:
         output.say_paragraph(do, "    -> ", "       ")
 
 
-def _show_well(upstreams: Sequence[UpstreamCheck], *, briefly: bool) -> None:
+def _show_well(upstreams: Sequence[UpstreamCheck]) -> None:
     if not upstreams:
         return
     output.say(f"\n{output.plural(len(upstreams), 'server')} that work{'s' if len(upstreams) == 1 else ''}:", "green")
-    if briefly:
-        told = (f"{each.upstream} ({output.plural(each.tools, 'tool')})" for each in upstreams)
-        output.say_paragraph(", ".join(told), "  ", "  ")
-        return
     rows = [(each.upstream, each.tools, f"{each.tokens:,}", f"{each.listed_ms / 1000:.1f}", each.server)
             for each in upstreams]  # fmt: skip
     output.table(("server", "tools#", "tokens#", "seconds#", "says it is…"), rows)

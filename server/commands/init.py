@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -107,17 +109,12 @@ def command(
             _mention_project(() if with_project else files_of)
         with_profiles = with_profiles or (asks and _wants_profiles(files, merged))
         planned, problems = plan(own, merged, files, _launch(own_path), with_profiles=with_profiles)
-        hooked = _with_hooks(planned, files, own_path, HOOKS, with_profiles=with_profiles)
     except OSError as error:
         raise ClickException(f"{own_path}: cannot be read ({error.strerror}); check its permissions") from None
     except (DocumentError, UnicodeDecodeError) as error:
         raise ClickException(f"{own_path}:{error}; correct the file first") from None
-    if hooked != planned and (wants_hook or (wants_hook is None and asks and _wants_hook())):
-        planned = hooked
-    reporting = _with_hooks(planned, files, own_path, SHELL_HOOKS, with_profiles=with_profiles)
-    may_ask = asks and wants_shell_hook is None and wants_hook is not False
-    if reporting != planned and (wants_shell_hook or (may_ask and _wants_shell_hook())):
-        planned = reporting
+    add = partial(_with_hooks, files=files, config=own_path, with_profiles=with_profiles)
+    planned = _add_hooks(planned, add, wants_hook, wants_shell_hook, asks=asks)
     if not as_json:
         _show_planned(files, planned, problems)
         _show_differences(planned if with_lines else (), secrets)
@@ -142,7 +139,7 @@ def _apply(planned: Sequence[FileChange], moved: Moved, own_path: Path, as_json:
         raise ClickException(str(error)) from None
     if not as_json:
         undo = edits.typed("init --undo", own_path)
-        output.say(f"\nDone. The old files are in {edits.short(kept)}; to put them back: {undo}")
+        output.say(f"Done. The old files are in {edits.short(kept)}; to put them back: {undo}")
         if moved.values:
             went = output.plural(len(moved.values), "secret")
             output.say(f"{went} went into the keyring. The copies of the old files still hold them.")
@@ -230,6 +227,19 @@ def _launch(config: Path) -> list[str]:
     return [*hint.launcher(), "serve", "--config", str(config)]
 
 
+def _add_hooks(
+    planned: list[FileChange], add: Callable[..., list[FileChange]], wants_hook: bool | None,
+    wants_shell_hook: bool | None, *, asks: bool,
+) -> list[FileChange]:  # fmt: skip
+    """Return the changes with the hooks that are wanted; `add` adds those of one kind."""
+    has_some = add(add(planned, hooks=HOOKS), hooks=SHELL_HOOKS) != planned
+    if asks and wants_hook is wants_shell_hook is None and has_some:
+        wants_hook, wants_shell_hook = _choose_hooks()
+    for hooks, is_wanted in ((HOOKS, wants_hook), (SHELL_HOOKS, wants_shell_hook)):
+        planned = add(planned, hooks=hooks) if is_wanted else planned
+    return planned
+
+
 def _with_hooks(
     planned: Sequence[FileChange], files: Iterable[FoundFile], config: Path, hooks: Mapping[str, ClientHook], *,
     with_profiles: bool,
@@ -252,17 +262,15 @@ def _wants_profiles(files: Sequence[FoundFile], merged: Merged) -> bool:
     return bool(_seen_by_more(files, merged)) and click.confirm(question, default=False)
 
 
-def _wants_hook() -> bool:
-    output.say("\nA prompt hook names the likely tools to the model at each of your prompts, before its first call.")
-    return click.confirm("Add it to the clients that have such hooks?", default=True)
-
-
-def _wants_shell_hook() -> bool:
-    output.say(
-        "\nAnother hook notes which commands of the shell did what one of your tools does (gh pr list): the program and"
-        " its subcommand, never arguments, paths or values, and only on this machine."
+def _choose_hooks() -> tuple[bool, bool]:
+    """Ask which hooks clients get: the prompt hook, and that of the shell."""
+    output.say_lines("")
+    output.say_paragraph(
+        "Two hooks: `prompt` names likely tools to the model at each of your prompts; `shell` notes which commands did"
+        " what a tool does (their names, on this machine)."
     )
-    return click.confirm("Add it too?", default=False)
+    answer = click.prompt("Add which?", type=click.Choice(["prompt", "both", "none"]), default="prompt")
+    return answer != "none", answer == "both"
 
 
 def _keep_widest(conflict: Conflict) -> Choice:
@@ -288,50 +296,113 @@ def _show_found(files: Sequence[FoundFile], merged: Merged, own: Path, *, with_p
     """Print the servers of each client, and what they are in our file."""
     if not files:
         output.say("No MCP client was found. To register foretool by hand: foretool connect")
+    is_long = len(files) > SHOWN
+    alone = {} if with_profiles else _seen_by_more(files, merged)
+    _show_files(files, alone, is_long=is_long)
+    if merged.entries:
+        told = f": {', '.join(merged.entries)}" if is_long else ":"
+        count = output.plural(len(merged.entries), "server")
+        output.say_lines("")
+        output.say_paragraph(f"{count} for {edits.short(own)}{told}", "", "  ", "bold")
+    shared = [f"{name} from {' and '.join(merged.titles(name))}" for name in merged.entries if name not in alone]
+    if shared and not is_long:
+        output.say_paragraph("; ".join(shared), "  ", "  ")
+    if alone:
+        _say_shared(alone, is_long=is_long)
+    _show_notes(merged.notes)
+
+
+def _show_notes(notes: Iterable[str]) -> None:
+    """Print what became of entries; what is said of several stands once."""
+    by_note: dict[str, list[str]] = {}
+    for note in notes:
+        about, _, said = note.partition(": ")
+        by_note.setdefault(said, []).append(about)
+    for said, subjects in by_note.items():
+        told = ": ".join(filter(None, (", ".join(subjects), said)))
+        output.say_paragraph(f"Note: {told}", "  ", "    ")
+
+
+def _show_files(files: Sequence[FoundFile], alone: Mapping[str, Origin], *, is_long: bool) -> None:
+    """Print the servers of each client; `is_long`: only how many each has, and how many of these no other has."""
+    if is_long:
+        told = [_say_count(file, alone) for file in files if not file.problem]
+        head = (
+            f"{output.plural(len(told), 'client')} with their servers{' (alone: no other has it)' if alone else ''}: "
+        )
+        output.say_paragraph(f"{head}{', '.join(told)}", "", "  ", "bold")
     for file in files:
-        names = [each.name for each in file.servers if not each.is_foretool and not each.problem]
-        rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        has = [f"{output.plural(len(names), 'server')}: {', '.join(names[:SHOWN])}{rest}"] if names else []
-        has += ["has foretool"] if any(each.is_foretool for each in file.servers) else []
-        told = "cannot be read" if file.problem else ", ".join(has) or "no server"
-        output.say_paragraph(f"{file.file.title}, {told} ({edits.short(file.file.path)})", "", "  ", "bold")
+        where = f"({edits.short(file.file.path)})"
+        if file.problem:
+            output.say_paragraph(f"{file.file.title} stays as it is {where}: {file.problem}", "  ", "    ", "yellow")
+        elif not is_long:
+            names = [each.name for each in file.servers if not each.is_foretool and not each.problem]
+            output.say_paragraph(f"{_say_servers(file, names)} {where}", "", "  ", "bold")
         for server in file.servers:
             if server.problem:
-                output.say(f"  {server.name} stays there: {server.problem}")
-    alone = _seen_by_more(files, merged)
-    if merged.entries:
-        output.say(f"\n{output.plural(len(merged.entries), 'server')} for {edits.short(own)}:", "bold")
-    shared = [f"{name} from {' and '.join(merged.titles(name))}" for name in merged.entries if name not in alone]
-    if shared:
-        output.say_paragraph("; ".join(shared), "  ", "  ")
-    if alone and not with_profiles:
-        output.say("All your clients will see these, which one alone had (--profiles keeps them apart):")
+                whose = f" of {file.file.title}" if is_long else ""
+                output.say(f"  {server.name}{whose} stays there: {server.problem}")
+
+
+def _has_foretool(file: FoundFile) -> bool:
+    return any(each.is_foretool for each in file.servers)
+
+
+def _say_count(file: FoundFile, alone: Mapping[str, Origin]) -> str:
+    """Say how many servers the file of a client has, and how many of these no other has."""
+    count = sum(not each.is_foretool and not each.problem for each in file.servers)
+    told = ["has foretool" if _has_foretool(file) and not count else str(count)]
+    folders = Counter(at.folder for at in alone.values() if at.title == file.file.title)
+    told += [f"{number} alone{folder and f' in {edits.short(Path(folder))}'}" for folder, number in folders.items()]
+    return f"{file.file.title} ({', '.join(told)})"
+
+
+def _say_servers(file: FoundFile, names: Sequence[str]) -> str:
+    """Say which servers the file of a client has."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    has = [f"{output.plural(len(names), 'server')}: {', '.join(names[:SHOWN])}{more}"] if names else []
+    has += ["has foretool"] if _has_foretool(file) else []
+    return f"{file.file.title}, {', '.join(has) or 'no server'}"
+
+
+def _say_shared(alone: Mapping[str, Origin], *, is_long: bool) -> None:
+    """Say which servers more clients will see than had them."""
+    if is_long:
+        output.say_paragraph("All your clients will see all of these (--profiles keeps them apart).", "  ", "  ")
+        return
+    output.say_paragraph("All your clients will see these, which one alone had (--profiles keeps them apart):")
     by_place: dict[str, list[str]] = {}
     for name, at in alone.items():
         is_named = not at.folder or at.title.endswith("this project")
         place = f"{at.title}{'' if is_named else f' in {edits.short(Path(at.folder))}'}"
         by_place.setdefault(place, []).append(name)
-    if alone:
-        # Each of many stands above with its client.
-        is_long = len(alone) > SHOWN
-        told = "; ".join(f"{len(names) if is_long else ', '.join(names)} from {at}" for at, names in by_place.items())
-        output.say_paragraph(told, "  ", "  ")
-    for note in merged.notes:
-        output.say_paragraph(f"Note: {note}", "  ", "    ")
+    told = "; ".join(f"{', '.join(names)} from {at}" for at, names in by_place.items())
+    output.say_paragraph(told, "  ", "  ")
 
 
 def _show_planned(files: Sequence[FoundFile], planned: Sequence[FileChange], problems: Sequence[str]) -> None:
+    told = {f"{file.file.path}: {file.problem}" for file in files}  # which stand with their clients
     for problem in problems:
-        output.say(f"  Not changed: {problem}", "yellow")
+        if problem not in told:
+            output.say_paragraph(f"Not changed: {problem}", "  ", "    ", "yellow")
     if planned:
         output.say("\nWhat changes:", "bold")
         replaced = [change.replaced for change in planned if change.replaced]
         counts_files = len(replaced) > _MOST_FILES
-        for change in (change for change in planned if not (counts_files and change.replaced)):
-            output.say(f"  {edits.short(change.path)} {'is made and ' if change.before is None else ''}{change.why}")
+        by_why: dict[str, list[FileChange]] = {}
+        for change in planned:
+            if why := change.hooks if counts_files and change.replaced else change.whole_why:
+                by_why.setdefault(why, []).append(change)
+        for why, changed in by_why.items():
+            if counts_files and len(changed) > 1:
+                output.say_paragraph(f"{len(changed)} files, one for each client: {why}", "  ", "    ")
+                continue
+            for change in changed:
+                made = "" if change.before is not None else "is made and "
+                output.say_paragraph(f"{edits.short(change.path)} {made}{why}", "  ", "    ")
         if counts_files:
             servers = output.plural(sum(replaced), "server")
-            output.say(f"  {len(replaced)} of the files above get foretool in place of {servers}")
+            output.say(f"  {len(replaced)} clients get foretool in place of {servers}")
     elif files:
         output.say("\nNothing has to change: your clients have foretool, and its file has their servers.")
 
@@ -350,11 +421,12 @@ def _say_dry(*, with_lines: bool) -> None:
 
 def _start(place: Path | None, as_json: bool, may_ask: bool) -> Diagnosis:
     """Start every server once and say what is wrong with which."""
-    if not as_json:
+    if not as_json and not sys.stderr.isatty():  # where the progress bar says it
         output.say("\nStarting every server once:", "bold")
-    diagnosis = doctor.run_checks(load(place), may_ask=may_ask)
+    config = load(place)
+    diagnosis = doctor.run_checks(config, may_ask=may_ask)
     if not as_json:
-        doctor.show_diagnosis(diagnosis, briefly=True)
+        doctor.show_diagnosis(diagnosis, config.path)
     return diagnosis
 
 
@@ -372,8 +444,9 @@ def _end(
     elif kept is not None:
         _say_hooks(planned)
         titles = list(dict.fromkeys(file.file.title for file in files if file.file.registers and not file.problem))
-        restart = f"Now restart {', '.join(titles)}. " if titles else ""
-        output.say(f"\n{restart}To see later which tools were missed: foretool misses")
+        which = ", ".join(titles) if len(titles) <= SHOWN else f"your {len(titles)} clients"
+        restart = f"Now restart {which}. " if titles else ""
+        output.say(f"{restart}Later, to see what was missed: foretool misses")
     return int(diagnosis is not None and not diagnosis.is_well)
 
 
@@ -406,7 +479,7 @@ def _report(
         ],
         "added": {name: merged.titles(name) for name in merged.entries},
         "notes": merged.notes,
-        "changes": [{"path": str(change.path), "why": change.why} for change in planned],
+        "changes": [{"path": str(change.path), "why": change.whole_why} for change in planned],
         "problems": problems,
         "backup": str(kept) if kept else None,
         "is_well": diagnosis.is_well if diagnosis else None,

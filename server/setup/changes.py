@@ -38,10 +38,16 @@ class FileChange(Struct, frozen=True):
     before: bytes | None
     """None if there is no such file."""
     after: bytes
-    why: str
+    why: str = ""
     """What the change does, in words."""
     replaced: int = 0
-    """Servers of a client that foretool takes the place of, where nothing else changes in its file."""
+    """Servers of a client that foretool takes the place of."""
+    hooks: str = ""
+    """What the hooks of a client do that the same file gets, in words."""
+
+    @property
+    def whole_why(self) -> str:
+        return ", and ".join(filter(None, (self.why, self.hooks)))
 
 
 class Protection(Struct, frozen=True):

@@ -156,7 +156,7 @@ def _nothing(value: Any) -> Entry:
 # Tables
 
 _TIMEOUT: Final = Left('seconds or milliseconds? Write "timeout_s"', _any_time)
-_APPROVALS: Final = Left("your clients ask about calls themselves")
+_APPROVALS: Final = Left("clients ask themselves")
 _ENV_FILE: Final = Left('put its variables into "env", or export them')
 _OAUTH: Final[Table] = {
     "clientId": _of_oauth("client_id"), "client_id": _of_oauth("client_id"), "CLIENT_ID": _of_oauth("client_id"),
@@ -407,7 +407,7 @@ def _with_our_variables(entry: Entry, notes: list[str], *, has_dollar: bool) -> 
             asked[name] = f"your client kept {name}: export a variable of this name"
         else:
             name = input_variable(match["asked"])
-            asked[name] = f"your client asked you for {name}: export a variable of this name"
+            asked[name] = f"export {name}, which your client asked you for"
         return f"${{{name}}}"
 
     def change(value: Any) -> Any:

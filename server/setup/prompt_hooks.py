@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from foretool.server.config.files import read_regular
 from foretool.server.setup.changes import FileChange
@@ -185,7 +186,10 @@ def change(hook: ClientHook, file: Path, typed: str, planned: FileChange | None 
         return None
     when = "after every command of its shell" if hook.does else "at every prompt"
     why = f"runs foretool hint {when}" if typed else f"runs foretool hint {when} no more"
-    return FileChange(file, before, after.encode(), f"{planned.why}, and {why}" if planned else why)
+    if planned is None:
+        return FileChange(file, before, after.encode(), hooks=why)
+    hooks = " and ".join(filter(None, (planned.hooks, why)))
+    return replace(planned, after=after.encode(), hooks=hooks)
 
 
 def _settings(document: ConfigDocument) -> Settings:

@@ -40,7 +40,7 @@ def test_a_home_is_set_up_and_undone(home: Path, capsys: pytest.CaptureFixture[s
     assert run(["init", "--yes", "--no-start"]) == 0
     out = capsys.readouterr().out
     assert "17 servers for ~/.config/foretool/mcp.json" in out and "to put them back: foretool init --undo" in out
-    assert "files: one server, which also does what that of Claude Desktop and Cursor does" in out
+    assert "files: one server, which covers that of Claude Desktop and Cursor" in out
     ours = home / ".config/foretool/mcp.json"
     assert ours.stat().st_mode & 0o077 == 0
     servers = json.loads(ours.read_text())["mcpServers"]
@@ -49,7 +49,7 @@ def test_a_home_is_set_up_and_undone(home: Path, capsys: pytest.CaptureFixture[s
     assert run(["init", "--yes", "--no-start"]) == 0
     out = capsys.readouterr().out
     assert contents(home) == after and "Nothing has to change" in out
-    assert "Cursor, has foretool (" in out and "Windsurf, cannot be read (" in out
+    assert "Cursor (has foretool)" in out and "Windsurf stays as it is (" in out
     assert run(["init", "--undo"]) == 0
     assert contents(home) == before
     assert run(["init", "--undo"]) == 1
@@ -360,7 +360,7 @@ def test_servers_of_one_name_are_no_question_but_a_line_that_says_what_is_kept(
     monkeypatch.setattr("sys.stdin", Terminal("\ny\n"))
     assert run(["init", "--no-start", "--no-hook"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "files: one server, which also does what that of Claude Desktop does" in out
+    assert "files: one server, which covers that of Claude Desktop" in out
     assert "time, time-cursor: two servers, because Claude Desktop and Cursor differ in env" in out
     assert out.count("[y/N]") == 2 and "s3cret" not in out
     config = json.loads((home / ".config/foretool/mcp.json").read_text())["mcpServers"]
@@ -375,8 +375,9 @@ def test_who_had_a_server_alone_is_said_and_a_profile_keeps_it_there(
     monkeypatch.setattr("sys.stdin", Terminal("y\ny\n"))
     assert run(["init", "--no-start", "--no-hook"]) == 0
     out = capsys.readouterr().out
-    assert "which one alone had (--profiles keeps them apart):" in out
-    assert "1 from Claude Code in /home/ann/shop" in out and "1 from Zed" in out
+    assert "All your clients will see all of these (--profiles keeps them apart)." in out
+    assert "(alone: no other has it)" in out and "Zed (1, 1 alone)" in out
+    assert ", 1 alone in /home/ann/shop)" in out.partition("Claude Code (")[2].partition(" Codex")[0]
     ours = home / ".config/foretool/mcp.json"
     config = load(ours)
     assert [server for server in config.servers if config.require_profile("zed").admits(server)] == ["memory"]
@@ -415,6 +416,6 @@ def test_the_report_of_a_home_with_many_broken_servers_fits_one_screen(
     report = out.partition("Starting every server once:")[2]
     assert len(report.splitlines()) <= 40 and len(out.splitlines()) <= 60
     assert report.count("-> install it, or write its full path") == 1 and report.count("[FT201]") == 25
-    assert "  5 of the files above get foretool in place of 25 servers\n" in out
+    assert "  5 clients get foretool in place of 25 servers\n" in out
     assert run(["init", "--undo"]) == 0
     assert {name: (home / name).read_bytes() for name in files} == before

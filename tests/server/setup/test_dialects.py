@@ -142,13 +142,12 @@ def test_an_entry_is_read(dialect: Dialect, written: dict[str, Any], entry: dict
         (dialects.PLAIN, {"envFile": "${workspaceFolder}/.env"},
          ['left out: "envFile" (put its variables into "env", or export them)']),
         (dialects.PLAIN, {"alwaysAllow": ["a"], "trust": True, "icon": "i"},
-         ['left out: "alwaysAllow", "trust" (your clients ask about calls themselves)']),
+         ['left out: "alwaysAllow", "trust" (clients ask themselves)']),
         (dialects.CLAUDE_CODE, {"timeout": 30, "headersHelper": "h", "alwaysLoad": True},
          ['left out: "timeout", "headersHelper" (write what that program prints into "headers"), '
           '"alwaysLoad" ("pin": ["*"] lists its tools always)']),
         (dialects.CODEX, {"startup_timeout_sec": 120, "required": True, "tools": {"a": {"approval_mode": "approve"}}},
-         ['left out: "startup_timeout_sec" (a start has 60 s here), "required", "tools" (your clients ask about calls'
-          ' themselves)']),
+         ['left out: "startup_timeout_sec" (a start has 60 s here), "required", "tools" (clients ask themselves)']),
         (dialects.VSCODE, {"sandboxEnabled": True, "sandbox": {"network": {}}},
          ['left out: "sandboxEnabled", "sandbox" (it runs without that sandbox)']),
         (dialects.GEMINI, {"authProviderType": "google_credentials", "targetAudience": "x"},
@@ -195,7 +194,7 @@ def test_a_registered_client_with_a_port_needs_our_redirect_address() -> None:
     ("dialect", "value", "ours", "note"),
     [
         (dialects.VSCODE, "${input:pg-password}", "${PG_PASSWORD}",
-         "your client asked you for PG_PASSWORD: export a variable of this name"),
+         "export PG_PASSWORD, which your client asked you for"),
         (dialects.OPENCODE, "{file:~/.secrets/api-key}", "${API_KEY}",
          "your client read ~/.secrets/api-key: put what that file holds into a variable API_KEY"),
         (dialects.PLAIN, "Bearer ${file:/run/token}", "Bearer ${TOKEN}",

@@ -78,7 +78,7 @@ def test_a_change_that_is_planned_anyway_takes_the_hook_along(tmp_path: Path) ->
     file.write_text("{}")
     planned = FileChange(file, b"{}", b'{"mcpServers": {"foretool": {}}}', "gets foretool")
     found = change(HOOKS["gemini"], file, "foretool hint", planned)
-    assert found is not None and found.before == b"{}" and found.why.startswith("gets foretool, and runs")
+    assert found is not None and found.before == b"{}" and found.whole_why.startswith("gets foretool, and runs")
     assert set(json.loads(found.after)) == {"mcpServers", "hooks"}
 
 
