@@ -19,8 +19,9 @@ from typing import Any, TextIO
 
 import servers
 from mcp import Client, StdioServerParameters
+from mcp.client.session import ClientRequestContext
 from mcp.client.stdio import stdio_client
-from mcp.types import CallToolResult, Implementation, TextContent, Tool
+from mcp.types import INVALID_REQUEST, CallToolResult, ErrorData, Implementation, ListRootsResult, TextContent, Tool
 
 from foretool._version import __version__
 from foretool.retrieval.tokens import count_tokens
@@ -117,7 +118,20 @@ def connected(program: str, arguments: Sequence[str], log: TextIO) -> Client:
     """The official SDK's client over stdio, without its cache, so that every answer comes from the server."""
     process = StdioServerParameters(command=program, args=list(arguments))
     us = Implementation(name="demo", version=__version__)
-    return Client(stdio_client(process, errlog=log), read_timeout_seconds=PATIENCE_S, client_info=us, cache=None)
+    # Some servers list more tools to a client that they may ask something, as most clients let them.
+    return Client(
+        stdio_client(process, errlog=log), read_timeout_seconds=PATIENCE_S, client_info=us, cache=None,
+        sampling_callback=refuse, elicitation_callback=refuse, list_roots_callback=list_no_roots,
+    )  # fmt: skip
+
+
+async def refuse(context: ClientRequestContext, params: object) -> ErrorData:
+    """Answer a server that asks the model or the user: the demo has neither."""
+    return ErrorData(code=INVALID_REQUEST, message="the demo has no model and no user")
+
+
+async def list_no_roots(context: ClientRequestContext) -> ListRootsResult:
+    return ListRootsResult(roots=[])
 
 
 async def list_when_complete(client: Client, total: int) -> list[Tool]:

@@ -22,7 +22,7 @@ from foretool.server.catalog.embedding import OnEmbedded
 from foretool.server.config.codes import Code
 from foretool.server.config.loader import Config, Profile
 from foretool.server.config.servers import Server
-from foretool.server.protocol import jsonrpc
+from foretool.server.protocol import jsonrpc, translate
 from foretool.server.protocol.jsonrpc import Message, Raw
 from foretool.server.protocol.lists import ListKind
 from foretool.server.setup.launches import starts_foretool
@@ -82,8 +82,9 @@ class Probe:
         opener = link_opener(server, limit, watcher, authorizer=bearer)
         self.server = server
         self.upstream = Upstream(
-            server.name, self, opener, server.entry.timeout_s, server.secrets.redact, bearer=bearer
-        )
+            server.name, self, opener, server.entry.timeout_s, server.secrets.redact,
+            capabilities=lambda era: translate.ANY_CLIENT, bearer=bearer,
+        )  # fmt: skip
         self.definitions: Sequence[Raw] | None = None
         """Its tools; None while they are not known."""
         self.error = ""

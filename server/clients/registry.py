@@ -26,12 +26,6 @@ from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import Upstream
 from foretool.storage.records import Era, Person, SessionRecord
 
-_ANY_CLIENT: Final[dict[str, Any]] = {
-    "sampling": {"tools": {}, "context": {}},
-    "elicitation": {"form": {}, "url": {}},
-    "roots": {"listChanged": True},
-}
-"""What we declare on behalf of clients that have not connected yet."""
 _MOST_NAME: Final = 100
 """Characters of a client's name or version that are kept."""
 _ANNOUNCE_S: Final = 0.25
@@ -184,7 +178,7 @@ class ClientRegistry:
         for each in (one for one in self._clients if not one.is_shell):
             union = translate.unite(union, translate.forwardable(each.capabilities))
         # Windows are mostly of one client: what none of them can is not promised.
-        return union if union and self.are_windows else translate.unite(union, _ANY_CLIENT)
+        return union if union and self.are_windows else translate.unite(union, translate.ANY_CLIENT)
 
     def warn(self, text: str) -> None:
         """Tell each legacy client that wants warnings something about foretool itself, once; "" takes it back."""

@@ -32,6 +32,15 @@ _SERVED: Final = frozenset({versions.UI})
 that declares one would be answered with "method not found". Skills are declared where there are some (`greeting`)."""
 
 
+ANY_CLIENT: Final[dict[str, Any]] = {
+    "sampling": {"tools": {}, "context": {}},
+    "elicitation": {"form": {}, "url": {}},
+    "roots": {"listChanged": True},
+}
+"""What we declare on behalf of clients that have not connected yet, also where a
+command starts a server: some list more tools to a client that can do more."""
+
+
 def forwardable(capabilities: Mapping[str, Any]) -> dict[str, Any]:
     """Return the capabilities that one side declares, without those that we cannot forward. Tasks are declared
     where a call may become one (`declare_tasks`), and to clients in `greeting`."""

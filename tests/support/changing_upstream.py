@@ -2,8 +2,9 @@
 
 python changing_upstream.py TOOLS_JSON [--zone NAME] [--port-file FILE]
 
-The file holds `instructions`, `tools` and `version`. Descriptions end in the name of a zone, if one is given. Only the
-standard library, so that it starts fast.
+The file holds `instructions`, `tools` and `version`. On stdio a tool with `needs` is listed to a client that declares
+this capability. Descriptions end in the name of a zone, if one is given. Only the standard library, so that it starts
+fast.
 """
 
 import argparse
@@ -73,8 +74,14 @@ def main() -> None:
     if options.port_file:
         serve_http(options)
         return
+    declared: dict[str, Any] = {}
     for line in sys.stdin:
-        reply = answer(json.loads(line), read(options))
+        message = json.loads(line)
+        if message.get("method") == "initialize":
+            declared = message["params"]["capabilities"]
+        said = read(options)
+        said["tools"] = [tool for tool in said["tools"] if tool.pop("needs", "") in ("", *declared)]
+        reply = answer(message, said)
         if reply is not None:
             print(json.dumps(reply), flush=True)
 
