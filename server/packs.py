@@ -42,7 +42,7 @@ class MissingPack(ConfigError):
 
     def __init__(self, wanted: str, pack: str) -> None:
         """`wanted`: the command or the settings that need it."""
-        problem = f"{wanted}: this needs the pack {pack}, which is not installed; install foretool again"
+        problem = f"{wanted}: this installation lacks the part {pack}; install foretool again"
         super().__init__(problem, Code.SETTING_VALUE)
 
 

@@ -89,7 +89,7 @@ def _need_driver(place: ServerAddress) -> None:
     try:
         import_module("foretool.fleet")
     except ImportError:
-        problem = "this needs the pack foretool.fleet, which is not installed; install foretool again"
+        problem = "this installation lacks the part foretool.fleet; install foretool again"
         raise StorageError(f"{place}: {problem}") from None
     try:
         import psycopg  # noqa: F401

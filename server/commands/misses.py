@@ -193,7 +193,9 @@ def _show_one(path: Path | None, number: int, repair: RepairOptions, *, as_json:
 
 def _show_confused(path: Path | None, since: float | None, repair: RepairOptions, *, as_json: bool) -> int:
     if (show := packs.load_part(packs.SHOW_CONFUSED)) is None:
-        return complain("misses: --confused needs the pack foretool.desk, which is not installed", WRONG)
+        return complain(
+            "misses: --confused needs foretool.desk, a part that this installation lacks; install foretool again", WRONG
+        )
     return int(show(path, since, repair, as_json=as_json))
 
 

@@ -130,7 +130,9 @@ def command(
     if needs:
         show_needs = packs.load_part(packs.SHOW_NEEDS)
         if show_needs is None:
-            return complain("tools: --needs needs the pack foretool.desk, which is not installed", WRONG)
+            return complain(
+                "tools: --needs needs foretool.desk, a part that this installation lacks; install foretool again", WRONG
+            )
         return int(show_needs(path, pattern, as_json=as_json))
     config = load(path)
     if upstream and upstream not in (*config.servers, *config.broken, *config.disabled):

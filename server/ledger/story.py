@@ -26,7 +26,7 @@ CAUSES: Final[dict[Cause, str]] = {
     "failing": "each of its latest calls failed, so no list takes it unless it is pinned",
     "app": "it has a page (MCP Apps), which the client shows only for tools of its list",
     "bypass": "a command of the client's shell did what it does, listed or not",
-    "unknown": "no server of this config has such a tool, or it is unknown which list the client had",
+    "unknown": "no server of this config has such a tool, a search found nothing, or what the client saw is unknown",
 }
 NOTICED: Final[dict[Noticed, str]] = {
     "call": "it was called by its name, although it was not in the list",
@@ -107,7 +107,7 @@ _STEPS_AFTER: Final = 3
 """How many of its steps are told at most."""
 _PROMPT_S: Final = 600.0
 """A prompt belongs to a miss that comes within this time."""
-UNKNOWN_TOOL: Final = "(tool not known)"
+UNKNOWN_TOOL: Final = "(a search in vain)"
 """What stands for the tool that a search in vain was for."""
 
 Kind = Literal["session", "prompt", "list", "named", "search", "miss", "call"]
@@ -246,5 +246,10 @@ def tell_miss(miss: Miss) -> StoryStep:
     if miss.noticed == "shell":
         return StoryStep(miss.at, "miss", f"ran {miss.query or 'a command'} in its shell in place of {miss.tool}", 0)
     return StoryStep(
-        miss.at, "miss", f"needed {miss.tool or UNKNOWN_TOOL}, which the client could not see", miss.tokens
+        miss.at,
+        "miss",
+        f"needed {miss.tool}, which the client could not see"
+        if miss.tool
+        else "searched, and called no tool that it saw",
+        miss.tokens,
     )

@@ -42,10 +42,10 @@ ACCESS = {"issuer": "https://login.example.com", "resource": "https://tools.exam
 @pytest.mark.parametrize(
     ("settings", "words", "status", "said"),
     [
-        ({}, ["learn"], 2, "learn: this needs the pack foretool.learning"),
-        ({}, ["page"], 2, "page: this needs the pack foretool.desk"),
-        ({"access": ACCESS}, ["serve", "--http"], 2, "access, per_user: this needs the pack foretool.fleet"),
-        ({"storage": "postgresql://x@127.0.0.1:1/y"}, ["status"], 1, "this needs the pack foretool.fleet"),
+        ({}, ["learn"], 2, "learn: this installation lacks the part foretool.learning"),
+        ({}, ["page"], 2, "page: this installation lacks the part foretool.desk"),
+        ({"access": ACCESS}, ["serve", "--http"], 2, "access, per_user: this installation lacks the part"),
+        ({"storage": "postgresql://x@127.0.0.1:1/y"}, ["status"], 1, "this installation lacks the part foretool.fleet"),
     ],
 )  # fmt: skip
 def test_what_a_missing_pack_would_do_is_said_in_one_line(
@@ -67,7 +67,7 @@ def test_a_proxy_that_nothing_can_watch_says_so_and_serves(
     config = loader.load(write_config(tmp_path, {"calc": {"command": "calc"}}, metrics=True))
     with watching(config, http=True) as watch:
         assert isinstance(watch, Unwatched)
-    assert "telemetry, metrics: this needs the pack foretool.fleet" in caplog.text
+    assert "telemetry, metrics: this installation lacks the part foretool.fleet" in caplog.text
 
 
 def test_without_the_desk_a_miss_has_its_changes_and_no_effect_of_them(

@@ -43,7 +43,7 @@ def test_hints_and_searches_by_name_are_told(store: Store) -> None:
     assert [step.what for step in story] == [
         "was told of calc__add (hint)",
         "searched for a, b: found no tool (confidence none)",
-        "needed (tool not known), which the client could not see",
+        "searched, and called no tool that it saw",
     ]
 
 
