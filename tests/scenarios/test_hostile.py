@@ -28,7 +28,12 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from requirements import requirement
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    # A conversation that fails is printed, whose length must not hide the failure.
+    pytest.mark.filterwarnings("ignore:Generating overly large repr"),
+]
 
 
 @pytest.fixture(autouse=True)
