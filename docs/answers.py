@@ -279,7 +279,6 @@ def write_schema() -> str:
             for name, meaning in _meanings(kinds[schema["title"], frozenset(schema["properties"])]).items():
                 member = schema["properties"][name]
                 schema["properties"][name] = {"description": meaning, **member}
-            schema["additionalProperties"] = False
             # Every member is always printed, also where a record has a default for it.
             for member in schema["properties"].values():
                 member.pop("default", None)

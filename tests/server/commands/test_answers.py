@@ -123,7 +123,9 @@ def path(home: Path) -> Path:
 
 def problems(line: str, answer: Any) -> list[str]:
     """Return how an answer differs from the schema of a command line."""
-    schema = {**SCHEMAS["properties"][line], "$defs": SCHEMAS["$defs"]}
+    # Programs bear with members of a newer version; this version has none that the schema lacks.
+    types = {name: {"additionalProperties": False, **kind} for name, kind in SCHEMAS["$defs"].items()}
+    schema = {**SCHEMAS["properties"][line], "$defs": types}
     return [f"{error.instance_path}: {error.message}" for error in jsonschema_rs.iter_errors(schema, answer)]
 
 
