@@ -23,6 +23,8 @@ from foretool.storage.records import MissCount, MissFilter, ProfileCount
 
 DAYS: Final = 14
 """How many days the overview looks back, today included."""
+MONTH: Final = 30
+"""The same where a month is asked for."""
 LATEST: Final = 30_000
 """Of so many latest calls those of one profile are counted."""
 AT_ONCE: Final = 10_000
@@ -107,10 +109,10 @@ def wilson(hits: int, of: int) -> tuple[float, float] | None:
     return max(0.0, (middle - reach) / below), min(1.0, (middle + reach) / below)
 
 
-def read_overview(config: Config, viewer: Viewer) -> OverviewPage:
+def read_overview(config: Config, viewer: Viewer, days_back: int = DAYS) -> OverviewPage:
     """Return what the first page shows. Raises `StorageError`."""
     now = time.time()
-    days = _last_days(now)
+    days = _last_days(now, days_back)
     with offline.open_offline(config) as app:
         tools = [tool for tool in app.catalog.tools() if admits(config, viewer, tool.upstream)]
         full = sum(app.catalog.tokens(tool.id) for tool in tools)
@@ -141,12 +143,13 @@ def read_overview(config: Config, viewer: Viewer) -> OverviewPage:
             full_tokens=full,
             listed_tokens=view.tokens,
             waiting=waiting,
+            days_back=days_back,
         )
 
 
-def _last_days(now: float) -> list[date]:
+def _last_days(now: float, count: int) -> list[date]:
     today = datetime.fromtimestamp(now).date()
-    return [today - timedelta(days=back) for back in range(DAYS - 1, -1, -1)]
+    return [today - timedelta(days=back) for back in range(count - 1, -1, -1)]
 
 
 def _begin(day: date) -> float:

@@ -186,7 +186,8 @@ class Site:
 
     def overview(self, request: Request, viewer: Viewer) -> Response:
         mark = self._changes.mark()  # before anything is read: of what changes from here on the browser is told
-        page = overview.read_overview(self._config, viewer)
+        is_month = request.query_params.get("days") == str(overview.MONTH)
+        page = overview.read_overview(self._config, viewer, overview.MONTH if is_month else overview.DAYS)
         if page.waiting:
             self._add_up(self._config)
         return self._renderer.show("overview.html", ".", viewer, page=page, mark=mark)

@@ -30,8 +30,8 @@ CHROMIUM: Final = next(filter(None, map(shutil.which, ("chromium", "chromium-bro
 PICTURES: Final = Path(__file__).parents[3] / "docs" / "pictures"
 TAGS: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 PATHS: Final = (
-    "/", "/misses", "/tools", "/tools?server=my-mail", "/tools/my-mail__read_message", "/sessions", "/review/my-mail",
-    "/settings",
+    "/", "/?days=30", "/misses", "/tools", "/tools?server=my-mail", "/tools/my-mail__read_message", "/sessions",
+    "/review/my-mail", "/settings",
 )  # fmt: skip
 
 pytestmark = [

@@ -48,6 +48,8 @@ def test_a_day_has_what_was_listed_found_and_missed_and_days_without_a_call_are_
     assert days[-4] == ((noon.date() - timedelta(days=3)).isoformat(), 2, 1, 1)
     assert [day.needs for day in page.days].count(0) == overview.DAYS - 2
     assert (page.most, page.misses, page.lost) == (4, 2, 1)
+    month = overview.read_overview(load(path), ALL, overview.MONTH)
+    assert len(month.days) == month.days_back == 30 and month.days[-15:][1:] == page.days
 
 
 def test_the_overview_of_a_new_user_is_empty_and_names_the_servers(tmp_path: Path) -> None:
