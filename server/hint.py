@@ -281,8 +281,7 @@ def _name_tools(config: Config, store: Store, text: str, profile: str) -> Hint:
     listed, named = (working_set.tools, working_set.named) if working_set is not None else ((), ())
     named_by = [config.servers[name] for name in dict.fromkeys(tool.upstream for tool in tools)]
     corpus.server_names = read_server_names(named_by, lambda name: config.servers[name].prefix)
-    # Those that the list names make room for as many others.
-    ranking = Pipeline(corpus).rank(Query(lines=(text,)), limit=MOST + min(len(named), MOST))
+    ranking = Pipeline(corpus).rank(Query(lines=(text,)), limit=MOST)
     if level(ranking) == "none":
         return Hint()
     by_id = {tool.id: tool for tool in tools}

@@ -1,6 +1,7 @@
 """What hints say: the text behind a prompt of the user, and the block behind an answer.
 
-Behind a prompt, up to six tools are named with what they do, and as many more as fit with what they need to be called.
+Behind a prompt, up to six tools are named with what they do, and up to six more with what they need to be called. Each
+stands there as it is called, without the bridge that calls it: small models take a bridge before a name for the tool.
 The text stands before the model beside the user's own words. So it says whose words it quotes, and no tool's line can
 pose as two, or as words of ours.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -31,8 +33,9 @@ TOKENS: Final = 300
 """Most tokens of the text behind a prompt."""
 TOOLS: Final = 6
 """How many tools are described. The others are named with their arguments alone, which takes a third of the tokens."""
-MOST: Final = 24
-"""How many tools it names in all."""
+MOST: Final = 12
+"""How many of the tools that fit best are looked at: those behind them are named for their words alone, and a model
+calls what is named."""
 _MORE: Final = "- also"
 HEAD: Final = (
     "Tools behind foretool that may fit this request. Call a listed one by its name, any other with call_tool(name,"
@@ -70,22 +73,17 @@ class Mark(Struct, frozen=True):
     """The definition of the bridge that calls it names it with what its call needs."""
 
     def __str__(self) -> str:
-        if self.is_listed:
-            return " (listed)"
-        if self.is_named:
-            return " (see call_tool_write)" if self.writes else " (see call_tool)"
-        return " (write)" if self.writes else ""
+        return " (listed)" if self.is_listed else " (write)" if self.writes else ""
 
 
 def write_prompt_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hint:
     """Return a text that names these tools, as many as fit; an empty one if there are none.
 
-    `tools`: the best first. Behind the first `TOOLS` only those are named that the list neither has nor names, so that
-    the tokens go to what the model has not read.
+    `tools`: the best first. Behind the first `TOOLS` only those are named that the list neither has nor names.
     """
     lines, more, named = [HEAD], list[str](), list[ToolId]()
     left = TOKENS - estimate(HEAD)
-    for tool in tools:
+    for tool in islice(tools, MOST):
         how, is_described = mark(tool), len(lines) <= TOOLS
         if (how.is_listed or how.is_named) and not is_described:
             continue
@@ -101,8 +99,6 @@ def write_prompt_hint(tools: Iterable[Tool], mark: Callable[[Tool], Mark]) -> Hi
             if _count_tokens(name_calls(_MORE, longer)) <= left:
                 more = longer
                 named.append(tool.id)
-        if len(named) == MOST:
-            break
     if more:
         lines.append(name_calls(_MORE, more))
         left -= _count_tokens(lines[-1])
@@ -120,13 +116,12 @@ def describe_tool(tool: Tool, mark: Mark) -> Iterable[str]:
 
     if not (call := signature(tool)):
         return
-    if mark.is_listed or mark.is_named:
-        # The list has its arguments. What a named tool does is worth less than the names of two or three others.
-        yield f"- {tool.id}{mark}"
+    if mark.is_listed:
+        yield f"- {tool.id}{mark}"  # the list has its arguments
         return
     line = f"- {call}{mark}"
     about = one_line(summary_line(document(tool))).replace('"', "'")
-    if about:
+    if about and not mark.is_named:  # what a named tool does is worth less than the names of two or three others
         yield f'{line}: "{about}"'
     yield line
 
