@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from fakes import BOTH, LEGACY, MODERN, PATIENCE_S, Asked, FakeClient, FakeUpstream, failing_store, proxy_over, tool
+from fakes import BOTH, LEGACY, MODERN, Asked, FakeClient, FakeUpstream, failing_store, proxy_over, tool
 from requirements import requirement
 
 from foretool.server.protocol import jsonrpc, versions
@@ -169,9 +169,7 @@ async def test_clients_of_both_eras_get_a_definition_and_results_that_fit_each_o
             assert (schema, value) in ((BOXED, {"result": [0, 1, 4]}), (NUMBERS, [0, 1, 4]))
             assert client is new or schema == BOXED
         # Now both forms are known, and nothing but the form has changed.
-        async with asyncio.timeout(PATIENCE_S):
-            while b"result" in stage.app.catalog.tools()[0].definition:
-                await asyncio.sleep(0.01)  # no client is told of it
+        await stage.client.until(lambda: b"result" not in stage.app.catalog.tools()[0].definition)
         assert await seen(old) == (BOXED, {"result": [0, 1, 4]})
         assert await seen(new) == (NUMBERS, [0, 1, 4])
         assert old.count("notifications/tools/list_changed") == 0

@@ -9,7 +9,7 @@ import json
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -583,11 +583,12 @@ class FakeClient(StdioServer):
         return found()[count - 1]
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait, message by message, until something holds."""
+        """Wait until something holds; look at every message, and now and then for what no message tells."""
         async with asyncio.timeout(PATIENCE_S):
             while not holds():
                 self._news.clear()
-                await self._news.wait()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._news.wait(), 0.01)
 
     def count(self, method: str) -> int:
         return sum(name == method for name, _ in self.notices)

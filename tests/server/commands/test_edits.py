@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_fakes import write_config
@@ -22,6 +23,28 @@ def config(tmp_path: Path) -> Path:
     )
     path.chmod(0o640)
     return path
+
+
+@pytest.mark.parametrize(
+    ("command", "left", "said"),
+    [
+        (
+            ["disable", "a"],
+            {"a": {"command": "x", "disabled": True}, "b": {"command": "y", "disabled": True}},
+            "a disabled",
+        ),
+        (["enable", "a", "b"], {"a": {"command": "x"}, "b": {"command": "y"}}, "b enabled"),
+        (["enable", "a"], {"a": {"command": "x"}, "b": {"command": "y", "disabled": True}}, "Nothing has to change"),
+        (["remove", "b"], {"a": {"command": "x"}}, "b removed"),
+    ],
+)
+def test_entries_of_servers_are_edited_and_the_others_stay(
+    command: list[str], left: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_config(tmp_path, {"a": {"command": "x"}, "b": {"command": "y", "disabled": True}})
+    assert run([*command, "--config", str(path)]) == 0
+    assert json.loads(path.read_text())["mcpServers"] == left
+    assert said in capsys.readouterr().out
 
 
 @requirement("manage:undo", "trust:manage:secrets")
