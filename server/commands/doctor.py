@@ -244,11 +244,12 @@ def show_diagnosis(diagnosis: Diagnosis, path: Path | None = None) -> None:
     on one screen, without what servers have written and what is as it should be, and with lines of that file."""
     briefly = path is not None
     output.say_paragraph(_say_summary(diagnosis.summary, briefly=briefly), style="bold")
+    explain = " (to have one explained: foretool doctor --explain CODE)" if briefly else ""
     for severity, noun in _GROUPS:
         found = [each for each in diagnosis.findings if each.severity == severity]
         if found:
-            explain = " (to have one explained: foretool doctor --explain CODE)" if briefly else ""
             output.say(f"\n{output.plural(len(found), noun)}{explain}:", _STYLES[severity])
+            explain = ""
             for alike in _group(found) if briefly else ([each] for each in found):
                 _show_findings(alike, path if briefly else None)
     if briefly:

@@ -21,6 +21,7 @@ from foretool.server.setup.documents import ConfigDocument, value_at
 from foretool.server.setup.own_servers import OwnServers, copies_of
 from foretool.server.setup.plan import secrets_of
 from foretool.server.setup.scan import FoundFile, scan
+from foretool.server.upstreams.missing_variables import CERTIFICATE_FILES
 
 _NOTHING: Final = "Nothing here can be mended without you: each line above says what to do."
 
@@ -80,6 +81,7 @@ def _plan(own: OwnServers, findings: Iterable[Finding], *, may_ask: bool) -> Pla
     planned = Planned()
     disabled: set[str] = set()
     done: set[Repair] = set()
+    distrustful: dict[str, tuple[str, ...]] = {}
     for finding in findings:
         repair = finding.repair
         if repair is None or repair in done or disabled & {*repair.servers}:
@@ -87,7 +89,11 @@ def _plan(own: OwnServers, findings: Iterable[Finding], *, may_ask: bool) -> Pla
         done.add(repair)
         if repair.kind == "disable":
             disabled |= {*repair.servers}
+        if repair.kind == "inherit" and CERTIFICATE_FILES.issuperset(repair.names):
+            distrustful |= dict.fromkeys(repair.servers, repair.names)
+            continue
         _add(planned, own, finding, repair, may_ask=may_ask)
+    _pass_certificates(planned, own, distrustful, may_ask=may_ask)
     _end_edits(planned)
     if change := own.change("mended by foretool doctor --fix"):
         planned.changes.insert(0, change)
@@ -103,7 +109,8 @@ def _add(planned: Planned, own: OwnServers, finding: Finding, repair: Repair, *,
     if repair.kind == "disable":
         for name in repair.servers:
             own.switch(name, on=False)
-        planned.what.append(f"{names}: switch it off, because {finding.what.removeprefix(f'{names}: ')}")
+        why = finding.what.replace(f"{names}: is ", "it is ").removeprefix(f"{names}: ")
+        planned.what.append(f"{names}: switch it off, because {why}")
     elif repair.kind == "command":
         for name in repair.servers:
             own.set_command(name, repair.path)
@@ -130,6 +137,28 @@ def _inherit(planned: Planned, own: OwnServers, repair: Repair, *, may_ask: bool
             planned.what.append(f"{server}: give it {name}")
         else:
             planned.left.append(f"{server}: asks for {name}; only you can say whether it may have it")
+
+
+def _pass_certificates(
+    planned: Planned, own: OwnServers, distrustful: Mapping[str, Sequence[str]], *, may_ask: bool
+) -> None:
+    """Pass the names of certificate files on to all servers that trust no certificate here, if a person agrees once:
+    these are files of certificates, no secrets."""
+    servers = [name for name in distrustful if name in own.servers()]
+    if not servers:
+        return
+    who = " and ".join(filter(None, (", ".join(servers[:-1]), servers[-1])))
+    files = ", ".join(dict.fromkeys(name for server in servers for name in distrustful[server]))
+    question = (
+        f"{who} did not trust a certificate of this network; {files} name those that are trusted here. Pass them on?"
+    )
+    if may_ask and click.confirm(output.printable_text(question), default=False):
+        for server in servers:
+            for name in distrustful[server]:
+                own.inherit(server, name)
+        planned.what.append(f"{who}: give {files}")
+    else:
+        planned.left.append(f"{who}: may need {files}, which name certificates; only you can say whether")
 
 
 def _edit_client(planned: Planned, repair: Repair, config: Path) -> None:

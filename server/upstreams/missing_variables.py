@@ -28,6 +28,7 @@ _OF_NETWORK: Final = re.compile(
 )
 _CERTIFICATES: Final = {"node": ("NODE_EXTRA_CA_CERTS",), "": ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")}
 """Variables that name the certificates of a network: what Node reads, and what Python, uv and most others read."""
+CERTIFICATE_FILES: Final = frozenset(name for names in _CERTIFICATES.values() for name in names)
 _NODE: Final = frozenset({"node", "npx", "npm", "pnpm", "yarn", "bunx", "bun"})
 _CERTIFICATE: Final = re.compile(r"(?i)certificate|self[- ]signed|SELF_SIGNED_CERT|UNABLE_TO_VERIFY|\bissuer\b")
 _DOWNLOADS: Final = _NODE - {"node"} | {"uv", "uvx", "pipx"}
@@ -63,11 +64,15 @@ def _program(server: Server) -> str:
 def held_back(server: Server, stderr: Sequence[str], error: str) -> tuple[str, ...]:
     """Return the variables that are set here, that a server names in what it wrote, and that it does not get.
 
-    It may name any variable, to be given its value, so nobody but the user decides.
+    It may name any variable, to be given its value, so nobody but the user decides. Where it trusts no certificate,
+    these are the variables that name the certificates of this network.
     """
     given = server_environment(os.environ, server.inherit, server.withheld, server.env)
     text, known = "\n".join((*stderr, error)), frozenset((*given, *server.withheld))
-    return _held_back(text, os.environ, known)
+    if (back := _held_back(text, os.environ, known)) or not (_NETWORK.search(text) and _CERTIFICATE.search(text)):
+        return back
+    near = _of_network(text, os.environ, known, _program(server))
+    return tuple(near) if CERTIFICATE_FILES.issuperset(near) else ()
 
 
 def _held_back(text: str, environ: Mapping[str, str], known: frozenset[str]) -> tuple[str, ...]:

@@ -94,6 +94,22 @@ def test_a_person_may_give_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert asked[0].startswith("one asks for K") and len(asked) == 3
 
 
+def test_servers_that_trust_no_certificate_here_are_given_the_files_after_one_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/etc/ours.pem")
+    script = "echo 'invalid peer certificate: UnknownIssuer' >&2; exit 1 #"
+    path = write_config(
+        tmp_path, {name: {"command": "/bin/sh", "args": ["-c", script + name]} for name in ("one", "two")}
+    )
+    asked: list[str] = []
+    monkeypatch.setattr(repairs.sys, "stdin", type("Terminal", (), {"isatty": lambda self: True})())
+    monkeypatch.setattr(repairs.click, "confirm", lambda text, **_: not asked.append(text))
+    assert doctor(path, "--fix") == 1
+    assert len(asked) == 2 and asked[0].startswith("one and two did not trust a certificate of this network; SSL_CERT")
+    assert all("SSL_CERT_FILE" in entry(path, name)["inherit"] for name in ("one", "two"))
+
+
 def test_programs_are_started_by_their_full_path(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"one": {"command": "a"}, "two": {"command": "a"}})
     fixed = fix(
