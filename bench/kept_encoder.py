@@ -13,7 +13,7 @@ from foretool.retrieval.corpus import digest
 from foretool.retrieval.encoders import Encoder, Weights
 from foretool.retrieval.model_format import Floats
 from foretool.storage.opening import open_store
-from foretool.storage.sql.vectors import VectorStore
+from foretool.storage.sql.artifacts import VectorStore
 
 AT_ONCE = 256
 """Texts between two writes, so that an interrupted run loses little."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from foretool.server.config.limits import FROM_FILE, Limits
+from foretool.server.config.settings import FROM_FILE, Limits
 
 
 class ProcessEnded(Exception):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.model_format import NUMBERS, Floats, ModelError, pack, unpack
 
-METHOD, VERSION = "ports", 1
+METHOD, _VERSION = "ports", 1
 _FLOAT32 = 1  # TensorProto.DataType
 _KINDS = ("float32", "float16")
 """The types in which the thin matrices may be stored."""
@@ -42,12 +42,12 @@ class Adapter(Struct, frozen=True):
         for name, (left, right) in self.changes.items():
             arrays[f"{name}|left"] = left.astype(np.float16)
             arrays[f"{name}|right"] = right.astype(np.float16)
-        return pack(METHOD, VERSION, {"base": self.base, "report": dict(self.report)}, arrays)
+        return pack(METHOD, _VERSION, {"base": self.base, "report": dict(self.report)}, arrays)
 
 
 def loads(model: bytes) -> Adapter:
     """Decode an adapter. Raises `ModelError`."""
-    header, arrays = unpack(model, METHOD, VERSION)
+    header, arrays = unpack(model, METHOD, _VERSION)
     base = header.get("base")
     names = sorted({name.rpartition("|")[0] for name in arrays})
     if not isinstance(base, str) or {f"{name}|{side}" for name in names for side in ("left", "right")} != set(arrays):

@@ -10,7 +10,7 @@ from msgspec import Struct
 Outcome = tuple[float, float]
 """A stated probability, and 1 if it came true, else 0."""
 
-BINS = 10
+_BINS = 10
 _EDGE = 1e-3
 """Probabilities nearer to 0 or 1 than this count as this near."""
 _STEPS = 25
@@ -73,9 +73,9 @@ def calibration_error(outcomes: Sequence[Outcome]) -> float:
 
 def reliability(outcomes: Sequence[Outcome]) -> list[tuple[float, float, int]]:
     """Return for each bin that is not empty: the mean stated probability, the share that came true, and the count."""
-    bins: list[list[Outcome]] = [[] for _ in range(BINS)]
+    bins: list[list[Outcome]] = [[] for _ in range(_BINS)]
     for said, true in outcomes:
-        bins[min(int(said * BINS), BINS - 1)].append((said, true))
+        bins[min(int(said * _BINS), _BINS - 1)].append((said, true))
     return [(sum(a for a, _ in one) / len(one), sum(b for _, b in one) / len(one), len(one)) for one in bins if one]
 
 

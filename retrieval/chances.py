@@ -21,7 +21,7 @@ FEATURES = ("place", "behind", "best", "found", "tasks", "history", "new", "bias
 best one, the logarithm of the best one, its score from words and meaning, what three learned parts gave it, and 1.
 Parts that are added into one score are read as a share of the best score, which models that believe in themselves more
 with every run move by tens."""
-UNIT, LEAST_BEST = 5.0, 3.0
+_UNIT, LEAST_BEST = 5.0, 3.0
 """The unit of such a share, and the least best score that it is a share of."""
 LEARNED = ("tasks", "history", "new", "graph", "trained")
 """Parts of a score that models add; the rest is words, meaning, names and usage."""
@@ -64,7 +64,7 @@ def gains(weights: Sequence[float], ranked: Sequence[Ranked]) -> list[float]:
 def _scale(ranked: Sequence[Ranked]) -> tuple[float, float, float]:
     """Return the best score, the unit of shares of it, and its logarithm."""
     best = ranked[0].score if ranked else 0.0
-    return best, UNIT / max(best, LEAST_BEST), log(1.0 + max(best, 0.0))
+    return best, _UNIT / max(best, LEAST_BEST), log(1.0 + max(best, 0.0))
 
 
 def growth_features(ranked: Sequence[Ranked]) -> list[tuple[float, ...]]:

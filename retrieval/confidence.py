@@ -26,7 +26,7 @@ from foretool.retrieval.ranking import CLEARLY, Evidence, Ranked, Ranking
 from foretool.retrieval.words import terms
 from foretool.storage.records import Level
 
-HIGH, MEDIUM = 0.90, 0.55
+HIGH, _MEDIUM = 0.90, 0.55
 """Where the first tool is right with the one probability, the level is high; medium where a needed tool is among the
 first `WITHIN` with the other."""
 READ = 0.7
@@ -43,7 +43,7 @@ WITHIN = 5
 """The level says how likely a needed tool is among this many."""
 FAINTEST = 0.35
 """Words whose match is weaker than this match by chance."""
-COVERED, SPREAD = 0.6, 3.0
+_COVERED, _SPREAD = 0.6, 3.0
 """A tool that has this share of what the words of a line tell is no match by chance, however common the words are, if
 the scores of the line have less entropy: words that some twenty tools share equally tell nothing."""
 _UNNEEDED = 0.05
@@ -144,7 +144,7 @@ def judge(
         calibrate = float
     # What a log says of the first five can take a level away from the first tool alone, and not give it one.
     is_sure = named or (min(held[0], calibrate(held[0])) >= HIGH - _ROUNDED and is_ahead(ranking) and is_read(ranking))
-    level: Level = "high" if is_sure else "medium" if calibrate(said) >= MEDIUM else "low"
+    level: Level = "high" if is_sure else "medium" if calibrate(said) >= _MEDIUM else "low"
     enough = next((k for k, each in enumerate(held, 1) if calibrate(each) >= _PROMISE - _ROUNDED), len(held))
     return Judgement(level, said, enough if named else max(enough, min(LEAST_SHOWN, len(held))), chances, held)
 
@@ -260,7 +260,7 @@ def fits(evidence: Evidence, probability: float = 0.0) -> bool:
     """Return whether any tool fits this line at all, by words and meaning. The cosines alone answer this better than
     the probability does (`docs/benchmarks.md`), which decides only for encoders whose cosines nobody fitted."""
     if evidence.nearness is None:
-        return evidence.strength >= FAINTEST or (evidence.coverage >= COVERED and evidence.entropy < SPREAD)
+        return evidence.strength >= FAINTEST or (evidence.coverage >= _COVERED and evidence.entropy < _SPREAD)
     least = shipped().least.get(evidence.nearness.encoders)
     if least is None:
         return probability >= _LEAST_FIT
@@ -285,6 +285,6 @@ def _is_chance(evidence: Evidence, probability: float) -> bool:
         return False
     if evidence.needed is not None and evidence.needed < _UNNEEDED:
         return True
-    if evidence.nearness is None and probability >= WORTH and evidence.entropy < SPREAD:
+    if evidence.nearness is None and probability >= WORTH and evidence.entropy < _SPREAD:
         return False
     return not fits(evidence, probability)

@@ -14,7 +14,7 @@ from foretool.retrieval.words import terms
 
 _LEAST = 3
 """A list of fewer members is no enumeration: the joining words of two needs split them already."""
-LEAST_TERMS = 2
+_LEAST_TERMS = 2
 """A member with fewer different terms names no need. Fewer than for a clause: the sentence says the rest."""
 
 _COMMA = re.compile(r",\s+(?:(?:and|or|plus|as well as)\s+)?", re.IGNORECASE)
@@ -44,7 +44,7 @@ def members(sentence: str) -> list[str]:
     if len(others) < _LEAST - 1 or (start := _start(first, others)) is None:
         return []
     found = [first[start:].strip(), *(each.strip() for each in others)]
-    return found if all(len(set(terms(each))) >= LEAST_TERMS for each in found) else []
+    return found if all(len(set(terms(each))) >= _LEAST_TERMS for each in found) else []
 
 
 def _part_last(others: Sequence[str]) -> list[str]:
@@ -70,7 +70,7 @@ def _start(first: str, others: Sequence[str]) -> int | None:
 def _doing(first: str) -> int | None:
     """Find the last word in -ing that has something behind it."""
     starts = [found.start() for found in _DOING.finditer(first)]
-    return next((at for at in reversed(starts) if len(set(terms(first[at:]))) >= LEAST_TERMS), None)
+    return next((at for at in reversed(starts) if len(set(terms(first[at:]))) >= _LEAST_TERMS), None)
 
 
 def _does(first: str) -> int | None:

@@ -47,7 +47,7 @@ _LEAST_ALONE: Final = 4
 """So many letters a word has at least that tells a language alone."""
 _ENGLISH_ENOUGH: Final = 2
 """A text with so many small English words is English, whatever script stands beside them."""
-REMEMBERED: Final = 64
+_REMEMBERED: Final = 64
 """How many texts that were read last are remembered: a search reads its task several times."""
 
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -285,7 +285,7 @@ def _english_words() -> frozenset[str]:
 # Which language a text is in
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=_REMEMBERED)
 def _language_of(text: str) -> str | None:
     if not text.isascii() and (found := _script_language(text)) is not None:
         return found
@@ -381,7 +381,7 @@ def _pieces(text: str, language: str) -> tuple[Piece, ...]:
     return _remembered_pieces(text, language) if len(text) <= MOST_READ else _part(text, language)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=_REMEMBERED)
 def _remembered_pieces(text: str, language: str) -> tuple[Piece, ...]:
     return _part(text, language)
 

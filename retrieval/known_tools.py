@@ -24,7 +24,7 @@ from typing import Final
 from msgspec import Struct
 
 from foretool.retrieval.document import Document
-from foretool.retrieval.sorted_lines import SortedLines
+from foretool.retrieval.near_words import SortedLines
 from foretool.retrieval.words import in_words, terms
 
 FILE: Final = Path(__file__).with_name("known_tools.tsv")

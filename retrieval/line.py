@@ -12,7 +12,7 @@ from foretool.retrieval.ranking import Evidence, softmax_entropy
 
 ENTROPY_DEPTH = 50
 """How many of the best scores the entropy of a line is taken over."""
-SAMPLED, LEAST_SAMPLED = 8, 800
+_SAMPLED, _LEAST_SAMPLED = 8, 800
 """One in so many scores is sampled where so many tools have one."""
 
 
@@ -54,8 +54,8 @@ class NeedScores:
         """The slots with the `ENTROPY_DEPTH` highest scores, any that score the same, and perhaps some more, in the
         order of `hits`. Every score is looked at once, against one that a sample says is low enough."""
         scores = list(self.hits.values())
-        if len(scores) >= LEAST_SAMPLED:
-            least = sorted(scores[::SAMPLED])[-(2 * ENTROPY_DEPTH // SAMPLED)]
+        if len(scores) >= _LEAST_SAMPLED:
+            least = sorted(scores[::_SAMPLED])[-(2 * ENTROPY_DEPTH // _SAMPLED)]
             found = [(slot, score) for slot, score in self.hits.items() if score >= least]
             if len(found) >= ENTROPY_DEPTH:
                 return found

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MAX_PREDICTIONS = 128
 """How many predictions are remembered: those of the latest calls, and those that were made ahead of a call."""
-MAX_READINGS, REPLAYED_READINGS = 256, 4_096
+_MAX_READINGS, _REPLAYED_READINGS = 256, 4_096
 """How many texts keep their vectors, and in a replay."""
 _MAX_USAGES = 16
 """How many usages are remembered: one of each profile that has one of its own."""
@@ -226,7 +226,7 @@ class Pipeline:
         known = {text: reading for text, reading in read.items() if all(each.any() for each in reading)}
         self._readings |= known
         self._untaken.update(known)
-        while len(self._readings) > (REPLAYED_READINGS if self.is_replaying else MAX_READINGS):
+        while len(self._readings) > (_REPLAYED_READINGS if self.is_replaying else _MAX_READINGS):
             oldest = next(iter(self._readings))
             del self._readings[oldest]
             self._untaken.discard(oldest)

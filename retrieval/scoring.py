@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from foretool.retrieval.clauses import SHARE, in_english, is_story, parts
-from foretool.retrieval.corpus import Corpus, ToolIdentity
+from foretool.retrieval.corpus import Corpus
 from foretool.retrieval.glossary import put_into_english
 from foretool.retrieval.line import ENTROPY_DEPTH, NeedScores
+from foretool.retrieval.named_servers import NamedServers, TextVectors
 from foretool.retrieval.rankers.bm25 import idf
 from foretool.retrieval.rankers.deletions import IDLE, UNASKED, asks_to_change, is_unasked
-from foretool.retrieval.rankers.servers import NOT_NAMED, TOLD_APART, Mention
 from foretool.retrieval.rankers.usage import usage_shares
-from foretool.retrieval.ranking import CLEARLY, ClauseFit, Evidence, Query, split_needs
+from foretool.retrieval.ranking import ClauseFit, Evidence, Query, split_needs
 from foretool.retrieval.reasons import ReasonFinder
 from foretool.retrieval.score_fusion import fuse_lines
 from foretool.storage.records import ToolId, Usage
@@ -42,7 +42,7 @@ _LEAST_WORDS = 0.01
 """Usage is a share of this where a tool was named and shares no word."""
 _RAISING = 50
 """How many of the best tools may raise what they need."""
-MOST_KEPT, LEAST_KEPT = 400_000, 50
+_MOST_KEPT, _LEAST_KEPT = 400_000, 50
 """Slots of all lines that a replay keeps, and the fewest lines."""
 _LEAST_PART = 1e-5
 """A part of a score that is smaller is left out."""
@@ -63,7 +63,7 @@ class Kept:
     other; of one corpus and its encoders."""
 
     def __init__(self, slots: int) -> None:
-        self._most = max(MOST_KEPT // max(slots, 1), LEAST_KEPT)
+        self._most = max(_MOST_KEPT // max(slots, 1), _LEAST_KEPT)
         self._lines: dict[str, NeedScores] = {}
         self._sums: dict[tuple[str, ...], list[ScoreSum]] = {}
 
@@ -107,8 +107,7 @@ class QueryScores:
         self.usage = usage
         self.dense = dense
         self.learned = learned
-        self._read_texts = read_texts
-        self._readings: dict[str, Reading] = {}
+        self._vectors = TextVectors(dense, read_texts)
         self._kept = kept
         self._widened = dense is None
         self.lines = [self._line(text) for text in split_needs(query.lines)]
@@ -118,6 +117,7 @@ class QueryScores:
             found = []
         self.clauses = [self._line(text) for text in found]
         """The clauses or steps of a task of one line, where it has several."""
+        self._servers = NamedServers(corpus, dense, self._vectors, is_told_by_lines=not self.clauses)
         self._unasked = (
             self.corpus.deleting if self.lines and is_unasked(put_into_english(self._whole_text())) else frozenset()
         )
@@ -136,8 +136,6 @@ class QueryScores:
         for line in self.lines:
             for slot, strength in line.named.items():
                 self.named[slot] = max(strength, self.named.get(slot, 0.0))
-        self._gains: dict[int, float] = {}
-        """By slot, what puts a tool whose server the task names before those that do the same."""
         self._shares = usage_shares(query.servers_in_use, habit, corpus.slot_of, corpus.slots_of)
 
     def _line(self, text: str) -> NeedScores:
@@ -149,43 +147,7 @@ class QueryScores:
     def best(self, limit: int) -> tuple[list[tuple[int, float]], int]:
         """Return the `limit` best slots with their scores, and how many slots fit at all."""
         order, fitting = self._best_by_words(limit) if self.sum is None else self._best_of_sum(limit, self.sum)
-        return self._put_meant_first(order), fitting
-
-    def _put_meant_first(self, order: list[tuple[int, float]]) -> list[tuple[int, float]]:
-        """Return the order with each tool whose server the task names clearly before those of the same name on other
-        servers that it does not name. A word that tells a server from others with the same tools is hardly there by
-        chance, so all tools of that server gain."""
-        servers = self.corpus.server_names.find("\n".join(line.text for line in self.lines)) if self.lines else {}
-        if not servers:
-            return order
-        tools = {slot: self.corpus.identity(slot) for slot, _ in order}
-        said = {slot: servers[tool.upstream] for slot, tool in tools.items() if tool.upstream in servers}
-        scores = dict(order)
-        meant, others = set[str](), set[str]()
-        for slot in said:
-            twins = {other: score for other, score in order if self._is_meant(slot, other, said, tools)}
-            scores[slot] = max(scores[slot], CLEARLY * max(twins.values(), default=0.0))
-            if theirs := {tools[other].upstream for other in twins if tools[slot].is_twin(tools[other])}:
-                meant.add(tools[slot].upstream)
-                others |= theirs
-        for slot in said:
-            if tools[slot].upstream in meant - others:
-                scores[slot] *= 1.0 + TOLD_APART
-        self._gains = {slot: gain for slot, score in order if (gain := scores[slot] - score) > 0.0}
-        return sorted(scores.items(), key=lambda each: -each[1])
-
-    def _is_meant(self, slot: int, other: int, said: Mapping[int, Mention], tools: Mapping[int, ToolIdentity]) -> bool:
-        """Return whether the task means one tool in place of another, because it names the server of that one alone. A
-        word that the tool has itself names no other server: "list the files" need not mean the server `files`."""
-        ours, its = tools[slot], tools[other]
-        if ours.name != its.name or its.upstream in ("", ours.upstream):
-            return False
-        if self.named.get(slot) != self.named.get(other) or not (slot in self.named or ours.is_twin(its)):
-            return False
-        one, two = said[slot], said.get(other, NOT_NAMED)
-        if two.names - one.names - ours.words or two.marks - one.marks - one.names:
-            return False
-        return bool(one.names - two.names) or (one.names == two.names and bool(one.marks - two.marks))
+        return self._servers.put_first(order, self._whole_text(), self.named), fitting
 
     def _best_of_sum(self, limit: int, summed: ScoreSum) -> tuple[list[tuple[int, float]], int]:
         boosts = {slot: _NAMED * strength for slot, strength in self.named.items()}
@@ -199,7 +161,7 @@ class QueryScores:
             return {"lexical": score}
         said = {"lexical": self.words.get(slot, 0.0)} if self.sum is None else self.sum.of(slot)
         named = _NAMED * self.named.get(slot, 0.0)
-        if gain := self._gains.get(slot, 0.0):
+        if gain := self._servers.gains.get(slot, 0.0):
             said["server"] = said.get("server", 0.0) + gain
         parts = {"name": named, **said, "usage": score - named - sum(said.values())}
         return {name: part for name, part in parts.items() if abs(part) > _LEAST_PART}
@@ -219,9 +181,10 @@ class QueryScores:
         lines = [*self.lines, *self.clauses]
         if not lines or not slots:
             return []
+        fit = partial(_fit, self.corpus, len(lines))
         if self.dense is None:
-            return [max((self._fit(line, slot) for line in lines), key=_coverage) for slot in slots[:_FITS]]
-        readings = self._read(self.dense, [line.text for line in lines])
+            return [max((fit(line, slot) for line in lines), key=_coverage) for slot in slots[:_FITS]]
+        readings = self._vectors.of([line.text for line in lines])
         found = list[ClauseFit]()
         cosines = [[float(each) for each in row] for row in self.dense.nearness(readings, slots)]
         met = sorted(map(max, cosines))[len(cosines) // 2]
@@ -230,13 +193,8 @@ class QueryScores:
             order = sorted(near, reverse=True)
             lead = order[0] - order[min(_LEADS_BY, len(order)) - 1]
             agreed = 1.0 / (1 + sum(each > near[place] for each in near))
-            found.append(replace(self._fit(line, slot), cosine=near[place], lead=lead, met=met, agreed=agreed))
+            found.append(replace(fit(line, slot), cosine=near[place], lead=lead, met=met, agreed=agreed))
         return found
-
-    def _fit(self, line: NeedScores, slot: int) -> ClauseFit:
-        lexical = self.corpus.lexical
-        strength = line.hits.get(slot, 0.0) / idf(lexical.live, 1)
-        return ClauseFit(lexical.coverage(line.wanted, slot), strength, needs=len(self.lines) + len(self.clauses))
 
     def reasons(self, slot: int, tool: ToolId) -> Iterator[str]:
         """Return why a tool stands in the ranking, in words for people, the strongest kind of reason first."""
@@ -250,12 +208,6 @@ class QueryScores:
             self.corpus, self.query, self.lines, self.named, self.usage, self.learned, self.raised, parts_of,
             by_meaning=by_meaning,
         )  # fmt: skip
-
-    def _read(self, dense: DenseEnsemble, texts: Sequence[str]) -> list[Reading]:
-        """Return the vectors of texts; each is asked for once, even where an encoder cannot be asked."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._readings]
-        self._readings |= zip(new, self._read_texts(dense, new) if new else (), strict=True)
-        return [self._readings[text] for text in texts]
 
     def _whole_text(self) -> str:
         return "\n".join(line.text for line in self.lines)
@@ -271,14 +223,7 @@ class QueryScores:
 
     def _hits_of(self, line: NeedScores) -> dict[int, float]:
         """Return what the words of a line score, and what the servers gain that it names."""
-        servers = self._servers_in(line.text)
-        hits = self._lower_hits(line)
-        if not servers:
-            return hits
-        gains = {
-            slot: mention.share for server, mention in servers.items() for slot in self.corpus.slots_of.get(server, ())
-        }
-        return {slot: score * (1.0 + gains.get(slot, 0.0)) for slot, score in hits.items()}
+        return self._servers.raise_hits(line, self._lower_hits(line))
 
     def _lower_hits(self, line: NeedScores) -> dict[int, float]:
         """Return what the words of a line score, less for tools that delete and were not asked for, and for those that
@@ -354,53 +299,19 @@ class QueryScores:
             return []
         lines = self.lines if len(self.lines) < 2 else [*self.lines, self._whole()]
         texts = [line.text for line in lines]
-        readings = self._read(self.dense, texts) if self.dense is not None and lines else []
+        readings = self._vectors.of(texts) if self.dense is not None and lines else []
         if self.learned is not None:
             sums = self._sum_learned(self.learned, lines, readings)
         else:
             sums = self._sum_with_encoders(self.dense, lines, readings) if self.dense is not None and readings else []
         sums = [
-            self._lift_servers(self._lower_sum(summed, line), line) for summed, line in zip(sums, lines, strict=False)
+            self._servers.lift(self._lower_sum(summed, line), line) for summed, line in zip(sums, lines, strict=False)
         ] or sums
         if len(sums) > 1:
             from foretool.retrieval.score_sum import fuse_sums
 
             sums[-1] = fuse_sums(sums[:-1], sums[-1], self.corpus.ids)
         return sums
-
-    def _servers_in(self, line: str) -> Mapping[str, Mention]:
-        """Return the servers that gain because a line names them. In a task of several clauses one of them names a
-        server, and the others need not mean it."""
-        found = self.corpus.server_names.find(line) if not self.clauses else {}
-        return {server: mention for server, mention in found.items() if mention.share}
-
-    def _lift_servers(self, summed: ScoreSum, line: NeedScores) -> ScoreSum:
-        """Add what the servers gain that a line names. Which of the tools of such a server is meant, the line says
-        without the name: the shorter the text of a tool, the more the name alone makes it look like the line."""
-        lifts: dict[int, float] = {}
-        for server, mention in self._servers_in(line.text).items():
-            slots = [slot for slot in self.corpus.slots_of.get(server, ()) if summed.live[slot]]
-            shifts = self._shifts_without(line, mention.rest, slots, summed) if mention.rest else {}
-            for slot in slots:
-                score = float(summed.total[slot]) + shifts.get(slot, 0.0)
-                lifts[slot] = shifts.get(slot, 0.0) + mention.share * max(score, 0.0)
-        return summed.lifted("server", lifts)
-
-    def _shifts_without(self, line: NeedScores, rest: str, slots: Sequence[int], summed: ScoreSum) -> dict[int, float]:
-        """Return by how much the tools of one server stand higher or lower by meaning where a line is read without the
-        server's name; 0 in the mean."""
-        if self.dense is None or not slots:
-            return {}
-        named, plain = self._read(self.dense, [line.text, rest])
-        if not all(each.any() for each in (*named, *plain)):
-            return {}  # an encoder could not be asked
-        (apart,) = self.dense.sums([{}], [plain])
-        encoders = [head.name for head in self.dense.heads]
-        shifts = {
-            slot: sum(float(apart.parts[name][slot] - summed.parts[name][slot]) for name in encoders) for slot in slots
-        }
-        mean = sum(shifts.values()) / len(shifts)
-        return {slot: shift - mean for slot, shift in shifts.items()}
 
     def _sum_with_encoders(
         self, dense: DenseEnsemble, lines: Sequence[NeedScores], readings: Sequence[Reading]
@@ -437,7 +348,7 @@ class QueryScores:
         else:
             return []
         return [
-            self._lift_newcomers(learned, base, base.plus(parts).scaled(factors))
+            _lift_newcomers(learned, base, base.plus(parts).scaled(factors))
             for base, parts in zip(sums, added, strict=True)
         ]
 
@@ -451,21 +362,12 @@ class QueryScores:
         if self.dense is None:
             sums = [sum_words(self._lower_hits(clause), summed.live) for clause in self.clauses]
             return summed.plus({"clauses": SHARE * best_of(sums)})
-        readings = self._read(self.dense, [clause.text for clause in self.clauses])
+        readings = self._vectors.of([clause.text for clause in self.clauses])
         made = self._sum_with_encoders(self.dense, self.clauses, readings)
         sums = [self._lower_sum(each, clause) for each, clause in zip(made, self.clauses, strict=True)]
         if is_story(in_english(self.lines[0].text)):
             return summed.plus({"clauses": SHARE * best_of(sums)})
         return cover_clauses(summed, sums, self.corpus.ids)
-
-    def _lift_newcomers(self, learned: LearnedModels, base: ScoreSum, summed: ScoreSum) -> ScoreSum:
-        """Put tools that no training has seen among the first where words and encoders alone would have them there."""
-        from foretool.retrieval.score_sum import newcomer_lifts
-
-        found = learned.newcomers() if len(summed.parts) > len(base.parts) else None
-        if found is None:
-            return summed
-        return summed.lifted("new", newcomer_lifts(summed.total, base.total, *found))
 
     def _raise_needed(self, summed: ScoreSum) -> ScoreSum:
         """Raise what the best tools need towards them, as a part of its own."""
@@ -479,3 +381,19 @@ class QueryScores:
         slots = {slot_of[tool]: each.score for tool, each in self.raised.items()}
         lifts = {slot: max(score - float(summed.total[slot]), 0.0) for slot, score in slots.items()}
         return summed.lifted("graph", lifts)
+
+
+def _lift_newcomers(learned: LearnedModels, base: ScoreSum, summed: ScoreSum) -> ScoreSum:
+    """Put tools that no training has seen among the first where words and encoders alone would have them there."""
+    from foretool.retrieval.score_sum import newcomer_lifts
+
+    found = learned.newcomers() if len(summed.parts) > len(base.parts) else None
+    if found is None:
+        return summed
+    return summed.lifted("new", newcomer_lifts(summed.total, base.total, *found))
+
+
+def _fit(corpus: Corpus, needs: int, line: NeedScores, slot: int) -> ClauseFit:
+    """Return how well a tool meets a line by words."""
+    strength = line.hits.get(slot, 0.0) / idf(corpus.lexical.live, 1)
+    return ClauseFit(corpus.lexical.coverage(line.wanted, slot), strength, needs=needs)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Shape = tuple[str, ...]
 """A program and its subcommand, all words of `PROGRAMS`."""
 
-ALONE: Final = "-"
+_ALONE: Final = "-"
 """Stands for a program that does one thing and has no subcommands: a shell of a database, a program that fetches."""
 
 PROGRAMS: Final[dict[str, tuple[str, str]]] = {
@@ -38,13 +38,13 @@ PROGRAMS: Final[dict[str, tuple[str, str]]] = {
         "ps images logs run exec build stop start restart rm pull push inspect; compose: up down ps logs; volume: ls;"
         " network: ls"
     )),
-    "psql": ("postgres postgresql", ALONE),
-    "mysql": ("mysql mariadb", ALONE),
-    "mariadb": ("mysql mariadb", ALONE),
-    "duckdb": ("duckdb motherduck", ALONE),
-    "clickhouse-client": ("clickhouse", ALONE),
-    "mongosh": ("mongodb mongo", ALONE),
-    "sqlite3": ("sqlite", f"{ALONE} .tables .schema"),
+    "psql": ("postgres postgresql", _ALONE),
+    "mysql": ("mysql mariadb", _ALONE),
+    "mariadb": ("mysql mariadb", _ALONE),
+    "duckdb": ("duckdb motherduck", _ALONE),
+    "clickhouse-client": ("clickhouse", _ALONE),
+    "mongosh": ("mongodb mongo", _ALONE),
+    "sqlite3": ("sqlite", f"{_ALONE} .tables .schema"),
     "redis-cli": ("redis valkey", (
         "get set del expire rename type keys scan dbsize info publish hset hget hdel hgetall hexists lpush rpush lpop"
         " rpop lrange llen sadd srem smembers zadd zrange zrem xadd xrange xdel"
@@ -82,8 +82,8 @@ PROGRAMS: Final[dict[str, tuple[str, str]]] = {
         "s3: ls; lambda: list-functions invoke; ec2: describe-instances; logs: tail describe-log-groups; ecs:"
         " list-clusters list-services describe-services; dynamodb: list-tables scan query; iam: list-users list-roles"
     )),
-    "curl": ("fetch url http web", ALONE),
-    "wget": ("fetch url http web", ALONE),
+    "curl": ("fetch url http web", _ALONE),
+    "wget": ("fetch url http web", _ALONE),
 }  # fmt: skip
 """By program: words for what it is for, and its subcommands. `pr: list view` stands for `pr list` and `pr view`."""
 
@@ -97,7 +97,7 @@ def subcommands(program: str) -> frozenset[Shape]:
     for group in PROGRAMS.get(program, ("", ""))[1].split(";"):
         before, colon, after = group.rpartition(":")
         start = tuple(before.split()) if colon else ()
-        found.update((*start, word) if word != ALONE else () for word in after.split())
+        found.update((*start, word) if word != _ALONE else () for word in after.split())
     return frozenset(found)
 
 

@@ -17,7 +17,7 @@ from foretool.storage.records import ToolId
 if TYPE_CHECKING:
     from foretool.retrieval.model_format import Floats
 
-MOST: Final = 3
+_MOST: Final = 3
 """So many skills are shown at most."""
 _WORDS: Final = 0.1
 """What all words of a task count beside the cosine."""
@@ -63,4 +63,4 @@ class SkillRanking:
                     score, least = share, _APPLIES_BY_WORDS
                 best[place] = max((score >= least, score), best.get(place, (False, 0.0)))
         fitting = sorted((-score, place) for place, (fits, score) in best.items() if fits)
-        return [place for score, place in fitting[:MOST] if -score >= -fitting[0][0] - _BEHIND]
+        return [place for score, place in fitting[:_MOST] if -score >= -fitting[0][0] - _BEHIND]

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 _MAGIC: Final = f"words 1 {sys.byteorder}".encode().ljust(16)
 """The form, and the order of bytes: a table from another machine is none."""
 _STEPS: Final = 255
-MOST_TERMS: Final = 40
+_MOST_TERMS: Final = 40
 """How many words of a prompt are looked up, those that tell most."""
-AT_ONCE: Final = 2_000
+_AT_ONCE: Final = 2_000
 """About how many places of terms one step writes, in a millisecond or two."""
 _HEAD: Final = Struct("=16sIIII")
 _PLACE: Final = 4
@@ -48,7 +48,7 @@ def pack_table(
             shares = bytes(min(round(_STEPS * value / each.idf), _STEPS) for value in each.values)
             found[term.encode("utf-8", "replace")] = each.slots, shares
         written += 1 + len(each.slots)
-        if written > AT_ONCE:
+        if written > _AT_ONCE:
             written = 0
             yield
     terms = sorted(found)
@@ -59,7 +59,7 @@ def pack_table(
         slots += found[name][0]
         worth += found[name][1]
         begins.append(len(slots))
-        if at % AT_ONCE == 0:
+        if at % _AT_ONCE == 0:
             yield
     head = _HEAD.pack(_MAGIC, live, len(tools), len(terms), len(slots))
     return b"".join((
@@ -125,7 +125,7 @@ class WordTable:
         having = {term: self.having(term) for term in [*said, *near]}
         counts = {term: len(slots) for term, (slots, _) in having.items()}
         wanted = {term: weight * idf(self.live, counts[term]) for term, weight in said.items() if counts[term]}
-        wanted = {term: wanted[term] for term in nlargest(MOST_TERMS, wanted, key=wanted.__getitem__)}
+        wanted = {term: wanted[term] for term in nlargest(_MOST_TERMS, wanted, key=wanted.__getitem__)}
         rare = pick_rare(near, {term: counts[term] for term in near}, self.live)
         wanted |= {term: near[term] * idf(self.live, counts[term]) for term in rare if term not in wanted}
         scores: dict[int, float] = {}

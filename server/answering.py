@@ -12,8 +12,7 @@ from foretool.server.calls.tool_calls import OwnTool
 from foretool.server.clients.exchange import Outbox
 from foretool.server.config.loader import LiveConfig
 from foretool.server.discovery.answer import AnswerWriter
-from foretool.server.discovery.answer_tokens import AnswerTokens
-from foretool.server.discovery.discover_tools import DiscoverTools
+from foretool.server.discovery.discover_tools import AnswerTokens, DiscoverTools
 from foretool.server.discovery.exemplars import Exemplars
 from foretool.server.discovery.judge import Judge
 from foretool.server.discovery.server_map import find_absent
@@ -129,7 +128,7 @@ class Answering:
         resources = self.offering.resources
         return {
             PROMPTS: self._take_in_prompts, RESOURCES: resources.take_in, TEMPLATES: resources.take_in_templates,
-            SKILLS: self.offering.skills.take_in,
+            SKILLS: self.offering.skills.index.take_in,
         }  # fmt: skip
 
     def _take_in_prompts(self, upstream: Upstream, served: Mapping[str, Raw]) -> Steps[None]:

@@ -178,7 +178,7 @@ class App:
     def is_ready(self) -> bool:
         """Return whether clients should come here. What stands behind us does not count: it concerns each replica
         alike. Neither does a database that is away while there is room for records: it is away for all replicas."""
-        return not self.store.trouble or (self.store.replicas is not None and self.recorder.has_room)
+        return not self.store.trouble or (self.store.replicas is not None and self.recorder.backlog.has_room)
 
     # -- running
 
@@ -258,7 +258,7 @@ class App:
 
     def _is_storage_said(self) -> bool:
         """Return whether users hear of trouble with the storage from its watch."""
-        return bool(self.store.trouble or self.recorder.refusal)
+        return bool(self.store.trouble or self.recorder.backlog.refusal)
 
     def tick(self) -> None:
         """Handle time-outs, parked requests, records that the store refused, and epochs."""

@@ -18,7 +18,7 @@ from typing import Any, Final
 from foretool.server.catalog.names import DISCOVER
 from foretool.server.library import CallFailed, Foretool
 
-SEARCH: Final = "search_tools"
+_SEARCH: Final = "search_tools"
 """The tool that Anthropic's models search with."""
 _FOUND: Final = 5
 """Tools that a search loads, as Anthropic's own does; each stays before the model from then on."""
@@ -50,7 +50,7 @@ class DeferredTools:
         tools = self._owner.tools.anthropic[:_MOST_DEFERRED]
         self._sent = frozenset(tool["name"] for tool in tools)
         deferred = [tool if tool["name"] in self._loaded else {**tool, "defer_loading": True} for tool in tools]
-        return [{"name": SEARCH, "description": _ABOUT, "input_schema": _PARAMETERS}, *deferred]
+        return [{"name": _SEARCH, "description": _ABOUT, "input_schema": _PARAMETERS}, *deferred]
 
     async def answer_anthropic(self, block: Mapping[str, Any]) -> dict[str, Any]:
         """Return the `tool_result` for a `tool_use` of the search."""

@@ -36,7 +36,7 @@ from foretool.storage.opening import exposure, open_serving_store
 from foretool.storage.store import Store
 
 if TYPE_CHECKING:
-    from foretool.server.transports.client.carrier import SessionCarrier
+    from foretool.server.transports.client.base import SessionCarrier
     from foretool.server.transports.client.http import HttpServer
 
 _GRACE_S: Final = 2.0

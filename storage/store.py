@@ -15,22 +15,17 @@ from contextlib import AbstractContextManager
 
 from foretool.storage.records import Statistics
 from foretool.storage.sql.approvals import ApprovalStore
-from foretool.storage.sql.artifacts import ArtifactStore
-from foretool.storage.sql.audit import AuditStore
+from foretool.storage.sql.artifacts import ArtifactStore, VectorStore, WordingStore
 from foretool.storage.sql.browsing import BrowseStore, ExportStore
-from foretool.storage.sql.calls import CallStore, FlowStore
+from foretool.storage.sql.calls import CallStore, FlowStore, KeptCallStore
 from foretool.storage.sql.catalog import CatalogStore
 from foretool.storage.sql.costs import CostStore
 from foretool.storage.sql.database import Database
 from foretool.storage.sql.discoveries import DiscoveryStore, TaskStore
 from foretool.storage.sql.forgetting import ForgetStore
-from foretool.storage.sql.grants import GrantStore
-from foretool.storage.sql.kept_calls import KeptCallStore
+from foretool.storage.sql.people import AuditStore, GrantStore
 from foretool.storage.sql.retention import RetentionStore
-from foretool.storage.sql.serving import ServingStore
-from foretool.storage.sql.sessions import ClientLedger, SessionStore
-from foretool.storage.sql.vectors import VectorStore
-from foretool.storage.sql.wordings import WordingStore
+from foretool.storage.sql.sessions import ClientLedger, ServingStore, SessionStore
 
 _STATISTICS = """
     SELECT (SELECT count(*) FROM upstreams), (SELECT count(*) FROM tools), (SELECT count(*) FROM tool_versions),

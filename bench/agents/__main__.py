@@ -39,7 +39,7 @@ from bench.agents.model import DISCOVER, FOUND, Model, serve_stub
 from bench.agents.programs import PROGRAMS, Place
 from bench.options import add_foretool, add_json, make_parser, split_names
 from foretool.retrieval.tokens import estimate
-from foretool.server.config.limits import FROM_FILE
+from foretool.server.config.settings import FROM_FILE
 from foretool.storage.opening import open_store
 
 RUN_S = 150.0

@@ -35,7 +35,7 @@ from bench.options import add_foretool, make_parser
 from foretool.retrieval.tokens import estimate
 from foretool.server.calls.json_paths import ITEM, fill_in, read_path
 from foretool.server.calls.json_paths import Path as ValuePath
-from foretool.server.calls.result_values import value_of
+from foretool.server.calls.series import value_of
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 

@@ -57,8 +57,8 @@ from foretool.retrieval.rankers.learned import LearnedModels
 from foretool.retrieval.ranking import Query
 from foretool.server.app import App
 from foretool.server.catalog import models
-from foretool.server.config.limits import FROM_FILE
 from foretool.server.config.loader import load
+from foretool.server.config.settings import FROM_FILE
 from foretool.server.discovery.answer import AnswerWriter
 from foretool.server.discovery.arguments import Arguments
 from foretool.server.hints.texts import LATEST_END, Mark, write_next_hint, write_prompt_hint

@@ -64,7 +64,7 @@ from foretool.retrieval.document import document, embedded_text
 from foretool.retrieval.encoders import Encoder
 from foretool.retrieval.encoders.base import unit
 from foretool.retrieval.model_format import Floats
-from foretool.storage.sql.vectors import VectorStore
+from foretool.storage.sql.artifacts import VectorStore
 
 FORMS: Mapping[str, Mapping[str, Any]] = {
     "full": {},

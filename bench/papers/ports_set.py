@@ -35,7 +35,7 @@ from foretool.retrieval.pipeline import Pipeline
 from foretool.retrieval.rankers.learned import LearnedModel
 from foretool.retrieval.ranking import Query
 from foretool.storage.records import Episode, Tool
-from foretool.storage.sql.vectors import VectorStore
+from foretool.storage.sql.artifacts import VectorStore
 
 RECALLS = (1, 2, 3)
 GAINS = (1, 3, 5)

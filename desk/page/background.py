@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-LONGEST_S: Final = 300.0
+_LONGEST_S: Final = 300.0
 """A command that takes longer is ended."""
 KEPT: Final = 20
 """How many answers are kept."""
@@ -86,10 +86,10 @@ class Background:
         async with self._turn:
             self._note(number, began=time.monotonic())
             try:
-                async with asyncio.timeout(LONGEST_S):
+                async with asyncio.timeout(_LONGEST_S):
                     self._note(number, answer=await _run(arguments))
             except TimeoutError:
-                self._note(number, problem=f"it took longer than {LONGEST_S:.0f} s; try a shorter time or fewer tasks")
+                self._note(number, problem=f"it took longer than {_LONGEST_S:.0f} s; try a shorter time or fewer tasks")
             except _Failed as error:
                 self._note(number, problem=str(error))
             except OSError as error:

@@ -203,7 +203,7 @@ def _difference(now: Sequence[PlayedTask], then: Sequence[PlayedTask], name: str
     return Difference(*paired_difference(after, before))
 
 
-PLAYED: Final = 100
+_PLAYED: Final = 100
 """How many of the latest tasks each change is tried on."""
 _SINCE_S: Final = 30 * 86_400.0
 """How far back they may lie."""
@@ -220,7 +220,7 @@ def measure_diagnosis(app: App, diagnosis: MissDiagnosis, patience_s: float) -> 
     now = time.time()
     # The tasks around the miss tell most, however long ago that was.
     since = min(now - _SINCE_S, diagnosis.miss.at - _SINCE_S)
-    replays = Replays(app.config, app.store, since, now, PLAYED, patience_s, app.search)
+    replays = Replays(app.config, app.store, since, now, _PLAYED, patience_s, app.search)
     return measure_fixes(replays, app.config, diagnosis.fixes, diagnosis.tool)
 
 

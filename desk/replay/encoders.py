@@ -20,7 +20,7 @@ from foretool.server.catalog import embedding
 from foretool.server.config.settings import Settings
 from foretool.storage.engine import StorageError
 from foretool.storage.places import models_folder
-from foretool.storage.sql.vectors import VectorStore
+from foretool.storage.sql.artifacts import VectorStore
 from foretool.storage.store import Store
 
 if TYPE_CHECKING:

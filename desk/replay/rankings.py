@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _K1 = 1.2
-B = 0.75
+_B = 0.75
 
 
 def bm25_scores(tools: Sequence[Tool]) -> Callable[[str], list[float]]:
@@ -45,7 +45,7 @@ def bm25_scores(tools: Sequence[Tool]) -> Callable[[str], list[float]]:
     mean = fmean([count.total() for count in counts] or [1.0]) or 1.0
 
     def score(wanted: Sequence[str], count: Counter[str]) -> float:
-        norm = _K1 * (1 - B + B * count.total() / mean)
+        norm = _K1 * (1 - _B + _B * count.total() / mean)
         idf = {term: log(1 + (len(tools) - frequency[term] + 0.5) / (frequency[term] + 0.5)) for term in wanted}
         return sum(idf[term] * count[term] * (_K1 + 1) / (count[term] + norm) for term in wanted)
 

@@ -62,7 +62,7 @@ class Subjects:
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105  # a kind of token
 _ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-ASSERTION_S: Final = 60
+_ASSERTION_S: Final = 60
 """How long the statement that foretool signs is valid; it is used at once."""
 UNSAID_S: Final = 300.0
 """How long a token is used of which the authorization server does not say when it expires."""
@@ -291,7 +291,7 @@ def _assert(entry: PerUserEntry) -> str:
 
     now = int(time.time())
     said: dict[str, Any] = {"iss": entry.client_id, "sub": entry.client_id, "aud": entry.token_endpoint}
-    said |= {"iat": now, "exp": now + ASSERTION_S, "jti": secrets.token_urlsafe(16)}
+    said |= {"iat": now, "exp": now + _ASSERTION_S, "jti": secrets.token_urlsafe(16)}
     try:
         key = read_signing_key(entry.private_key)
         return jwt.encode(said, key.pem, key.algorithm)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import binascii
 import hashlib
 import logging
+import os
 import secrets
 import time
 from collections import Counter, OrderedDict
@@ -21,11 +23,12 @@ from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from msgspec import Struct
 from msgspec.structs import replace
 
 from foretool.fleet.people.credentials import CredentialError, Issued, Post, post_as_client, post_form, read_token
-from foretool.fleet.people.seal import SealError, Seals, read_key
 from foretool.server.config.servers import Server
 from foretool.server.config.settings import PerUserEntry
 from foretool.server.signin.record import EARLY_S
@@ -33,6 +36,76 @@ from foretool.server.signin.tokens import error_code
 from foretool.storage.engine import StorageError
 from foretool.storage.records import AuditEntry, SealedGrant
 from foretool.storage.store import Store
+
+# Seals what the database keeps of people's grants (AES-256-GCM), with keys that the database does not have.
+#
+# The first key seals, every key opens, so a key is changed by putting a new one before it. What a text belongs to is
+# sealed in with it: a row that somebody copies to another person or another server does not open.
+
+
+_VERSION: Final = b"\x01"
+_KEY_BYTES: Final = 32
+_NAME, _NONCE = 8, 12
+_HEAD: Final = len(_VERSION) + _NAME + _NONCE
+
+
+class SealError(Exception):
+    """A text does not open; the message is one line without any of it."""
+
+
+def read_key(written: str) -> bytes:
+    """Return a key of 32 bytes, which is written in base64. Raises `ValueError`."""
+    letters = written.strip().rstrip("=")
+    try:
+        key = base64.urlsafe_b64decode(letters.replace("+", "-").replace("/", "_") + "=" * (-len(letters) % 4))
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise ValueError("expected 32 bytes in base64, as `openssl rand -base64 32` prints them")
+    return key
+
+
+class Seals:
+    """The keys of a config, the one that seals first."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        self._names = [hashlib.sha256(b"foretool seal" + key).digest()[:_NAME] for key in keys]
+        self._keys = {name: AESGCM(key) for name, key in zip(self._names, keys, strict=True)}
+
+    def seal(self, text: bytes, *belongs: str) -> bytes:
+        """Return a text sealed with the first key. `belongs`: what it is of."""
+        if not self._names:
+            raise SealError("no key seals it: set seal_keys")
+        head = _VERSION + self._names[0]
+        nonce = os.urandom(_NONCE)
+        return head + nonce + self._keys[self._names[0]].encrypt(nonce, text, head + _bind(belongs))
+
+    def open(self, sealed: bytes, *belongs: str) -> bytes:
+        """Return the text. Raises `SealError` for one that is not as it was sealed, or with a key that is gone."""
+        head, nonce = sealed[: len(_VERSION) + _NAME], sealed[len(_VERSION) + _NAME : _HEAD]
+        key = self._keys.get(head[len(_VERSION) :])
+        if head[: len(_VERSION)] != _VERSION or len(nonce) != _NONCE:
+            raise SealError("it is not as it was sealed")
+        if key is None:
+            raise SealError("it was sealed with a key that seal_keys does not have")
+        try:
+            return key.decrypt(nonce, sealed[_HEAD:], head + _bind(belongs))
+        except InvalidTag:
+            raise SealError("it is not as it was sealed") from None
+
+    def is_current(self, sealed: bytes) -> bool:
+        """Return whether a text is sealed with the key that seals now."""
+        return bool(self._names) and sealed[len(_VERSION) : len(_VERSION) + _NAME] == self._names[0]
+
+    def __repr__(self) -> str:
+        return f"Seals({len(self._names)} keys)"
+
+
+def _bind(belongs: Sequence[str]) -> bytes:
+    # The lengths keep two lists with the same letters apart.
+    parts = [each.encode("utf-8", "surrogatepass") for each in belongs]
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+
 
 _CALLBACK: Final = "/connect/callback"
 CONSENT_S: Final = 600.0
@@ -91,6 +164,34 @@ class _Consent(Struct, frozen=True):
         return f"_Consent({self.server!r})"
 
 
+class Consents:
+    """What people are asked at the moment, in the database as well; each is taken once."""
+
+    def __init__(self, store: Callable[[], Store], seals: Callable[[], Seals]) -> None:
+        self._store = store
+        self._seals = seals
+
+    def begin(self, name: str, value: Any) -> None:
+        ident, now = hashlib.sha256(name.encode()).digest(), time.time()
+        try:
+            self._store().grants.begin(ident, _seal(self._seals(), value, "consent", ident.hex()), now + CONSENT_S)
+        except StorageError:
+            raise _away() from None
+
+    def take(self, name: str, kind: Any) -> Any:
+        ident = hashlib.sha256(name.encode("utf-8", "replace")).digest()
+        try:
+            sealed = self._store().grants.take(ident, time.time())
+        except StorageError:
+            raise _away() from None
+        if sealed is None:
+            raise CredentialError("this is not known: it was used, is older than ten minutes, or is of somebody else")
+        try:
+            return msgspec.json.decode(self._seals().open(sealed, "consent", ident.hex()), type=kind)
+        except (SealError, msgspec.MsgspecError):
+            raise CredentialError("this cannot be opened; begin again") from None
+
+
 class Grants:
     """The grants of all people at all servers, in the database, so that each replica has them."""
 
@@ -105,6 +206,7 @@ class Grants:
         self._read: tuple[Sequence[str], Seals] = ((), Seals([]))
         parts = urlsplit(resource)
         self.redirect_uri = f"{parts.scheme}://{parts.netloc}{_CALLBACK}"
+        self._consents = Consents(store, lambda: self._seals)
         self._servers = servers
         self._post = post or post_form
         self._unsaved: dict[tuple[str, str], tuple[bytes, Grant]] = {}
@@ -123,7 +225,7 @@ class Grants:
         """Return where a browser asks the person. Raises `CredentialError`."""
         entry, url = self._entry(server)
         state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
-        self._begin(state, _Consent(server, person, verifier))
+        self._consents.begin(state, _Consent(server, person, verifier))
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         asked = {
             "response_type": "code",
@@ -148,7 +250,7 @@ class Grants:
 
     async def come_back(self, state: str, code: str, error: str = "") -> str:
         """Note that a browser comes back; return the code that the person has to bring. Raises `CredentialError`."""
-        consent = self._take(state, _Consent)
+        consent = self._consents.take(state, _Consent)
         if error or not code:
             raise CredentialError("access was not allowed")
         entry, url = self._entry(consent.server)
@@ -163,7 +265,7 @@ class Grants:
         shown = "-".join("".join(secrets.choice(_ALPHABET) for _ in range(4)) for _ in range(3))
         place = _place(consent.server, consent.person, shown)
         try:
-            self._begin(place, _Allowed(consent.server, grant))
+            self._consents.begin(place, _Allowed(consent.server, grant))
         except CredentialError:
             await self._revoke(consent.server, grant)  # nobody could ever confirm it
             raise
@@ -173,8 +275,8 @@ class Grants:
         """Make a grant that of the person who brings its code. Raises `CredentialError`. `entry` goes into the audit
         log with it."""
         written = code.strip().upper()[:_MOST_CODE]
-        grant = self._take(_place(server, person, written), _Allowed).grant
-        sealed, store = self._seal(grant, "grant", server, person), self._store
+        grant = self._consents.take(_place(server, person, written), _Allowed).grant
+        sealed, store = _seal(self._seals, grant, "grant", server, person), self._store
         try:
             with store().atomic():
                 store().grants.save(server, person, sealed, time.time())
@@ -218,7 +320,7 @@ class Grants:
                 again = replace(waiting, tries=waiting.tries + 1)
                 with suppress(StorageError, CredentialError):
                     until = now + LATE_S * again.tries
-                    self._store().grants.begin(ident, self._seal(again, "consent", ident.hex()), until)
+                    self._store().grants.begin(ident, _seal(self._seals, again, "consent", ident.hex()), until)
             else:
                 ended += 1
         return ended
@@ -348,7 +450,7 @@ class Grants:
     def _replace(self, server: str, person: str, old: bytes, grant: Grant) -> bytes | None:
         """Save a grant in place of the old one; return it sealed, None if the old one is not there any more: a grant
         that was deleted meanwhile must not come back."""
-        sealed = self._seal(grant, "grant", server, person)
+        sealed = _seal(self._seals, grant, "grant", server, person)
         try:
             return sealed if self._store().grants.replace(server, person, old, sealed, time.time()) else None
         except StorageError:
@@ -375,33 +477,12 @@ class Grants:
         refreshed = answer.get("refresh_token")
         return Grant(issued.token, issued.expires_at, refreshed if isinstance(refreshed, str) else refresh_token)
 
-    # -- what is under way
 
-    def _begin(self, name: str, value: Any) -> None:
-        ident, now = hashlib.sha256(name.encode()).digest(), time.time()
-        try:
-            self._store().grants.begin(ident, self._seal(value, "consent", ident.hex()), now + CONSENT_S)
-        except StorageError:
-            raise _away() from None
-
-    def _take(self, name: str, kind: Any) -> Any:
-        ident = hashlib.sha256(name.encode("utf-8", "replace")).digest()
-        try:
-            sealed = self._store().grants.take(ident, time.time())
-        except StorageError:
-            raise _away() from None
-        if sealed is None:
-            raise CredentialError("this is not known: it was used, is older than ten minutes, or is of somebody else")
-        try:
-            return msgspec.json.decode(self._seals.open(sealed, "consent", ident.hex()), type=kind)
-        except (SealError, msgspec.MsgspecError):
-            raise CredentialError("this cannot be opened; begin again") from None
-
-    def _seal(self, value: Any, *belongs: str) -> bytes:
-        try:
-            return self._seals.seal(msgspec.json.encode(value), *belongs)
-        except SealError as error:
-            raise CredentialError(str(error)) from None
+def _seal(seals: Seals, value: Any, *belongs: str) -> bytes:
+    try:
+        return seals.seal(msgspec.json.encode(value), *belongs)
+    except SealError as error:
+        raise CredentialError(str(error)) from None
 
 
 class _Over(CredentialError):

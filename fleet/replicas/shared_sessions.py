@@ -21,8 +21,7 @@ import msgspec
 from foretool.fleet.replicas.replica import Replica, Shared
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Id, Message
-from foretool.server.transports.client.base import Channel
-from foretool.server.transports.client.carrier import TransportSession
+from foretool.server.transports.client.base import Channel, TransportSession
 from foretool.server.transports.client.event_store import EventStore, Memory, Stream, split_event_id
 from foretool.server.transports.client.security import RequestRefused
 from foretool.storage.engine import StorageError

@@ -113,9 +113,9 @@ class _State:
             _gauge("foretool_clients", len(clients)),
             _gauge("foretool_sessions", sum(len(client.sessions()) for client in clients)),
             _gauge("foretool_requests_in_flight", sum(client.in_flight for client in clients)),
-            _gauge("foretool_records_waiting", app.recorder.waiting),
-            _counter("foretool_records_lost", app.recorder.dropped),
-            _counter("foretool_store_failures", app.recorder.failures),
+            _gauge("foretool_records_waiting", app.recorder.backlog.waiting),
+            _counter("foretool_records_lost", app.recorder.backlog.dropped),
+            _counter("foretool_store_failures", app.recorder.backlog.failures),
         ]
 
     def _describe_servers(self) -> list[Metric]:

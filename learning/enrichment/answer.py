@@ -58,7 +58,7 @@ def write_request(model: str, text: str, *, plain: bool = False) -> dict[str, An
 
 MOST_CHARACTERS: Final = 120
 MOST_WORDS: Final = 14
-LEAST_WORDS: Final = 2
+_LEAST_WORDS: Final = 2
 _LONGEST_NAME: Final = 6
 """Words of a name that are recognised when they are written apart."""
 MOST_READ: Final = 20_000
@@ -126,7 +126,7 @@ def parse_wordings(content: str, own_text: str, names: OtherNames) -> tuple[str,
         while len(text) > MOST_CHARACTERS:
             words = words[:-1]
             text = " ".join(words)
-        if len(words) >= LEAST_WORDS and any(each.isalpha() for each in text):
+        if len(words) >= _LEAST_WORDS and any(each.isalpha() for each in text):
             found.setdefault(text.casefold(), text)
     return tuple(found.values())[:MOST_WISHES]
 

@@ -58,8 +58,8 @@ _FEWEST_HIDDEN = 32
 FEW = 1_500
 """With fewer demonstrations each is held out once, in folds; with more, one fold is enough."""
 _FOLDS = 5
-MANY, ENOUGH_FOLDS = 200, 2
-"""With `MANY` demonstrations, so many of the folds suffice."""
+_MANY, _ENOUGH_FOLDS = 200, 2
+"""With `_MANY` demonstrations, so many of the folds suffice."""
 _ORDERS = 8
 """Different walks through the demonstrations, each in orders that their dependencies allow; drawing a walk takes as
 long as learning from it."""
@@ -296,7 +296,7 @@ def _folds(size: int, seed: int) -> Iterator[tuple[list[int], list[int]]]:
     """Yield the places to learn from and the places to judge by."""
     order = np.random.default_rng(seed).permutation(size)
     parts = np.array_split(order, _FOLDS)
-    for fold in parts[: _FOLDS if size < MANY else ENOUGH_FOLDS if size < FEW else 1]:
+    for fold in parts[: _FOLDS if size < _MANY else _ENOUGH_FOLDS if size < FEW else 1]:
         held = set(fold.tolist())
         yield [place for place in range(size) if place not in held], sorted(held)
 

@@ -20,7 +20,7 @@ _LEAST_TEXTS = 2
 _PASSES = 4
 """Power iterations, enough for the main directions."""
 _SPARE = 16
-TEXTS_AT_ONCE, STEPS_AT_ONCE = 512, 4_096
+_TEXTS_AT_ONCE, STEPS_AT_ONCE = 512, 4_096
 _RIDGE = 5.0
 """The pull of the map to the next text to 0, in steps; 3 to 10 do equally well."""
 
@@ -41,8 +41,8 @@ def fit_lsa(texts: Sequence[str], dimension: int, seed: int) -> Lsa:
     rows = [_row(count, row_of, idf) for count in counts]
 
     def chunks() -> Iterator[Floats]:
-        for start in range(0, len(rows), TEXTS_AT_ONCE):
-            part = rows[start : start + TEXTS_AT_ONCE]
+        for start in range(0, len(rows), _TEXTS_AT_ONCE):
+            part = rows[start : start + _TEXTS_AT_ONCE]
             matrix = np.zeros((len(part), len(idf)), np.float32)
             for text, (places, values) in enumerate(part):
                 matrix[text, places] = values

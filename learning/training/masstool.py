@@ -46,7 +46,7 @@ _MINIMUM: Final = 20
 """Fewest tasks."""
 _MOST: Final = 40_000
 """Tasks learned from, the newest."""
-READERS, LISTENERS = 3, 1
+_READERS, _LISTENERS = 3, 1
 """Heads of words and sentence vector, whose mean logits serve, and heads of words alone, for tasks without a vector."""
 ALONE: Final = 2
 """Heads without an encoder."""
@@ -58,7 +58,7 @@ _LEAST_WITHOUT: Final = 20
 """Fewest tasks that needed no tool, for detection to be learned."""
 _RELAXED: Final = 10.0
 """The ridge of detection is 1 / (RELAXED x tasks)."""
-DETECTION_STEPS, DETECTION_RATE = 300, 0.3
+_DETECTION_STEPS, _DETECTION_RATE = 300, 0.3
 
 
 def fit_detection(words: Sparse, vectors: Floats, needed: NDArray[np.bool_], columns: int) -> Floats:
@@ -72,7 +72,7 @@ def fit_detection(words: Sparse, vectors: Floats, needed: NDArray[np.bool_], col
     row_of = np.repeat(np.arange(len(words)), np.diff(words.starts))
     weights = np.zeros(size + columns + 1, np.float32)
     adam = Adam(weights)
-    for step in range(DETECTION_STEPS):
+    for step in range(_DETECTION_STEPS):
         logits = vectors @ weights[:size] + words.times(weights[size:-1]) + weights[-1]
         error = share * (1.0 / (1.0 + np.exp(-np.clip(logits, -30, 30))) - needed)
         slope = np.concatenate(
@@ -83,7 +83,7 @@ def fit_detection(words: Sparse, vectors: Floats, needed: NDArray[np.bool_], col
             ]
         ).astype(np.float32)
         slope[:-1] += ridge * weights[:-1]
-        adam.step(slope, (1.0 - step / DETECTION_STEPS) * DETECTION_RATE)
+        adam.step(slope, (1.0 - step / _DETECTION_STEPS) * _DETECTION_RATE)
     return weights
 
 
@@ -178,7 +178,7 @@ class _Training:
         trial = self.material.is_trial
         if not tasks.vectors.shape[1]:
             return [tasks] * (1 if trial else ALONE)
-        return [*[tasks] * (1 if trial else READERS), *[tasks.without_vectors()] * LISTENERS]
+        return [*[tasks] * (1 if trial else _READERS), *[tasks.without_vectors()] * _LISTENERS]
 
     def _tune_encoder(self, texts: Sequence[str], known: Classes) -> dict[str, NDArray[Any]]:
         """Return the encoder fine-tuned on these tasks and a head on it; {} with too few tasks or nothing that trains

@@ -32,9 +32,9 @@ to recall, both measures are a little lower."""
 
 SIZE: Final = 128
 """Numbers that the words of a task are reduced to."""
-EPOCHS, EPOCHS_OF_WORDS = 4, 10
+_EPOCHS, _EPOCHS_OF_WORDS = 4, 10
 """With sentence vectors, and by words alone."""
-BATCH, RATE = 128, 1e-2
+_BATCH, _RATE = 128, 1e-2
 _STEPS: Final = 200
 """Fewest steps."""
 _FORGOTTEN: Final = 0.3
@@ -188,9 +188,9 @@ def fit_head(tasks: TrainingTasks, known: Classes, rows: Ints, seed: int, progre
     )
     head.out[:SIZE] = draw.uniform(-1.0, 1.0, (SIZE, len(known.sets))) * SIZE**-0.5
     of_rows, of_out, of_bias = RowAdam(head.rows), Adam(head.out), Adam(head.bias)
-    batch = min(BATCH, len(rows))
+    batch = min(_BATCH, len(rows))
     each_epoch = len(rows) // batch
-    epochs = max(EPOCHS if size else EPOCHS_OF_WORDS, -(-_STEPS // each_epoch))
+    epochs = max(_EPOCHS if size else _EPOCHS_OF_WORDS, -(-_STEPS // each_epoch))
 
     def kept(count: int) -> Floats:
         return (draw.random(count) >= _FORGOTTEN).astype(np.float32) / np.float32(1.0 - _FORGOTTEN)
@@ -199,7 +199,7 @@ def fit_head(tasks: TrainingTasks, known: Classes, rows: Ints, seed: int, progre
         order = rows[draw.permutation(len(rows))]
         for place in range(each_epoch):
             chosen = order[place * batch : (place + 1) * batch]
-            rate = RATE * max(0.02, 1.0 - (epoch * each_epoch + place) / (epochs * each_epoch))
+            rate = _RATE * max(0.02, 1.0 - (epoch * each_epoch + place) / (epochs * each_epoch))
             used, words = take_rows(tasks.words, chosen, kept)
             inputs = np.concatenate([words @ head.rows[used], np.float32(LOUD) * tasks.vectors[chosen]], axis=1)
             gradient: Floats = softmax(inputs @ head.out + head.bias) - known.of(chosen)

@@ -24,7 +24,7 @@ from foretool.retrieval.model_format import Floats
 LEAST: Final = 2_000
 """Fewest tasks that the encoder is fine-tuned on."""
 _RANK: Final = 16
-EPOCHS, BATCH, RATE = 3, 64, 1e-3
+EPOCHS, BATCH, _RATE = 3, 64, 1e-3
 _RATE_OF_HEAD: Final = 2e-2
 LOUD: Final = 3.0
 """Factor of the vectors during training, so that the head learns as fast as the encoder."""
@@ -70,7 +70,7 @@ def tune(
         ])  # fmt: skip
         encoder.model.train()
         for step, rows in enumerate(batches):
-            for group, rate in zip(optimizer.param_groups, (RATE, _RATE_OF_HEAD), strict=True):
+            for group, rate in zip(optimizer.param_groups, (_RATE, _RATE_OF_HEAD), strict=True):
                 group["lr"] = rate_at(step, len(batches), rate)
             optimizer.zero_grad()
             logits = LOUD * encoder.vectors([tokens[row] for row in rows]) @ out + bias

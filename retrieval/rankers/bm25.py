@@ -35,7 +35,7 @@ _LEAST_TELLING = 0.1
 """Terms that tell less than this share of the best one are left out (`docs/benchmarks.md`)."""
 MOST_NEAR = 6
 """How many terms take part that a query does not have (`near_words`)."""
-FEW, FEWEST = 0.05, 3
+_FEW, _FEWEST = 0.05, 3
 """Such a term counts only if at most this share of the tools has it, or so many: else it tells little."""
 MAX_HELD = 1 << 20
 """How many tools all kept terms may have together, 8 MiB: among 44,000 tools a common term alone has thousands."""
@@ -373,7 +373,7 @@ class Lexical:
 def pick_rare(wanted: Mapping[str, float], having: Mapping[str, int], total: int) -> list[str]:
     """Return the weighted terms that tell most, at most `MOST_NEAR`, of those that few of `total` tools have, and at
     least one."""
-    most = max(FEW * total, FEWEST)
+    most = max(_FEW * total, _FEWEST)
     worth = {term: wanted[term] * idf(total, count) for term, count in having.items() if 0 < count <= most}
     return sorted(worth, key=worth.__getitem__, reverse=True)[:MOST_NEAR]
 

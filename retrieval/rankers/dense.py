@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from foretool.retrieval.encoders import Encoder
 from foretool.retrieval.model_format import Floats
-from foretool.retrieval.rankers.siblings import Siblings
 from foretool.retrieval.rankers.vector_index import VectorIndex
 from foretool.retrieval.ranking import Nearness
 from foretool.retrieval.score_sum import ScoreSum, by_slot, total_of, z_scores
@@ -175,3 +174,34 @@ class DenseEnsemble:
             parts["siblings"] = lifts
         total = total_of(parts, self.live)
         return ScoreSum(total, parts, Nearness(self.names, tuple(float(values.max()) for values in cosines)))
+
+
+SOFTNESS = 2.0
+"""In units of a score: at 0 a server would count as its best tool, far above as its average one."""
+SHARE = 0.6
+"""What a server's mean counts beside a tool's own score."""
+MOST = 0.7
+"""What a server adds to a tool at most: as much as one standard deviation of an encoder."""
+_HIGHEST = 60.0
+"""Scores above this count as this, so that no exponential overflows."""
+
+
+class Siblings:
+    """Knows which slots belong to one server."""
+
+    def __init__(self, servers: Sequence[Sequence[int]] = ()) -> None:
+        """`servers`: the slots of each server that has any."""
+        filled = [slots for slots in servers if slots]
+        self._sizes = np.asarray([len(slots) for slots in filled], np.int64)
+        self._slots: NDArray[np.int64] = np.asarray([slot for slots in filled for slot in slots], np.int64)
+        self._starts = np.cumsum(self._sizes) - self._sizes
+
+    def lifts(self, total: Floats) -> Floats | None:
+        """Return what to add to (slots,) scores, 0 to `MOST`; None where there are no two servers to compare."""
+        if len(self._sizes) < 2:
+            return None
+        fit = np.exp(np.minimum(total[self._slots], _HIGHEST) / SOFTNESS)  # 0 for a dropped tool
+        means = SHARE * SOFTNESS * np.log(np.add.reduceat(fit, self._starts) / self._sizes + 1e-30)
+        found = np.zeros_like(total)
+        found[self._slots] = np.repeat(np.maximum(means - means.max() + MOST, 0.0), self._sizes)
+        return found

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 WEIGHTS: Final[Mapping[str, float]] = {"history": 0.6}
 """What a standard deviation of each part counts; an encoder's counts 0.65 to 0.7, the words' 0.35."""
-LEAST_NEW, MOST_NEW = 0.25, 0.5
+_LEAST_NEW, _MOST_NEW = 0.25, 0.5
 """Which share of the first places goes to contenders that no model has seen (`docs/benchmarks.md`)."""
 CLIP: Final = 8.0
 """The most standard deviations that a model's z-score counts."""
@@ -147,7 +147,7 @@ class LearnedModels:
         buried: only scores that are not scaled would bury them."""
         for model in self.models.values():
             if model.in_deviations and (seen := model.seen_tools()) is not None:
-                return self.live & ~seen[0], min(max(seen[1], LEAST_NEW), MOST_NEW)
+                return self.live & ~seen[0], min(max(seen[1], _LEAST_NEW), _MOST_NEW)
         return None
 
     def factors_for(self, encoders: str) -> Mapping[str, float]:

@@ -17,7 +17,7 @@ ASKED = 4.0
 """The strength of a name in `Query.names`."""
 EXACT = 3.0
 """The strength of a name in the text."""
-NEAR = 1.0
+_NEAR = 1.0
 """The strength of a near name; up to 1 more by how much of the name is right."""
 
 _PLACED = 1 / 1024
@@ -141,9 +141,9 @@ class NameIndex:
                 found.setdefault(distance(key, name, most), []).append(name)
         # A name that begins with the key has all its pairs, and is at most twice as long.
         begun = (name for name in likely if name.startswith(key) and size < len(name) <= 2 * size)
-        near = [(name, NEAR + size / len(name)) for name in sorted(begun)] if edits == 2 and size >= 6 else []
+        near = [(name, _NEAR + size / len(name)) for name in sorted(begun)] if edits == 2 and size >= 6 else []
         off = min(found, default=most + 1)
-        return near + [(name, NEAR + 1.0 - off / size) for name in sorted(found[off])] if off <= most else near
+        return near + [(name, _NEAR + 1.0 - off / size) for name in sorted(found[off])] if off <= most else near
 
     def _likely(self, key: str, edits: int) -> set[str]:
         """Return the names with one of the 3 * edits + 1 rarest pairs of a key: all within `edits` of it, and some

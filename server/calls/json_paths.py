@@ -20,7 +20,7 @@ from msgspec import Struct
 from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Raw
 
-MOST_PATH: Final = 200
+_MOST_PATH: Final = 200
 """Characters of a path."""
 _MOST_SEGMENTS: Final = 12
 """Steps of a path: each reads the value once more."""
@@ -76,9 +76,9 @@ Segment = str | int | slice | tuple[str, ...] | None
 def read_path(text: str) -> Path:
     """Read a path. Raises `PathError`."""
     root = _ROOT.match(text)
-    if root is None or len(text) > MOST_PATH:
+    if root is None or len(text) > _MOST_PATH:
         raise PathError(
-            f"{text[:40]!r} is not a path: expected one like $.1.items[0].name, at most {MOST_PATH} characters"
+            f"{text[:40]!r} is not a path: expected one like $.1.items[0].name, at most {_MOST_PATH} characters"
         )
     at, segments = root.end(), list[Segment]()
     while at < len(text):

@@ -27,9 +27,9 @@ from foretool.storage.store import Store
 
 MOST_KEPT: Final = 100
 """Calls of one owner that are kept; the oldest make room."""
-MOST_BYTES: Final = 32 * 1024 * 1024
+_MOST_BYTES: Final = 32 * 1024 * 1024
 """Bytes of the results that are kept for one owner."""
-FORGET_S: Final = 60.0
+_FORGET_S: Final = 60.0
 """Pause between two looks for results whose time is over."""
 
 log = logging.getLogger("foretool.long_calls")
@@ -149,7 +149,7 @@ class KeptCalls:
                 self.save(call)
             if call.exchange is None and not call.waiting and (call.is_saved or call.row.until < self.now()):
                 self.here.pop(ident, None)
-        if time.perf_counter() - self._forgot_at >= FORGET_S:
+        if time.perf_counter() - self._forgot_at >= _FORGET_S:
             self._forgot_at = time.perf_counter()
             self._try(lambda: self._store.forget_old(self.now()))
 
@@ -158,8 +158,8 @@ class KeptCalls:
 
     def _trim(self, owner: str) -> None:
         """Make room where more is kept for an owner than may be, in the store and in memory."""
-        self._try(lambda: self._store.trim(owner, MOST_KEPT, MOST_BYTES))
-        left = MOST_BYTES
+        self._try(lambda: self._store.trim(owner, MOST_KEPT, _MOST_BYTES))
+        left = _MOST_BYTES
         over = [call for call in self.here.values() if call.row.owner == owner and call.exchange is None]
         for place, call in enumerate(sorted(over, key=lambda each: -each.row.started_at)):
             left -= len(call.row.reply)

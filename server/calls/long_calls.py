@@ -38,18 +38,18 @@ from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.engine import StorageError
 from foretool.storage.records import KeptCall
 
-RUN_S: Final = 3600.0
+_RUN_S: Final = 3600.0
 """How long a call may go on, without a sign of life, after its client was answered. Its server's `timeout_s` is meant
 for calls that somebody waits for."""
-KEPT_S: Final = 24 * 3600.0
+_KEPT_S: Final = 24 * 3600.0
 """How long a result is kept that nobody has asked for."""
-READ_S: Final = 600.0
+_READ_S: Final = 600.0
 """How long a result is kept that was asked for: its answer may be lost on the way."""
-WAIT_S: Final = 50.0
+_WAIT_S: Final = 50.0
 """How long `call_result` waits where `call_wait_s` is 0."""
-MOST_RUNNING: Final = 64
+_MOST_RUNNING: Final = 64
 """Calls of one owner that go on at once; a client waits for more of them as long as it likes."""
-MOST_REPLY: Final = 4 * 1024 * 1024
+_MOST_REPLY: Final = 4 * 1024 * 1024
 """Bytes of one result. A larger one is given to a client that waits for it, and not kept."""
 _MOST_PROGRESS: Final = 200
 """Characters of what a server says of its progress."""
@@ -90,7 +90,7 @@ class LongCalls:
                 self._let_go(call)
             elif held is None and call.waiting and not call.row.reply:
                 call.waiting[0].attempt(self._look_again, call, call.waiting[0])
-            for exchange in [each for each in call.waiting if now - each.started >= (self._patience or WAIT_S)]:
+            for exchange in [each for each in call.waiting if now - each.started >= (self._patience or _WAIT_S)]:
                 call.waiting.remove(exchange)
                 self._say_running(call, exchange)
         self._kept.tidy()
@@ -113,14 +113,14 @@ class LongCalls:
         """Let a call go on without its client, and tell the client how to ask for the result."""
         running = self._runner.describe(exchange)
         owner = owner_of(exchange)
-        if running is None or not exchange.can_pass or self._kept.count(owner) >= MOST_RUNNING:
+        if running is None or not exchange.can_pass or self._kept.count(owner) >= _MOST_RUNNING:
             return
         machine, pid, process_at = self._kept.process
         now = self._kept.now()
         row = KeptCall(
             secrets.token_hex(16), owner, exchange.own_session.record.key, running.tool.id, running.tool.upstream,
             running.task, exchange.era, machine, pid, process_at, now - (time.perf_counter() - exchange.started),
-            now + KEPT_S, "", jsonrpc.encode(running.record).decode() if running.record is not None else "",
+            now + _KEPT_S, "", jsonrpc.encode(running.record).decode() if running.record is not None else "",
         )  # fmt: skip
         call = LongCall(row, started=exchange.started)
         call.exchange = held = self._make_exchange(call, exchange)
@@ -128,7 +128,7 @@ class LongCalls:
         record_drop = held.on_drop
         held.on_drop = partial(self._on_dropped, call, record_drop)
         if (request := held.request) is not None and request.timeout:
-            request.timeout = max(request.timeout, RUN_S)
+            request.timeout = max(request.timeout, _RUN_S)
             request.deadline = time.monotonic() + request.timeout
         self._kept.save(call)
         # A client refuses a result without the structured content that it was promised, unless it is an error.
@@ -183,14 +183,14 @@ class LongCalls:
         if self._kept.here.get(call.row.ident) is not call:
             return  # its question was given to a client, whose retry goes on
         waiting, call.waiting, call.exchange = call.waiting, [], None
-        if len(reply) > MOST_REPLY and not waiting:
+        if len(reply) > _MOST_REPLY and not waiting:
             size = len(reply) / 2**20
             reply = _error_reply(
                 f"the result of {call.row.tool} has {size:.1f} MiB and could not be kept; call it again"
             )
         now = self._kept.now()
-        row = replace(call.row, reply=reply.decode(), until=now + (READ_S if waiting else KEPT_S))
-        call.row = row if len(reply) <= MOST_REPLY else replace(row, reply="", until=now)
+        row = replace(call.row, reply=reply.decode(), until=now + (_READ_S if waiting else _KEPT_S))
+        call.row = row if len(reply) <= _MOST_REPLY else replace(row, reply="", until=now)
         self._kept.save(call)
         for exchange in waiting:
             exchange.attempt(self._deliver, row, exchange)
@@ -225,7 +225,7 @@ class LongCalls:
         if call is None:
             exchange.tool_error(f"{CALL_RESULT}: {_missing(ident)}")
         elif call.row.reply:
-            self._kept.shorten(call, self._kept.now() + READ_S)
+            self._kept.shorten(call, self._kept.now() + _READ_S)
             self._deliver(call.row, exchange)
         elif arguments.get("cancel") is True:
             self._cancel(call, exchange)

@@ -13,17 +13,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from foretool.server.calls.admission import Admission
+from foretool.server.calls.admission import Admission, Confirmation
 from foretool.server.calls.bridged_calls import BridgedCall, open_object, read_call
-from foretool.server.calls.confirmation import Confirmation
 from foretool.server.calls.json_paths import ITEM, Path, PathError, fill_in, read_path
 from foretool.server.calls.lookup import ToolLookup
-from foretool.server.calls.result_values import as_text, structure_of, texts_of, value_of
 from foretool.server.calls.tool_call import Refusal, RunningCall, ToolCall, Wait
 from foretool.server.catalog.names import CALL_TOOLS, OWN
 from foretool.server.clients.exchange import Exchange
@@ -37,11 +35,11 @@ from foretool.storage.records import Tool
 
 MOST_LISTED: Final = 20
 """Calls of one list."""
-MOST_RUNS: Final = 50
+_MOST_RUNS: Final = 50
 """Calls that one list may come to by `for_each`."""
-MOST_RESULT: Final = 1024 * 1024
+_MOST_RESULT: Final = 1024 * 1024
 """Bytes of a result that paths may lead into: each path reads it again."""
-MOST_FILLED: Final = 1024 * 1024
+_MOST_FILLED: Final = 1024 * 1024
 """Bytes of the arguments of one call once values are filled in."""
 _MOST_PATHS: Final = 200
 """Paths that one list may read, each in some milliseconds at most."""
@@ -249,7 +247,7 @@ class CallSeries:
         found = self._look_up(series, step, jsonrpc.EMPTY, read_path(step.for_each))
         if jsonrpc.json_type(found) != "array":
             raise PathError(f"{_FOR_EACH}: expected a list, found a {jsonrpc.json_type(found)}")
-        values, room = jsonrpc.items(found), MOST_RUNS - series.runs - (len(series.steps) - step.number)
+        values, room = jsonrpc.items(found), _MOST_RUNS - series.runs - (len(series.steps) - step.number)
         if len(values) > room:
             raise PathError(
                 f"{_FOR_EACH}: the list has {len(values):,} values, at most {room} fit; take some, as in [:{room}]"
@@ -258,14 +256,14 @@ class CallSeries:
 
     def _fill(self, series: _Series, step: _Step, item: Raw) -> Raw:
         """Return the arguments of a step with the values that their paths lead to. Raises ValueError."""
-        left = MOST_FILLED
+        left = _MOST_FILLED
 
         def look_up(path: Path) -> Raw:
             nonlocal left
             found = self._look_up(series, step, item, path)
             left -= memoryview(found).nbytes
             if left < 0:
-                raise PathError(f"{path.text}: the arguments would have more than {MOST_FILLED:,} bytes")
+                raise PathError(f"{path.text}: the arguments would have more than {_MOST_FILLED:,} bytes")
             return found
 
         return fill_in(step.written.given or jsonrpc.EMPTY, look_up)
@@ -302,7 +300,7 @@ class CallSeries:
             said = texts_of(message.result) or "it asks something; call it by itself"
             self._fail(series, f"failed: {said}")
             return
-        if (size := memoryview(message.result).nbytes) > MOST_RESULT:
+        if (size := memoryview(message.result).nbytes) > _MOST_RESULT:
             self._fail(series, f"has run, but its result of {size:,} bytes is too large here; call it by itself")
             return
         step.whole = message.result
@@ -377,3 +375,49 @@ def _check_root(path: Path, number: int, *, has_item: bool) -> None:
 def _check_path(path: Path, *, number: int, has_item: bool) -> Raw:
     _check_root(path, number, has_item=has_item)
     return Raw(b'""')
+
+
+# The value of a result
+
+
+def value_of(result: Raw) -> Raw:
+    """Return what paths lead into: the structured content, else the JSON of the text, else the text."""
+    structure = structure_of(result)
+    if structure is not jsonrpc.EMPTY:
+        members = jsonrpc.fields(structure) if jsonrpc.json_type(structure) == "object" else {}
+        if list(members) == ["result"]:  # the SDK for Python wraps what is no object so
+            return members["result"]
+        if len(members) != 1 or jsonrpc.text(next(iter(members.values()))) != texts_of(result):
+            return structure  # else it repeats the text, which may hold JSON
+    values = [_block_value(each) for each in _blocks(result)]
+    return values[0] if len(values) == 1 else Raw(b"[%b]" % b",".join(map(bytes, values)))
+
+
+def structure_of(result: Raw) -> Raw:
+    found = jsonrpc.fields(result).get("structuredContent")
+    return found if found is not None and bytes(memoryview(found)[:4]) != b"null" else jsonrpc.EMPTY
+
+
+def _blocks(result: Raw) -> list[Raw]:
+    content = jsonrpc.fields(result).get("content")
+    return jsonrpc.items(content) if content is not None and jsonrpc.json_type(content) == "array" else []
+
+
+def _block_value(raw: Raw) -> Raw:
+    """Return the value of one block of a result; of a picture or a sound only what it is."""
+    members: dict[str, Any] = jsonrpc.plain_object(raw) or {}
+    if members.get("type") == "text" and isinstance(members.get("text"), str):
+        written = read_json(members["text"])
+        is_container = written is not None and jsonrpc.json_type(written) in ("object", "array")
+        return written if written is not None and is_container else jsonrpc.raw(members["text"])
+    return jsonrpc.raw({key: value for key, value in members.items() if key != "data"})
+
+
+def texts_of(result: Raw) -> str:
+    blocks = [jsonrpc.plain_object(each) or {} for each in _blocks(result)]
+    return "\n".join(str(each["text"]) for each in blocks if isinstance(each.get("text"), str))
+
+
+def as_text(value: Raw) -> str:
+    """Return a value as a model reads it: a text without quotes."""
+    return (jsonrpc.text(value) or "") if jsonrpc.json_type(value) == "string" else bytes(value).decode()

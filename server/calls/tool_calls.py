@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from foretool.server.calls.admission import Admission
+from foretool.server.calls.admission import Admission, Confirmation
 from foretool.server.calls.bridged_calls import BridgedCall, fit_arguments, open_object, read_call
 from foretool.server.calls.client_tasks import ClientTasks
-from foretool.server.calls.confirmation import Confirmation
 from foretool.server.calls.long_calls import LongCalls
 from foretool.server.calls.lookup import ToolLookup
 from foretool.server.calls.runner import ToolRunner

@@ -29,20 +29,20 @@ from foretool.server.upstreams.registry import UpstreamRegistry
 from foretool.server.upstreams.upstream import State, Upstream
 from foretool.storage.records import Tool
 
-POLL_S: Final = 1.0
+_POLL_S: Final = 1.0
 """Pause between two questions about a task where its server names none."""
-LEAST_POLL_S: Final = 0.1
-MOST_POLL_S: Final = 30.0
+_LEAST_POLL_S: Final = 0.1
+_MOST_POLL_S: Final = 30.0
 """Bounds of what servers name."""
-RESULT_S: Final = 6 * 3600.0
+_RESULT_S: Final = 6 * 3600.0
 """How long `tasks/result` of a legacy server may wait."""
 TASK_S: Final = 24 * 3600.0
 """How long a task may go on."""
-MOST_TASK_ID: Final = 1024
+_MOST_TASK_ID: Final = 1024
 """Characters of the id of a task."""
-MOST_LOST: Final = 8
+_MOST_LOST: Final = 8
 """How often in a row a server may be unreachable before its task is given up."""
-RETRY_S: Final = 2.0
+_RETRY_S: Final = 2.0
 """Pause after the first of them; each further one is twice as long."""
 
 
@@ -52,7 +52,7 @@ class _Followed(Struct, eq=False):
     exchange: Exchange
     upstream: Upstream
     settle: OnReply
-    pause: float = POLL_S
+    pause: float = _POLL_S
     until: float = field(default_factory=lambda: time.monotonic() + TASK_S)
     lost: int = 0
     """How often in a row its server could not be asked."""
@@ -148,15 +148,15 @@ class UpstreamTasks:
             exchange, upstream, {"taskId": jsonrpc.raw(exchange.task)}, partial(take, followed), method=method
         )
         if not is_modern and exchange.request is not None:
-            exchange.request.timeout = RESULT_S
-            exchange.request.deadline += RESULT_S if exchange.request.deadline else 0.0
+            exchange.request.timeout = _RESULT_S
+            exchange.request.deadline += _RESULT_S if exchange.request.deadline else 0.0
 
     def _take(self, followed: _Followed, exchange: Exchange, reply: Reply) -> None:
         """Settle with a reply, unless it may come yet."""
         exchange.request = None
-        if isinstance(reply, Lost) and followed.lost < MOST_LOST:
+        if isinstance(reply, Lost) and followed.lost < _MOST_LOST:
             if followed.upstream.state is not State.STOPPED:
-                self._poll_later(followed, RETRY_S * 2**followed.lost)
+                self._poll_later(followed, _RETRY_S * 2**followed.lost)
                 followed.lost += 1
                 return
             if isinstance(exchange.channel, Inbox):
@@ -225,7 +225,7 @@ class UpstreamTasks:
         if isinstance(reply, Message) and reply.error is not UNSET:
             self._take(followed, exchange, reply)
         else:
-            self._poll_later(followed, LEAST_POLL_S)
+            self._poll_later(followed, _LEAST_POLL_S)
 
 
 def speaks_tasks(exchange: Exchange) -> bool:
@@ -250,13 +250,13 @@ def read_task(reply: Reply) -> dict[str, Any] | None:
     else:
         found = jsonrpc.plain_object(members.get("task"))
     ident = found.get("taskId") if found is not None else None
-    return found if isinstance(ident, str) and len(ident) <= MOST_TASK_ID else None
+    return found if isinstance(ident, str) and len(ident) <= _MOST_TASK_ID else None
 
 
 def pause_of(task: Mapping[str, Raw]) -> float:
     """Return how often a server wants to be asked, in seconds."""
     wanted = jsonrpc.decode_value(task.get("pollIntervalMs", Raw(b"null")))
-    return min(max(wanted / 1000, LEAST_POLL_S), MOST_POLL_S) if isinstance(wanted, int | float) else POLL_S
+    return min(max(wanted / 1000, _LEAST_POLL_S), _MOST_POLL_S) if isinstance(wanted, int | float) else _POLL_S
 
 
 def _members(reply: Reply) -> dict[str, Raw]:

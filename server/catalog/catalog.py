@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 from foretool.retrieval.tokens import estimate
 from foretool.server.catalog.definitions import DefinitionReader, ListedTools
-from foretool.server.catalog.meanings import NameMeanings
 from foretool.server.catalog.names import Key
 from foretool.server.catalog.namespaces import Namespaces, lawful
-from foretool.server.catalog.naming import ListChange, Naming
+from foretool.server.catalog.naming import ListChange, NameMeanings, Naming
 from foretool.server.catalog.overrides import Overrides
 from foretool.server.catalog.snapshot import NO_TOOLS, ServerTools, Snapshot
 from foretool.server.config.servers import Server, matches

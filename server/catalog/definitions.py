@@ -22,7 +22,7 @@ from foretool.server.protocol.lists import PROMPTS, SKILLS, ListKind
 from foretool.server.protocol.output_schemas import narrow, without_era
 from foretool.server.protocol.skills import read_skill
 from foretool.server.trust.approvals import hash_value
-from foretool.server.trust.links import clean_member
+from foretool.server.trust.members import clean_member
 from foretool.server.trust.text import is_clean, one_line, visible
 from foretool.storage.records import Era, Tool, ToolId
 from foretool.storage.steps import Steps

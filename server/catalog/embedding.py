@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from foretool.server.catalog.embedding_worker import EmbeddingWorker, WorkerChoice
+from foretool.server.catalog.encoders import load_libraries
 from foretool.server.config.settings import Settings
-from foretool.server.system.libraries import load_libraries
 from foretool.server.transports.tasks import BackgroundWork
 from foretool.storage.engine import Lead, StorageError
 from foretool.storage.places import models_folder

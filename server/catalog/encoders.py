@@ -6,8 +6,10 @@ one header and nowhere else.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from subprocess import run
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 AT_ONCE: Final = 64
 """How many texts one request has; providers take a hundred or more."""
-DOCUMENTS_S, QUERY_S = 60.0, 3.0
+_DOCUMENTS_S, _QUERY_S = 60.0, 3.0
 """The longest wait for an answer: nobody waits for documents, a client waits for a query."""
 TRIES: Final = 4
 PAUSE_S: Final = 1.0
@@ -73,7 +75,7 @@ class EndpointEncoder:
 
     def queries(self, texts: Sequence[str]) -> Vectors:
         """Embed texts to search with; one try, with a short wait."""
-        return self._ask(texts, QUERY_S)
+        return self._ask(texts, _QUERY_S)
 
     def _in_requests(self, texts: Sequence[str]) -> Vectors:
         import numpy as np
@@ -85,11 +87,11 @@ class EndpointEncoder:
         pause = self._pause_s
         for _ in range(TRIES - 1):
             try:
-                return self._ask(texts, DOCUMENTS_S)
+                return self._ask(texts, _DOCUMENTS_S)
             except _BusyError:
                 time.sleep(pause)
                 pause *= 2
-        return self._ask(texts, DOCUMENTS_S)
+        return self._ask(texts, _DOCUMENTS_S)
 
     def _ask(self, texts: Sequence[str], timeout_s: float) -> Vectors:
         import httpx2
@@ -119,3 +121,37 @@ class EndpointEncoder:
 
 class _BusyError(EncoderError):
     """The endpoint is busy or unreachable, which may pass."""
+
+
+# Loads the shared libraries of numpy and onnxruntime while other threads go on.
+#
+# An import keeps every other thread of Python waiting while the system maps and links the library, a tenth of a
+# second for these two. The system is therefore asked to load them first, through `ctypes`, which lets the others go
+# on; the import then finds them.
+
+
+_LIBRARIES: Final = {
+    "numpy": "_core/_multiarray_umath*.so",
+    "onnxruntime": "capi/onnxruntime_pybind11_state*.so",
+}
+
+
+def load_libraries() -> int:
+    """Load what is installed of these libraries, from any thread; return how many. The import itself says what is
+    wrong with one that cannot be loaded."""
+    if os.name != "posix":
+        return 0
+    import ctypes  # takes time, and nothing needs it before the first search
+
+    load = ctypes.CDLL(None).dlopen
+    load.restype, load.argtypes = ctypes.c_void_p, (ctypes.c_char_p, ctypes.c_int)
+    return sum(bool(load(os.fsencode(path), os.RTLD_NOW)) for path in _find_libraries())
+
+
+def _find_libraries() -> list[Path]:
+    found = []
+    for package, pattern in _LIBRARIES.items():
+        spec = find_spec(package)
+        for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+            found += sorted(Path(folder).glob(pattern))
+    return found

@@ -167,6 +167,38 @@ class Index:
         return not self._waiting
 
 
+class RecentUsage:
+    """How often tools were used, read again every few seconds."""
+
+    def __init__(
+        self, read: Callable[[str], Sequence[Usage]], clock: Callable[[], float], catalog: Catalog,
+        imported: ImportedPriors | None,
+    ) -> None:  # fmt: skip
+        self._read = read
+        self._clock = clock
+        self._catalog = catalog
+        self._imported = imported
+        self._known: dict[str, tuple[float, Mapping[ToolId, Usage]]] = {}
+        """By profile: the usage, and until when it is believed."""
+
+    def of(self, profile: str) -> Mapping[ToolId, Usage]:
+        """Return how often each tool was used in a profile, what was imported included."""
+        until, usage = self._known.get(profile, (-inf, {}))
+        if self._clock() >= until:
+            usages = self._catalog.meanings.count_under_new_names(self._read(profile))
+            elsewhere: Mapping[ToolId, Usage] = {}
+            if self._imported is not None:
+                self._imported.refresh()
+                elsewhere = self._imported.usage()
+            usage = {**elsewhere, **{each.tool: each for each in usages}}
+            self._known[profile] = self._clock() + _USAGE_S, usage
+        return usage
+
+    def forget(self) -> None:
+        """Read it again the next time."""
+        self._known.clear()
+
+
 class Search(BackgroundWork):
     """Ranks the tools of a catalog with whatever is installed: encoders, learned models, a calibration of the gate."""
 
@@ -183,10 +215,7 @@ class Search(BackgroundWork):
         self._catalog = catalog
         self._imported = imported
         self._index = Index(catalog, with_shipped=settings is not None and settings.shipped_wordings)
-        self._read_usage = usage
-        self._clock = clock
-        self._usage: dict[str, tuple[float, Mapping[ToolId, Usage]]] = {}
-        """By profile: the usage, and until when it is believed."""
+        self._usage = RecentUsage(usage, clock, catalog, imported)
         self._models: LearnedModels | None = None
         self._wordings: Mapping[bytes, tuple[str, ...]] = {}
         self._encoders: DenseEnsemble | None = None
@@ -249,7 +278,7 @@ class Search(BackgroundWork):
         """Rank with these learned models; None takes them away. What was imported is read again."""
         if self._imported is not None:
             self._imported.refresh()
-        self._usage.clear()
+        self._usage.forget()
         self._index.pipeline.learned = self._models = models
         self._installed += 1
 
@@ -318,7 +347,7 @@ class Search(BackgroundWork):
         """Return the best `limit` tools for a query, less those that may not be found; never waits. `at_once`: so many
         missing tools are indexed first."""
         self.is_wanted |= bool(query.lines)
-        ranking = self._index.update(at_once).rank(query, self._recent_usage(query.profile), limit)
+        ranking = self._index.update(at_once).rank(query, self._usage.of(query.profile), limit)
         get = self._catalog.get
         found = [each for each in ranking.ranked if (tool := get(each.tool)) is not None and finds(tool)]
         return replace(ranking, ranked=tuple(found))
@@ -375,23 +404,12 @@ class Search(BackgroundWork):
                 self._preparing -= 1
 
         waits = is_behind or opening is not None or bool(self._slow and query.lines)
-        if waits or not self._is_prepared_at_once(preparation):
+        if waits or not _is_prepared_at_once(preparation):
             task = asyncio.get_running_loop().create_task(rank_later())
             self._tasks.add(task)  # the loop itself forgets tasks
             task.add_done_callback(self._tasks.discard)
         else:
             rank_now()
-
-    def _is_prepared_at_once(self, preparation: Steps[None]) -> bool:
-        """Prepare a search for as long as the loop may be kept; return whether nothing is left of it."""
-        until = time.perf_counter() + PREPARED_S
-        try:
-            for _ in preparation:
-                if time.perf_counter() >= until:
-                    return False
-        except Exception:  # the ranking fails alike, at the boundary of its request
-            log.exception("A search could not be prepared")
-        return True
 
     def _takes_long(self, query: Query) -> bool:
         pipeline = self._index.pipeline
@@ -420,18 +438,6 @@ class Search(BackgroundWork):
                 encoder.fetch(asked)
             except Exception as error:  # noqa: BLE001 -- somebody else's model or network: the others rank without it
                 log.warning("encoder %s: %s; ranked without it", encoder.name, error)
-
-    def _recent_usage(self, profile: str) -> Mapping[ToolId, Usage]:
-        until, usage = self._usage.get(profile, (-inf, {}))
-        if self._clock() >= until:
-            usages = self._catalog.meanings.count_under_new_names(self._read_usage(profile))
-            elsewhere: Mapping[ToolId, Usage] = {}
-            if self._imported is not None:
-                self._imported.refresh()
-                elsewhere = self._imported.usage()
-            usage = {**elsewhere, **{each.tool: each for each in usages}}
-            self._usage[profile] = self._clock() + _USAGE_S, usage
-        return usage
 
     def predict(self, history: Sequence[ToolId], lines: Sequence[str]) -> tuple[Mapping[ToolId, float], float]:
         """Return which tools are called next with which probability, likeliest first, and the probability that the task
@@ -505,3 +511,15 @@ def _import_ranking() -> None:
 
     assert confidence
     assert pipeline
+
+
+def _is_prepared_at_once(preparation: Steps[None]) -> bool:
+    """Prepare a search for as long as the loop may be kept; return whether nothing is left of it."""
+    until = time.perf_counter() + PREPARED_S
+    try:
+        for _ in preparation:
+            if time.perf_counter() >= until:
+                return False
+    except Exception:  # the ranking fails alike, at the boundary of its request
+        log.exception("A search could not be prepared")
+    return True

@@ -26,9 +26,9 @@ from foretool.server.protocol.skills import MAIN, MOST_BYTES, MOST_FILES, Mark, 
 
 OWN: Final = "skill://~/"
 """Begins the URIs of the user's own skills. No server has such a prefix."""
-LOOK_S: Final = 1.0
+_LOOK_S: Final = 1.0
 """Folders are looked at at most this often."""
-MOST_SKILLS: Final = 1000
+_MOST_SKILLS: Final = 1000
 """So many skills of one folder are read."""
 _MOST_MAIN: Final = 256 * 1024
 """Bytes. A longer `SKILL.md` is not read: it would fill the context of any model."""
@@ -84,7 +84,7 @@ class _Source(Struct, frozen=True):
 class _Looked(Struct):
     """What a folder held when it was looked at last."""
 
-    at: float = -LOOK_S
+    at: float = -_LOOK_S
     skills: dict[str, tuple[tuple[int, int], OwnSkill | None]] = field(default_factory=dict)
     """By path of a `SKILL.md`: its time and size, and the skill, None for one that cannot be used."""
 
@@ -174,7 +174,7 @@ class SkillFolders:
 
     def _look(self, source: _Source) -> list[OwnSkill]:
         looked = self._looked.setdefault(source, _Looked())
-        if time.monotonic() - looked.at >= LOOK_S:
+        if time.monotonic() - looked.at >= _LOOK_S:
             before, looked.skills = looked.skills, {}
             for path in self._mains(source):
                 try:
@@ -190,7 +190,7 @@ class SkillFolders:
         return [skill for _, skill in looked.skills.values() if skill is not None]
 
     def _mains(self, source: _Source) -> list[Path]:
-        """Return the `SKILL.md` of each skill in a folder, at most `MOST_SKILLS`."""
+        """Return the `SKILL.md` of each skill in a folder, at most `_MOST_SKILLS`."""
         try:
             names = sorted(each.name for each in os.scandir(source.path) if not each.name.startswith("."))
         except OSError:
@@ -199,9 +199,9 @@ class SkillFolders:
             self._say(f"skills of {source.path} are not served: {problem}")
             return []
         found = [path for name in names if (path := source.path / name / MAIN).exists()]
-        if len(found) > MOST_SKILLS:
-            self._say(f"{source.path} has {len(found)} skills; only the first {MOST_SKILLS} are served")
-        return found[:MOST_SKILLS]
+        if len(found) > _MOST_SKILLS:
+            self._say(f"{source.path} has {len(found)} skills; only the first {_MOST_SKILLS} are served")
+        return found[:_MOST_SKILLS]
 
     def _say(self, problem: str) -> None:
         if problem not in self._said:

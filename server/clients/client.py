@@ -87,6 +87,86 @@ class _Question(Struct, frozen=True):
 _decode_memo = Decoder(_Memo).decode
 
 
+class ClientQuestions:
+    """The questions to one client that it has not answered yet."""
+
+    def __init__(self, send: Callable[[bytes], None]) -> None:
+        """`send` sends what belongs to no request of the client."""
+        self.name = "foretool"
+        """What the ids of questions begin with."""
+        self._send = send
+        self._open: dict[Id, _Question] = {}
+        self._progress: dict[Id, tuple[Raw, Callable[[Raw], None]]] = {}
+        """By the id of a question: the token its upstream gave with it, and who takes what the client reports."""
+        self._ids = itertools.count(1)
+
+    def ask(
+        self,
+        method: str,
+        params: Raw | Any,
+        answer: Callable[[Message], None],
+        exchange: Exchange | None,
+        progress: Callable[[Raw], None] | None = None,
+    ) -> Id:
+        """Send a request to a legacy client, in the course of `exchange` if it belongs to one; return its id.
+
+        `progress`: takes what the client reports meanwhile, under the token that `params` came with.
+        """
+        ident = f"{self.name}-{next(self._ids)}"
+        self._open[ident] = _Question(answer, exchange, time.monotonic() + QUESTION_S)
+        params, token = translate.replace_token(params, ident if progress is not None else None)
+        if token is not None and progress is not None:
+            self._progress[ident] = (token, progress)
+        data = jsonrpc.encode(Message(id=ident, method=method, params=params))
+        if exchange is not None:
+            exchange.send(data)
+        else:
+            self._send(data)
+        return ident
+
+    def withdraw(self, question: Id, reason: str, exchange: Exchange | None) -> None:
+        """Cancel a question that was asked in the course of `exchange`; its answer is no longer wanted."""
+        self._progress.pop(question, None)
+        if self._open.pop(question, None) is None:
+            return
+        params = jsonrpc.raw({"requestId": question} | ({"reason": reason} if reason else {}))
+        data = jsonrpc.notification("notifications/cancelled", params)
+        if exchange is not None and not exchange.done:
+            exchange.send(data)
+        else:
+            self._send(data)
+
+    def take_answer(self, message: Message) -> None:
+        if not isinstance(message.id, int | str):
+            return
+        self._progress.pop(message.id, None)
+        if (question := self._open.pop(message.id, None)) is not None:
+            question.answer(message)
+
+    def expire(self, now: float) -> None:
+        """Give up the questions that nobody has answered in time, `now` in monotonic seconds."""
+        for ident, question in [item for item in self._open.items() if item[1].until < now]:
+            reason = f"nobody answered within {QUESTION_S:g} s"
+            self.withdraw(ident, reason, question.exchange)
+            question.answer(Message(id=ident, error=jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, reason)))
+
+    def pass_progress(self, params: Any) -> None:
+        """Pass on how far the client is with a question."""
+        try:
+            token = jsonrpc.text(jsonrpc.fields(params).get(translate.PROGRESS)) or ""
+        except ValueError:
+            return
+        if (known := self._progress.get(token)) is not None:
+            theirs, report = known
+            report(jsonrpc.merge_members(params, {translate.PROGRESS: theirs}))
+
+    def close(self) -> None:
+        """Answer every question: the client is gone."""
+        for question in list(self._open.values()):
+            question.answer(Message(id=0, error=jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, "the client is gone")))
+        self._open.clear()
+
+
 class Client:
     """A stdio process, a legacy HTTP session, or the modern HTTP callers that share a profile and a credential."""
 
@@ -122,21 +202,17 @@ class Client:
         self._make_exchange = registry.make_exchange
         self._router = router
         self._sessions: dict[bytes, Session] = {}
-        self._questions: dict[Id, _Question] = {}
-        self._progress: dict[Id, tuple[Raw, Callable[[Raw], None]]] = {}
-        """By the id of a question: the token its upstream gave with it, and who takes what the client reports."""
-        self._ids = itertools.count(1)
+        self._questions = questions = ClientQuestions(lambda data: outbox.send(standalone, data))
+        self.ask, self.withdraw, self.expire = questions.ask, questions.withdraw, questions.expire
         self._goes_on = False
         """Its session goes on at another replica."""
-        self._question = "foretool"
-        """What the ids of our questions begin with."""
 
     # -- Front: what the transport brings
 
     def receive(self, message: Message, channel: Channel) -> None:
         """Handle a message of the client; never raises for anything it contains."""
         if message.method is UNSET:
-            self._on_answer(message)
+            self._questions.take_answer(message)
         elif message.id is UNSET:
             self._on_notification(message)
         else:
@@ -173,15 +249,13 @@ class Client:
         self._outbox.flush()
         for exchange in list(self.exchanges.values()):
             exchange.drop("the client is gone")
-        for question in list(self._questions.values()):
-            question.answer(Message(id=0, error=jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, "the client is gone")))
-        self._questions.clear()
+        self._questions.close()
         self._router.on_closed(self)
 
     # -- Front: a session that several replicas serve
 
     def share(self, replica: str) -> None:
-        self._question = f"foretool-{replica}"
+        self._questions.name = f"foretool-{replica}"
 
     def leave(self) -> None:
         self._goes_on = True
@@ -312,7 +386,7 @@ class Client:
         if message.method == "notifications/cancelled":
             self._on_cancelled(message)
         elif message.method == "notifications/progress":
-            self._on_progress(message.params)
+            self._questions.pass_progress(message.params)
         elif message.method == "notifications/roots/list_changed":
             self._router.on_roots_changed(self)
 
@@ -326,16 +400,6 @@ class Client:
         if exchange is not None and exchange.method != "initialize":
             exchange.drop(reason)
 
-    def _on_progress(self, params: Any) -> None:
-        """Pass on how far the client is with a question."""
-        try:
-            token = jsonrpc.text(jsonrpc.fields(params).get(translate.PROGRESS)) or ""
-        except ValueError:
-            return
-        if (known := self._progress.get(token)) is not None:
-            theirs, report = known
-            report(jsonrpc.merge_members(params, {translate.PROGRESS: theirs}))
-
     # -- questions to the client
 
     def declared(self, exchange: Exchange | None = None) -> dict[str, Any]:
@@ -343,56 +407,6 @@ class Client:
         if exchange is not None and exchange.era == "modern":
             return jsonrpc.plain_object(exchange.meta.get(versions.META_CAPABILITIES)) or {}
         return self.capabilities
-
-    def ask(
-        self,
-        method: str,
-        params: Raw | Any,
-        answer: Callable[[Message], None],
-        exchange: Exchange | None,
-        progress: Callable[[Raw], None] | None = None,
-    ) -> Id:
-        """Send a request to a legacy client, in the course of `exchange` if it belongs to one; return its id.
-
-        `progress`: takes what the client reports meanwhile, under the token that `params` came with.
-        """
-        ident = f"{self._question}-{next(self._ids)}"
-        self._questions[ident] = _Question(answer, exchange, time.monotonic() + QUESTION_S)
-        params, token = translate.replace_token(params, ident if progress is not None else None)
-        if token is not None and progress is not None:
-            self._progress[ident] = (token, progress)
-        data = jsonrpc.encode(Message(id=ident, method=method, params=params))
-        if exchange is not None:
-            exchange.send(data)
-        else:
-            self._outbox.send(self.standalone, data)
-        return ident
-
-    def withdraw(self, question: Id, reason: str, exchange: Exchange | None) -> None:
-        """Cancel a question that was asked in the course of `exchange`; its answer is no longer wanted."""
-        self._progress.pop(question, None)
-        if self._questions.pop(question, None) is None:
-            return
-        params = jsonrpc.raw({"requestId": question} | ({"reason": reason} if reason else {}))
-        data = jsonrpc.notification("notifications/cancelled", params)
-        if exchange is not None and not exchange.done:
-            exchange.send(data)
-        else:
-            self._outbox.send(self.standalone, data)
-
-    def _on_answer(self, message: Message) -> None:
-        if not isinstance(message.id, int | str):
-            return
-        self._progress.pop(message.id, None)
-        if (question := self._questions.pop(message.id, None)) is not None:
-            question.answer(message)
-
-    def expire(self, now: float) -> None:
-        """Give up the questions that nobody has answered in time, `now` in monotonic seconds."""
-        for ident, question in [item for item in self._questions.items() if item[1].until < now]:
-            reason = f"nobody answered within {QUESTION_S:g} s"
-            self.withdraw(ident, reason, question.exchange)
-            question.answer(Message(id=ident, error=jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, reason)))
 
     # -- notifications to the client
 

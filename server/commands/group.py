@@ -60,7 +60,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
 """Every command with the first sentence of its help, so that no list of commands has to import them."""
 COMMANDS: Final[Mapping[str, str]] = {name: said for each in _SECTIONS.values() for name, said in each.items()}
 _PLACES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("remove", "enable", "disable"), "foretool.server.commands.servers"),
+    **dict.fromkeys(("remove", "enable", "disable"), "foretool.server.commands.edits"),
     "logout": "foretool.server.commands.login",
     "token": "foretool.server.commands.connect",
     **COMMANDS_OF_PACKS,

@@ -34,7 +34,7 @@ from foretool.storage.opening import open_existing_store
 from foretool.storage.records import Approval
 from foretool.storage.store import Store
 
-MOST_LINES: Final = 60
+_MOST_LINES: Final = 60
 """Lines of one difference that are printed; `--json` has all of it."""
 
 
@@ -199,7 +199,7 @@ def _print_change(change: DefinitionChange) -> None:
     for finding in change.findings:
         output.say(f"  ! {finding.kind} ({finding.severity}) in {finding.where}: {finding.excerpt}", "yellow")
     lines = diff_change(change)
-    for line in lines[:MOST_LINES]:
+    for line in lines[:_MOST_LINES]:
         output.console().print(Text("  ").append_text(line))
-    if len(lines) > MOST_LINES:
-        output.say(f"  ... {len(lines) - MOST_LINES} more lines; --json shows all of it", "yellow")
+    if len(lines) > _MOST_LINES:
+        output.say(f"  ... {len(lines) - _MOST_LINES} more lines; --json shows all of it", "yellow")

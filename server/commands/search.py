@@ -193,7 +193,7 @@ def _describe_hit(match: Match, card: dict[str, Any], tool: Tool, bridge: str) -
     )  # fmt: skip
 
 
-LATEST: Final = 1000
+_LATEST: Final = 1000
 """Among so many latest misses those of a task are looked for."""
 _SESSIONS: Final = 100
 """Among so many latest sessions the latest list of a profile is looked for."""
@@ -308,7 +308,7 @@ def misses_of_tool(store: Store, profile: str, name: str) -> tuple[MissedBefore,
 def read_vain_searches(store: Store, profile: str, task: str) -> tuple[MissedBefore, ...]:
     """Return the misses among the latest ones that are searches for this task in vain, by cause, the latest first."""
     found: dict[Cause, list[Miss]] = {}
-    for miss in store.calls.find_misses(MissFilter(profile=profile), LATEST):
+    for miss in store.calls.find_misses(MissFilter(profile=profile), _LATEST):
         if (not miss.tool or miss.noticed in VAIN) and miss.query.split() == task.split():
             found.setdefault(miss.cause, []).append(miss)
     return tuple(MissedBefore(cause, len(own), own[0].at, own[0].id) for cause, own in found.items())

@@ -83,7 +83,7 @@ class Inventory(Struct, frozen=True):
     """By server, what looks wrong in its instructions; looked for where `findings` are."""
 
 
-ORDERS: Final[dict[str, Callable[[Row], Any]]] = {
+_ORDERS: Final[dict[str, Callable[[Row], Any]]] = {
     "name": lambda row: row.name,
     "tokens": lambda row: (-row.tokens, row.name),
     "calls": lambda row: (-row.calls, -row.misses, row.name),
@@ -98,7 +98,7 @@ ORDERS: Final[dict[str, Callable[[Row], Any]]] = {
 @click.option("--unused", is_flag=True, help="Show only tools that were never called, the largest first.")
 @click.option(
     "--sort",
-    type=click.Choice(tuple(ORDERS)),
+    type=click.Choice(tuple(_ORDERS)),
     default="name",
     show_default=True,
     help="Order of the rows, the largest or latest first.",
@@ -180,7 +180,7 @@ def take_inventory(
     personal = tuple(name for name, server in config.servers.items() if server.per_user is not None)
     rows = [row(tool) for tool in tools if fits_pattern(tool.id, pattern) and upstream in ("", tool.upstream)]
     return Inventory(
-        tools=tuple(sorted((row for row in rows if not (unused and row.calls)), key=ORDERS[order])),
+        tools=tuple(sorted((row for row in rows if not (unused and row.calls)), key=_ORDERS[order])),
         lists=tuple(
             Listed(name, config.profiles[name].policy, len(view.tools), view.tokens, view.budget, view.epoch)
             for name, view in views.items()

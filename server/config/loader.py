@@ -31,9 +31,7 @@ from foretool.server.config.errors import (
     refuse_unknown,
 )
 from foretool.server.config.files import find_other_writers, read_regular
-from foretool.server.config.limits import FROM_FILE, Limits
 from foretool.server.config.old_keys import explain_old_keys, take_from_settings
-from foretool.server.config.per_user import find_unsealed, is_key
 from foretool.server.config.places import (
     ConfigPlace,
     NamedBy,
@@ -43,8 +41,17 @@ from foretool.server.config.places import (
     home_folder,
     is_own_file,
 )
-from foretool.server.config.servers import Server, check_rules, matches, read_prefixes, read_servers
+from foretool.server.config.servers import (
+    Server,
+    check_rules,
+    find_unsealed,
+    is_key,
+    matches,
+    read_prefixes,
+    read_servers,
+)
 from foretool.server.config.settings import (
+    FROM_FILE,
     LIST_TOKENS,
     REMOVED_ENCODERS,
     AccessEntry,
@@ -52,6 +59,7 @@ from foretool.server.config.settings import (
     EnrichEntry,
     GrantEntry,
     JudgeEntry,
+    Limits,
     PolicyChoice,
     ProfileEntry,
     Settings,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,7 +20,6 @@ from foretool.server.discovery import answer as discovery_answer
 from foretool.server.discovery import arguments as discovery_arguments
 from foretool.server.discovery.answer import Answer, AnswerWriter
 from foretool.server.discovery.answer_shape import READY
-from foretool.server.discovery.answer_tokens import AnswerTokens
 from foretool.server.discovery.arguments import Arguments
 from foretool.server.discovery.exemplars import Exemplars
 from foretool.server.discovery.judge import Judge
@@ -34,6 +35,44 @@ from foretool.storage.records import Discovery
 
 if TYPE_CHECKING:
     from foretool.retrieval.ranking import Query, Ranking
+
+_WAITING: Final = 200
+"""Answers that wait at most for the ranks of tokens, which a child process writes after the first search of all."""
+
+
+class _Answer(NamedTuple):
+    session: Session
+    chat: Conversation
+    discovery: int
+    texts: Sequence[str]
+
+
+class AnswerTokens:
+    """Corrects what was recorded of answers."""
+
+    def __init__(self, count_text: Callable[[str], int | None], recorder: Recorder) -> None:
+        """`count_text` returns the tokens of a text, None as long as it cannot count."""
+        self._count_text = count_text
+        self._recorder = recorder
+        self._waiting: deque[_Answer] = deque(maxlen=_WAITING)
+
+    def add(self, session: Session, chat: Conversation, discovery: int, texts: Sequence[str]) -> None:
+        """Record the texts of an answer, which are counted in the loop's next round."""
+        self._waiting.append(_Answer(session, chat, discovery, texts))
+        asyncio.get_running_loop().call_soon(self.count)
+
+    def count(self) -> None:
+        """Count what waits."""
+        while self._waiting:
+            session, chat, discovery, texts = self._waiting[0]
+            counts = [count for text in texts if (count := self._count_text(text)) is not None]
+            if len(counts) < len(texts):
+                return
+            self._waiting.popleft()
+            self._recorder.recount_discovery(discovery, sum(counts))
+            settled = session.recount(discovery, sum(counts), chat)
+            self._recorder.settle(settled.new, settled.changed)
+
 
 _SAY_WHAT: Final = (
     'Say what the tool has to do: discover_tools(task="list the files of a folder"), or'

@@ -13,7 +13,7 @@ from typing import Any, Final
 from foretool.retrieval.document import cut_at_word
 from foretool.retrieval.words import compact
 
-MAX_PROPERTIES, MAX_VALUES, MAX_MEMBERS, MAX_TEXT = 20, 12, 4, 100
+_MAX_PROPERTIES, _MAX_VALUES, _MAX_MEMBERS, _MAX_TEXT = 20, 12, 4, 100
 """The most that a trimmed schema keeps: properties, enum values, members of a union, characters of a description."""
 _MAX_NAMES: Final = 12
 """Names of properties that are told where the properties themselves are cut."""
@@ -97,16 +97,16 @@ def trim(schema: Schema, depth: int = 2, root: Mapping[str, Any] | None = None) 
         names = _in_order(properties, schema.get("required"))
         kept["properties"] = {
             name: trim(properties[name], depth - 1, root)
-            for name in names[:MAX_PROPERTIES]
+            for name in names[:_MAX_PROPERTIES]
             if isinstance(properties[name], dict)
         }
-        if left := names[MAX_PROPERTIES:]:
+        if left := names[_MAX_PROPERTIES:]:
             cuts.append(f"{len(left)} more properties: {_some(left)}")
     elif isinstance(properties, dict) and properties:
         cuts.append(f"properties: {_some(_in_order(properties, schema.get('required')))}")
     _trim_parts(schema, kept, cuts, depth, root)
     said = schema.get("description")
-    text = cut_at_word(" ".join(said.split()), MAX_TEXT) if isinstance(said, str) and not is_whole else ""
+    text = cut_at_word(" ".join(said.split()), _MAX_TEXT) if isinstance(said, str) and not is_whole else ""
     if text or cuts:
         kept["description"] = " ".join(filter(None, (text, f"({'; '.join(cuts)})" if cuts else "")))
     return kept
@@ -115,9 +115,9 @@ def trim(schema: Schema, depth: int = 2, root: Mapping[str, Any] | None = None) 
 def _trim_values(schema: Schema, kept: Schema, cuts: list[str]) -> None:
     values = schema.get("enum")
     if isinstance(values, list):
-        if len(values) > MAX_VALUES:
-            kept["examples"] = values[:MAX_VALUES]
-            cuts.append(f"{MAX_VALUES} of {len(values)} values")
+        if len(values) > _MAX_VALUES:
+            kept["examples"] = values[:_MAX_VALUES]
+            cuts.append(f"{_MAX_VALUES} of {len(values)} values")
         else:
             kept["enum"] = values
 
@@ -129,9 +129,9 @@ def _trim_parts(schema: Schema, kept: Schema, cuts: list[str], depth: int, root:
         members = schema.get(key)
         if isinstance(members, list) and members:
             if depth > 0:
-                kept[key] = [trim(one, depth - 1, root) for one in members[:MAX_MEMBERS] if isinstance(one, dict)]
-            if depth <= 0 or len(members) > MAX_MEMBERS:
-                shown = MAX_MEMBERS if depth > 0 else 0
+                kept[key] = [trim(one, depth - 1, root) for one in members[:_MAX_MEMBERS] if isinstance(one, dict)]
+            if depth <= 0 or len(members) > _MAX_MEMBERS:
+                shown = _MAX_MEMBERS if depth > 0 else 0
                 cuts.append(f"{shown} of {len(members)} forms")
 
 

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from foretool.retrieval.model_format import Floats
     from foretool.retrieval.skill_ranking import SkillRanking
 
-READ_TOKENS: Final = 5_000
+_READ_TOKENS: Final = 5_000
 """How much of a file one answer shows; the Agent Skills specification advises to keep `SKILL.md` below it."""
-MOST_READ: Final = 5
+_MOST_READ: Final = 5
 """So many files are read at once, and so many of the tools that they name are shown."""
 _MOST_FILES: Final = 20
 """So many further files of a skill are named."""
@@ -167,7 +167,7 @@ class SkillSearch:
             same = [each.uri for each in offers if each.name == name] if self._catalog.find(name) is None else []
             uris += [name] if "://" in name else same
             others += [] if "://" in name or same else [name]
-        return list(dict.fromkeys(uris))[:MOST_READ], others
+        return list(dict.fromkeys(uris))[:_MOST_READ], others
 
     def read(self, exchange: Exchange, uris: Sequence[str], go: OnRead) -> None:
         """Read files of skills one after the other, and call `go`."""
@@ -177,7 +177,7 @@ class SkillSearch:
 
         def read_next(exchange: Exchange, rest: Sequence[str]) -> None:
             if not rest:
-                go(exchange, texts, list(tools)[:MOST_READ])
+                go(exchange, texts, list(tools)[:_MOST_READ])
                 return
             found = _PART.fullmatch(rest[0])
             uri, start = (found[1], int(found[2])) if found is not None else (rest[0], 0)
@@ -213,7 +213,7 @@ def _write(offer: SkillOffer, uri: str, text: str, start: int, others: Sequence[
     """Write what a model reads of a file. Words of a server are quoted, so that they never pass for the user's.
     `others`: further files of its skill."""
     said = clean(text)
-    part = beginning(said[start:], READ_TOKENS)
+    part = beginning(said[start:], _READ_TOKENS)
     end = start + len(part)
     name = uri if uri != offer.uri else f"skill {offer.name}"
     if offer.server:

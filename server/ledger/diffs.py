@@ -21,7 +21,7 @@ _CONTEXT: Final = 12
 """Words that are shown before and after a changed one."""
 MOST_WORDS: Final = 3000
 """Texts with more words are compared line by line."""
-GONE, NEW, SAME = "red", "green", "dim"
+GONE, NEW, _SAME = "red", "green", "dim"
 _TEXT_MEMBERS: Final = ("title", "description")
 
 
@@ -49,7 +49,7 @@ def diff_texts(before: str, now: str) -> list[Text]:
     shown = Text()
     for kind, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":
-            shown.append(_shorten(old[a:b], at_start=a == 0, at_end=b == len(old)), SAME)
+            shown.append(_shorten(old[a:b], at_start=a == 0, at_end=b == len(old)), _SAME)
             continue
         if a < b:
             shown.append(f"[-{_joined(old[a:b])}-] ", GONE)
@@ -63,7 +63,7 @@ def diff_lines(before: list[str], now: list[str]) -> list[Text]:
     found: Iterator[str] = difflib.unified_diff(before, now, n=1, lineterm="")
     styles = {"-": GONE, "+": NEW}
     lines = [line for line in list(found)[2:] if not line.startswith("@@")]
-    return [Text(f"{line[:1]} {_printable(line[1:])}", styles.get(line[:1], SAME)) for line in lines]
+    return [Text(f"{line[:1]} {_printable(line[1:])}", styles.get(line[:1], _SAME)) for line in lines]
 
 
 def _members(definition: bytes | None) -> dict[str, Any]:

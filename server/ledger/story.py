@@ -100,7 +100,7 @@ def say_place(miss: Miss) -> str:
 
 
 _BEFORE_S: Final = 1800.0
-AFTER_S: Final = 600.0
+_AFTER_S: Final = 600.0
 """How long before and after a miss the conversation is told."""
 STEPS_BEFORE: Final = 12
 _STEPS_AFTER: Final = 3
@@ -184,7 +184,7 @@ def read_miss_story(store: Store, miss: Miss, *, prompts: bool = True) -> MissSt
 def read_story(store: Store, miss: Miss, *, prompts: bool = True) -> tuple[StoryStep, ...]:
     """Return what happened in the session of a miss before and after it, in order. `prompts`: also what the user asked;
     on record that belongs to no session, and so to no profile."""
-    since, until = miss.at - _BEFORE_S, miss.at + AFTER_S
+    since, until = miss.at - _BEFORE_S, miss.at + _AFTER_S
     asked = store.tasks.prompts(miss.at - _PROMPT_S, 1, miss.at) if prompts else []
     found = [StoryStep(each.at, "prompt", each.text, 0) for each in asked]
     found += [tell_list(shown) for shown in store.sessions.exposures(miss.session) if shown.at <= until]

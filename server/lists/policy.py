@@ -141,7 +141,7 @@ class PolicyLedger:
 
     def begin_try(self, profile: Profile, session: SessionRecord) -> bool:
         """Return whether the list of a client that was never measured may grow once, and record the attempt."""
-        if self._recorder.refusal:
+        if self._recorder.backlog.refusal:
             return False  # what the attempt shows could not be kept
         if not can_be_tried(profile.policy, session.era):
             return False  # every search comes here, and need not read the store for that

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # typing takes more memory than all of a window's relay
 
 FORM: Final = 1
 """The version of what is said on a socket (`frames`). A change that an older side would misread counts it up."""
-FOLDER_VARIABLE: Final = "FORETOOL_SOCKETS"
+_FOLDER_VARIABLE: Final = "FORETOOL_SOCKETS"
 """Names another folder, as a full path, or `off` for no sockets."""
 _SUFFIX: Final = ".sock"
 ANSWER_SUFFIX: Final = ".answer"
@@ -53,7 +53,7 @@ class ProxyIdentity(namedtuple("Identity", ("config", "profile", "folder", "is_p
 
 def find_folder(environ: Mapping[str, str]) -> str | None:
     """Return the folder of the sockets as a full path, whether or not it exists; None if there are to be none."""
-    named = environ.get(FOLDER_VARIABLE, "")
+    named = environ.get(_FOLDER_VARIABLE, "")
     if named == "off":
         return None
     if os.path.isabs(named):  # noqa: PTH117 -- quicker to import

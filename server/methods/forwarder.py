@@ -90,7 +90,7 @@ class Forwarder:
             return
         try:
             if isinstance(reply.error, Raw):
-                self._server_requests.remember_required(upstream, exchange.client, reply.error)
+                self._server_requests.at_addresses.remember_required(upstream, exchange.client, reply.error)
                 exchange.raw_error(
                     translate.error(prepare_sign_in(upstream.name, reply.error), exchange.method, exchange.era)
                 )

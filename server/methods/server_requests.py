@@ -67,6 +67,52 @@ class _Own(Struct, eq=False):
     until: float
 
 
+class AddressElicitations:
+    """Knows which clients were sent to a URL and are not through there (legacy era)."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[str, list[Caller]]] = {}
+        """By the id of an elicitation: the upstream that sent clients to a URL, and the clients."""
+
+    def belongs_to(self, elicitation: str | None, upstream: str) -> bool:
+        """Return whether an upstream may use this id. Clients know an elicitation by it alone, so one upstream could
+        end that of another."""
+        return self._open.get(elicitation or "", (upstream, None))[0] == upstream
+
+    def remember_required(self, upstream: Upstream, client: Caller, error: Raw) -> None:
+        """Remember a client for the addresses that an error names as required (URL elicitation required)."""
+        if jsonrpc.error_of(error)[0] != jsonrpc.URL_ELICITATION_REQUIRED or client.era != "legacy":
+            return
+        having = client.declared().get("elicitation")
+        if not isinstance(having, dict) or "url" not in modes(having):
+            return
+        data = decoded_members(error).get("data")
+        asked = data.get("elicitations") if isinstance(data, dict) else None
+        for elicitation in asked if isinstance(asked, list) else ():
+            ident = elicitation.get("elicitationId") if isinstance(elicitation, dict) else None
+            if isinstance(ident, str):
+                self.remember(ident, upstream.key, client)
+
+    def remember(self, elicitation: str, upstream: str, client: Caller) -> None:
+        """Remember which client was sent to a URL, to tell it when the upstream says that it is through."""
+        sender, clients = self._open.setdefault(elicitation, (upstream, []))
+        if sender == upstream and client not in clients:
+            clients.append(client)
+        if len(self._open) > MOST_PARKED:
+            # One upstream may name very many, and must not displace those of the others.
+            del self._open[next(each for each, (whose, _) in self._open.items() if whose == sender)]
+
+    def complete(self, upstream: str, message: Message, elicitation: str) -> None:
+        """Tell the clients that an upstream sent to a URL that they are through there."""
+        sender, clients = self._open.get(elicitation, ("", []))
+        if sender != upstream:
+            return
+        del self._open[elicitation]
+        for client in clients:
+            if client.era == "legacy":
+                client.notify_raw(message)
+
+
 class ServerRequests:
     """Puts the requests of upstreams to clients, and our own, and brings back the answers."""
 
@@ -87,8 +133,7 @@ class ServerRequests:
         self._own: dict[str, _Own] = {}
         self._asked: dict[tuple[str, Id], Callable[[str], None]] = {}
         """By upstream and its id: takes a question back from the legacy client it was put to."""
-        self._elsewhere: dict[str, tuple[str, list[Caller]]] = {}
-        """By the id of an elicitation: the upstream that sent clients to a URL, and the clients."""
+        self.at_addresses = AddressElicitations()
 
     def on_request(self, upstream: Upstream, message: Message, request: Request | None, answer: Answer) -> None:
         """Put a request of a legacy upstream to the client it is for. `request`: in whose course it came, if known."""
@@ -134,9 +179,8 @@ class ServerRequests:
             elicitation = _elicitation(message.params)
         except ValueError as error:
             return str(error)
-        # Clients know an elicitation by this id alone, so one upstream could end that of another.
-        sender, _ = self._elsewhere.get(elicitation or "", (upstream.key, None))
-        return "" if sender == upstream.key else f"{message.method}: the elicitationId is in use"
+        is_its_own = self.at_addresses.belongs_to(elicitation, upstream.key)
+        return "" if is_its_own else f"{message.method}: the elicitationId is in use"
 
     def _ask_legacy(
         self, client: Caller, request: Request | None, upstream: Upstream, message: Message, answer: Answer
@@ -157,7 +201,7 @@ class ServerRequests:
 
         self._asked[key] = lambda reason: client.withdraw(ident, reason, exchange)
         if (elicitation := _elicitation(message.params)) is not None:
-            self._remember(elicitation, upstream.key, client)
+            self.at_addresses.remember(elicitation, upstream.key, client)
 
     def _may_ask_unasked(self, upstream: Upstream, client: Caller) -> bool:
         """Return whether an upstream may ask a client in the course of no request; a modern one is never asked so."""
@@ -174,41 +218,6 @@ class ServerRequests:
         for parked in self._parked.values():
             if parked.upstream is upstream:
                 parked.open = {key: each for key, each in parked.open.items() if each[0].id != question}
-
-    # -- elicitations that end elsewhere (legacy era, by URL)
-
-    def remember_required(self, upstream: Upstream, client: Caller, error: Raw) -> None:
-        """Do that for the addresses that an error names as required (URL elicitation required)."""
-        if jsonrpc.error_of(error)[0] != jsonrpc.URL_ELICITATION_REQUIRED or client.era != "legacy":
-            return
-        having = client.declared().get("elicitation")
-        if not isinstance(having, dict) or "url" not in modes(having):
-            return
-        data = decoded_members(error).get("data")
-        asked = data.get("elicitations") if isinstance(data, dict) else None
-        for elicitation in asked if isinstance(asked, list) else ():
-            ident = elicitation.get("elicitationId") if isinstance(elicitation, dict) else None
-            if isinstance(ident, str):
-                self._remember(ident, upstream.key, client)
-
-    def _remember(self, elicitation: str, upstream: str, client: Caller) -> None:
-        """Remember which client was sent to a URL, to tell it when the upstream says that it is through."""
-        sender, clients = self._elsewhere.setdefault(elicitation, (upstream, []))
-        if sender == upstream and client not in clients:
-            clients.append(client)
-        if len(self._elsewhere) > MOST_PARKED:
-            # One upstream may name very many, and must not displace those of the others.
-            del self._elsewhere[next(each for each, (whose, _) in self._elsewhere.items() if whose == sender)]
-
-    def complete(self, upstream: str, message: Message, elicitation: str) -> None:
-        """Tell the clients that an upstream sent to a URL that they are through there."""
-        sender, clients = self._elsewhere.get(elicitation, ("", []))
-        if sender != upstream:
-            return
-        del self._elsewhere[elicitation]
-        for client in clients:
-            if client.era == "legacy":
-                client.notify_raw(message)
 
     # -- legacy upstream, modern client
 

@@ -52,6 +52,65 @@ class SkillOffer(Struct, frozen=True):
     """Where the user's own is."""
 
 
+class SkillIndex:
+    """Knows which skills the servers have, and where each URI leads."""
+
+    def __init__(self, upstreams: UpstreamRegistry, catalog: Catalog) -> None:
+        self._upstreams = upstreams
+        self._catalog = catalog
+        self.served: dict[str, dict[str, Skill]] = {}
+        """By server and own URI: what may be served."""
+
+    def take_in(self, upstream: Upstream, served: Mapping[str, Raw]) -> Steps[None]:
+        """Record the skills of an upstream that may be served."""
+        found: dict[str, Skill] = {}
+        for uri, entry in served.items():
+            yield
+            found[uri] = skills.read_skill(entry)
+        self.served[upstream.name] = found
+
+    def declaring(self, profile: Profile) -> list[Upstream]:
+        return self._upstreams.with_capability(skills.EXTENSION, profile)
+
+    def all(self, profile: Profile) -> list[tuple[Upstream, str, Skill]]:
+        """Return the skills of a profile's servers that may be shown, each with the prefix of its server."""
+        found: dict[str, tuple[Upstream, str, Skill]] = {}
+        for upstream in self.declaring(profile):
+            prefix = self.prefix(upstream.name)
+            for each in self.served.get(upstream.name, {}).values():
+                if prefix or not self.poses(upstream.name, each.uri):
+                    found.setdefault(skills.expose(each.uri, prefix), (upstream, prefix, each))
+        return list(found.values())
+
+    def prefix(self, upstream: str) -> str:
+        return plain_part(self._catalog.namespaces.prefix(upstream))
+
+    def poses(self, upstream: str, uri: str) -> bool:
+        """Return whether a URI of a server without a prefix looks like one of another server."""
+        if uri.startswith(OWN):
+            return True
+        found = self._catalog.namespaces.split(f"{skills.first_part(uri)}/x")
+        return found is not None and found[0] != upstream and found[1] == "x"
+
+    def find(self, uri: str, profile: Profile) -> tuple[Upstream, str] | None:
+        """Return the server of a URI as clients call it, and the URI there."""
+        bare: list[Upstream] = []
+        for upstream in self.declaring(profile):
+            if not (prefix := self.prefix(upstream.name)):
+                bare.append(upstream)
+            elif (own := skills.restore(uri, prefix)) is not None:
+                return upstream, own
+        bare = [each for each in bare if not self.poses(each.name, uri)]
+        having = [each for each in bare if any(one.has(uri) for one in self.served.get(each.name, {}).values())]
+        return next(((each, uri) for each in (*having, *(bare if len(bare) == 1 else ()))), None)
+
+    def held(self, upstream: Upstream) -> list[str]:
+        """Return the own URIs of what a server lists and what may not be served."""
+        wanted = upstream.lists[SKILLS]
+        listed = (jsonrpc.member(each, "uri") for each in wanted.listed)
+        return [uri for uri in listed if uri is not None and uri not in (wanted.served or {})]
+
+
 class Skills:
     """Finds the upstream of each skill and checks what is read of it."""
 
@@ -62,35 +121,22 @@ class Skills:
         self._upstreams = upstreams
         self._lists = lists
         self._forwarder = forwarder
-        self._catalog = catalog
         self._gatekeeper = gatekeeper
         self._folders = folders
-        self._served: dict[str, dict[str, Skill]] = {}
-        """By server and own URI."""
+        self.index = SkillIndex(upstreams, catalog)
 
     def handlers(self, era: Era) -> dict[str, Any]:
         return {"skills/list": self.list_all, "skills/get": self.get, "resources/directory/read": self.read_folder}
-
-    def take_in(self, upstream: Upstream, served: Mapping[str, Raw]) -> Steps[None]:
-        """Record the skills of an upstream that may be served."""
-        found: dict[str, Skill] = {}
-        for uri, entry in served.items():
-            yield
-            found[uri] = skills.read_skill(entry)
-        self._served[upstream.name] = found
 
     # -- what there is
 
     def may_have_some(self, client: Caller) -> bool:
         """Return whether a client may be told that there are skills."""
-        return bool(self._declaring(client.profile)) or self._folders.are_there(client)
-
-    def _declaring(self, profile: Profile) -> list[Upstream]:
-        return self._upstreams.with_capability(skills.EXTENSION, profile)
+        return bool(self.index.declaring(client.profile)) or self._folders.are_there(client)
 
     def when_known(self, exchange: Exchange, go: Callable[[], None]) -> None:
         """Call `go` once the skills of the servers that are up are known, as far as they come soon."""
-        declaring = self._declaring(exchange.client.profile)
+        declaring = self.index.declaring(exchange.client.profile)
         unknown = [each for each in declaring if each.is_up and each.lists[SKILLS].served is None]
         if unknown:
             self._lists.when_known(exchange, unknown, (SKILLS,), go)
@@ -102,12 +148,12 @@ class Skills:
         own = [
             SkillOffer(each.uri, each.name, each.description, "", str(each.folder)) for each in self._folders.of(client)
         ]
-        for upstream in self._declaring(profile):
+        for upstream in self.index.declaring(profile):
             if upstream.is_up and upstream.lists[SKILLS].served is None:
                 upstream.want_list(SKILLS, "modern")
         return own + [
             SkillOffer(skills.expose(each.uri, prefix), each.name, each.description, upstream.name)
-            for upstream, prefix, each in self._all(profile)
+            for upstream, prefix, each in self.index.all(profile)
         ]
 
     def further_files(self, offer: SkillOffer, client: Reader, profile: Profile) -> list[str]:
@@ -118,38 +164,18 @@ class Skills:
         else:
             found = [
                 skills.expose(file, prefix)
-                for _, prefix, each in self._all(profile)
+                for _, prefix, each in self.index.all(profile)
                 if skills.expose(each.uri, prefix) == offer.uri
                 for file in each.files or ()
             ]
         return [uri for uri in found if uri != offer.uri]
-
-    def _all(self, profile: Profile) -> list[tuple[Upstream, str, Skill]]:
-        """Return the skills of a profile's servers that may be shown, each with the prefix of its server."""
-        found: dict[str, tuple[Upstream, str, Skill]] = {}
-        for upstream in self._declaring(profile):
-            prefix = self._prefix(upstream.name)
-            for each in self._served.get(upstream.name, {}).values():
-                if prefix or not self._poses(upstream.name, each.uri):
-                    found.setdefault(skills.expose(each.uri, prefix), (upstream, prefix, each))
-        return list(found.values())
-
-    def _prefix(self, upstream: str) -> str:
-        return plain_part(self._catalog.namespaces.prefix(upstream))
-
-    def _poses(self, upstream: str, uri: str) -> bool:
-        """Return whether a URI of a server without a prefix looks like one of another server."""
-        if uri.startswith(OWN):
-            return True
-        found = self._catalog.namespaces.split(f"{skills.first_part(uri)}/x")
-        return found is not None and found[0] != upstream and found[1] == "x"
 
     def list_all(self, exchange: Exchange) -> None:
         self._lists.answer(exchange, SKILLS, self._merge)
 
     def _merge(self, exchange: Exchange, upstreams: Sequence[Upstream]) -> Steps[list[Raw]]:
         merged: list[Raw] = []
-        for upstream, prefix, each in self._all(exchange.client.profile):
+        for upstream, prefix, each in self.index.all(exchange.client.profile):
             yield
             merged.append(skills.expose_entry((upstream.lists[SKILLS].served or {})[each.uri], prefix))
         for own in self._folders.of(exchange.client):
@@ -159,18 +185,6 @@ class Skills:
         return merged
 
     # -- one skill
-
-    def _find(self, uri: str, profile: Profile) -> tuple[Upstream, str] | None:
-        """Return the server of a URI as clients call it, and the URI there."""
-        bare: list[Upstream] = []
-        for upstream in self._declaring(profile):
-            if not (prefix := self._prefix(upstream.name)):
-                bare.append(upstream)
-            elif (own := skills.restore(uri, prefix)) is not None:
-                return upstream, own
-        bare = [each for each in bare if not self._poses(each.name, uri)]
-        having = [each for each in bare if any(one.has(uri) for one in self._served.get(each.name, {}).values())]
-        return next(((each, uri) for each in (*having, *(bare if len(bare) == 1 else ()))), None)
 
     def _find_own(self, uri: str, client: Reader) -> OwnSkill | None:
         return next((each for each in self._folders.of(client) if _lies_in(uri, skills.root_of(each.uri))), None)
@@ -185,16 +199,16 @@ class Skills:
                 raise unknown
             exchange.own_result({"skill": entry})
             return
-        if (found := self._find(uri, exchange.client.profile)) is None:
+        if (found := self.index.find(uri, exchange.client.profile)) is None:
             raise unknown
         self._when_listed(exchange, found[0], partial(self._get, exchange, *found))
 
     def _get(self, exchange: Exchange, upstream: Upstream, own: str) -> None:
         served = upstream.lists[SKILLS].served or {}
         if own in served:
-            exchange.own_result({"skill": skills.expose_entry(served[own], self._prefix(upstream.name))})
+            exchange.own_result({"skill": skills.expose_entry(served[own], self.index.prefix(upstream.name))})
             return
-        if own in self._held(upstream):
+        if own in self.index.held(upstream):
             raise RpcError(jsonrpc.INVALID_PARAMS, why_held(upstream.name))
 
         def on_reply(at: Exchange, reply: Reply) -> None:
@@ -207,18 +221,12 @@ class Skills:
             if not self._gatekeeper.admit_unlisted(upstream.name, SKILLS, own, entry):
                 at.error(jsonrpc.INVALID_PARAMS, why_held(upstream.name))
                 return
-            at.own_result({"skill": skills.expose_entry(entry, self._prefix(upstream.name))})
+            at.own_result({"skill": skills.expose_entry(entry, self.index.prefix(upstream.name))})
 
         self._forwarder.forward(exchange, upstream, {**exchange.params, "uri": jsonrpc.raw(own)}, on_reply)
 
     def _when_listed(self, exchange: Exchange, upstream: Upstream, go: Callable[[], None]) -> None:
         self._lists.when_known(exchange, [upstream], (SKILLS,), go)
-
-    def _held(self, upstream: Upstream) -> list[str]:
-        """Return the own URIs of what a server lists and what may not be served."""
-        wanted = upstream.lists[SKILLS]
-        listed = (jsonrpc.member(each, "uri") for each in wanted.listed)
-        return [uri for uri in listed if uri is not None and uri not in (wanted.served or {})]
 
     # -- folders
 
@@ -231,14 +239,14 @@ class Skills:
             own = self._find_own(uri, exchange.client)
             files = self._folders.files(own) if own is not None else ()
             self._answer_folder(exchange, uri, skills.children(uri, files))
-        elif (found := self._find(uri, exchange.client.profile)) is not None:
+        elif (found := self.index.find(uri, exchange.client.profile)) is not None:
             self._when_listed(exchange, found[0], partial(self._read_folder, exchange, uri, *found))
         else:
             self._answer_folder(exchange, uri, [])
 
     def _read_folder(self, exchange: Exchange, uri: str, upstream: Upstream, own: str) -> None:
-        within = [each for each in self._served.get(upstream.name, {}).values() if each.has(own)]
-        prefix, files = self._prefix(upstream.name), [file for each in within for file in each.files or ()]
+        within = [each for each in self.index.served.get(upstream.name, {}).values() if each.has(own)]
+        prefix, files = self.index.prefix(upstream.name), [file for each in within for file in each.files or ()]
         if files or not within:
             self._answer_folder(exchange, uri, skills.children(uri, [skills.expose(each, prefix) for each in files]))
             return
@@ -257,7 +265,7 @@ class Skills:
     def _pass_back(self, upstream: Upstream, key: str, exchange: Exchange, reply: Reply) -> None:
         """Answer with a server's reply, its URIs as clients call them."""
         if isinstance(reply, Message) and isinstance(reply.result, Raw):
-            reply.result = skills.expose_uris(reply.result, key, self._prefix(upstream.name))
+            reply.result = skills.expose_uris(reply.result, key, self.index.prefix(upstream.name))
         self._forwarder.answer(exchange, upstream, reply)
 
     # -- files
@@ -272,7 +280,7 @@ class Skills:
                 body = {"blob": base64.b64encode(data).decode()}
             exchange.own_result({"contents": [{"uri": uri, "mimeType": skills.type_of(uri), **body}]})
             return True
-        found = self._find(uri, exchange.client.profile)
+        found = self.index.find(uri, exchange.client.profile)
         if found is None or found[1] == uri:
             return False
         self.read_at(exchange, *found)
@@ -281,7 +289,7 @@ class Skills:
     def read_at(self, exchange: Exchange, upstream: Upstream, own: str) -> None:
         """Read a resource of a server. What belongs to one of its skills has to be as it was approved."""
         params = {**exchange.params, "uri": jsonrpc.raw(own)}
-        if upstream not in self._declaring(exchange.client.profile):
+        if upstream not in self.index.declaring(exchange.client.profile):
             self._forwarder.pass_on(exchange, upstream, params)
             return
         is_mapped = own != jsonrpc.text(exchange.params.get("uri"))
@@ -311,7 +319,7 @@ class Skills:
             except RpcError as error:
                 go(exchange, "", str(error))
             return
-        found = self._find(uri, exchange.client.profile)
+        found = self.index.find(uri, exchange.client.profile)
         if found is None:
             go(exchange, "", "no skill has this file")
             return
@@ -348,11 +356,11 @@ class Skills:
     def _marks(self, upstream: Upstream, own: str) -> set[Mark]:
         """Return what a file may be, {} for what belongs to no skill whose files are known. Raises `RpcError` for what
         is held."""
-        within = [each for each in self._served.get(upstream.name, {}).values() if each.has(own)]
+        within = [each for each in self.index.served.get(upstream.name, {}).values() if each.has(own)]
         marks = {each.files[own] for each in within if each.files is not None and own in each.files}
         if not marks and any(each.files is not None for each in within):
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{own} is not one of the files of its skill that were approved")
-        if not within and any(_lies_in(own, skills.root_of(each)) for each in self._held(upstream)):
+        if not within and any(_lies_in(own, skills.root_of(each)) for each in self.index.held(upstream)):
             raise RpcError(jsonrpc.INVALID_PARAMS, why_held(upstream.name))
         return marks
 

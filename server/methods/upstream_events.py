@@ -61,7 +61,7 @@ class UpstreamMessages:
         elif method == "notifications/cancelled":
             self._server_requests.withdraw(upstream, params.get("requestId"), str(params.get("reason") or ""))
         elif method == "notifications/elicitation/complete":
-            self._server_requests.complete(upstream.key, message, str(params.get("elicitationId")))
+            self._server_requests.at_addresses.complete(upstream.key, message, str(params.get("elicitationId")))
         elif kind := next((kind for kind in MERGED if kind.change == method), None):
             for client in self._clients.admitted(upstream.name):  # none of them has listed since we started
                 client.notify(kind.listens, method)

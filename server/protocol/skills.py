@@ -25,12 +25,12 @@ from foretool.server.protocol.jsonrpc import Raw
 EXTENSION: Final = "io.modelcontextprotocol/skills"
 MAIN: Final = "SKILL.md"
 """The file at the root of each skill."""
-DYNAMIC: Final = "dynamic"
+_DYNAMIC: Final = "dynamic"
 """Stands in place of the files of a skill whose content nobody can know beforehand."""
 MOST_FILES: Final = 512
 MOST_BYTES: Final = 16 * 1024 * 1024
 """What a host has to take of one skill: files, and bytes of all of them (specification: limits)."""
-FOLDER_TYPE: Final = "inode/directory"
+_FOLDER_TYPE: Final = "inode/directory"
 
 _SCHEME: Final = "skill://"
 _MOST_URI: Final = 1024
@@ -129,7 +129,7 @@ def read_skill(entry: Raw) -> Skill:
     if root_of(uri).rpartition("/")[2] != about["name"]:
         raise ValueError(f"its name {about['name']!r} is not that of its folder")
     skill = Skill(uri, about["name"], about["description"], None)
-    if resources == DYNAMIC:
+    if resources == _DYNAMIC:
         return skill
     if not isinstance(resources, list):
         raise ValueError("its resources are no list")
@@ -203,7 +203,7 @@ def children(folder: str, files: Iterable[str]) -> list[dict[str, str]]:
         if not uri.startswith(f"{folder}/"):
             continue
         name, is_deeper, _ = uri[len(folder) + 1 :].partition("/")
-        kind = FOLDER_TYPE if is_deeper else type_of(name)
+        kind = _FOLDER_TYPE if is_deeper else type_of(name)
         found.setdefault(name, {"uri": f"{folder}/{name}", "name": name, "mimeType": kind})
     return list(found.values())
 

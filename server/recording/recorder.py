@@ -68,19 +68,16 @@ T = TypeVar("T")
 log = logging.getLogger("foretool.recorder")
 
 
-class Recorder:
-    """Keeps records until the store has them, and keeps out of them what the setting `record` excludes."""
+class Backlog:
+    """What the store does not have yet: it is written when the store takes it."""
 
-    def __init__(self, store: Store, config: LiveConfig, clock: Callable[[], float]) -> None:
+    def __init__(self, store: Store, config: LiveConfig) -> None:
         self._store = store
         self._config = config
-        self._clock = clock
         self._calls: list[Call] = []
         self._misses: list[Miss] = []
         self._entries: list[AuditEntry | None] = []
         """One for each of `_calls`, in their order; None where the setting `audit` was off."""
-        self._people: OrderedDict[str, tuple[Person, str, str]] = OrderedDict()
-        """By session: who it is of, the client's name, and the profile."""
         self._late: list[Callable[[], object]] = []
         """Other writes that were refused, oldest first; they go before the calls, which may refer to them."""
         self._promised = 0
@@ -89,7 +86,8 @@ class Recorder:
         """By those ids: the ids that the records got in the end."""
         self.dropped = self.failures = 0
         """How many records were lost, and how often the store refused."""
-        self._failing = self._asks_in_vain = False
+        self.is_failing = False
+        """The store refused what was written last."""
         self._spool = Spool(spool_folder(store)) if store.replicas is not None else None
         """Keeps what waits while the database is away; a file needs none, because it is on this machine itself."""
         self._spooled = 0
@@ -97,60 +95,23 @@ class Recorder:
         self.refusal = ""
         """What the store said when it last refused a record, until it takes records again."""
 
-    def now(self) -> float:
-        """Return the time that records bear, in seconds since 1970."""
-        return self._clock()
-
-    def keep_text(self, text: str) -> str:
-        """Return what may be kept of a task in words: all of it or nothing."""
-        return text if self._config.keeps_text else ""
-
-    def without_secrets(self, text: str) -> str:
-        """Return a text without the secrets of the config, and without what looks like one. A text has to pass here
-        before it is cut into words, in which nobody finds a secret any more."""
-        return hide_shapes(self._config.redact(text))
-
-    def describe_arguments(self, arguments: Raw | None) -> str:
-        """Return what may be kept of a call's arguments: nothing, names and types, or values without secrets."""
-        record = self._config.settings.record
-        if record == "off":
-            return ""
-        if record == "full" and memoryview(arguments or b"").nbytes <= _MOST_ARGUMENTS:
-            return self._config.redact(bytes(arguments or b"{}").decode(errors="replace"))
-        return translate.argument_shape(arguments)
-
-    def call(self, call: Call, misses: Sequence[Miss] = ()) -> None:
-        """Record a call and the misses it revealed."""
+    def add(self, call: Call, entry: AuditEntry | None, misses: Sequence[Miss]) -> None:
+        """Take a call and the misses it revealed; `commit` writes them."""
         self._calls.append(call)
-        self._entries.append(self._audit(call) if self._config.settings.audit else None)
+        self._entries.append(entry)
         if misses:
             self._misses.extend(replace(miss, call=len(self._calls)) for miss in misses)
 
-    def _audit(self, call: Call) -> AuditEntry:
-        person, client, profile = self._people.get(call.session, _UNKNOWN)
-        if call.session in self._people:
-            self._people.move_to_end(call.session)
-        return AuditEntry(
-            call.at, person.principal, person.name, client, profile, "call", call.tool, call.outcome,
-            session=call.session,
-        )  # fmt: skip
-
-    def miss(self, miss: Miss) -> None:
+    def add_miss(self, miss: Miss) -> None:
+        """Take a miss that no call has revealed."""
         self._misses.append(miss)
 
-    def settle(self, new: Sequence[Miss], changed: Sequence[tuple[Miss, Miss | None]]) -> None:
-        """Record misses that no call has revealed, and bring others up to date."""
-        for miss in new:
-            self.miss(miss)
-        self.revise(changed)
+    def spool_session(self, session: SessionRecord, principal: str, *, learns: bool) -> None:
+        """Keep a session in the spool too while the store refuses it."""
+        if self.is_failing and self._spool is not None:
+            self._spool.add([Spooled(session=session, person=principal, learns=learns)])
 
-    def revise(self, changed: Sequence[tuple[Miss, Miss | None]]) -> None:
-        """Bring misses that were recorded up to date, as `CallStore.revise` does."""
-        stored = [pair for pair in changed if not self._revise_waiting(*pair)]
-        if stored:
-            self._write(lambda: self._store.calls.revise([self._with_ids(*pair) for pair in stored]), None)
-
-    def _revise_waiting(self, before: Miss, after: Miss | None) -> bool:
+    def revise(self, before: Miss, after: Miss | None) -> bool:
         """Change a miss that waits to be written; return False if none of these is the one."""
         key = _identity(before)
         for place, waiting in enumerate(self._misses):
@@ -159,113 +120,8 @@ class Recorder:
                 return True
         return False
 
-    def _with_ids(self, before: Miss, after: Miss | None) -> tuple[Miss, Miss | None]:
-        """Return both with the ids that the store has given to what they refer to."""
-        return self._refer(before), self._refer(after) if after is not None else None
-
-    def _refer(self, miss: Miss) -> Miss:
-        return replace(miss, exposure=self._id(miss.exposure), discovery=self._id(miss.discovery))
-
-    def exposure(self, exposure: Exposure) -> int:
-        """Record a list; return its id, or while the store refuses it, an id that only this recorder knows."""
-        return self._identified(partial(self._store.sessions.add_exposure, exposure))
-
-    def discovery(self, discovery: Discovery) -> int:
-        """Record a discovery; return its id as `exposure` does."""
-        return self._identified(partial(self._store.discoveries.add, discovery))
-
-    def name_discovery(self, id: int, handle: str) -> None:
-        """Record which conversation a discovery belongs to, which is known once its handle comes back."""
-        self._write(lambda: self._store.discoveries.set_handle(self._id(id), handle), None)
-
-    def recount_discovery(self, id: int, tokens: int) -> None:
-        """Record how many tokens an answer takes, which was recorded with an estimate."""
-        self._write(lambda: self._store.discoveries.set_tokens(self._id(id), tokens), None)
-
-    def step(self, step: StepRecord) -> int:
-        """Record a step; return its id, 0 while the store refuses it."""
-        return self._write(partial(self._store.tasks.add_step, step), 0)
-
-    def begin_session(self, session: SessionRecord, person: Person | None = None) -> None:
-        """Record a session. `person`: whose it is; None for one that was recorded before."""
-        if person is not None:
-            self.know_session(session, person)
-        self._write(partial(self._store.sessions.begin, session), None)
-        learns = self._config.profile(session.profile).learn
-        principal = person.principal if person is not None and (not learns or session.transport == "http") else ""
-        if principal:
-            name = partial(self._store.sessions.name_person, learns=learns, at=session.started_at)
-            self._write(partial(name, session.key, principal), None)
-        if self._failing and self._spool is not None:
-            self._spool.add([Spooled(session=session, person=principal, learns=learns)])
-
-    def know_session(self, session: SessionRecord, person: Person) -> None:
-        """Remember whose a session is that is on record."""
-        self._people[session.key] = (person, session.client, session.profile)
-        while len(self._people) > _MOST_PEOPLE:
-            self._people.popitem(last=False)
-
-    def end_session(self, key: str) -> None:
-        self._write(partial(self._store.sessions.end, key, self._clock()), None)
-
-    def add_client_relist(self, seen: ClientRecord) -> None:
-        self._write(partial(self._store.clients.add_relist, seen), None)
-
-    def add_prompt(self, prompt: Prompt) -> None:
-        self._write(partial(self._store.tasks.add_prompt, prompt), None)
-
-    def add_flows(self, seen: Mapping[FlowKey, int]) -> None:
-        self._write(partial(self._store.flows.add, seen, self._clock()), None)
-
-    def save_working_set(self, working_set: WorkingSet) -> bool:
-        """Return False if another proxy was first. A refused one is not kept: the next epoch brings another."""
-        return self._asked(partial(self._store.serving.save_working_set, working_set), True)
-
-    # -- what is remembered
-
-    def exposed(self, id: int) -> Exposure | None:
-        """Return the exposure with this id: a list as a client got it. None if it is not on record."""
-        return self._asked(partial(self._store.sessions.exposure, id), None)
-
-    def client(self, name: str, version: str, era: Era) -> ClientRecord | None:
-        return self._asked(partial(self._store.clients.get, name, version, era), None)
-
-    def usage(self) -> list[Usage]:
-        """Return how often each tool was used, without what was recorded in the last moments."""
-        return self._asked(self._count_usage, [])
-
-    def usage_of(self, profile: str) -> list[Usage]:
-        """Return the same of one profile, from `_ENOUGH` calls on; before, and where there is one profile, of all."""
-        if len(self._config.now.profiles) > 1:
-            own: list[Usage] = self._asked(partial(self._store.calls.counted_usage_of, profile), [])
-            if sum(each.calls for each in own) >= _ENOUGH:
-                return own
-        return self.usage()
-
-    def _count_usage(self) -> list[Usage]:
-        self._store.calls.fold_some()
-        return self._store.calls.counted_usage()
-
-    def failing(self) -> set[ToolId]:
-        """Return the tools that failed at each of their latest calls."""
-        return self._asked(partial(self._store.calls.failing, _JUDGED), set())
-
-    def first_session_at(self) -> float:
-        """Return when the first session on record began, now if there is none."""
-        return self._asked(self._store.sessions.first_at, None) or self._clock()
-
-    def tasks(self, limit: int, profile: str) -> list[str]:
-        """Return the latest tasks in words: those of a profile where it has as many, else those of all."""
-        if len(self._config.now.profiles) > 1:
-            own: list[str] = self._asked(partial(self._store.tasks.latest, limit, profile), [])
-            if len(own) == limit:
-                return own
-        return self._asked(partial(self._store.tasks.latest, limit), [])
-
-    def working_set(self, key: str) -> WorkingSet | None:
-        return self._asked(partial(self._store.serving.working_set, key), None)
-
-    # -- when the store takes it
+    def refer(self, miss: Miss) -> Miss:
+        return replace(miss, exposure=self.id_of(miss.exposure), discovery=self.id_of(miss.discovery))
 
     def commit(self) -> None:
         """Write what has gathered; called before answers are sent. Never raises.
@@ -275,9 +131,9 @@ class Recorder:
         """
         if not (self._calls or self._misses):
             return
-        if not self._failing and (not self._is_behind or self.waiting >= MOST_BEHIND):
+        if not self.is_failing and (not self._is_behind or self.waiting >= MOST_BEHIND):
             self.retry()
-        if self._failing and self._spool is not None:
+        if self.is_failing and self._spool is not None:
             self._spool_new(self._spool)
 
     def _spool_new(self, spool: Spool) -> None:
@@ -293,12 +149,12 @@ class Recorder:
         """Write what has gathered and what was refused; called about once a second, and at the end."""
         if not (self._calls or self._misses or self._late):
             return
-        if not self._write_late():
+        if not self.__write_late():
             self._trim()
             return
         if self._promised:
-            self._calls = [replace(call, discovery=self._id(call.discovery)) for call in self._calls]
-            self._misses = list(map(self._refer, self._misses))
+            self._calls = [replace(call, discovery=self.id_of(call.discovery)) for call in self._calls]
+            self._misses = list(map(self.refer, self._misses))
         try:
             self._record(self._calls, self._misses, self._entries)
         except StorageError as error:
@@ -306,16 +162,16 @@ class Recorder:
             if error.temporary:
                 self._trim()
                 return
-            self._write_singly()
+            self.__write_singly()
         self._calls, self._misses, self._entries = [], [], []
         if self._spool is not None and self._spooled:
             self._spool.clear()
             self._spooled = 0
-        self._failing, self.refusal = False, ""
+        self.is_failing, self.refusal = False, ""
 
     async def take_over(self) -> None:
         """Write what proxies of this machine had to keep that were killed while the database was away."""
-        if self._spool is None or self._failing or self._store.trouble:
+        if self._spool is None or self.is_failing or self._store.trouble:
             return
         while (left := find_left(spool_folder(self._store))) is not None:
             try:
@@ -378,24 +234,24 @@ class Recorder:
         """How many records the store does not have yet."""
         return len(self._calls) + len(self._misses) + len(self._late)
 
-    def _identified(self, write: Callable[[], int]) -> int:
-        """Write a record that others refer to, as `_write` does; return its id."""
+    def identified(self, write: Callable[[], int]) -> int:
+        """Write a record that others refer to, as `write` does; return its id."""
         promised = self._promised - 1
 
         def late() -> None:
             self._ids[promised] = write()
 
-        id = self._write(write, promised, late)
+        id = self.write(write, promised, late)
         self._promised = min(self._promised, id)
         return id
 
-    def _id(self, id: int) -> int:
+    def id_of(self, id: int) -> int:
         """Return the id in the store for one that was given out here, 0 if there is none."""
         return id if id >= 0 else self._ids.get(id, 0)
 
-    def _write(self, write: Callable[[], T], instead: T, late: Callable[[], object] | None = None) -> T:
+    def write(self, write: Callable[[], T], instead: T, late: Callable[[], object] | None = None) -> T:
         """Write now and return the outcome; or return `instead`, and write (or call `late`) with the next `retry`."""
-        if not self._failing and not self._is_behind:
+        if not self.is_failing and not self._is_behind:
             try:
                 return write()
             except StorageError as error:
@@ -406,7 +262,7 @@ class Recorder:
         self._late.append(late or write)
         return instead
 
-    def _write_late(self) -> bool:
+    def __write_late(self) -> bool:
         """Write what was refused before; return whether nothing of it is left."""
         while self._late:
             try:
@@ -419,25 +275,13 @@ class Recorder:
             del self._late[0]
         return True
 
-    def _asked(self, question: Callable[[], T], instead: T) -> T:
-        try:
-            answer = question()
-        except StorageError as error:
-            self.failures += 1
-            if not (self._failing or self._store.trouble or self._asks_in_vain):
-                log.warning("%s", error)
-            self._asks_in_vain = True
-            return instead
-        self._asks_in_vain = False
-        return answer
-
     def _drop(self, error: StorageError) -> None:
         """Give up a record that can never be written."""
         self.failures += 1
         self.dropped += 1
         log.error("%s; one record is lost", error)
 
-    def _write_singly(self) -> None:
+    def __write_singly(self) -> None:
         """Write the records one by one, so that one that can never be written does not hold up the others."""
         batches: list[tuple[list[Call], list[Miss]]] = [
             ([call], [replace(miss, call=1) for miss in self._misses if miss.call == place])
@@ -453,7 +297,7 @@ class Recorder:
     def _refused(self, error: StorageError) -> None:
         # `StoreWatch` says it, once.
         self.failures += 1
-        self.refusal, self._failing = str(error), True
+        self.refusal, self.is_failing = str(error), True
 
     def _trim(self) -> None:
         over = len(self._calls) - KEEP
@@ -467,6 +311,189 @@ class Recorder:
         if over > 0:
             del self._late[:over]
             self.dropped += over
+
+
+class Recorder:
+    """Keeps records until the store has them, and keeps out of them what the setting `record` excludes."""
+
+    def __init__(self, store: Store, config: LiveConfig, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._config = config
+        self._clock = clock
+        self.backlog = backlog = Backlog(store, config)
+        self.commit, self.retry, self.take_over, self.close = (
+            backlog.commit,
+            backlog.retry,
+            backlog.take_over,
+            backlog.close,
+        )
+        self._people: OrderedDict[str, tuple[Person, str, str]] = OrderedDict()
+        """By session: who it is of, the client's name, and the profile."""
+        self._asks_in_vain = False
+
+    def now(self) -> float:
+        """Return the time that records bear, in seconds since 1970."""
+        return self._clock()
+
+    def keep_text(self, text: str) -> str:
+        """Return what may be kept of a task in words: all of it or nothing."""
+        return text if self._config.keeps_text else ""
+
+    def without_secrets(self, text: str) -> str:
+        """Return a text without the secrets of the config, and without what looks like one. A text has to pass here
+        before it is cut into words, in which nobody finds a secret any more."""
+        return hide_shapes(self._config.redact(text))
+
+    def describe_arguments(self, arguments: Raw | None) -> str:
+        """Return what may be kept of a call's arguments: nothing, names and types, or values without secrets."""
+        record = self._config.settings.record
+        if record == "off":
+            return ""
+        if record == "full" and memoryview(arguments or b"").nbytes <= _MOST_ARGUMENTS:
+            return self._config.redact(bytes(arguments or b"{}").decode(errors="replace"))
+        return translate.argument_shape(arguments)
+
+    def call(self, call: Call, misses: Sequence[Miss] = ()) -> None:
+        """Record a call and the misses it revealed."""
+        self.backlog.add(call, self._audit(call) if self._config.settings.audit else None, misses)
+
+    def _audit(self, call: Call) -> AuditEntry:
+        person, client, profile = self._people.get(call.session, _UNKNOWN)
+        if call.session in self._people:
+            self._people.move_to_end(call.session)
+        return AuditEntry(
+            call.at, person.principal, person.name, client, profile, "call", call.tool, call.outcome,
+            session=call.session,
+        )  # fmt: skip
+
+    def miss(self, miss: Miss) -> None:
+        self.backlog.add_miss(miss)
+
+    def settle(self, new: Sequence[Miss], changed: Sequence[tuple[Miss, Miss | None]]) -> None:
+        """Record misses that no call has revealed, and bring others up to date."""
+        for miss in new:
+            self.miss(miss)
+        self.revise(changed)
+
+    def revise(self, changed: Sequence[tuple[Miss, Miss | None]]) -> None:
+        """Bring misses that were recorded up to date, as `CallStore.revise` does."""
+        stored = [pair for pair in changed if not self.backlog.revise(*pair)]
+        if stored:
+            self.backlog.write(lambda: self._store.calls.revise([self._with_ids(*pair) for pair in stored]), None)
+
+    def _with_ids(self, before: Miss, after: Miss | None) -> tuple[Miss, Miss | None]:
+        """Return both with the ids that the store has given to what they refer to."""
+        return self.backlog.refer(before), self.backlog.refer(after) if after is not None else None
+
+    def exposure(self, exposure: Exposure) -> int:
+        """Record a list; return its id, or while the store refuses it, an id that only this recorder knows."""
+        return self.backlog.identified(partial(self._store.sessions.add_exposure, exposure))
+
+    def discovery(self, discovery: Discovery) -> int:
+        """Record a discovery; return its id as `exposure` does."""
+        return self.backlog.identified(partial(self._store.discoveries.add, discovery))
+
+    def name_discovery(self, id: int, handle: str) -> None:
+        """Record which conversation a discovery belongs to, which is known once its handle comes back."""
+        self.backlog.write(lambda: self._store.discoveries.set_handle(self.backlog.id_of(id), handle), None)
+
+    def recount_discovery(self, id: int, tokens: int) -> None:
+        """Record how many tokens an answer takes, which was recorded with an estimate."""
+        self.backlog.write(lambda: self._store.discoveries.set_tokens(self.backlog.id_of(id), tokens), None)
+
+    def step(self, step: StepRecord) -> int:
+        """Record a step; return its id, 0 while the store refuses it."""
+        return self.backlog.write(partial(self._store.tasks.add_step, step), 0)
+
+    def begin_session(self, session: SessionRecord, person: Person | None = None) -> None:
+        """Record a session. `person`: whose it is; None for one that was recorded before."""
+        if person is not None:
+            self.know_session(session, person)
+        self.backlog.write(partial(self._store.sessions.begin, session), None)
+        learns = self._config.profile(session.profile).learn
+        principal = person.principal if person is not None and (not learns or session.transport == "http") else ""
+        if principal:
+            name = partial(self._store.sessions.name_person, learns=learns, at=session.started_at)
+            self.backlog.write(partial(name, session.key, principal), None)
+        self.backlog.spool_session(session, principal, learns=learns)
+
+    def know_session(self, session: SessionRecord, person: Person) -> None:
+        """Remember whose a session is that is on record."""
+        self._people[session.key] = (person, session.client, session.profile)
+        while len(self._people) > _MOST_PEOPLE:
+            self._people.popitem(last=False)
+
+    def end_session(self, key: str) -> None:
+        self.backlog.write(partial(self._store.sessions.end, key, self._clock()), None)
+
+    def add_client_relist(self, seen: ClientRecord) -> None:
+        self.backlog.write(partial(self._store.clients.add_relist, seen), None)
+
+    def add_prompt(self, prompt: Prompt) -> None:
+        self.backlog.write(partial(self._store.tasks.add_prompt, prompt), None)
+
+    def add_flows(self, seen: Mapping[FlowKey, int]) -> None:
+        self.backlog.write(partial(self._store.flows.add, seen, self._clock()), None)
+
+    def save_working_set(self, working_set: WorkingSet) -> bool:
+        """Return False if another proxy was first. A refused one is not kept: the next epoch brings another."""
+        return self._asked(partial(self._store.serving.save_working_set, working_set), True)
+
+    # -- what is remembered
+
+    def exposed(self, id: int) -> Exposure | None:
+        """Return the exposure with this id: a list as a client got it. None if it is not on record."""
+        return self._asked(partial(self._store.sessions.exposure, id), None)
+
+    def client(self, name: str, version: str, era: Era) -> ClientRecord | None:
+        return self._asked(partial(self._store.clients.get, name, version, era), None)
+
+    def usage(self) -> list[Usage]:
+        """Return how often each tool was used, without what was recorded in the last moments."""
+        return self._asked(self._count_usage, [])
+
+    def usage_of(self, profile: str) -> list[Usage]:
+        """Return the same of one profile, from `_ENOUGH` calls on; before, and where there is one profile, of all."""
+        if len(self._config.now.profiles) > 1:
+            own: list[Usage] = self._asked(partial(self._store.calls.counted_usage_of, profile), [])
+            if sum(each.calls for each in own) >= _ENOUGH:
+                return own
+        return self.usage()
+
+    def _count_usage(self) -> list[Usage]:
+        self._store.calls.fold_some()
+        return self._store.calls.counted_usage()
+
+    def failing(self) -> set[ToolId]:
+        """Return the tools that failed at each of their latest calls."""
+        return self._asked(partial(self._store.calls.failing, _JUDGED), set())
+
+    def first_session_at(self) -> float:
+        """Return when the first session on record began, now if there is none."""
+        return self._asked(self._store.sessions.first_at, None) or self._clock()
+
+    def tasks(self, limit: int, profile: str) -> list[str]:
+        """Return the latest tasks in words: those of a profile where it has as many, else those of all."""
+        if len(self._config.now.profiles) > 1:
+            own: list[str] = self._asked(partial(self._store.tasks.latest, limit, profile), [])
+            if len(own) == limit:
+                return own
+        return self._asked(partial(self._store.tasks.latest, limit), [])
+
+    def working_set(self, key: str) -> WorkingSet | None:
+        return self._asked(partial(self._store.serving.working_set, key), None)
+
+    def _asked(self, question: Callable[[], T], instead: T) -> T:
+        try:
+            answer = question()
+        except StorageError as error:
+            self.backlog.failures += 1
+            if not (self.backlog.is_failing or self._store.trouble or self._asks_in_vain):
+                log.warning("%s", error)
+            self._asks_in_vain = True
+            return instead
+        self._asks_in_vain = False
+        return answer
 
 
 def _identity(miss: Miss) -> tuple[object, ...]:

@@ -85,11 +85,13 @@ class StoreWatch(BackgroundWork):
             self._store.reopen()
         self._recorder.retry()
         until = time.monotonic() + _LAST_S
-        while self._recorder.waiting and not self._store.trouble and time.monotonic() < until:
+        while self._recorder.backlog.waiting and not self._store.trouble and time.monotonic() < until:
             time.sleep(0.05)
             self._recorder.retry()
-        if self._recorder.waiting:
-            log.error("storage: %d records were never written: %s", self._recorder.waiting, self._find_trouble())
+        if self._recorder.backlog.waiting:
+            log.error(
+                "storage: %d records were never written: %s", self._recorder.backlog.waiting, self._find_trouble()
+            )
 
     def close(self) -> None:
         """Remove the note: this proxy ends."""
@@ -98,12 +100,12 @@ class StoreWatch(BackgroundWork):
     def _find_trouble(self) -> str:
         if self._store.trouble:
             return _say_in_memory(self._store.trouble)
-        if not self._recorder.refusal:
+        if not self._recorder.backlog.refusal:
             self._refused_at = None
             return self._store.notice
         now = time.monotonic()
         self._refused_at = self._refused_at or now
-        return _say_in_memory(self._recorder.refusal) if now - self._refused_at >= _REFUSED_S else self._said
+        return _say_in_memory(self._recorder.backlog.refusal) if now - self._refused_at >= _REFUSED_S else self._said
 
     def _say(self, trouble: str) -> None:
         if trouble == self._said:
@@ -111,7 +113,9 @@ class StoreWatch(BackgroundWork):
         self._said = trouble
         self._remove_notes()
         if not trouble:
-            log.warning("storage: %s is in use again; %d records were lost", self._store.path, self._recorder.dropped)
+            log.warning(
+                "storage: %s is in use again; %d records were lost", self._store.path, self._recorder.backlog.dropped
+            )
             return
         log.warning("storage: %s", trouble)
         if not isinstance(self._store.path, str):

@@ -16,7 +16,7 @@ import msgspec
 from foretool.server.signin.fetch import FetchError, fetch
 from foretool.server.signin.record import SignIn
 
-LONGEST_S: Final = 10 * 365 * 86_400.0
+_LONGEST_S: Final = 10 * 365 * 86_400.0
 _OVER: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client", "unsupported_grant_type"})
 """Errors after which only a new sign-in helps."""
 
@@ -77,7 +77,7 @@ def expiry(seconds: Any, now: float) -> float:
         lasts = float(seconds)
     except (TypeError, ValueError):
         return 0.0
-    return now + min(max(lasts, 0.0), LONGEST_S) if lasts == lasts else 0.0
+    return now + min(max(lasts, 0.0), _LONGEST_S) if lasts == lasts else 0.0
 
 
 def error_code(answer: dict[str, Any]) -> str:

@@ -36,7 +36,7 @@ from foretool.server.trust.approvals import (
 from foretool.server.trust.ledger import ApprovalLedger
 from foretool.server.trust.members import MEMBERS, serve_bare, serve_member, stand_in, words_to_approve
 from foretool.storage.engine import StorageError
-from foretool.storage.records import Approval, Definition, DefinitionKind, Effect, Tool, ToolId
+from foretool.storage.records import Approval, Definition, DefinitionKind, Effect, Tool
 from foretool.storage.sql.approvals import ApprovalStore
 from foretool.storage.steps import Steps, T, finish
 
@@ -53,9 +53,6 @@ COSTLY_S: Final = 0.02
 REST_SHARE: Final = 200.0
 """How many times as long as a costly comparison its server then waits for the next one."""
 
-HELD: Final = "held"
-"""Stands for the hash of a tool that is held, where a call names it."""
-
 log = logging.getLogger("foretool.trust")
 
 
@@ -70,6 +67,24 @@ class Listing(Struct, frozen=True):
     """What says that it has listed, for each list that it does not have."""
 
 
+class Rests:
+    """The pauses of lists whose last comparison took long and found changes."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until: dict[tuple[str, DefinitionKind], float] = {}
+        """By server and kind."""
+
+    def last(self, server: str, kind: DefinitionKind) -> bool:
+        """Return whether the list of a server still has to wait."""
+        return self._clock() < self._until.get((server, kind), 0.0)
+
+    def begin(self, server: str, kind: DefinitionKind, took_s: float) -> None:
+        """Have the next list of a server wait if comparing this one took long."""
+        if took_s > COSTLY_S:
+            self._until[server, kind] = self._clock() + REST_SHARE * took_s
+
+
 class Gatekeeper:
     """Lets through what was approved."""
 
@@ -79,13 +94,13 @@ class Gatekeeper:
         """`store` returns the store in use; a proxy may change to another one while it runs."""
         self._config = config
         self._clock = clock
-        self._rests: dict[tuple[str, DefinitionKind], float] = {}
-        """By server and kind: until when its list waits, because comparing the last one took long."""
+        self._rests = Rests(clock)
         self._edited: set[tuple[str, ListKind]] = set()
         """Servers whose entry the user has edited, and their lists besides tools that have not come since."""
         self._ledger = ledger = ApprovalLedger(store, lambda: config.now.servers, clock)
         self.look, self.due, self.waiting = ledger.look, ledger.due, ledger.waiting
         self.decisions = ledger.decisions
+        self.find_held, self.is_prompt_held = ledger.find_held, ledger.is_prompt_held
 
     def is_per_user(self, name: str) -> bool:
         """Return whether people reach a server with tokens of their own, so that each may get another list of it."""
@@ -100,7 +115,7 @@ class Gatekeeper:
         server = self._config.now.servers.get(name)
         if server is None:
             return listing
-        if self._rests_now(name, "tool"):
+        if self._has_to_wait(name, "tool"):
             return before
         try:
             return (yield from self._decide(lambda: self._admit(server, listing, before)))
@@ -119,12 +134,11 @@ class Gatekeeper:
             if self.decisions() == decisions:
                 return admitted
 
-    def _rests_now(self, server: str, kind: DefinitionKind) -> bool:
+    def _has_to_wait(self, server: str, kind: DefinitionKind) -> bool:
         """Return whether a list has to wait, because comparing the last one took long; the server lists again then."""
-        if self._clock() >= self._rests.get((server, kind), 0.0):
-            return False
-        self._ledger.unjudged.add(server)
-        return True
+        if rests := self._rests.last(server, kind):
+            self._ledger.unjudged.add(server)
+        return rests
 
     def _admit(self, server: Server, listing: Listing, before: Listing) -> Steps[Listing]:
         launch = replace(launch_of(server), version=listing.version)
@@ -143,27 +157,13 @@ class Gatekeeper:
         judged, took_s = yield from _timed(judging)
         text = self._judge_text(said, listing.text, held, is_strict=is_strict)
         held += judged.held
-        yield from self._hold(launch, _LISTED, held)
+        yield from self._ledger.hold_list(launch, _LISTED, held)
         if not held:
             self._ledger.keep_version(launch)
-        self._rest(server.name, "tool", took_s if held else 0.0)
+        self._rests.begin(server.name, "tool", took_s if held else 0.0)
         tools = {tool.name: tool for tool in listing.tools}
         served = tuple(serve_definition(tools[each.name], each) for each in judged.served)
         return Listing(served, text, listing.version)
-
-    def _hold(self, launch: Definition, kinds: Sequence[DefinitionKind], held: Sequence[Definition]) -> Steps[None]:
-        """Keep what is held of a list."""
-        waiting: list[Definition] = []
-        for each in held:
-            yield
-            waiting.append(of_launch(each, launch))
-        yield
-        yield from self._ledger.hold(launch.server, kinds, waiting)
-
-    def _rest(self, server: str, kind: DefinitionKind, took_s: float) -> None:
-        """Have the next list of a server wait after a comparison that took long and found changes."""
-        if took_s > COSTLY_S:
-            self._rests[server, kind] = self._clock() + REST_SHARE * took_s
 
     def _admit_all(self, server: str, listing: Listing, said: Definition, launch: Definition) -> Steps[Listing]:
         """Approve everything that was not blocked."""
@@ -252,12 +252,12 @@ class Gatekeeper:
         server = self._config.now.servers.get(name)
         if server is None:
             return dict(members)
-        if self._rests_now(name, MEMBERS[kind].definition):
+        if self._has_to_wait(name, MEMBERS[kind].definition):
             return dict(before)
         try:
             deciding = self._decide(lambda: self._admit_members(server, kind, members, before))
             (admitted, has_changes), took_s = yield from _timed(deciding)
-            self._rest(name, MEMBERS[kind].definition, took_s if has_changes else 0.0)
+            self._rests.begin(name, MEMBERS[kind].definition, took_s if has_changes else 0.0)
             return admitted
         except StorageError as error:
             self._ledger.unjudged.add(name)
@@ -295,7 +295,7 @@ class Gatekeeper:
             listed.values(), approved, blocked,
             lambda name: self._ledger.approved(server.name, member.definition, name), stand_in,
         )  # fmt: skip
-        yield from self._hold(launch, (member.definition,), judged.held)
+        yield from self._ledger.hold_list(launch, (member.definition,), judged.held)
         served = {each.name: each for each in judged.served}
         may_be_bare = kind is RESOURCES and not server.entry.approve_new
         bare = {each.name for each in judged.held if each.effect == "new"} if may_be_bare else ()
@@ -381,17 +381,6 @@ class Gatekeeper:
         return bool(approved) and time.time() - max(each.seen_at for each in approved) > _FIRST_S
 
     # -- what is refused
-
-    def find_held(self, name: str) -> Tool | None:
-        """Return the tool of this exposed name if it is held and nothing is served in its place. Its hash is `HELD`."""
-        for server, exposed, own in self._ledger.refused("tool"):
-            if exposed == name:
-                return Tool(ToolId(name), server, own, b"{}", HELD)
-        return None
-
-    def is_prompt_held(self, server: str, prompt: str) -> bool:
-        """Return whether a server's prompt is held and nothing is served in its place."""
-        return any((owner, own) == (server, prompt) for owner, _, own in self._ledger.refused("prompt"))
 
 
 def _timed(steps: Steps[T]) -> Steps[tuple[T, float]]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from foretool.server.trust.approvals import describe_held, of_launch, say_waiting
 from foretool.storage.engine import StorageError
-from foretool.storage.records import Definition, DefinitionHead, DefinitionKind
+from foretool.storage.records import Definition, DefinitionHead, DefinitionKind, Tool, ToolId
 from foretool.storage.sql.approvals import ApprovalStore
 from foretool.storage.steps import Steps, finish
 
@@ -35,6 +35,9 @@ Hashes = dict[str, list[str]]
 """Hashes by name."""
 
 log = logging.getLogger("foretool.trust")
+
+HELD: Final = "held"
+"""Stands for the hash of a tool that is held, where a call names it."""
 
 
 class ApprovalLedger:
@@ -172,6 +175,15 @@ class ApprovalLedger:
         if any(each.version != launch.version for each in approved):
             self.store.approve_listed([replace(launch, state="approved", seen_at=time.time())])
 
+    def hold_list(self, launch: Definition, kinds: Sequence[DefinitionKind], held: Sequence[Definition]) -> Steps[None]:
+        """Keep what is held of a list of a server that is reached so."""
+        waiting: list[Definition] = []
+        for each in held:
+            yield
+            waiting.append(of_launch(each, launch))
+        yield
+        yield from self.hold(launch.server, kinds, waiting)
+
     def hold(
         self, server: str, kinds: Sequence[DefinitionKind], held: Sequence[Definition], name: str = ""
     ) -> Steps[None]:
@@ -210,6 +222,17 @@ class ApprovalLedger:
         if not hashes <= said and self._clock() - at > (_SAY_S if said else 0.0):
             self._said[server] = (hashes, self._clock())
             log.warning("server %r: %s; run `foretool review %s`", server, describe_held(held), server)
+
+    def find_held(self, name: str) -> Tool | None:
+        """Return the tool of this exposed name if it is held and nothing is served in its place. Its hash is `HELD`."""
+        for server, exposed, own in self.refused("tool"):
+            if exposed == name:
+                return Tool(ToolId(name), server, own, b"{}", HELD)
+        return None
+
+    def is_prompt_held(self, server: str, prompt: str) -> bool:
+        """Return whether a server's prompt is held and nothing is served in its place."""
+        return any((owner, own) == (server, prompt) for owner, _, own in self.refused("prompt"))
 
     def refused(self, kind: DefinitionKind) -> list[tuple[str, str, str]]:
         try:

@@ -13,8 +13,8 @@ from typing import Any, Final
 from msgspec import UNSET, Raw, UnsetType
 
 from foretool.server.protocol import jsonrpc
-from foretool.server.trust.links import link_place
 from foretool.server.trust.lookalikes import fold_lookalikes
+from foretool.server.trust.members import link_place
 from foretool.server.trust.text import one_line
 
 _META_SERVER: Final = "foretool/server"

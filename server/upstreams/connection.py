@@ -49,7 +49,7 @@ _LEAVE_S: Final = 5.0
 
 MOST_INSTRUCTIONS: Final = 64 * 1024
 """Characters of a server's instructions; the rest is cut off."""
-MOST_ID: Final = 20
+_MOST_ID: Final = 20
 """Characters of an id of ours, and of one that is shown."""
 _MOST_NOISE: Final = 120
 """Characters of a text on its output that are shown."""
@@ -173,7 +173,6 @@ class Connection:
         self.link: Link | None = None
         self._pending: dict[int, Request] = {}
         self._last_id = 0
-        self._capabilities: dict[str, Any] = {}
         self._own_meta: dict[str, Raw] = {}
         self._gone = ""
         self._is_leaving = False
@@ -198,13 +197,12 @@ class Connection:
 
     async def handshake(self, capabilities: dict[str, Any]) -> None:
         """Do the handshake of this era. Raises `HandshakeError` or `LinkError`."""
-        self._capabilities = capabilities
+        self._own_meta = (
+            _own_meta(capabilities) if self.era == "modern" else {}
+        )  # a modern probe may have set it before
         look = asyncio.get_running_loop().call_later(_OUTPUT_S, self._look_at_output)
         try:
-            if self.era == "modern":
-                await self._discover()
-            else:
-                await self._initialize()
+            self.server_info = await (_discover(self) if self.era == "modern" else _initialize(self, capabilities))
         finally:
             look.cancel()
         self.ready = True
@@ -213,50 +211,6 @@ class Connection:
         """Give the handshake up if what the server writes shows that no answer will come."""
         if self.link is not None and not self.link.is_loading and _HOPELESS.search(noise := self.link.noise()):
             self.on_closed(f"{_noise_text(noise)}{IN_PLACE}")
-
-    async def _initialize(self) -> None:
-        self._own_meta = {}  # a modern probe may have set it before
-        params = {
-            "protocolVersion": versions.LATEST_LEGACY,
-            "capabilities": self._capabilities,
-            "clientInfo": versions.IDENTITY,
-        }
-        result = await self.ask("initialize", params, HANDSHAKE_S)
-        version = result.get("protocolVersion")
-        if version not in versions.LEGACY_VERSIONS:
-            raise HandshakeError(f"speaks protocol version {str(version)[:40]!r}, which we do not")
-        self._note_server_info(version, result, result.get("serverInfo"))
-        self.notify("notifications/initialized")
-
-    async def _discover(self) -> None:
-        self._own_meta = {
-            versions.META_VERSION: jsonrpc.raw(versions.LATEST_MODERN),
-            versions.META_CLIENT_INFO: versions.IDENTITY_RAW,
-            versions.META_CAPABILITIES: jsonrpc.raw(self._capabilities),
-        }
-        try:
-            result = await self.ask("server/discover", {}, _PROBE_S)
-        except HandshakeError as error:
-            supported = error.data.get("supported") if isinstance(error.data, dict) else None
-            is_ours = isinstance(supported, list) and versions.LATEST_MODERN in supported
-            if error.code != jsonrpc.UNSUPPORTED_VERSION or not is_ours:
-                raise
-            # It lists our revision among those it supports: we ask again (specification: basic, versioning).
-            result = await self.ask("server/discover", {}, _PROBE_S)
-        supported = result.get("supportedVersions") or []
-        if versions.LATEST_MODERN not in supported:
-            raise HandshakeError(f"supports only {str(supported)[:200]}", jsonrpc.UNSUPPORTED_VERSION)
-        info = (result.get("_meta") or {}).get(versions.META_SERVER_INFO)
-        self._note_server_info(versions.LATEST_MODERN, result, info)
-
-    def _note_server_info(self, version: str, result: dict[str, Any], info: object) -> None:
-        instructions = result.get("instructions")
-        self.server_info = ServerInfo(
-            version,
-            _short_object(result.get("capabilities")),
-            _short_object(info),
-            clean(instructions[:MOST_INSTRUCTIONS]) if isinstance(instructions, str) else "",
-        )
 
     async def ask(self, method: str, params: dict[str, Any], patience: float) -> dict[str, Any]:
         """As `ask_raw`, decoded. Raises `HandshakeError` also when the result is not an object."""
@@ -435,7 +389,7 @@ class Connection:
             message.id = greetings[0].id  # a server that refuses a message may not have read its id
             self._on_reply(message)
             return
-        ident = jsonrpc.encode(message.id).decode()[:MOST_ID]
+        ident = jsonrpc.encode(message.id).decode()[:_MOST_ID]
         reason = f"answers with the id {ident}{NO_REQUEST}, so its answers cannot be told apart"
         self.on_failed(greetings[0].id, reason, sent=True)
 
@@ -466,19 +420,7 @@ class Connection:
             go = waiting.notice
         elif message.method == "notifications/progress":
             return
-        self._pass_notice(message, go)
-
-    def _pass_notice(self, message: Message, go: Callable[[Message], None]) -> None:
-        """Pass a notification on, unless there are too many of its kind."""
-        if message.method == "notifications/progress":
-            if self._notices.admits_progress():
-                go(message)
-        elif message.method == "notifications/message":
-            self._notices.pass_log(message, go)
-        elif message.method == "notifications/tools/list_changed":
-            go(message)  # the list is asked for only now and then
-        else:
-            self._notices.pass_change(message, go)
+        self._notices.pass_notice(message, go)
 
     def _on_cancelled(self, message: Message) -> None:
         """The upstream ends a subscription of ours (modern era), or takes back a question (legacy era)."""
@@ -522,6 +464,58 @@ class Connection:
             self.link.send(message)
 
 
+async def _initialize(connection: Connection, capabilities: dict[str, Any]) -> ServerInfo:
+    """Do the handshake of the legacy era."""
+    params = {
+        "protocolVersion": versions.LATEST_LEGACY,
+        "capabilities": capabilities,
+        "clientInfo": versions.IDENTITY,
+    }
+    result = await connection.ask("initialize", params, HANDSHAKE_S)
+    version = result.get("protocolVersion")
+    if version not in versions.LEGACY_VERSIONS:
+        raise HandshakeError(f"speaks protocol version {str(version)[:40]!r}, which we do not")
+    connection.notify("notifications/initialized")
+    return _read_server_info(version, result, result.get("serverInfo"))
+
+
+def _own_meta(capabilities: dict[str, Any]) -> dict[str, Raw]:
+    """Return the `_meta` of our own requests in the modern era."""
+    return {
+        versions.META_VERSION: jsonrpc.raw(versions.LATEST_MODERN),
+        versions.META_CLIENT_INFO: versions.IDENTITY_RAW,
+        versions.META_CAPABILITIES: jsonrpc.raw(capabilities),
+    }
+
+
+async def _discover(connection: Connection) -> ServerInfo:
+    """Do the handshake of the modern era."""
+    try:
+        result = await connection.ask("server/discover", {}, _PROBE_S)
+    except HandshakeError as error:
+        supported = error.data.get("supported") if isinstance(error.data, dict) else None
+        is_ours = isinstance(supported, list) and versions.LATEST_MODERN in supported
+        if error.code != jsonrpc.UNSUPPORTED_VERSION or not is_ours:
+            raise
+        # It lists our revision among those it supports: we ask again (specification: basic, versioning).
+        result = await connection.ask("server/discover", {}, _PROBE_S)
+    supported = result.get("supportedVersions") or []
+    if versions.LATEST_MODERN not in supported:
+        raise HandshakeError(f"supports only {str(supported)[:200]}", jsonrpc.UNSUPPORTED_VERSION)
+    info = (result.get("_meta") or {}).get(versions.META_SERVER_INFO)
+    return _read_server_info(versions.LATEST_MODERN, result, info)
+
+
+def _read_server_info(version: str, result: dict[str, Any], info: object) -> ServerInfo:
+    instructions = result.get("instructions")
+    return ServerInfo(
+        version,
+        _short_object(result.get("capabilities")),
+        _short_object(info),
+        clean(instructions[:MOST_INSTRUCTIONS]) if isinstance(instructions, str) else "",
+    )
+
+
 def _short_object(value: object) -> dict[str, Any]:
     """Return an object that a server says of itself; {} if it is longer than anybody has to say."""
     if not isinstance(value, dict) or len(jsonrpc.encode(value)) > MOST_ABOUT_ITSELF:
@@ -532,7 +526,7 @@ def _short_object(value: object) -> dict[str, Any]:
 def _own_id(ident: Id | UnsetType | None) -> int:
     """Return the id of a reply as one of ours, which servers may send back as text; 0 if it cannot be one."""
     if isinstance(ident, str):
-        return int(ident) if ident.isascii() and ident.isdigit() and len(ident) <= MOST_ID else 0
+        return int(ident) if ident.isascii() and ident.isdigit() and len(ident) <= _MOST_ID else 0
     return ident if isinstance(ident, int) else 0
 
 

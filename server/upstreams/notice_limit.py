@@ -71,9 +71,17 @@ class NoticeLimit:
         self._put_off: dict[tuple[str, bytes], tuple[Message, Go]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def admits_progress(self) -> bool:
-        """Return whether another notification of progress may pass."""
-        return self._progress.take(self._clock())
+    def pass_notice(self, message: Message, go: Go) -> None:
+        """Pass a notification on, unless there are too many of its kind."""
+        if message.method == "notifications/progress":
+            if self._progress.take(self._clock()):
+                go(message)
+        elif message.method == "notifications/message":
+            self.pass_log(message, go)
+        elif message.method == "notifications/tools/list_changed":
+            go(message)  # the list is asked for only now and then
+        else:
+            self.pass_change(message, go)
 
     def pass_log(self, message: Message, go: Go) -> None:
         """Pass a log entry on, or count it."""

@@ -9,7 +9,19 @@ from typing import Any, Final
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from foretool.storage.records import Call, Event, Flow, FlowKey, Miss, MissCount, MissFilter, Retry, ToolId, Usage
+from foretool.storage.records import (
+    Call,
+    Event,
+    Flow,
+    FlowKey,
+    KeptCall,
+    Miss,
+    MissCount,
+    MissFilter,
+    Retry,
+    ToolId,
+    Usage,
+)
 from foretool.storage.sql.database import Database, Said, Subject, encode_json
 from foretool.storage.sql.repeats import Repeats
 from foretool.storage.sql.tables import MAY_COUNT, TOOL_IDS, Table
@@ -446,3 +458,35 @@ class FlowStore(Subject):
     def all(self) -> list[Flow]:
         """Return all flows, the most frequent first."""
         return _FLOWS.find_all(self._database, "ORDER BY times DESC, before, after, field, parameter")
+
+
+_KEPT: Final = Table("kept_calls", KeptCall, said=("reply", "record"))
+_SAVE_KEPT: Final = _KEPT.upsert("ident")
+_KEPT_SIZES: Final = "SELECT ident, length(reply) FROM kept_calls WHERE owner = ? ORDER BY started_at DESC, ident"
+
+
+class KeptCallStore(Subject):
+    """Calls that go on after their clients were answered. No export has them."""
+
+    def find(self, ident: str) -> KeptCall | None:
+        return _KEPT.find(self._database, "WHERE ident = ?", (ident,))
+
+    def save(self, call: KeptCall) -> None:
+        """Add a call, or replace what is known of it."""
+        self._database.run(_SAVE_KEPT, _KEPT.row(call))
+
+    def shorten(self, ident: str, until: float) -> None:
+        """Keep a call only until this time, if it would have been kept longer."""
+        self._database.run("UPDATE kept_calls SET until = ? WHERE ident = ? AND until > ?", (until, ident, until))
+
+    def trim(self, owner: str, most: int, most_bytes: int) -> None:
+        """Delete the oldest calls of an owner who has more than so many, or more than so many bytes of results."""
+        left = most_bytes
+        for place, (ident, size) in enumerate(self._database.rows(_KEPT_SIZES, (owner,))):
+            left -= size
+            if place >= most or left < 0:
+                self._database.run("DELETE FROM kept_calls WHERE ident = ?", (ident,))
+
+    def forget_old(self, now: float) -> int:
+        """Delete the calls whose time is over; return how many there were."""
+        return self._database.run("DELETE FROM kept_calls WHERE until < ?", (now,))

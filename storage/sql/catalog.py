@@ -60,7 +60,7 @@ _ADD_VERSION = (
     " SELECT ?, ?, id, ? FROM definitions WHERE schema_hash = ? ON CONFLICT (upstream, name, definition) DO NOTHING"
 )
 _GET_ID = f"SELECT id FROM upstreams {_OF_UPSTREAM}"  # noqa: S608  # a constant
-READ_AT_ONCE = 500
+_READ_AT_ONCE = 500
 """Tools whose hashes one step reads or compares."""
 CHANGED_AT_ONCE = 500
 """Tools of a list that are changed in one transaction; a list of which more has changed is written beside it."""
@@ -182,12 +182,12 @@ class CatalogStore(Subject):
         changes, id = self.changes(), self._id(upstream)
         found: Listed = {}
         page: list[tuple[Any, ...]] = []
-        while id is not None and (not found or len(page) == READ_AT_ONCE):
-            page = self._database.rows(_CURRENT_AFTER, (id, page[-1][0] if page else "", READ_AT_ONCE))
+        while id is not None and (not found or len(page) == _READ_AT_ONCE):
+            page = self._database.rows(_CURRENT_AFTER, (id, page[-1][0] if page else "", _READ_AT_ONCE))
             found |= {name: (place, hash, exposed, size) for name, place, hash, exposed, size in page}
             if not page:
                 break
-            if len(page) == READ_AT_ONCE:
+            if len(page) == _READ_AT_ONCE:
                 yield
         return found, changes
 
@@ -333,7 +333,7 @@ def _compare(before: Listed, tools: Sequence[Tool]) -> Steps[ListDifference]:
             stay.add(tool.name)
         else:
             found.put.append((place, tool))
-        if place % READ_AT_ONCE == READ_AT_ONCE - 1:
+        if place % _READ_AT_ONCE == _READ_AT_ONCE - 1:
             yield
     found.gone.extend(name for name in before if name not in stay)
     return found

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretool.retrieval.sorted_lines import SortedLines
+from foretool.retrieval.near_words import SortedLines
 
 KEYS = st.text(alphabet="abc ", min_size=1, max_size=3).map(str.encode)
 RESTS = st.text(alphabet="xyz\t", max_size=4).map(str.encode)

@@ -88,7 +88,7 @@ async def wait_until_written(stage: Stage) -> bool:
     app = stage.app
     for _ in range(PATIENCE_S):
         await asyncio.sleep(1)
-        if not (app.store.trouble or app.recorder.waiting or app.guard.failing() or app.store_watch.is_working):
+        if not (app.store.trouble or app.recorder.backlog.waiting or app.guard.failing() or app.store_watch.is_working):
             return True
     return False
 
@@ -159,7 +159,7 @@ class Sweep(ABC):
                 await asyncio.sleep(LATER_S)
                 self.faults.mend()
                 if not await wait_until_written(stage):
-                    left = stage.app.recorder.waiting
+                    left = stage.app.recorder.backlog.waiting
                     wrong.append(f"not written: {store.trouble!r}, {left} records, {stage.app.guard.failing()}")
         return wrong
 

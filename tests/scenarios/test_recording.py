@@ -120,7 +120,7 @@ async def test_while_the_store_refuses_answers_still_come_and_nothing_is_lost(co
         assert len(store.sessions.exposures(session.key)) == 1
         assert len(store.discoveries.recent(-1)) == 1
         assert len(calls_of(store, session.key)) == 11
-        assert (stage.app.recorder.waiting, stage.app.recorder.dropped) == (0, 0)
+        assert (stage.app.recorder.backlog.waiting, stage.app.recorder.backlog.dropped) == (0, 0)
         await client.call_tool("calc__add", {})
         assert len(stage.calls()) == 12
 

@@ -12,7 +12,6 @@ from command_fakes import echo, write_config
 from requirements import requirement
 
 from foretool.server import doctor
-from foretool.server.checks import upstreams as upstream_checks
 from foretool.server.config import loader as configs
 from foretool.server.diagnosis import Diagnosis, Finding
 from foretool.storage.opening import open_store
@@ -195,7 +194,7 @@ def test_what_waits_for_the_user_is_told_with_what_to_do(tmp_path: Path) -> None
     config = configs.load(write_config(tmp_path))
     with open_store(config.storage) as store:
         finish(store.approvals.hold("calc", ["tool"], [Definition("calc", "tool", "add", "h", b"{}")]))
-    (found,) = upstream_checks.check_held(config)
+    (found,) = doctor.check_held(config)
     assert (found.severity, found.what[:17]) == ("warning", "calc: 1 tool new;")
     assert found.do.endswith("foretool review calc")
 

@@ -202,7 +202,7 @@ def nothing_waits(stage: Stage) -> None:
     for upstream in stage.app.upstreams:
         assert upstream.in_flight == 0, upstream.name
     recorder = stage.app.recorder
-    assert (recorder.waiting, recorder.dropped, recorder.failures) == (0, 0, 0)
+    assert (recorder.backlog.waiting, recorder.backlog.dropped, recorder.backlog.failures) == (0, 0, 0)
 
 
 # A client on stdio

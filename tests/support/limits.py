@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foretool.server.config.limits import Limits
+from foretool.server.config.settings import Limits
 
 
 def write_settings(**settings: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from limits import write_settings
 
-from foretool.server.config.limits import FROM_FILE
+from foretool.server.config.settings import FROM_FILE
 
 PATIENCE_S = 30.0
 """For one answer, or one deed, of a real process on a busy machine."""

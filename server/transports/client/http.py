@@ -23,8 +23,7 @@ from foretool.server.protocol import jsonrpc, versions
 from foretool.server.protocol.jsonrpc import BadMessage
 from foretool.server.transports.client import access
 from foretool.server.transports.client.access import Identity
-from foretool.server.transports.client.base import Fronts
-from foretool.server.transports.client.carrier import SessionCarrier
+from foretool.server.transports.client.base import Fronts, SessionCarrier
 from foretool.server.transports.client.connections import Connections
 from foretool.server.transports.client.door import Door
 from foretool.server.transports.client.event_store import EventStore, Memory, Stream

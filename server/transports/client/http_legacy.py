@@ -18,8 +18,7 @@ from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.jsonrpc import Message
 from foretool.server.transports.client import http_request
 from foretool.server.transports.client.access import Identity
-from foretool.server.transports.client.base import Channel, Front, Fronts
-from foretool.server.transports.client.carrier import SessionCarrier
+from foretool.server.transports.client.base import Channel, Front, Fronts, SessionCarrier
 from foretool.server.transports.client.event_store import EventStore, Memory, Stream
 from foretool.server.transports.client.http_request import HttpRequest
 from foretool.server.transports.client.http_rules import HttpLimits

@@ -20,12 +20,12 @@ from functools import partial
 from typing import Final
 
 import httpx2
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from foretool.server.protocol import headers as http_headers
-from foretool.server.protocol import jsonrpc, loose_messages
+from foretool.server.protocol import jsonrpc
 from foretool.server.protocol.headers import EVENTS, JSON, media_type
-from foretool.server.protocol.jsonrpc import BadMessage, Message
+from foretool.server.protocol.jsonrpc import Message
 from foretool.server.transports.tasks import Tasks
 from foretool.server.transports.upstream import http_client
 from foretool.server.transports.upstream.allowance import REPLY_S, Allowance, Answers, metered
@@ -41,23 +41,16 @@ from foretool.server.transports.upstream.http_client import (
     error_in,
     names_lost_session,
 )
+from foretool.server.transports.upstream.http_messages import ERROR_BYTES, HttpSession, MessageReader
 from foretool.server.transports.upstream.sse import EventParser, SseLink, TooLarge, open_sse
 from foretool.storage.records import Era
 
 _RETRY_S: Final = 1.0
 """Pause before a stream is resumed, if the server names none."""
-RETRY_LEAST_S, RETRY_MOST_S = 0.05, 60.0
+_RETRY_LEAST_S, _RETRY_MOST_S = 0.05, 60.0
 _RESUMES: Final = 5
 """Attempts in a row to resume a stream that bring nothing, after which it is given up."""
-DRAIN_S: Final = 1.0
-"""Longest wait for the end of a stream after the reply: only then can the next request use the connection."""
 _GOODBYE_S: Final = 2.0
-_MOST_IN_BATCH: Final = 100
-"""Messages of a batch that are read; we send one request at a time."""
-_MOST_HELD: Final = 2
-"""Parts of messages that one server may have sent us at a time, in messages of the largest size."""
-_ERROR_BYTES: Final = 1024 * 1024
-"""The largest body of a failed request."""
 _LISTEN_S: Final = 0.1
 """Longest wait of the first request for the answer to our GET; some servers send nothing before there is an event."""
 
@@ -93,8 +86,7 @@ class HttpLink(Link):
         self._requests: dict[int, asyncio.Task[None]] = {}
         self._answering = 0
         """Requests whose response has begun: a sign that the server lives."""
-        self._session: str | None = None
-        self._version: str | None = None
+        self._session = HttpSession(era)
         self._ready = asyncio.Event()
         """Cleared while `notifications/initialized` is on its way: nothing may overtake it."""
         self._ready.set()
@@ -105,10 +97,7 @@ class HttpLink(Link):
         self._allowance = allowance = allowance or Allowance()
         self._client = AuthorizedClient(url, headers, authorizer, cert, allowance)
         self._answers = Answers()
-        self._held = 0
-        """Bytes of messages that are not complete, over all streams."""
-        self._doubted: dict[int, Message] = {}
-        """By request: an error of its server that may mean that our session is lost."""
+        self._reader = MessageReader(receiver, limit, self._session, allowance, self._answers)
 
     # -- Link
 
@@ -135,7 +124,7 @@ class HttpLink(Link):
 
     def _forget(self, request: int) -> None:
         self._requests.pop(request, None)
-        self._doubted.pop(request, None)
+        self._reader.doubted.pop(request, None)
 
     def abandon(self, request: int) -> bool:
         # In the legacy era the notification that follows is the cancellation, and nobody reads this stream any more.
@@ -146,10 +135,10 @@ class HttpLink(Link):
     async def close(self) -> None:
         """End the session with DELETE, as the specification asks."""
         await self._tasks.close()
-        session, self._session = self._session, None
+        headers, had_session = self._session.headers(), self._session.id is not None
+        self._session.id = None
         try:
-            if session is not None and not self._gone:
-                headers = self._headers() | {http_headers.SESSION: session}
+            if had_session and not self._gone:
                 await http_client.end_session(self._client, self._url, headers, _GOODBYE_S)
         except (httpx2.HTTPError, RequestFailed) as error:
             log.debug("ending the session at %s failed: %s", http_client.origin(self._url), type(error).__name__)
@@ -198,7 +187,7 @@ class HttpLink(Link):
 
     async def _ask(self, request: int, message: Message, extra: dict[str, str]) -> None:
         events = EventParser(self._limit)
-        headers, content = self._headers(message) | extra, jsonrpc.encode(message)
+        headers, content = self._session.headers(message) | extra, jsonrpc.encode(message)
         async with self._client.stream("POST", self._url, headers=headers, content=content) as response:
             self._answering += 1
             try:
@@ -207,7 +196,7 @@ class HttpLink(Link):
                 self._answering -= 1
         if not answered:
             await self._resume(request, message, events)
-        if (doubted := self._doubted.pop(request, None)) is not None:
+        if (doubted := self._reader.doubted.pop(request, None)) is not None:
             await self._check_session()
             self._receiver.on_message(doubted, request)
 
@@ -215,7 +204,7 @@ class HttpLink(Link):
         """Ask with a ping, which changes nothing, whether the server still knows our session. Raises `SessionLost`."""
         ping = Message(id="foretool-session", method="ping")
         try:
-            status, body = await http_client.post_notice(self._client, self._url, self._headers(ping), ping)
+            status, body = await http_client.post_notice(self._client, self._url, self._session.headers(ping), ping)
         except SessionLost:
             raise
         except (RequestFailed, httpx2.HTTPError):
@@ -231,15 +220,15 @@ class HttpLink(Link):
             await self._on_refused(request, message, response)
             return True
         if message.method == "initialize":
-            self._session = _visible(response.headers.get(http_headers.SESSION))
+            self._session.begin(response.headers.get(http_headers.SESSION))
         kind = _kind(response)
         if kind == EVENTS:
-            return await self._read(response, events, request, message)
-        body = await self._body(response)
+            return await self._reader.read(response, events, request, message)
+        body = await self._reader.read_whole(response)
         # Some servers name no type or a wrong one; a body that is a reply counts all the same.
         if kind != JSON and not body.lstrip().startswith((b"{", b"[{")):
             raise RequestFailed(f"answered HTTP {response.status_code} with {kind or 'no content type'} and no reply")
-        if not self._deliver(body, request, message):
+        if not self._reader.deliver(body, request, message):
             raise RequestFailed("answered with something that is not a reply to the request")
         return True
 
@@ -256,81 +245,20 @@ class HttpLink(Link):
                     self._listening.set()
                     if response.status_code != 200 or _kind(response) != EVENTS:
                         raise RequestFailed(f"broke off its answer and cannot resume it (HTTP {response.status_code})")
-                    if await self._read(response, events, request, message):
+                    if await self._reader.read(response, events, request, message):
                         return
             except httpx2.HTTPError as error:
                 log.debug("resuming at %s failed: %s", http_client.origin(self._url), type(error).__name__)
             attempts = 0 if events.seen > seen else attempts + 1
         raise RequestFailed("ended its answer before the reply")
 
-    async def _read(
-        self, response: httpx2.Response, events: EventParser, request: int | None, message: Message | None
-    ) -> bool:
-        """Deliver what a stream brings until it ends. Returns whether the reply was among it."""
-        answered, held, read = False, 0, 0
-        events.restart()
-        try:
-            async with asyncio.timeout(None) as patience:
-                async for chunk in http_client.read_body(response):
-                    read += len(chunk)
-                    if request is not None and read <= self._limit:
-                        self._allowance.note_part(len(chunk))
-                    for event in events.feed(chunk):
-                        if event.type == "message" and self._deliver(event.data, request, message) and not answered:
-                            answered = True
-                            patience.reschedule(asyncio.get_running_loop().time() + DRAIN_S)
-                    grown, held = events.held - held, events.held
-                    self._hold(grown)
-                    await self._allowance.wait()
-                    await self._answers.wait_for_room()
-            if request is not None and not answered and _is_message(rest := events.rest()):
-                # Some servers end the stream without the empty line that ends an event.
-                answered = self._deliver(rest, request, message)
-        except TimeoutError:
-            pass  # the server keeps the stream open after its reply
-        except httpx2.HTTPError:
-            if not answered and not (self._era == "legacy" and events.last_id):
-                raise
-        finally:
-            self._held -= held
-        return answered
-
-    def _deliver(self, data: bytes | bytearray, request: int | None, asked: Message | None) -> bool:
-        """Deliver a message, or a batch of them. Returns whether the reply to `request` is among it."""
-        if data.startswith(b"["):
-            return any([self._deliver(part, request, asked) for part in _batch(data)])
-        try:
-            message = loose_messages.decode(data)
-        except BadMessage:
-            self._receiver.on_invalid_line(bytes(data[:_ERROR_BYTES]))
-            return False
-        if message.is_reply:
-            self._allowance.note_reply(len(data))
-        is_reply = request is not None and message.is_reply
-        if is_reply and (message.id is None or str(message.id) == str(request)):
-            # The stream belongs to this request alone, so an error without an id is its reply too.
-            message.id = request
-        else:
-            is_reply = False
-        if is_reply and asked is not None and self._names_lost_session(message):
-            assert request is not None
-            self._doubted[request] = message
-            return True
-        if is_reply and asked is not None and asked.method == "initialize":
-            self._version = _visible(jsonrpc.member(message.result, "protocolVersion"))
-        self._receiver.on_message(message, request)
-        return is_reply
-
-    def _names_lost_session(self, reply: Message) -> bool:
-        return self._session is not None and isinstance(reply.error, Raw) and names_lost_session(bytes(reply.error))
-
     async def _on_refused(self, request: int, message: Message, response: httpx2.Response) -> None:
         status, body = response.status_code, bytearray()
         with contextlib.suppress(TooLarge):  # the status says enough
-            body += await self._body(response, min(self._limit, _ERROR_BYTES))
+            body += await self._reader.read_whole(response, min(self._limit, ERROR_BYTES))
         error = error_in(body)
         # A refusal with a challenge is about the token, whatever its text says of sessions.
-        is_of_session = self._session is not None and "www-authenticate" not in response.headers
+        is_of_session = self._session.id is not None and "www-authenticate" not in response.headers
         if is_of_session and (verdict := classify_refusal(status, body, request)) != "kept":
             if verdict == "lost":
                 raise SessionLost(LOST)
@@ -367,7 +295,9 @@ class HttpLink(Link):
         try:
             if not first:
                 await self._ready.wait()
-            status, body = await http_client.post_notice(self._client, self._url, self._headers(message), message)
+            status, body = await http_client.post_notice(
+                self._client, self._url, self._session.headers(message), message
+            )
         except SessionLost:
             self._lose_session()
         except RequestFailed as error:
@@ -376,7 +306,7 @@ class HttpLink(Link):
             log.debug("%s did not reach %s", message.method or "a reply", http_client.origin(self._url))
             self._note_unreachable(error)
         else:
-            if self._session is not None and classify_refusal(status, body) == "lost":
+            if self._session.id is not None and classify_refusal(status, body) == "lost":
                 self._lose_session()
         finally:
             if first:
@@ -398,11 +328,11 @@ class HttpLink(Link):
                 async with self._open_stream(events) as response:
                     if response.status_code == 200 and _kind(response) == EVENTS:
                         opened = True
-                        await self._read(response, events, None, None)
+                        await self._reader.read(response, events, None, None)
                     else:
                         status, body = response.status_code, await http_client.skip_body(response)
                         # A server that offers no such stream may say whatever it likes to the first request for it.
-                        if opened and self._session is not None and classify_refusal(status, body) == "lost":
+                        if opened and self._session.id is not None and classify_refusal(status, body) == "lost":
                             self._lose_session()
                         if status < 500 and status != 429:
                             return
@@ -421,76 +351,19 @@ class HttpLink(Link):
 
     # -- HTTP
 
-    def _headers(self, message: Message | None = None) -> dict[str, str]:
-        headers = {"accept": f"{JSON}, {EVENTS}", "content-type": JSON}
-        if self._era == "modern":
-            if message is not None and isinstance(message.method, str):
-                headers |= http_headers.request_headers(message.method, jsonrpc.fields(message.params))
-            return headers
-        if message is None or message.method != "initialize":
-            if self._session is not None:
-                headers[http_headers.SESSION] = self._session
-            if self._version is not None:
-                headers[http_headers.VERSION] = self._version
-        return headers
-
     def _open_stream(self, events: EventParser) -> AbstractAsyncContextManager[httpx2.Response]:
         """GET the standalone stream, or the rest of a stream that broke."""
-        headers = self._headers() | {"accept": EVENTS}
+        headers = self._session.headers() | {"accept": EVENTS}
         if events.last_id:
             headers["last-event-id"] = events.last_id
         return self._client.stream("GET", self._url, headers=headers)
-
-    async def _body(self, response: httpx2.Response, limit: int | None = None) -> bytes | bytearray:
-        """Read a body. Raises `TooLarge`."""
-        body = bytearray()
-        try:
-            async for piece in http_client.read_body(response):
-                body += piece
-                self._allowance.note_part(len(piece))
-                self._hold(len(piece))
-                await self._allowance.wait()
-                if len(body) > (self._limit if limit is None else limit):
-                    raise TooLarge
-            return body
-        finally:
-            self._held -= len(body)
-
-    def _hold(self, size: int) -> None:
-        """Count what the server has sent of messages that are not complete. Raises `TooLarge`."""
-        self._held += size
-        if self._held > _MOST_HELD * self._limit:
-            raise TooLarge
 
 
 def _kind(response: httpx2.Response) -> str:
     return media_type(response.headers.get("content-type"))
 
 
-def _batch(data: bytes | bytearray) -> list[bytes]:
-    """Return the messages of a batch, which only revision 2025-03-26 has; none where it is not one."""
-    try:
-        return [
-            part for each in jsonrpc.items(bytes(data))[:_MOST_IN_BATCH] if not (part := bytes(each)).startswith(b"[")
-        ]
-    except ValueError:
-        return []
-
-
-def _is_message(data: bytes) -> bool:
-    try:
-        jsonrpc.decode(data)
-    except BadMessage:
-        return False
-    return True
-
-
-def _visible(value: str | None) -> str | None:
-    """Return the value if it may be sent back in a header, else None."""
-    return value if value and value.isascii() and value.isprintable() and " " not in value else None
-
-
 def _pause(events: EventParser, attempts: int) -> float:
     asked = _RETRY_S if events.retry_ms is None else events.retry_ms / 1000
     grown = 0.0 if attempts == 0 else _RETRY_S * 2.0 ** (attempts - 1)
-    return min(max(asked, grown, RETRY_LEAST_S), RETRY_MOST_S)
+    return min(max(asked, grown, _RETRY_LEAST_S), _RETRY_MOST_S)

@@ -85,7 +85,7 @@ IDLE_S: Final = 4.0
 """An unused connection is closed after this time. Node and uvicorn close theirs after 5 s, and a request that is sent
 into a closing connection is lost."""
 
-PIECE, LEAST_PIECE = 16 * 1024, 2 * 1024
+_PIECE, _LEAST_PIECE = 16 * 1024, 2 * 1024
 """Bytes that are read at once: fewer where the last ones took long. As many interim answers (`100 Continue`) take 10 ms
 and 1 ms, and the HTTP client gives the loop no turn between two of them."""
 _LONG_S: Final = 0.002
@@ -220,13 +220,13 @@ class PacedStream(httpcore2.AsyncNetworkStream):
     def __init__(self, stream: httpcore2.AsyncNetworkStream, allowance: Allowance) -> None:
         self._stream = stream
         self._allowance = allowance
-        self._piece = LEAST_PIECE
+        self._piece = _LEAST_PIECE
         self._read_at = 0.0
         """When the last bytes came, by the clock of our thread."""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109  # httpcore2's
         took_long = time.thread_time() - self._read_at > _LONG_S
-        self._piece = max(self._piece // 2, LEAST_PIECE) if took_long else min(2 * self._piece, PIECE)
+        self._piece = max(self._piece // 2, _LEAST_PIECE) if took_long else min(2 * self._piece, _PIECE)
         await self._allowance.wait()
         found = await self._stream.read(min(max_bytes, self._piece), timeout)
         self._read_at = time.thread_time()
@@ -336,15 +336,15 @@ async def _chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
 
 
 async def read_body(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """Yield the body in pieces of `PIECE` bytes at most, inflated where it is compressed.
+    """Yield the body in pieces of `_PIECE` bytes at most, inflated where it is compressed.
 
     The HTTP client would inflate whatever comes at once, and a compressed megabyte can be a gigabyte. Raises
     `RequestFailed` for a compression that we did not ask for."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("identity", ""):
         async for chunk in _chunks(response):
-            for start in range(0, len(chunk), PIECE):
-                yield chunk[start : start + PIECE]
+            for start in range(0, len(chunk), _PIECE):
+                yield chunk[start : start + _PIECE]
         return
     if encoding not in _INFLATED:
         raise RequestFailed(f"answered with content-encoding {encoding[:40]!r}, which we did not ask for")
@@ -352,7 +352,7 @@ async def read_body(response: httpx2.Response) -> AsyncIterator[bytes]:
     async for chunk in _chunks(response):
         while chunk and not inflater.eof:
             try:
-                piece = inflater.decompress(chunk, PIECE)
+                piece = inflater.decompress(chunk, _PIECE)
             except zlib.error as error:
                 raise RequestFailed(f"answered with a broken {encoding} body ({error})") from None
             if piece:

@@ -38,7 +38,7 @@ _STDERR_WIDTH: Final = 400
 _NOISE_LINES: Final = 5
 MOST_WAITING: Final = 8 * 1024 * 1024
 """When more bytes than this wait for a child that does not read its input, further requests fail, unsent."""
-GRACE_S: Final = 2.0
+_GRACE_S: Final = 2.0
 """Time for a child to exit after its stdin is closed, and again after SIGTERM (specification: stdio, shutdown)."""
 
 _GENTLE_S: Final = 120.0
@@ -345,14 +345,14 @@ class StdioLink(Link):
         self._receiver.on_closed(why + last)
 
     async def close(self) -> None:
-        """Close stdin, then send SIGTERM and SIGKILL to the group, each after `GRACE_S` (specification: stdio). A
+        """Close stdin, then send SIGTERM and SIGKILL to the group, each after `_GRACE_S` (specification: stdio). A
         launcher whose server has not spoken may be loading, and gets more time, for which nobody waits here."""
         self._closing = True
         may_load = self._loading is not None
         self._stop_loading()
         if may_load and self._process.poll() is None:
             self._watcher.end_gently(self._process, self._mark)
-            await self._has_exited(GRACE_S)
+            await self._has_exited(_GRACE_S)
             self._close_pipes()
             return
         # While it runs, it is known as the parent of what it started.
@@ -363,7 +363,7 @@ class StdioLink(Link):
         for step in (None, signal.SIGTERM, signal.SIGKILL):
             if step is not None:
                 self._signal(step)
-            if await self._has_exited(GRACE_S if step is not signal.SIGKILL else 10.0):
+            if await self._has_exited(_GRACE_S if step is not signal.SIGKILL else 10.0):
                 break
         # A launcher may leave helpers behind in the group (npx starts node in a shell).
         self._kill_group()

@@ -18,7 +18,7 @@ from foretool.server.commands.group import run
 from foretool.server.config import loader
 from foretool.storage.engine import StorageError
 from foretool.storage.opening import open_store
-from foretool.storage.sql.vectors import VectorStore
+from foretool.storage.sql.artifacts import VectorStore
 
 TASKS = [("add two numbers", ["calc__add"]), ("the phase of the moon", ["sky__moon"])]
 LONG = (

@@ -380,7 +380,7 @@ async def test_grants_that_do_not_open_or_whose_server_is_gone_are_told_apart(st
     assert await at.grants.end_all([moved, strange, SealedGrant("mail", "ann", sealed)]) == {
         ("mail", "it is not as it was sealed"): 1, ("gone", "it is not as it was sealed"): 1,
     }  # fmt: skip
-    gone = at.grants._seal(at.grants.load("mail", "ann"), "grant", "gone", "ann")
+    gone = module._seal(at.grants._seals, at.grants.load("mail", "ann"), "grant", "gone", "ann")
     assert await at.grants.end_all([SealedGrant("gone", "ann", gone)]) == {
         ("gone", "there is nothing to allow for this server"): 1
     }

@@ -17,8 +17,13 @@ from foretool.retrieval.document import document, embedded_text  # noqa: E402
 from foretool.retrieval.encoders import Encoder  # noqa: E402
 from foretool.retrieval.pipeline import Pipeline  # noqa: E402
 from foretool.retrieval.rankers.bm25 import Field, Lexical, idf  # noqa: E402
-from foretool.retrieval.rankers.dense import UNREAD_MOST, Dense, DenseEnsemble, weight_of  # noqa: E402
-from foretool.retrieval.rankers.siblings import MOST  # noqa: E402
+from foretool.retrieval.rankers.dense import (  # noqa: E402
+    MOST,
+    UNREAD_MOST,
+    Dense,
+    DenseEnsemble,
+    weight_of,
+)
 from foretool.retrieval.ranking import Nearness, Query  # noqa: E402
 from foretool.retrieval.score_sum import LEAD, ScoreSum, fuse_sums, z_scores  # noqa: E402
 from foretool.storage.records import Tool, Usage  # noqa: E402

@@ -8,7 +8,7 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
-from foretool.retrieval.rankers.siblings import MOST, SHARE, SOFTNESS, Siblings  # noqa: E402
+from foretool.retrieval.rankers.dense import MOST, SHARE, SOFTNESS, Siblings  # noqa: E402
 
 
 def floats(*values: float):

@@ -48,7 +48,7 @@ def test_a_batch_is_written_at_commit_with_each_miss_at_its_call() -> None:
     recorder.commit()
     assert [call.tool for call in store.calls.recent(-1)] == ["c__d", "a__b"]
     assert {miss.noticed: miss.call for miss in store.calls.misses(0.0)} == {"call": 2, "unknown_name": 0}
-    assert recorder.waiting == 0
+    assert recorder.backlog.waiting == 0
 
 
 def test_a_miss_is_revised_whether_it_waits_or_is_on_record() -> None:
@@ -78,7 +78,7 @@ def test_refused_writes_wait_in_order_and_are_written_before_the_calls_that_refe
     recorder.call(CALL, [changed(MISS, exposure=promised)])
     recorder.commit()
     recorder.retry()
-    assert recorder.waiting == 4
+    assert recorder.backlog.waiting == 4
     connection.refuse = 0
     recorder.commit()
     assert store.sessions.recent() == []  # only `retry` asks a store again that refused
@@ -87,7 +87,7 @@ def test_refused_writes_wait_in_order_and_are_written_before_the_calls_that_refe
     assert calls_of(store, SESSION.key) == [changed(CALL, id=1)]
     (exposure,) = store.sessions.exposures(SESSION.key)
     assert [miss.exposure for miss in store.calls.misses(0.0)] == [exposure.id]
-    assert recorder.waiting == 0
+    assert recorder.backlog.waiting == 0
 
 
 def test_what_refers_to_a_refused_record_later_on_gets_its_id_too() -> None:
@@ -116,7 +116,7 @@ def test_what_can_never_be_written_does_not_hold_up_the_rest() -> None:
     recorder.commit()
     assert len(store.calls.recent(-1)) == 2
     assert [miss.call for miss in store.calls.misses(0.0)] == [2]
-    assert recorder.dropped == 1
+    assert recorder.backlog.dropped == 1
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY])
@@ -140,7 +140,7 @@ def test_what_waits_is_bounded_and_the_oldest_go_first() -> None:
     for number in range(KEEP + 10):
         recorder.call(changed(CALL, at=float(number)), [MISS] if number == KEEP else [])
     recorder.commit()
-    assert recorder.dropped == 10
+    assert recorder.backlog.dropped == 10
     connection.refuse = 0
     recorder.retry()
     kept = store.calls.recent(-1)
@@ -181,7 +181,7 @@ def test_who_called_is_kept_with_the_call_and_waits_with_it() -> None:
         "ok",
     )
     assert (second.principal, second.name, second.outcome) == ("", "", "refused")
-    assert len(store.calls.recent(-1)) == 2 and recorder.waiting == 0
+    assert len(store.calls.recent(-1)) == 2 and recorder.backlog.waiting == 0
 
 
 def test_a_call_that_can_never_be_written_takes_no_entry_of_another_with_it() -> None:
@@ -203,12 +203,12 @@ def test_records_behind_answers_are_written_with_the_next_second_or_when_many_wa
     promised = recorder.exposure(EXPOSURE)
     recorder.call(CALL, [changed(MISS, exposure=promised)])
     recorder.commit()
-    assert store.calls.recent(-1) == [] and store.sessions.recent() == [] and recorder.waiting == 4
+    assert store.calls.recent(-1) == [] and store.sessions.recent() == [] and recorder.backlog.waiting == 4
     recorder.retry()
     (miss,) = store.calls.misses(0.0)
     assert store.sessions.exposure(miss.exposure) is not None and miss.call == store.calls.recent(1)[0].id
-    assert recorder.waiting == 0 and recorder.failures == 0
+    assert recorder.backlog.waiting == 0 and recorder.backlog.failures == 0
     for _ in range(MOST_BEHIND):
         recorder.call(CALL)
     recorder.commit()
-    assert recorder.waiting == 0
+    assert recorder.backlog.waiting == 0

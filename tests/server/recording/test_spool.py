@@ -89,13 +89,13 @@ async def test_what_a_killed_proxy_had_to_keep_is_written_once(tmp_path: Path, m
         recorder.commit()  # is in the database
         cut_off(store, address)
         recorder.begin_session(private, Person("oauth:ann", "Ann"))
-        recorder._entries[:] = []
+        recorder.backlog._entries[:] = []
         late = Call(**{**{name: getattr(CALL, name) for name in CALL.__struct_fields__}, "took_ms": 13.5, "id": 0})
         recorder.call(late, [MISS])
-        recorder._entries[-1] = AuditEntry(CALL.at, "p", "n", "c", "", "call", CALL.tool, "ok", session="s")
+        recorder.backlog._entries[-1] = AuditEntry(CALL.at, "p", "n", "c", "", "call", CALL.tool, "ok", session="s")
         recorder.commit()
-        recorder._spool.add([Spooled(CALL)])  # whose commit was made, which the proxy did not hear
-        os.close(recorder._spool._descriptor)
+        recorder.backlog._spool.add([Spooled(CALL)])  # whose commit was made, which the proxy did not hear
+        os.close(recorder.backlog._spool._descriptor)
         for _ in range(2):
             await Recorder(other, live, lambda: CALL.at).take_over()
         assert sorted(each.took_ms for each in other.calls.recent(-1)) == [12.5, 13.5]

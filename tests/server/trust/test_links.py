@@ -7,7 +7,7 @@ import json
 import pytest
 from requirements import requirement
 
-from foretool.server.trust.links import clean_member, link_place
+from foretool.server.trust.members import clean_member, link_place
 
 
 def icons_of(*sources: object) -> list[str]:

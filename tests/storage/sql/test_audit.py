@@ -10,7 +10,7 @@ from requirements import requirement
 
 from foretool.storage.engine import StorageError
 from foretool.storage.records import AuditEntry, AuditFilter, Selection
-from foretool.storage.sql import audit
+from foretool.storage.sql import people
 from foretool.storage.store import Store
 
 CALL = AuditEntry(10.0, "oauth:1", "ann", "cursor", "work", "call", "git__push", "ok", session="s1")
@@ -38,7 +38,7 @@ def test_entries_come_back_as_they_were(store: Store) -> None:
 
 @pytest.mark.parametrize("page", [1, 2, 100])
 def test_all_of_them_come_out_page_by_page(page: int, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "PAGE", page)
+    monkeypatch.setattr(people, "PAGE", page)
     store.audit.add([replace(CALL, at=float(at)) for at in range(7)])
     assert [each.at for each in store.audit.each(2.0, 6.0)] == [2.0, 3.0, 4.0, 5.0]
     assert [each.id for each in store.audit.each(0.0, 9.0)] == [1, 2, 3, 4, 5, 6, 7]

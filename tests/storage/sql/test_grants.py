@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foretool.storage.records import SealedGrant, Selection
-from foretool.storage.sql import grants
+from foretool.storage.sql import people
 from foretool.storage.store import Store
 
 
@@ -45,7 +45,7 @@ def test_a_consent_is_taken_once_and_in_time(store: Store) -> None:
 
 
 def test_consents_under_way_have_a_bound(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grants, "MOST_CONSENTS", 3)
+    monkeypatch.setattr(people, "MOST_CONSENTS", 3)
     for number in range(6):
         store.grants.begin(b"%d" % number, b"x", 100.0 + number)
     assert [store.grants.take(b"%d" % number, 2.0) for number in range(6)] == [None] * 3 + [b"x"] * 3

@@ -7,7 +7,7 @@ from stored_records import FAILURE, STATE
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import ToolId, WorkingSet
-from foretool.storage.sql.serving import KEPT_S
+from foretool.storage.sql.sessions import KEPT_S
 from foretool.storage.store import Store
 
 

@@ -11,7 +11,7 @@ from stored_records import CALL, DISCOVERY, EXPOSURE, MISS, SESSION, fill_store,
 
 from foretool.storage.opening import open_store
 from foretool.storage.records import Statistics
-from foretool.storage.sql import calls, catalog, discoveries, kept_calls, serving, sessions
+from foretool.storage.sql import calls, catalog, discoveries, sessions
 from foretool.storage.store import Store
 
 
@@ -73,7 +73,7 @@ EXACT: dict[str, set[str]] = {
 def test_every_text_column_is_cleaned_or_is_known_to_be_exact(path: Path) -> None:
     tables: list[Any] = [calls.CALLS, calls.MISSES, calls._USAGE, calls._FLOWS, catalog._UPSTREAMS]
     tables += [discoveries._DISCOVERIES, discoveries.PROMPTS, discoveries._STEPS]
-    tables += [kept_calls._CALLS, serving._WORKING_SETS, serving._STATES, serving._FAILURES, sessions._SESSIONS]
+    tables += [calls._KEPT, sessions._WORKING_SETS, sessions._STATES, sessions._FAILURES, sessions._SESSIONS]
     with open_store(path):
         for table in tables:
             name = table.select.rpartition(" FROM ")[2]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from foretool.server.system import libraries
-from foretool.server.system.libraries import load_libraries
+from foretool.server.catalog import encoders
+from foretool.server.catalog.encoders import load_libraries
 
 SCRIPT = """
 import sys
-from foretool.server.system.libraries import load_libraries
+from foretool.server.catalog.encoders import load_libraries
 loaded = load_libraries()
 before = "numpy" in sys.modules
 import numpy, onnxruntime
@@ -35,5 +35,5 @@ def test_what_is_missing_or_broken_is_left_to_the_import(tmp_path: Path, monkeyp
     (tmp_path / "torn" / "__init__.py").touch()
     (tmp_path / "torn" / "part.so").write_bytes(b"no library")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(libraries, "_LIBRARIES", {"torn": "*.so", "missing_package": "*.so"})
+    monkeypatch.setattr(encoders, "_LIBRARIES", {"torn": "*.so", "missing_package": "*.so"})
     assert load_libraries() == 0
