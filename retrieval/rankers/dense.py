@@ -137,6 +137,11 @@ class DenseEnsemble:
         """Whether nearly all tools have a vector."""
         return self.is_ready and all(head.known.sum() >= _NEARLY_ALL * self.live.sum() for head in self.heads)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every tool has a vector."""
+        return self.is_ready and all(head.known.sum() >= self.live.sum() for head in self.heads)
+
     def nearness(self, readings: Sequence[Reading], slots: Sequence[int]) -> Floats:
         """Return the cosine of each text to some slots, the mean over the encoders; (texts, slots)."""
         places = np.asarray(slots, np.int64)

@@ -326,8 +326,9 @@ class Search(BackgroundWork):
     def meaning_in(self) -> float | None:
         """Return in about how many seconds every tool is ranked by meaning, where some are ranked by words for want of
         vectors that are still being computed; else None."""
-        is_whole = self._encoders is not None and self._encoders.is_whole and not self._index.pipeline.is_filling
-        if is_whole or len(self._catalog) < 2:  # of one tool there is nothing to compare
+        # A server that was just added has few tools of many, and those are what its user asks for.
+        is_complete = self._encoders is not None and self._encoders.is_complete and not self._index.pipeline.is_filling
+        if is_complete or len(self._catalog) < 2:  # of one tool there is nothing to compare
             return None
         return self._ready_in()
 

@@ -210,6 +210,25 @@ async def test_while_many_tools_are_embedded_those_that_have_a_vector_are_ranked
         assert search.meaning_in() is None
 
 
+async def test_where_one_tool_of_many_waits_for_its_vector_a_search_says_so(tmp_path: Path, store: Store) -> None:
+    tools, folder = Catalog([bare_server("git"), bare_server("web")]), str(write_model(tmp_path / "tiny"))
+    tools.replace("git", definitions(*(f"open_issue_{number}" for number in range(20))))
+    search = search_over(tools)
+    async with embedding(folder, tools, store, search) as one, asyncio.timeout(60):
+        search.find(Query(("open an issue",)), lambda upstream: True, 50, lambda ranking: None)
+        await end_of_searches(search)
+        await settled(one)
+        assert search.meaning_in() is None
+        tools.replace("web", definitions("send_mail"))
+        search.find(Query(("send a letter",)), lambda upstream: True, 50, lambda ranking: None)
+        await end_of_searches(search)
+        assert (search.meaning_in() or 0) > 0
+        await settled(one)
+        search.find(Query(("send a letter",)), lambda upstream: True, 50, lambda ranking: None)
+        await end_of_searches(search)
+        assert search.meaning_in() is None
+
+
 async def test_on_a_new_machine_the_process_that_prepares_the_encoder_embeds_the_first_tools(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

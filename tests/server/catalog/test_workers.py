@@ -36,7 +36,7 @@ def test_it_says_what_is_missing(tmp_path: Path) -> None:
     command = [*WORKER, str(tmp_path), ""]
     done = subprocess.run(command, input=b'"a"\n', capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (MISSING_STATUS, b"")
-    assert b"no model.onnx in it" in done.stderr
+    assert b"or model.safetensors in it" in done.stderr
 
 
 def test_an_empty_line_has_it_embed_what_came_so_far(tmp_path: Path) -> None:
