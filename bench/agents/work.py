@@ -51,7 +51,7 @@ from bench.options import add_foretool, make_parser, split_names
 from bench.reports import Row, difference, line_of, mean_row
 
 TURNS: Final = 8
-"""Most decisions of a task."""
+"""Most decisions of a task, unless the command line says otherwise."""
 STUCK: Final = 3
 """A task ends once the same call has had the same result this often: the model is taken to go on like that."""
 LONGEST_RESULT: Final = 3000
@@ -92,10 +92,10 @@ class Outcome(Struct, frozen=True):
         return self.model, self.size, self.arm, self.task, self.repeat
 
 
-async def converse(driver: Driver, arm: Arm, task: str) -> tuple[list[Turn], Decision | None]:
-    """Let the model work until it answers; None for the answer if it never does."""
+async def converse(driver: Driver, arm: Arm, task: str, most: int = TURNS) -> tuple[list[Turn], Decision | None]:
+    """Let the model work until it answers; None for the answer if it does not in so many turns."""
     turns: list[Turn] = []
-    for _ in range(TURNS):
+    for _ in range(most):
         decision = await asyncio.to_thread(driver.decide, arm.instructions, await arm.tools(), task, tuple(turns))
         if not decision.tool:
             return turns, decision
@@ -134,12 +134,13 @@ def judge(
 class Bench:
     """Runs tasks and keeps what came of them."""
 
-    def __init__(self, results: Path, driver: Driver, world: World, half: Half) -> None:
+    def __init__(self, results: Path, driver: Driver, world: World, half: Half, turns: int = TURNS) -> None:
         self._rows = results / "rows.jsonl"
         self._raw = results / "conversations"
         self._driver = driver
         self._world = world
         self._half = half
+        self._turns = turns
         self._raw.mkdir(parents=True, exist_ok=True)
         self._done = {outcome.key for outcome in read_outcomes(results)}
 
@@ -152,7 +153,7 @@ class Bench:
         before, started = self._world.state(), time.perf_counter()
         first = await arm.tools()
         text = await arm.prompt(task.text.format_map(self._world.words()))
-        turns, answer = await converse(self._driver, arm, text)
+        turns, answer = await converse(self._driver, arm, text, self._turns)
         success, needed, wrong = judge(task, self._world, before, turns, answer)
         decisions = [turn.decision for turn in turns] + ([answer] if answer else [])
         searches = sum(turn.decision.tool in SEARCHES for turn in turns)
@@ -198,7 +199,10 @@ async def run_all(arguments: argparse.Namespace, driver: Driver, sizes: Sequence
     with serve_page() as page:
         world = World(results / "world", page)
         world.reset()
-        bench, entries = Bench(results, driver, world, arguments.half), world.servers(arguments.servers)
+        bench, entries = (
+            Bench(results, driver, world, arguments.half, arguments.turns),
+            world.servers(arguments.servers),
+        )
         tasks = [
             task for task in draw(arguments.half) if not arguments.tasks or task.name in arguments.tasks.split(",")
         ]
@@ -251,6 +255,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--half", default="working", choices=("working", "closed"), help="default %(default)s")
     parser.add_argument("--tasks", default="", help="names of tasks; default: all of the half")
     parser.add_argument("--repeats", type=int, default=1, help="default %(default)s")
+    parser.add_argument("--turns", type=int, default=TURNS, help="of a task at most; default %(default)s")
     parser.add_argument("--settings", default="{}", metavar="JSON", help="of foretool's config; default %(default)s")
     parser.add_argument("--figures", action="store_true", help="print what is there")
     add_foretool(parser)
