@@ -12,8 +12,8 @@ Like the paper, this reads the task and the calls so far. Where it differs from 
   text is to the task, to the last tool and to the text expected next (`retrieval.linear_maps`), which words of its name
   the task has, and whether it was called already. So a tool that came after training is ranked at once, and every
   number can be explained. How much falls to tools that were never called depends on how sure the network is of the
-  others, and a tool that came after training counts for more where it is the nearest to the task of all that were not
-  called yet: the network knows nothing of it, and is sure of what resembles it.
+  others. The less a training has seen of a tool, the more its text decides: a tool that came after training has at
+  least the place that nearness to the task gives it, because the network is sure of what resembles it.
 
 This module needs numpy alone and trains nothing (`training.dtdr`).
 """
@@ -66,6 +66,11 @@ TASKS = 16
 _NEAR = 2.5
 """How many standard deviations of nearness to the task count at most for tools that were called before: that a task is
 about a tool says little about when it is called (`docs/benchmarks.md`)."""
+
+_PLACED = 10
+"""How many of the tools nearest to a task are looked at for those that came after training."""
+_BEFORE = np.float32(1e-3)
+"""How much higher a log-odds is that takes the place of another one."""
 
 _TRACE = np.float32(TRACE)
 
@@ -227,6 +232,7 @@ class Dtdr(LearnedModel):
         self._classes = np.asarray([self._class_of.get(tool, -1) if tool else -1 for tool in tools], np.int64)
         trained = {None, *self.model.tools, *self.model.idle}
         self._arrived = np.asarray([tool not in trained for tool in tools], np.bool_)
+        self._has_arrived = bool(self._arrived.any())
         self.slots = {tool: slot for slot, tool in enumerate(tools) if tool}
         aim, task = self.model.next_text, self.model.dimension
         # Texts are read by the first encoder, whose part of a task's vector comes first.
@@ -264,7 +270,10 @@ class Dtdr(LearnedModel):
         is likely next."""
         asked = None if vector is None else vector.tobytes(), lines, tuple(history)
         if self._latest is None or self._latest[0] != asked:
-            chance = softmax(self._logits(history, self.of_task(vector, lines)))
+            task = self.of_task(vector, lines)
+            logits = self._logits(history, task)
+            self._place_newcomers(logits, task.meaning, [self.slots[tool] for tool in history if tool in self.slots])
+            chance = softmax(logits)
             chance.flags.writeable = False
             self._latest = asked, chance
         return self._latest[1]
@@ -294,8 +303,6 @@ class Dtdr(LearnedModel):
             network = chances[0, :-1] if self._all_present else chances[0].take(self._present)
             surest = max(np.maximum.reduce(network), chances[0, self.classes])
             logits[self._unseen_slots] += weights[AT["unseen_sure"]] * surest
-            if (first := self._find_first(task.meaning, calls)) is not None:
-                logits[first] += weights[AT["arrived_first"]]
         if self._texts is not None:
             last = self.slots.get(history[-1]) if history else None
             kin, aim = self._texts.after(calls, last, len(history), task.aim)
@@ -306,15 +313,18 @@ class Dtdr(LearnedModel):
                 logits[self._unseen_slots] += weights[AT["unseen_aim"]] * aim[self._unseen_slots]
         return logits
 
-    def _find_first(self, meaning: Floats, called: Sequence[int]) -> int | None:
-        """Return the slot of the tool that is nearest to the task if it came after training, else None. Called tools
-        take no part: a task that names a new tool leads to it once."""
-        if not meaning.any() or not self._arrived.any():
-            return None
+    def _place_newcomers(self, logits: Floats, meaning: Floats, called: Sequence[int]) -> None:
+        """Raise each tool that came after training to the place that it has among the nearest to the task, if it is
+        nearer than the mean. Called tools take no part: a task that names a new tool leads to it once."""
+        if not self._has_arrived or not meaning.any():
+            return
         left = np.where(self.live, meaning, -np.inf)
         left[list(called)] = -np.inf
-        first = int(left.argmax())
-        return first if self._arrived[first] else None
+        for place, slot in enumerate(np.argsort(-left, kind="stable")[:_PLACED].tolist()):
+            if self._arrived[slot] and left[slot] > 0:
+                there = np.partition(logits, -1 - place)[-1 - place]
+                if logits[slot] < there:
+                    logits[slot] = there + _BEFORE
 
     def _sum_fixed(self, meaning: Floats, name: Floats, weights: Floats) -> Floats:
         """Return `PreparedTask.base` for what the words of a task give."""
@@ -356,8 +366,6 @@ class Dtdr(LearnedModel):
         for name in ("name", "called", "aim"):
             found[AT[f"unseen_{name}"], :slots] = unseen * found[AT[name], :slots]
         found[AT["unseen_sure"], :slots] = unseen * found[AT["network"]].max()
-        if (first := self._find_first(task.meaning, called)) is not None:
-            found[AT["arrived_first"], first] = 1
         found[AT["arrived"], :slots] = self._arrived
         return found
 

@@ -28,11 +28,10 @@ UNKNOWN = -3
 
 PARTS = (
     "network", "neighbours", "graph", "prior", "meaning", "name", "called", "kin", "aim", "end", "end_place",
-    "unseen", "unseen_meaning", "unseen_name", "unseen_called", "unseen_aim", "unseen_sure", "arrived", "arrived_first",
+    "unseen", "unseen_meaning", "unseen_name", "unseen_called", "unseen_aim", "unseen_sure", "arrived",
 )  # fmt: skip
 """What the listwise layer sums, with one weight each. Those from `unseen` on are 0 for tools that were called in
-training. `unseen_sure` is the network's surest logarithm; `arrived` is 1 for tools that came after training,
-and `arrived_first` for that one of them which is nearer to the task than every tool that was not called yet."""
+training. `unseen_sure` is the network's surest logarithm; `arrived` is 1 for tools that came after training."""
 AT = {name: place for place, name in enumerate(PARTS)}
 
 

@@ -69,7 +69,6 @@ _SUMMED_AT_ONCE = 20_000
 PRIOR = dict.fromkeys(PARTS, 0.0) | {
     "network": 0.7, "neighbours": 0.1, "meaning": 0.3, "name": 0.5, "unseen": 0.0, "unseen_meaning": 0.6,
     "unseen_name": 0.8, "unseen_called": -2.0, "unseen_aim": 0.5, "unseen_sure": -1.0, "arrived": 1.0,
-    "arrived_first": 6.0,
 }  # fmt: skip
 """The weights that the fitted ones are pulled to, and keep where there is nothing to fit them on."""
 _OF_UNSEEN = tuple(name for name in PARTS if name.startswith(("unseen", "arrived")))

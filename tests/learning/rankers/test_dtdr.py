@@ -211,20 +211,30 @@ def test_how_much_falls_to_new_tools_hangs_on_how_sure_the_network_is() -> None:
 
 
 @requirement("dtdr:unseen")
-def test_the_new_tool_that_is_nearest_to_the_task_of_all_that_were_not_called_ranks_higher() -> None:
-    given = model(idle=(C,), asked=weights(arrived_first=3.0))
-    vectors = np.asarray([[1, 0], [0, 1], [0.9, 0], [0.8, 0]], np.float32)
-    found = served(given, A, C, NEW, LATER, vectors=vectors)
+def test_a_new_tool_has_at_least_the_place_that_nearness_to_the_task_gives_it() -> None:
+    network = model().network._replace(out_bias=np.log(np.asarray([90, 9, 1], np.float32)))
+    given = model(network=network, idle=(C,), asked=weights(network=1.0, unseen=-9.0))
+    # A was called in training and is the nearest, then NEW, B, LATER; C was there in training and is farther.
+    vectors = np.asarray([[1, 0], [0.8, 0], [0, 1], [0.9, 0], [0.7, 0]], np.float32)
+    found = served(given, A, B, C, NEW, LATER, vectors=vectors)
     task = np.asarray([1, 0], np.float32)
-    part = AT["arrived_first"]
-    # A was called in training and is nearer; once it was called, the nearest is NEW, then LATER.
-    for history, first in (((), None), ((A,), 2), ((A, NEW), 3), ((A, NEW, LATER), None)):
-        expected = [float(slot == first) for slot in range(5)]
-        assert listed(found.parts(history, found.of_task(task, ()))[part]) == expected
-        before = served(model(idle=(C,), asked=weights()), A, C, NEW, LATER, vectors=vectors).after(history, task)[0]
-        after = found.after(history, task)[0]
-        assert [tool > other for tool, other in zip(after, before, strict=True)] == [slot == first for slot in range(4)]
-    assert listed(found.parts((A,), found.of_task(None, ()))[part]) == [0.0] * 5
+
+    def order(*history: ToolId) -> list[str]:
+        chance, end = found.after(history, task)
+        named = dict(zip((*found.slots, "END"), (*chance.tolist(), end), strict=True))
+        return sorted(named, key=lambda tool: -named[tool])
+
+    # The network says A .9, B .09, END .01, and next to nothing of the others. Of the nearest, NEW is second and LATER
+    # fourth, and they take these places; C, whom nobody called, does not.
+    assert order() == [A, NEW, B, LATER, "END", C]
+    # Of those left after A, NEW is the nearest and LATER the third; A keeps what the network says of it.
+    assert order(A) == [NEW, A, LATER, B, "END", C]
+    # A task that named NEW has led to it: LATER is second of what is left.
+    assert order(A, NEW)[:3] == [A, LATER, B]
+    # As likely as the tool whose place it took: odds 90, 90 and 9 before the next ones.
+    chance, _ = found.after((), task)
+    assert np.allclose(chance[[0, 3, 1]] / chance[0], [1, 9 / 90, 9 / 90], atol=2e-3)
+    assert served(given, A, B, C, NEW, LATER).after((), None)[0].argmax() == 0
 
 
 @requirement("dtdr:unseen")
