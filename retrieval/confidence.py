@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from foretool.retrieval.calibration import logit, sigmoid
 from foretool.retrieval.chances import LEARNED, LEAST_BEST, Growth, gains
+from foretool.retrieval.clauses import is_story
 from foretool.retrieval.ranking import CLEARLY, Evidence, Ranked, Ranking
 from foretool.retrieval.words import terms
 from foretool.storage.records import Level
@@ -57,6 +58,11 @@ SURE = 0.5
 """A tool with this chance, a good part of whose score was learned, is no match by chance."""
 _TAUGHT = 0.25
 """The least share of the best score that learned models gave where they rank surely."""
+_ALIKE, _AMONG_ALIKE = 0.87, 4 / 3
+"""From this cosine on two tools say nearly the same. The first of such tools is clearly better where its score is so
+many times the next one."""
+_CROWD = 0.1
+"""Tools whose cosine is so little behind the nearest one crowd around it."""
 _AHEAD_OF = 5
 """The place of the tool that the first one is compared with: the next ones often do nearly the same."""
 
@@ -143,7 +149,8 @@ def judge(
     if calibrate is None or named:
         calibrate = float
     # What a log says of the first five can take a level away from the first tool alone, and not give it one.
-    is_sure = named or (min(held[0], calibrate(held[0])) >= HIGH - _ROUNDED and is_ahead(ranking) and is_read(ranking))
+    is_right = min(held[0], calibrate(held[0])) >= HIGH - _ROUNDED
+    is_sure = named or (is_right and is_ahead(ranking) and is_read(ranking) and not is_story(ranking.task))
     level: Level = "high" if is_sure else "medium" if calibrate(said) >= _MEDIUM else "low"
     enough = next((k for k, each in enumerate(held, 1) if calibrate(each) >= _PROMISE - _ROUNDED), len(held))
     return Judgement(level, said, enough if named else max(enough, min(LEAST_SHOWN, len(held))), chances, held)
@@ -175,13 +182,16 @@ def signs(ranking: Ranking) -> dict[str, float]:
     """Return what the gate reads of a list, whatever k; {} where no line in words ranks it."""
     if not ranking.ranked or (fit := ranking.ranked[0].fit) is None:
         return {}
-    scores = [each.score for each in ranking.ranked[:_AHEAD_OF]]
-    best = max(scores[0], LEAST_BEST)
+    scores = [_unnamed_score(each) for each in ranking.ranked[:_AHEAD_OF]]
+    best, fits = max(scores[0], LEAST_BEST), [each.fit for each in ranking.ranked if each.fit is not None]
+    nearest = max(each.cosine for each in fits)
     return {
         "ahead": (scores[0] - scores[-1]) / best if len(scores) == _AHEAD_OF else 1.0,
         "coverage": fit.coverage,
         "strength": fit.strength,
         "cosine": fit.cosine,
+        "clear": fit.cosine - (fits[1].cosine if len(fits) > 1 else 0.0),
+        "crowd": log(sum(each.cosine >= nearest - _CROWD for each in fits)) if fit.met else 0.0,
         "lead": fit.lead,
         "met": fit.met,
         "agreed": fit.agreed,
@@ -191,10 +201,18 @@ def signs(ranking: Ranking) -> dict[str, float]:
 
 def is_ahead(ranking: Ranking) -> bool:
     """Return whether the first tool is clearly better than the next one, which else may be meant as well. Each need of
-    a task that has several may have its own tool among the first."""
+    a task that has several may have its own tool among the first, unless two of these say nearly the same."""
     first, *others = ranking.ranked
+    is_alike = first.fit is not None and first.fit.alike >= _ALIKE
     is_one = first.fit is None or first.fit.needs == 1
-    return not (is_one and others) or first.score >= CLEARLY * others[0].score
+    if not others or not (is_one or is_alike):
+        return True
+    return _unnamed_score(first) >= (_AMONG_ALIKE if is_alike else CLEARLY) * _unnamed_score(others[0])
+
+
+def _unnamed_score(ranked: Ranked) -> float:
+    """Return the score of a tool without what it gains by its name: a word of the task may only look like a name."""
+    return ranked.score - ranked.parts.get("name", 0.0)
 
 
 def is_read(ranking: Ranking) -> bool:

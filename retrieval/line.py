@@ -47,6 +47,7 @@ class NeedScores:
         """Those that mean nearly the same, as words."""
         self.hits = corpus.lexical.search(self.wanted)
         self.named = corpus.names.in_line(text)
+        self._is_named = bool(self.named) and bool(corpus.names.in_line(text, surely=True))
         self._lexical = corpus.lexical
 
     @cached_property
@@ -74,10 +75,10 @@ class NeedScores:
     def evidence(self, lexical: Lexical) -> Evidence:
         """Return how well words and names met this line."""
         if not self.best:
-            return Evidence(named=bool(self.named))
+            return Evidence(named=self._is_named)
         best_slot = next(slot for slot, score in self.leaders if score == self.best[0])
         return Evidence(
-            named=bool(self.named),
+            named=self._is_named,
             strength=self.best[0] / idf(lexical.live, 1),
             entropy=softmax_entropy(self.best),
             coverage=lexical.coverage(self.wanted, best_slot),

@@ -94,6 +94,8 @@ class ClauseFit(Struct, frozen=True):
     """One over its place by cosine among the first tools."""
     needs: int = 1
     """How many lines and clauses the task has: each may have its own tool among the first."""
+    alike: float = 0.0
+    """The nearest cosine of what the tool says to what one of the next four says; 0 where words alone rank."""
 
 
 class Ranked(Struct, frozen=True):

@@ -52,6 +52,8 @@ _FITS = 10
 """How many of the first tools are looked at more closely; a profile may leave out some of them."""
 FIRST = 20
 """How many of the first tools they are compared with."""
+_NEXT = 4
+"""How many tools behind each one may say nearly the same as it."""
 _LEADS_BY = 10
 """The place of the tool whose cosine is compared with the nearest one's."""
 
@@ -188,12 +190,14 @@ class QueryScores:
         found = list[ClauseFit]()
         cosines = [[float(each) for each in row] for row in self.dense.nearness(readings, slots)]
         met = sorted(map(max, cosines))[len(cosines) // 2]
+        alike = self.dense.alike(slots[: _FITS + _NEXT], _NEXT)
         for place, slot in enumerate(slots[:_FITS]):
             line, near = max(zip(lines, cosines, strict=True), key=lambda pair: pair[1][place])
             order = sorted(near, reverse=True)
             lead = order[0] - order[min(_LEADS_BY, len(order)) - 1]
             agreed = 1.0 / (1 + sum(each > near[place] for each in near))
-            found.append(replace(fit(line, slot), cosine=near[place], lead=lead, met=met, agreed=agreed))
+            fitting = fit(line, slot)
+            found.append(replace(fitting, cosine=near[place], lead=lead, met=met, agreed=agreed, alike=alike[place]))
         return found
 
     def reasons(self, slot: int, tool: ToolId) -> Iterator[str]:

@@ -63,6 +63,7 @@ from foretool.storage.records import Episode, Tool, ToolId
 
 FITTED = {
     "toole": "MIT", "toole_multi": "MIT", "ultratool": "MIT", "taskbench_multimedia": "MIT", "octopus": "Apache-2.0",
+    "sealtools": "Apache-2.0",
 }  # fmt: skip
 """Sets whose train split the gate is fitted on, with their licence."""
 NEEDLESS = "metatool_awareness"
@@ -111,7 +112,7 @@ KS = (2, 3, 5, 8, 12, 20)
 BEST = 20
 """How many tools of each ranking the gain is fitted on."""
 GAIN_RIDGE = 1e-4
-BY_MEANING = frozenset(("cosine", "lead", "met"))
+BY_MEANING = frozenset(("cosine", "clear", "crowd", "lead", "met"))
 """What the gate reads of cosines, which differ between encoders."""
 EVERYDAY = {
     "time": "mcp-server-time", "git": "mcp-server-git", "fetch": "mcp-server-fetch", "sqlite": "mcp-server-sqlite",

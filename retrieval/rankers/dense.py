@@ -89,12 +89,14 @@ class Dense:
         self._row_of = {digest: row for row, digest in enumerate(used)}
         return VectorIndex(index.take(np.asarray(list(used.values()), np.int64)))
 
-    def vectors(self) -> Floats | None:
-        """Return (slots, dimension), 0 where there is no vector; None while there is none at all."""
-        if self._index is None or not len(self._rows):
+    def vectors(self, slots: NDArray[np.int64] | None = None) -> Floats | None:
+        """Return the vectors of these slots, or of every one, (slots, dimension), 0 where there is no vector; None
+        while there is none at all."""
+        rows, known = (self._rows, self.known) if slots is None else (self._rows[slots], self.known[slots])
+        if self._index is None or not len(rows):
             return None
-        found = self._index.take(self._rows)
-        found[~self.known] = 0.0
+        found = self._index.take(rows)
+        found[~known] = 0.0
         return found
 
     def nearness(self, vectors: Floats, slots: NDArray[np.int64] | None = None) -> Floats:
@@ -148,6 +150,16 @@ class DenseEnsemble:
         each = [head.nearness(np.stack([one[at] for one in readings]), places) for at, head in enumerate(self.heads)]
         mean: Floats = np.mean(each, axis=0)
         return mean
+
+    def alike(self, slots: Sequence[int], following: int) -> list[float]:
+        """Return for each of some slots the nearest cosine of its tool to one of the so many that follow it, the mean
+        over the encoders; 0 without any."""
+        places = np.asarray(slots, np.int64)
+        vectors = [found for head in self.heads if (found := head.vectors(places)) is not None]
+        if not vectors:
+            return [0.0] * len(slots)
+        near = np.mean([each @ each.T for each in vectors], axis=0)
+        return [float(row[at + 1 : at + 1 + following].max(initial=0.0)) for at, row in enumerate(near)]
 
     def readings(self, texts: Sequence[str]) -> list[Reading]:
         """Return the vectors of each text by all encoders."""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
+from foretool.retrieval.ranking import MAX_NEED_WORDS
 from foretool.retrieval.words import compact, letter_pairs
 
 ASKED = 4.0
@@ -95,11 +96,14 @@ class NameIndex:
             self._collect(found, spellings(name), ASKED - place * _PLACED, edits=2)
         return found
 
-    def in_line(self, line: str) -> dict[int, float]:
-        """Return the tools that a line of text names, by slot."""
+    def in_line(self, line: str, *, surely: bool = False) -> dict[int, float]:
+        """Return the tools that a line of text names, by slot; with `surely` those alone that it can hardly mean as
+        words: "T-test" and "COVID-19" inside a sentence are words as well."""
         found: dict[int, float] = {}
         guesses, strength = _MAX_GUESSES, EXACT
-        for written, edits in _candidates(line):
+        for written, edits, is_sure in _candidates(line):
+            if surely and not is_sure:
+                continue
             is_known = self._knows(written)
             if is_known or (edits and guesses):
                 guesses -= not is_known
@@ -163,7 +167,7 @@ class NameIndex:
         """Return whether a search in these lines, or for these names, looks for names that are near another one."""
         if not all(self._knows(spellings(name)) for name in asked):
             return True
-        return any(edits and not self._knows(written) for line in lines for written, edits in _candidates(line))
+        return any(edits and not self._knows(written) for line in lines for written, edits, _ in _candidates(line))
 
     def noting(self) -> Iterator[None]:
         """Note by which pairs of letters near names are found, and pause now and then. In a pause names may come and
@@ -212,28 +216,31 @@ def spellings(name: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=32)  # a search asks for those of its lines when it is prepared and when they are ranked
-def _candidates(line: str) -> tuple[tuple[tuple[str, ...], int], ...]:
-    """Return the parts of a line that may be names, each in all its spellings, with the edits it is allowed."""
-    return tuple((spellings(name), edits) for name, edits in _find_candidates(line))
+def _candidates(line: str) -> tuple[tuple[tuple[str, ...], int, bool], ...]:
+    """Return the parts of a line that may be names, each in all its spellings, with the edits it is allowed, and
+    whether it is surely a name."""
+    return tuple((spellings(name), edits, is_sure) for name, edits, is_sure in _find_candidates(line))
 
 
-def _find_candidates(line: str) -> Iterator[tuple[str, int]]:
+def _find_candidates(line: str) -> Iterator[tuple[str, int, bool]]:
     if (listed := _LIST.fullmatch(line[:10_000])) is not None:
-        yield from ((name, 2) for name in _TOKEN.findall(listed[1]))
+        yield from ((name, 2, True) for name in _TOKEN.findall(listed[1]))
         return
     line = line[:10_000]
     words = _TOKEN.findall(line)
     core = _trimmed([word.strip(".:") for word in words])
     if 0 < len(core) <= 8:
         # A whole line of a few words: one word may be misspelt like a name, several only by one letter.
-        yield "".join(core), 2 if len(core) == 1 else 1 if len(core) <= 3 else 0
+        yield "".join(core), 2 if len(core) == 1 else 1 if len(core) <= 3 else 0, True
     found = {
         word.strip(".:"): (each.start(), 2 if _SURELY_A_NAME.search(word) and "//" not in word else 0)
         for each in reversed(list(_TOKEN.finditer(line)))
         if _JOINED.search(word := each[0])
     }
-    found = {each[1]: (each.start(), 0) for each in reversed(list(_QUOTED.finditer(line)))} | found
-    yield from ((word, edits) for word, (_, edits) in sorted(found.items(), key=lambda item: item[1][0]))
+    quoted = {each[1]: (each.start(), 0) for each in reversed(list(_QUOTED.finditer(line)))}
+    is_long = len(words) > MAX_NEED_WORDS  # a paragraph names a tool beside others that it needs
+    for word, (_, edits) in sorted((quoted | found).items(), key=lambda item: item[1][0]):
+        yield word, edits, not is_long and (edits > 0 or word in quoted)
 
 
 def _trimmed(words: list[str]) -> list[str]:

@@ -103,9 +103,18 @@ def test_the_gate_reads_how_well_the_first_tool_meets_the_task_and_how_far_it_is
     found = confidence.signs(sharp(tasks=7.0))
     assert found == {
         "ahead": pytest.approx(12.0 / 14.0), "taught": 0.5, "coverage": 0.9, "strength": 2.0, "cosine": 0.75,
-        "lead": 0.5, "met": 0.75, "agreed": 1.0,
+        "lead": 0.5, "met": 0.75, "agreed": 1.0, "clear": 0.75, "crowd": 0.0,
     }  # fmt: skip
     assert confidence.signs(flat())["ahead"] == 0.0
+    # The second tool is .05 behind in cosine and the third .3: two crowd around the nearest.
+    first, second, third, *others = sharp().ranked
+    fits = (CLOSE, replace(CLOSE, cosine=0.7), replace(CLOSE, cosine=0.45))
+    three = (replace(each, fit=fit) for each, fit in zip((first, second, third), fits, strict=True))
+    found = confidence.signs(replace(sharp(), ranked=(*three, *others)))
+    assert (found["clear"], found["crowd"]) == (pytest.approx(0.05), pytest.approx(log(2)))
+    # What a tool gains by a word that looks like its name tells nothing.
+    named = replace(sharp(), ranked=(replace(first, score=3014.0, parts={"name": 3000.0}), second, third, *others))
+    assert confidence.signs(named) == confidence.signs(sharp())
     assert confidence.signs(Ranking(ranked(1.0), 1, (Evidence(named=True),))) == {}
 
 
@@ -130,6 +139,18 @@ def test_of_two_tools_that_fit_alike_neither_is_sure_unless_the_task_has_several
     assert judge(sharp(second=11.0)).level == "high"
     assert judge(sharp(second=12.0)).level == "medium"
     assert judge(sharp(second=12.0, fit=replace(CLOSE, needs=2))).level == "high"
+    # Where one of the next tools says nearly the same, 1.27 times its score is not enough and 1.4 times is.
+    alike = replace(CLOSE, alike=0.9)
+    assert judge(sharp(second=11.0, fit=alike)).level == judge(sharp(second=12.0, fit=alike)).level == "medium"
+    assert judge(sharp(second=10.0, fit=alike)).level == "high"
+    assert judge(sharp(second=12.0, fit=replace(alike, needs=2))).level == "medium"
+
+
+@requirement("gate:high")
+def test_no_first_tool_of_a_task_that_tells_a_story_is_sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    only(weigh(NO_GAIN, Logistic(4.0, {}), 4.0), monkeypatch)
+    assert judge(sharp(" ".join(["word"] * 80))).level == "high"
+    assert judge(sharp(" ".join(["word"] * 81))).level == "medium"
 
 
 @requirement("gate:unread")

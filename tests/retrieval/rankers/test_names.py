@@ -45,6 +45,22 @@ def test_a_named_tool_is_found_however_its_name_is_written(text: str, name: str)
 
 
 @pytest.mark.parametrize(
+    ("text", "is_sure"),
+    [
+        ("whois-domain", True),
+        ("use the whois-domain tool", True),
+        ("call whois_domain for example.com", True),
+        ("what does `fetch` do to a page?", True),
+        ("please do a get-user talk with the team", False),
+        ("call whois_domain for example.com" + " and say what it says" * 8, False),
+    ],
+)
+def test_a_word_that_looks_like_a_name_is_surely_one_where_it_can_mean_nothing_else(text: str, is_sure: bool) -> None:
+    assert names().in_line(text)
+    assert bool(names().in_line(text, surely=True)) == is_sure
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",
