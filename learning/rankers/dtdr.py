@@ -69,8 +69,8 @@ about a tool says little about when it is called (`docs/benchmarks.md`)."""
 
 _PLACED = 10
 """How many of the tools nearest to a task are looked at for those that came after training."""
-_BEFORE = np.float32(1e-3)
-"""How much higher a log-odds is that takes the place of another one."""
+_BEFORE = 1e-3
+"""How much higher a log-odds is that takes the first place."""
 
 _TRACE = np.float32(TRACE)
 
@@ -322,9 +322,9 @@ class Dtdr(LearnedModel):
         left[list(called)] = -np.inf
         for place, slot in enumerate(np.argsort(-left, kind="stable")[:_PLACED].tolist()):
             if self._arrived[slot] and left[slot] > 0:
-                there = np.partition(logits, -1 - place)[-1 - place]
+                *before, there = np.sort(logits)[::-1][: place + 1].tolist()
                 if logits[slot] < there:
-                    logits[slot] = there + _BEFORE
+                    logits[slot] = (before[-1] + there) / 2 if before else there + _BEFORE
 
     def _sum_fixed(self, meaning: Floats, name: Floats, weights: Floats) -> Floats:
         """Return `PreparedTask.base` for what the words of a task give."""

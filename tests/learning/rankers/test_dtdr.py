@@ -231,9 +231,18 @@ def test_a_new_tool_has_at_least_the_place_that_nearness_to_the_task_gives_it() 
     assert order(A) == [NEW, A, LATER, B, "END", C]
     # A task that named NEW has led to it: LATER is second of what is left.
     assert order(A, NEW)[:3] == [A, LATER, B]
-    # As likely as the tool whose place it took: odds 90, 90 and 9 before the next ones.
+    # Two new tools that are the nearest are the first two, in this order: odds just above 90, and between that and 90.
+    vectors[3:] = [[0.9, 0], [0.85, 0]]
+    vectors[0] = [0.1, 0]
+    found.align((A, B, C, NEW, LATER), vectors)
+    assert order() == [NEW, LATER, A, B, "END", C]
     chance, _ = found.after((), task)
-    assert np.allclose(chance[[0, 3, 1]] / chance[0], [1, 9 / 90, 9 / 90], atol=2e-3)
+    assert np.allclose(chance[3:] / chance[0], 1, atol=2e-3)
+    # Halfway, in log-odds, between A and B: what takes the second place after a tool that was called in training.
+    vectors[0], vectors[3] = [1, 0], [0.1, 0]
+    found.align((A, B, C, NEW, LATER), vectors)
+    chance, _ = found.after((), task)
+    assert chance[4] / chance[0] == pytest.approx((9 / 90) ** 0.5, rel=0.02)
     assert served(given, A, B, C, NEW, LATER).after((), None)[0].argmax() == 0
 
 
