@@ -48,11 +48,11 @@ def command(path: Path | None, as_json: bool, dry_run: bool, agreed: bool) -> in
     planned, problems = _plan(place)
     installed = this_installation()
     if as_json:
-        told = [{"path": str(each.path), "why": each.why} for each in planned]
+        told = [{"path": str(each.path), "why": each.whole_why} for each in planned]
         output.emit({"changes": told, "problems": problems, "data": _data(place), "installation": installed})
         return 0
     for each in planned:
-        output.say(f"{edits.short(each.path)} {each.why}")
+        output.say(f"{edits.short(each.path)} {each.whole_why}")
     for problem in problems:
         output.say(f"Not changed: {problem}", "yellow")
     if not planned:

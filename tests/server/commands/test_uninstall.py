@@ -46,6 +46,7 @@ def test_every_client_is_as_before_init(home: Path, capsys: pytest.CaptureFixtur
     assert {path: left[path] for path in before} == before
     out, error = capsys.readouterr()
     assert "becomes what it was before foretool init" in out and f"Stays: {home}/.config/foretool" in out
+    assert ("settings.json runs foretool hint at every prompt no more" in out) == bool(hooks)
     assert SECRET not in out + error and not any(b"foretool" in left[path] for path in left.keys() - before.keys())
     assert (home / ".config/foretool/mcp.json").exists()
     assert run(["uninstall", "--yes"]) == 0
