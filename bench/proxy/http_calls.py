@@ -121,7 +121,7 @@ async def targets(folder: Path, foretool: Sequence[str]) -> AsyncIterator[list[T
     upstream = [sys.executable, "-m", "bench.servers.sdk_server"]
     root = str(Path(__file__).parents[2])
     entry = {"command": upstream[0], "args": upstream[1:], "cwd": root}
-    config = processes.write_config(folder, {UPSTREAM: entry}, policy="full")
+    config = processes.write_config(folder, {UPSTREAM: entry}, policy="full", encoder="none")
     ports = [processes.free_port() for _ in range(3)]
     commands = {
         "upstream": [*upstream, "--http", str(ports[0])],

@@ -109,7 +109,7 @@ async def replay(command: Sequence[str], folder: Path, catalogs: Catalogs, asked
     total = sum(len(tools) for tools in catalogs.values())
     entries = processes.serve_tools(folder, catalogs)
     found: Json = {"test": "replay", "servers": len(catalogs), "tools": total}
-    path = processes.write_config(folder, entries, policy="full")
+    path = processes.write_config(folder, entries, policy="full", encoder="none")
     async with StdioClient.serve(command, path) as client:
         seconds, listed = await client.first_list()
         found["cold"] = {"list_s": seconds, "listed": len(listed)}
@@ -126,7 +126,7 @@ async def replay(command: Sequence[str], folder: Path, catalogs: Catalogs, asked
         found["full"] = {"warm_list_s": seconds, "listed": len(listed), "list_tokens": cost(listed)}
     upstream_tools = [tool for tools in catalogs.values() for tool in tools]
     found["no_proxy"] = {"listed": len(upstream_tools), "list_tokens": cost(upstream_tools)}
-    path = processes.write_config(folder, entries, policy="frozen")
+    path = processes.write_config(folder, entries, policy="frozen", encoder="none")
     async with StdioClient.serve(command, path) as client:
         seconds, listed = await client.first_list()
         own = {tool["name"]: cost([tool]) for tool in listed if tool["name"] in OWN}

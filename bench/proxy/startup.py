@@ -35,7 +35,9 @@ READY_S = 60.0
 def config(folder: Path, kind: str, count: int, slow_s: float) -> Path:
     """Write the config of `count` upstreams of a kind, on the storage in `folder`."""
     how = {"quick": (), "slow": ("--start-s", str(slow_s)), "never": ("--hang-if", str(folder / HANG))}[kind]
-    return processes.write_config(folder, {name: processes.upstream(name, *how) for name in names(count)})
+    return processes.write_config(
+        folder, {name: processes.upstream(name, *how) for name in names(count)}, encoder="none"
+    )
 
 
 def names(count: int) -> list[str]:
