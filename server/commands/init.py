@@ -121,7 +121,7 @@ def command(
             _say_dry(with_lines=with_lines)
     if not planned or dry_run:
         return _end(as_json, files, merged, planned, problems, None, None)
-    if not agreed and not click.confirm("\nChange these files? Each is copied first.", default=False):
+    if not agreed and not click.confirm("Change these files? Each is copied first.", default=False):
         output.say("Nothing was changed.")
         return 1
     kept = _apply(planned, moved, own_path, as_json)
@@ -263,10 +263,9 @@ def _wants_profiles(files: Sequence[FoundFile], merged: Merged) -> bool:
 
 def _choose_hooks() -> tuple[bool, bool]:
     """Ask which hooks clients get: the prompt hook, and that of the shell."""
-    output.say_lines("")
     output.say_paragraph(
-        "Two hooks: `prompt` names likely tools to the model at each of your prompts; `shell` notes which commands did"
-        " what a tool does (their names, on this machine)."
+        "Two hooks: `prompt` names likely tools to the model at each prompt; `shell` notes which commands did what"
+        " a tool does (their names, on this machine)."
     )
     answer = click.prompt("Add which?", type=click.Choice(["prompt", "both", "none"]), default="prompt")
     return answer != "none", answer == "both"
@@ -350,9 +349,10 @@ def _has_foretool(file: FoundFile) -> bool:
 def _say_count(file: FoundFile, alone: Mapping[str, Origin]) -> str:
     """Say how many servers the file of a client has, and how many of these no other has."""
     count = sum(not each.is_foretool and not each.problem for each in file.servers)
-    told = ["has foretool" if _has_foretool(file) and not count else str(count)]
     folders = Counter(at.folder for at in alone.values() if at.title == file.file.title)
-    told += [f"{number} alone{folder and f' in {edits.short(Path(folder))}'}" for folder, number in folders.items()]
+    told = [f"{number} alone{folder and f' in {edits.short(Path(folder))}'}" for folder, number in folders.items()]
+    if list(folders.values()) != [count] or not count:
+        told.insert(0, "has foretool" if _has_foretool(file) and not count else str(count))
     return f"{file.file.title} ({', '.join(told)})"
 
 

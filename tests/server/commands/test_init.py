@@ -376,7 +376,7 @@ def test_who_had_a_server_alone_is_said_and_a_profile_keeps_it_there(
     assert run(["init", "--no-start", "--no-hook"]) == 0
     out = capsys.readouterr().out
     assert "All your clients will see all of these (--profiles keeps them apart)." in out
-    assert "(alone: no other has it)" in out and "Zed (1, 1 alone)" in out
+    assert "(alone: no other has it)" in out and "Zed (1 alone)" in out
     assert ", 1 alone in /home/ann/shop)" in out.partition("Claude Code (")[2].partition(" Codex")[0]
     ours = home / ".config/foretool/mcp.json"
     config = load(ours)
