@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from fakes import SwiftLoop
 from served import Served
@@ -30,6 +31,11 @@ CONVERSATIONS = (
     "server/transports/test_guard.py",
 )  # fmt: skip
 """What runs on `fakes.SwiftLoop`."""
+
+
+hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("busy")
+"""That a machine is busy is no finding."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -46,7 +46,7 @@ def test_a_few_outcomes_move_little_and_none_nothing() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.sampled_from([0.0, 1.0])), max_size=60))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_map_never_falls_and_stays_a_probability(outcomes: list[tuple[float, float]]) -> None:
     found = platt(outcomes)
     values = [found(step / 20) for step in range(21)]

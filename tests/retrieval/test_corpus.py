@@ -70,7 +70,7 @@ ACTIONS = st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 40
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(ACTIONS)
 def test_a_corpus_with_a_past_ranks_as_one_built_anew(actions: list[tuple[str, int]]) -> None:
     corpus = Corpus()
@@ -90,7 +90,7 @@ def test_a_corpus_with_a_past_ranks_as_one_built_anew(actions: list[tuple[str, i
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(ACTIONS, st.integers(0, 8))
 def test_a_copy_ranks_as_a_new_corpus_and_leaves_the_first_one_as_it_was(
     actions: list[tuple[str, int]], copied_at: int

@@ -235,7 +235,7 @@ values = st.recursive(
 @pytest.mark.slow
 @requirement("call:verbatim")
 @given(result=st.dictionaries(st.text(), values, max_size=5))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_result_arrives_as_it_was_sent(result: dict[str, Any]) -> None:
     sent = json.dumps(result).encode()
     assert await fetched(sent) == sent

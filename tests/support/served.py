@@ -69,6 +69,8 @@ class Served:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
+            if not line.endswith(b"\n"):
+                break  # it was ended while it wrote
             self.lines.append(line)
             self._news.put(json.loads(line))
         self._news.put(None)

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from requirements import requirement
 from stored_records import CALL, DISCOVERY, SESSION
 
+from foretool.fleet.people import grants as module
 from foretool.fleet.people.grants import Grant, Grants
 from foretool.fleet.people.issuer import principal_of
 from foretool.server.commands.forget import _NOUNS
@@ -150,7 +151,7 @@ def connect(config: Path, person: str) -> None:
     with open_store(loaded.storage) as store:
         grants = Grants(lambda: store, lambda: loaded.settings.seal_keys, "", lambda: loaded.servers)
         grant = Grant(f"access-of-{person}", time.time() + 60, f"refresh-of-{person}")
-        store.grants.save("mail", person, grants._seal(grant, "grant", "mail", person), 1.0)
+        store.grants.save("mail", person, module._seal(grants._seals, grant, "grant", "mail", person), 1.0)
 
 
 @requirement("trust:audit")

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foretool.server.config import jsonc
@@ -81,7 +81,6 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(json_values)
 def test_every_json_value_survives_and_every_part_of_it_is_located(value: Any) -> None:
     text = json.dumps(value, indent=1, ensure_ascii=False)
@@ -93,7 +92,6 @@ def test_every_json_value_survives_and_every_part_of_it_is_located(value: Any) -
         assert json.JSONDecoder().raw_decode(text, offset)[0] == part
 
 
-@settings(deadline=None)
 @given(st.text(alphabet='{}[]",:/* \\\n1tx', max_size=30))
 def test_decoder_and_scanner_agree_on_what_is_json(text: str) -> None:
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fakes import FakeUpstream, config_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foretool.server.config import loader
@@ -315,13 +315,11 @@ def assert_read_or_refused(data: bytes) -> None:
     assert all(line.isprintable() and line.startswith("mcp.json:") for line in lines), lines
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_or_refused_in_one_line(data: bytes) -> None:
     assert_read_or_refused(data)
 
 
-@settings(deadline=None)
 @given(documents, documents, documents)
 def test_any_json_is_read_or_refused_in_one_line(anything: Any, server: Any, block: Any) -> None:
     assert_read_or_refused(json.dumps(anything).encode())
@@ -329,7 +327,6 @@ def test_any_json_is_read_or_refused_in_one_line(anything: Any, server: Any, blo
     assert_read_or_refused(json.dumps({"mcpServers": {"b": GOOD}, "foretool": block}).encode())
 
 
-@settings(deadline=None)
 @given(st.sampled_from(ServerEntry.__struct_fields__), st.sampled_from(Settings.__struct_fields__), documents)
 def test_any_value_of_any_setting_is_read_or_refused_in_one_line(entry_key: str, setting: str, value: Any) -> None:
     assert_read_or_refused(json.dumps({"mcpServers": {"a": GOOD | {entry_key: value}, "b": GOOD}}).encode())

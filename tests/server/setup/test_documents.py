@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foretool.server.config import jsonc
@@ -107,7 +107,6 @@ def written(data: Any, style: int) -> str:
     return text if style < 3 else f"// top\n{text} /* end */\n"
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no finding
 @given(
     st.dictionaries(st.text("xyz", min_size=1, max_size=2), VALUES, max_size=4),
     st.lists(
