@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import partial
 from typing import Final
 
+from foretool.server.calls.bridged_calls import BridgedCall
 from foretool.server.calls.tool_call import Refusal, ToolCall, Wait, describe_refused
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.namespaces import Gone
@@ -14,6 +14,7 @@ from foretool.server.clients.exchange import Exchange
 from foretool.server.config.loader import Profile
 from foretool.server.discovery.answer import close_names, say_shared, tools_named
 from foretool.server.methods.forwarder import Forwarder
+from foretool.server.protocol import jsonrpc
 from foretool.server.recording.recorder import Recorder
 from foretool.server.trust.gatekeeper import Gatekeeper
 from foretool.server.trust.policy import TrustPolicy
@@ -24,6 +25,8 @@ from foretool.storage.records import Tool, ToolId
 
 _MOST_FITTING: Final = 3
 """Tools that are named to who wrote arguments without a tool."""
+_MOST_REPEATED: Final = 2_000
+"""Bytes of such arguments that are said again."""
 
 
 class ToolLookup:
@@ -63,18 +66,29 @@ class ToolLookup:
             return self._admit(call, unlisted)
         return self._refuse_unknown(call)
 
-    def fitting(self, exchange: Exchange, arguments: Collection[str]) -> list[str]:
-        """Return how the tools are called that a list shows and that take exactly such arguments; none where those are
-        too many to tell."""
-        reach, shown = self._policy.reach(exchange.client.profile), exchange.own_session.list
+    def fitting(self, exchange: Exchange, written: BridgedCall) -> list[str]:
+        """Return a call without a tool's name as it may be meant, ready to be sent: one for each tool that a list shows
+        and that takes exactly such arguments; none where those are too many to tell."""
+        reach, shown, given = (
+            self._policy.reach(exchange.client.profile),
+            exchange.own_session.list,
+            written.argument_names,
+        )
         tools = (tool for tool in self._catalog.tools() if shown.sees(tool.id) or shown.names(tool.id))
         found = [
-            bridged(call, reach.verdict(tool).bridge)
+            (tool, reach.verdict(tool).bridge)
             for tool in tools
-            if (required := required_arguments(tool)) and required <= {*arguments} <= all_arguments(tool)
-            if (call := signature(tool))
+            if (required := required_arguments(tool)) and required <= given <= all_arguments(tool)
         ]
-        return found if len(found) <= _MOST_FITTING else []
+        if len(found) > _MOST_FITTING:
+            return []
+        arguments = written.arguments({})
+        if len(bytes(arguments)) > _MOST_REPEATED:
+            return [bridged(call, bridge) for tool, bridge in found if (call := signature(tool))]
+        return [
+            f"{bridge} with {jsonrpc.encode({'name': tool.id, 'arguments': arguments}).decode()}"
+            for tool, bridge in found
+        ]
 
     def _wait(self, call: ToolCall, lane: Upstream | None) -> Wait:
         """Wait for the upstream of a name, or for all: one that has not listed yet may have it, so the name may be

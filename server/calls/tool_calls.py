@@ -92,7 +92,7 @@ class ToolCalls:
         """Take a call out of a bridge."""
         written = read_call(open_object(exchange.params.get("arguments", jsonrpc.EMPTY)))
         if not written.name:
-            fitting = " or ".join(self._lookup.fitting(exchange, written.argument_names))
+            fitting = " or ".join(self._lookup.fitting(exchange, written))
             meant = f", such as {fitting}" if fitting else ""
             exchange.tool_error(f'{bridge}: "name" is missing; say which tool to call{meant}')
         elif len(written.name) > MOST_NAME:

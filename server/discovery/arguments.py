@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from foretool.retrieval.ranking import Query
 from foretool.server.lists.own_tools import MOST
@@ -88,6 +89,18 @@ def _bounded(arguments: Arguments) -> Arguments:
     if len(arguments.names) > MOST or any(len(name) > MOST_NAME for name in arguments.names):
         raise ValueError(f"names: expected at most {MOST} of at most {MOST_NAME} characters; ask for fewer")
     return arguments
+
+
+def read_servers(arguments: Arguments, is_server: Callable[[str], bool]) -> Arguments:
+    """Take those of servers out of the names. A model that knows no tool gives them: they say where the task is to be
+    done, and are searched for alone where there is no task."""
+    servers = [name for name in arguments.names if is_server(name)]
+    if not servers:
+        return arguments
+    where = f"in {' and in '.join(servers)}"
+    lines = [f"{line} {where}" for line in arguments.lines] or servers
+    names = tuple(name for name in arguments.names if name not in servers)
+    return replace(arguments, task="\n".join(lines), names=names)
 
 
 def query(arguments: Arguments, history: Sequence[ToolId], servers: Sequence[str], profile: str = "") -> Query:

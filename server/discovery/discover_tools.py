@@ -16,9 +16,10 @@ from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.search import Search
 from foretool.server.clients.exchange import Exchange, ListOwner
 from foretool.server.clients.session import Conversation, Session
+from foretool.server.config.loader import Profile
 from foretool.server.discovery import answer as discovery_answer
 from foretool.server.discovery import arguments as discovery_arguments
-from foretool.server.discovery.answer import Answer, AnswerWriter
+from foretool.server.discovery.answer import Answer, AnswerWriter, tools_named
 from foretool.server.discovery.answer_shape import READY
 from foretool.server.discovery.arguments import Arguments
 from foretool.server.discovery.exemplars import Exemplars
@@ -149,6 +150,14 @@ class DiscoverTools:
             return
         self._find(exchange, Arguments(task=words), refusal)
 
+    def _is_server(self, profile: Profile, name: str) -> bool:
+        """Whether a name is that of a server of this profile, and of no tool."""
+        reach, catalog = self._policy.reach(profile), self._catalog
+        is_one = any(
+            name in (each, catalog.namespaces.prefix(each)) and reach.admits(each) for each in catalog.upstreams()
+        )
+        return is_one and catalog.find(name) is None and not tools_named(name, catalog, reach)
+
     def join_conversation(self, exchange: Exchange, handle: str) -> None:
         """Continue the conversation of a handle. When a handle comes back for the first time, record that the discovery
         which gave it out belongs to that conversation."""
@@ -165,6 +174,7 @@ class DiscoverTools:
         started = time.perf_counter()
         chat.note_task(arguments.lines, self._recorder.now())
         profile = exchange.client.profile
+        arguments = discovery_arguments.read_servers(arguments, partial(self._is_server, profile))
         query = discovery_arguments.query(arguments, chat.steps, chat.servers_in_use(), profile.name)
         reach = self._policy.reach(profile)
         # Some of these are dropped: what this profile may not find, and what one server says too often.

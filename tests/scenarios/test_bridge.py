@@ -146,9 +146,15 @@ async def test_arguments_without_a_tool_are_answered_with_the_call_that_takes_th
         await stage.client.list_tools()
         for given in ({"a": 1}, {"arguments": {"a": 1}}):
             result = await stage.client.call_tool("call_tool", given)
-            assert said(result).endswith(
-                'which tool to call, such as call_tool_write(name: "disk__add", arguments: {a: number})'
+            assert (
+                said(result)
+                .replace(": 1", ":1")
+                .endswith('which tool to call, such as call_tool_write with {"name":"disk__add","arguments":{"a":1}}')
             )
+        result = await stage.client.call_tool("call_tool", {"a": 1, "handle": "x" * 5_000})
+        assert said(result).endswith('such as call_tool_write with {"name":"disk__add","arguments":{"a":1}}')
+        result = await stage.client.call_tool("call_tool", {"a": "x" * 5_000})
+        assert said(result).endswith('such as call_tool_write(name: "disk__add", arguments: {a: number})')
         for unfit in ({"b": 1}, {"a": 1, "b": 1}, {"arguments": [1]}, {"arguments": "a"}):
             result = await stage.client.call_tool("call_tool", unfit)
             assert said(result).endswith("say which tool to call")
@@ -242,6 +248,19 @@ async def test_a_weak_answer_says_where_what_changes_something_is_called() -> No
         await stage.client.initialize()
         answer = await stage.client.discover(names=["disk__wipe", "garden"])
     assert answer["advice"].startswith("No tool is called 'garden'. Call them with call_tool_write(name, arguments).")
+
+
+@requirement("bridge:answer")
+async def test_the_name_of_a_server_among_the_names_says_where_and_means_no_tool_that_is_spelled_alike() -> None:
+    house = FakeUpstream("house", [tool("disk", "Plays a disk of music"), tool("diskette"), WIPE])
+    async with proxy_over(disk(), house, FakeUpstream("files", [tool("read_lines")])) as stage:
+        await stage.client.initialize()
+        answer = await stage.client.discover(task="delete everything", names=["files", "disk"])
+        assert "close to" not in str(answer) and "No tool is called" not in answer["advice"]
+        answer = await stage.client.discover(task="wipe everything", names=["house"])
+        assert answer["matches"][0]["name"] == "house__wipe"
+        answer = await stage.client.discover(names=["files"])
+    assert answer["matches"][0]["name"] == "files__read_lines"
 
 
 @requirement("bridge:honest")
