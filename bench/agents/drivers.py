@@ -42,10 +42,11 @@ class Driver(Protocol):
 class Gguf:
     """A model in a file, through node-llama-cpp."""
 
-    def __init__(self, file: Path, modules: Path, threads: int = 1, context: int = 8192) -> None:
-        """`modules`: the `node_modules` that hold node-llama-cpp."""
+    def __init__(self, file: Path, modules: Path, threads: int = 1, context: int = 8192, kept: int = 1) -> None:
+        """`modules`: the `node_modules` that hold node-llama-cpp. `kept`: how many prompts stay read."""
         self.name = file.stem
-        command = ["node", str(SCRIPT), str(modules.resolve()), str(file.resolve()), str(threads), str(context)]
+        numbers = [str(each) for each in (threads, context, kept)]
+        command = ["node", str(SCRIPT), str(modules.resolve()), str(file.resolve()), *numbers]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def decide(
@@ -128,6 +129,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gguf", type=Path, metavar="FILE", help="an instruct model in ChatML")
     parser.add_argument("--threads", type=int, default=2, help="of the model; default %(default)s")
     parser.add_argument("--context", type=int, default=16_384, help="tokens of the model; default %(default)s")
+    parser.add_argument("--kept", type=int, default=1, help="prompts that the model keeps read; default %(default)s")
     parser.add_argument("--model", default="", metavar="NAME", help=f"a model of the endpoint at {URL}")
 
 
@@ -139,7 +141,7 @@ def open_driver(parser: argparse.ArgumentParser, arguments: argparse.Namespace, 
         return Endpoint(arguments.model)
     if modules is None:
         parser.error("--gguf needs the folder that holds node-llama-cpp: --modules")
-    return Gguf(arguments.gguf, modules, arguments.threads, arguments.context)
+    return Gguf(arguments.gguf, modules, arguments.threads, arguments.context, arguments.kept)
 
 
 def _messages(instructions: str, task: str, turns: Sequence[Turn]) -> list[Json]:

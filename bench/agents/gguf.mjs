@@ -1,37 +1,54 @@
 // Completes prompts with a GGUF file through node-llama-cpp: one JSON object a line on stdin, one on stdout.
 //
-//     node gguf.mjs NODE_MODULES FILE THREADS CONTEXT
+//     node gguf.mjs NODE_MODULES FILE THREADS CONTEXT KEPT
 //
-// In: {prompt, grammar, most}. Out: {text, read, cached, written}, the last three in tokens. What a prompt shares with the
-// one before it stays in the context and is not read again. Decoding is greedy.
+// In: {prompt, grammar, most}. Out: {text, read, cached, written}, the last three in tokens. The last KEPT prompts stay in
+// the context; what a prompt shares with one of them is not read again. It takes the place of that one where most
+// of it is shared, else of the one that was used longest ago. Decoding is greedy.
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
-const [modules, file, threads, contextSize] = process.argv.slice(2);
+const [modules, file, threads, contextSize, kept] = process.argv.slice(2);
 const { getLlama, LlamaCompletion, LlamaGrammar } = await import(
   pathToFileURL(join(modules, "node-llama-cpp", "dist", "index.js")).href
 );
+const MOST = 0.5;
 const llama = await getLlama({ gpu: false, build: "never", maxThreads: Number(threads), logLevel: "error" });
 const model = await llama.loadModel({ modelPath: file });
-const context = await model.createContext({ contextSize: Number(contextSize), sequences: 1, threads: Number(threads) });
-const sequence = context.getSequence();
-const completion = new LlamaCompletion({ contextSequence: sequence });
+const context = await model.createContext({
+  contextSize: Number(contextSize),
+  sequences: Number(kept),
+  threads: Number(threads),
+});
+// The one that was used longest ago stands first.
+const places = Array.from({ length: Number(kept) }, () => {
+  const sequence = context.getSequence();
+  return { sequence, completion: new LlamaCompletion({ contextSequence: sequence }) };
+});
 const grammars = new Map();
+
+function shared(tokens, held) {
+  let count = 0;
+  while (count < tokens.length && count < held.length && tokens[count] === held[count]) count += 1;
+  return count;
+}
 
 for await (const line of createInterface({ input: process.stdin })) {
   const { prompt, grammar, most } = JSON.parse(line);
   if (!grammars.has(grammar)) grammars.set(grammar, new LlamaGrammar(llama, { grammar }));
   const tokens = model.tokenize(prompt, true);
-  const held = sequence.contextTokens;
-  let cached = 0;
-  while (cached < tokens.length && cached < held.length && tokens[cached] === held[cached]) cached += 1;
+  const counts = places.map(({ sequence }) => shared(tokens, sequence.contextTokens));
+  const best = counts.indexOf(Math.max(...counts));
+  const chosen = counts[best] > MOST * tokens.length ? best : 0;
+  const [place] = places.splice(chosen, 1);
+  places.push(place);
   let written = 0;
-  const text = await completion.generateCompletion(tokens, {
+  const text = await place.completion.generateCompletion(tokens, {
     grammar: grammars.get(grammar),
     maxTokens: most,
     temperature: 0,
     onToken: (each) => (written += each.length),
   });
-  process.stdout.write(`${JSON.stringify({ text, read: tokens.length, cached, written })}\n`);
+  process.stdout.write(`${JSON.stringify({ text, read: tokens.length, cached: counts[chosen], written })}\n`);
 }

@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
+import random
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -45,7 +47,7 @@ from bench.agents.arms import (
 from bench.agents.catalogue import read_catalogue, stand_in
 from bench.agents.decisions import Decision, Turn
 from bench.agents.drivers import Driver, add_model, open_driver
-from bench.agents.tasks import Half, Task, draw
+from bench.agents.tasks import SEED, Half, Task, draw
 from bench.agents.world import World, serve_page
 from bench.options import add_foretool, make_parser, split_names
 from bench.reports import Row, difference, line_of, mean_row
@@ -192,8 +194,22 @@ async def open_arm(
     yield OwnSearch(servers) if name == "search" else Direct(servers, tools)
 
 
+def in_order(
+    arms: Sequence[str], repeats: int, tasks: Sequence[Task], *, paired: bool
+) -> Iterator[tuple[str, int, Task]]:
+    """What is run, in its order. The tasks of an arm come one after the other: they share what a model reads first.
+    `paired`: all arms of a task before the next one, so that a run that ends early has the same tasks in each arm; the
+    tasks are shuffled then, so that these are of all servers."""
+    if not paired:
+        yield from itertools.product(arms, range(repeats), tasks)
+        return
+    shuffled = random.Random(SEED).sample(tasks, len(tasks))
+    for repeat, task in itertools.product(range(repeats), shuffled):
+        yield from ((arm, repeat, task) for arm in arms)
+
+
 async def run_all(arguments: argparse.Namespace, driver: Driver, sizes: Sequence[int], arms: Sequence[str]) -> None:
-    """Run what is not there yet. The tasks of an arm come one after the other: they share what a model reads first."""
+    """Run what is not there yet."""
     results: Path = arguments.results
     command = processes.installed(arguments.foretool)
     with serve_page() as page:
@@ -213,18 +229,16 @@ async def run_all(arguments: argparse.Namespace, driver: Driver, sizes: Sequence
             others = {name: stand_in(folder, name, tools) for name, tools in catalogue.items() if name not in entries}
             config = processes.write_config(folder, {**entries, **others}, **json.loads(arguments.settings))
             async with Servers.start(entries, catalogue) as servers:
-                for arm_name in arms:
-                    for repeat in range(arguments.repeats):
-                        for task in tasks:
-                            if bench.is_done(size, arm_name, task, repeat):
-                                continue
-                            async with open_arm(arm_name, task, servers, command, config) as arm:
-                                outcome = await bench.run(size, arm_name, arm, task, repeat)
-                            print(msgspec.json.encode(outcome).decode(), flush=True)
+                for arm_name, repeat, task in in_order(arms, arguments.repeats, tasks, paired=arguments.paired):
+                    if bench.is_done(size, arm_name, task, repeat):
+                        continue
+                    async with open_arm(arm_name, task, servers, command, config) as arm:
+                        outcome = await bench.run(size, arm_name, arm, task, repeat)
+                    print(msgspec.json.encode(outcome).decode(), flush=True)
 
 
-def figures(outcomes: Sequence[Outcome]) -> Iterator[Row]:
-    """A row for each size and arm, with the difference of its success to all tools on the same tasks."""
+def figures(outcomes: Sequence[Outcome], against: str = "all") -> Iterator[Row]:
+    """A row for each size and arm, with the difference of its success to the arm `against` on the same tasks."""
     groups: dict[tuple[str, str, int, str], list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault((outcome.model, outcome.half, outcome.size, outcome.arm), []).append(outcome)
@@ -235,11 +249,11 @@ def figures(outcomes: Sequence[Outcome]) -> Iterator[Row]:
         row["asked"] = f"{sum(each.asked for each in hidden)} of {len(hidden)}"
         for name in FIGURES[1:]:
             row[name] = round(sum(getattr(each, name) for each in found) / len(found), 2)
-        whole = {(each.task, each.repeat): each for each in groups.get((model, half, size, "all"), ())}
-        pairs = [(each, whole[each.task, each.repeat]) for each in found if (each.task, each.repeat) in whole]
-        if arm != "all" and pairs:
+        other = {(each.task, each.repeat): each for each in groups.get((model, half, size, against), ())}
+        pairs = [(each, other[each.task, each.repeat]) for each in found if (each.task, each.repeat) in other]
+        if arm != against and pairs:
             ours, theirs = ([float(each.success) for each in side] for side in zip(*pairs, strict=True))
-            row["over_all"] = difference(ours, theirs, 3)
+            row[f"over_{against}"] = difference(ours, theirs, 3)
         yield row
 
 
@@ -255,8 +269,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--half", default="working", choices=("working", "closed"), help="default %(default)s")
     parser.add_argument("--tasks", default="", help="names of tasks; default: all of the half")
     parser.add_argument("--repeats", type=int, default=1, help="default %(default)s")
+    parser.add_argument("--paired", action="store_true", help="task by task, not arm by arm")
     parser.add_argument("--turns", type=int, default=TURNS, help="of a task at most; default %(default)s")
     parser.add_argument("--settings", default="{}", metavar="JSON", help="of foretool's config; default %(default)s")
+    parser.add_argument("--against", default="all", choices=ARMS, help="what differences are to; default %(default)s")
     parser.add_argument("--figures", action="store_true", help="print what is there")
     add_foretool(parser)
     return parser
@@ -272,7 +288,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             options.error("--catalogs and --servers are needed")
         driver = open_driver(options, arguments, arguments.servers / "node_modules")
         asyncio.run(run_all(arguments, driver, [int(size) for size in arguments.sizes.split(",")], arms))
-    for row in figures(read_outcomes(arguments.results)):
+    for row in figures(read_outcomes(arguments.results), arguments.against):
         print(line_of(row))
 
 

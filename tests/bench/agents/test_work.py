@@ -15,7 +15,7 @@ from bench.agents.arms import Direct, Foretool, OwnSearch, Servers, named_tools
 from bench.agents.decisions import Decision, Turn, grammar, read_decision, write_prompt
 from bench.agents.drivers import Endpoint
 from bench.agents.tasks import TASKS, Task, draw
-from bench.agents.work import Bench, figures, read_outcomes, start_of
+from bench.agents.work import Bench, figures, in_order, read_outcomes, start_of
 from bench.agents.world import World
 from bench.clients.messages import Json
 from bench.servers import loopback
@@ -135,6 +135,16 @@ def test_both_halves_have_tasks_of_every_kind_and_none_in_common() -> None:
     assert {task.name for task in working}.isdisjoint(task.name for task in closed)
     assert len(working) + len(closed) == len(TASKS) == len({task.name for task in TASKS})
     assert {task.kind for task in working} == {task.kind for task in closed} == {"plain", "vague", "steps", "none"}
+
+
+def test_a_paired_run_does_each_task_in_all_arms_before_the_next() -> None:
+    tasks = draw("closed")
+    paired = list(in_order(("foretool", "search"), 1, tasks, paired=True))
+    assert [arm for arm, _, _ in paired] == ["foretool", "search"] * len(tasks)
+    assert [task for _, _, task in paired[::2]] == [task for _, _, task in paired[1::2]] != tasks
+    by_arm = list(in_order(("foretool", "search"), 1, tasks, paired=False))
+    assert [task for _, _, task in by_arm] == [*tasks, *tasks]
+    assert sorted(map(repr, paired)) == sorted(map(repr, by_arm))
 
 
 def test_a_needed_tool_is_listed_named_or_hidden_at_first() -> None:
