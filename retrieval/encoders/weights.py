@@ -183,7 +183,7 @@ def resolve_weights(setting: str, endpoint: Endpoint | None = None) -> tuple[Wei
     if "/" in setting and not setting.startswith((".", "/", "~")):
         return (_installed(Weights(setting, setting, "licence on its model card", kind="sentence-transformers")),)
     raise EncoderError(
-        f'encoder {setting!r}: expected "auto", "none", {", ".join(known)}, a folder with model.onnx, or a'
+        f'encoder {setting!r}: expected "auto", "none", {", ".join(known)}, a folder with a model, or a'
         " sentence-transformers id"
     )
 

@@ -184,10 +184,14 @@ class Resolver:
     def resolve(self, name: str) -> ToolId | None:
         """Return the tool with exactly this name: its exposed name, an exposed name that it had before, `server__tool`
         with `/`, `.` or `:` for the joint, or its own name if no other server has or had such a tool. Each of them may
-        stand behind what a client puts before it; `mcp_server_tool` too, if the server has such a tool."""
+        stand behind what a client puts before it; `mcp_server_tool` too, if the server has such a tool. Small models
+        write a name as lists and hints show a call, `server__tool(path: string)`."""
         if found := self._find(name, (self._spelled, self._bare)):
             return found
-        return next(filter(None, map(self._find_without_head, without_client_heads(name))), None)
+        if found := next(filter(None, map(self._find_without_head, without_client_heads(name))), None):
+            return found
+        bare, parenthesis, _ = name.partition("(")
+        return self.resolve(bare) if parenthesis and name.endswith(")") else None
 
     def _find_without_head(self, name: str) -> ToolId | None:
         if found := self._find(name, (self._spelled,)):

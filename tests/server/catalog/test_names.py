@@ -121,7 +121,10 @@ def test_every_exposed_name_finds_its_tool(tools: list[Key]) -> None:
 
 
 @requirement("names:map-back")
-@pytest.mark.parametrize("name", ["git__log", "git/log", "git.log", "git:log", "log", "mcp__foretool__git__log"])
+@pytest.mark.parametrize(
+    "name",
+    ["git__log", "git/log", "git.log", "git:log", "log", "mcp__foretool__git__log", "git__log()", "log(n: number)"],
+)
 def test_a_tool_is_found_by_each_of_its_exact_names(name: str) -> None:
     resolver = Resolver(
         {("git", "log"): ToolId("g__log"), ("a", "add"): ToolId("a__add"), ("b", "add"): ToolId("b__add")}
