@@ -21,12 +21,14 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from foretool.desk.page import (
+    confidence,
     events,
     fixing,
     learning,
     misses,
     one_tool,
     overview,
+    replays,
     reviews,
     sessions,
 )
@@ -257,9 +259,9 @@ class Site:
             return self._renderer.show("settings.html", ".", viewer, page=page)
         number, work = self._work(request)
         return self._renderer.show(
-            "settings.html", ".", viewer, page=page, number=number, now=self._config.settings, times=in_force.TIMES,
-            replay=in_force.read_replay(work) if work is not None and work.what[0] == "replay" else None,
-            runs=learning.read_runs(self._config), confidence=learning.read_confidence(self._config),
+            "settings.html", ".", viewer, page=page, number=number, now=self._config.settings, times=replays.TIMES,
+            replay=replays.read_replay(work) if work is not None and work.what[0] == "replay" else None,
+            runs=learning.read_runs(self._config), confidence=confidence.read_confidence(self._config),
         )  # fmt: skip
 
     def review(self, request: Request, viewer: Viewer) -> Response:
@@ -303,7 +305,7 @@ class Site:
         return RedirectResponse(f"{quote(server, safe='')}?{done}", 303)
 
     def begin_replay(self, request: Request, viewer: Viewer, form: Form) -> Later:
-        return Later(in_force.replay_arguments(self._config, form), "settings")
+        return Later(replays.replay_arguments(self._config, form), "settings")
 
     # Events and errors
 

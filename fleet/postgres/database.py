@@ -22,12 +22,10 @@ from foretool.fleet.postgres.connecting import (
     connect,
     explain_error,
     prepare_schema,
-    regular_expression,
-    translate,
-    write_values,
 )
 from foretool.fleet.postgres.leads import ServerLead
 from foretool.fleet.postgres.replicas import ReplicaStore
+from foretool.fleet.postgres.translation import regular_expression, translate, write_values
 from foretool.storage.engine import StorageError
 from foretool.storage.places import ServerAddress
 from foretool.storage.sql.database import Database, Values

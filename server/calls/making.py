@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from foretool.server.calls.admission import Admission, Confirmation
+from foretool.server.calls.admission import Admission
 from foretool.server.calls.client_tasks import ClientTasks
+from foretool.server.calls.confirmation import Confirmation
 from foretool.server.calls.kept_calls import KeptCalls
 from foretool.server.calls.long_calls import LongCalls
 from foretool.server.calls.lookup import ToolLookup

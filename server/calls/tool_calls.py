@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from foretool.server.calls.admission import Admission, Confirmation
+from foretool.server.calls.admission import Admission
+from foretool.server.calls.confirmation import Confirmation
 from foretool.server.calls.bridged_calls import BridgedCall, fit_arguments, open_object, read_call
 from foretool.server.calls.client_tasks import ClientTasks
 from foretool.server.calls.long_calls import LongCalls

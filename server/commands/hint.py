@@ -21,7 +21,8 @@ from foretool.server.config.places import find_place
 from foretool.server.setup import changes, prompt_hooks
 from foretool.server.setup.changes import ChangeError
 from foretool.server.setup.documents import DocumentError
-from foretool.server.setup.prompt_hooks import HOOKS, SHELL_HOOKS
+from foretool.server.setup.prompt_hooks import HOOKS
+from foretool.server.setup.shell_hooks import SHELL_HOOKS
 
 
 @click.command("hint")

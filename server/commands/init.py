@@ -31,9 +31,10 @@ from foretool.server.setup.documents import DocumentError, open_document
 from foretool.server.setup.merge import Choice, Conflict, Merged, Origin, merge_servers
 from foretool.server.setup.own_servers import read_own_servers
 from foretool.server.setup.plan import plan, secrets_of
-from foretool.server.setup.prompt_hooks import HOOKS, SHELL_HOOKS, ClientHook
+from foretool.server.setup.prompt_hooks import HOOKS, ClientHook
 from foretool.server.setup.scan import FoundFile, scan
 from foretool.server.setup.secrets import Moved, Place, move_secrets
+from foretool.server.setup.shell_hooks import SHELL_HOOKS
 
 SHOWN: Final = 6
 """How many names of servers one client shows."""

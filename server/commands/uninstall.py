@@ -28,8 +28,8 @@ from foretool.server.setup.clients import client_files, this_machine
 from foretool.server.setup.documents import DocumentError
 from foretool.server.setup.installation import Command, measure_folder, this_installation
 from foretool.server.setup.leaving import plan_leaving
-from foretool.server.setup.prompt_hooks import SHELL_HOOKS
 from foretool.server.setup.scan import scan
+from foretool.server.setup.shell_hooks import SHELL_HOOKS
 from foretool.storage.places import ServerAddress, local_folder, models_folder
 
 

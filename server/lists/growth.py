@@ -17,7 +17,7 @@ from foretool.server.config.loader import LiveConfig, Profile
 from foretool.server.lists.epochs import ListKeeper
 from foretool.server.lists.maker import View
 from foretool.server.lists.order import FixedRule, GrowthRule, LearnedRule, Prediction
-from foretool.server.lists.own_tools import has_page
+from foretool.server.lists.pages import has_page
 from foretool.server.lists.policy import RelistWatch, Told
 from foretool.storage.records import Discovery, ListReason, Policy, SessionRecord, ToolId
 from foretool.storage.steps import Steps

@@ -12,7 +12,7 @@ from msgspec import Struct
 from foretool.server.config.loader import Profile
 from foretool.server.lists.epochs import ListKeeper
 from foretool.server.lists.maker import ListMaker, View
-from foretool.server.lists.own_tools import has_page
+from foretool.server.lists.pages import has_page
 from foretool.storage.records import Cause, Policy, ToolId
 
 _FRESH_S: Final = 1.0

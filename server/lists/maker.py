@@ -25,7 +25,7 @@ from foretool.server.catalog.imported import ImportedPriors
 from foretool.server.catalog.models import LearnedLists
 from foretool.server.catalog.search import Search
 from foretool.server.config.loader import LiveConfig, Profile
-from foretool.server.lists import own_tools
+from foretool.server.lists import own_tools, pages
 from foretool.server.lists.order import FirstTools, ListBudget, NameCost, Prior, order_tools
 from foretool.server.protocol import apps, jsonrpc, versions
 from foretool.server.protocol.jsonrpc import Raw
@@ -203,7 +203,7 @@ class ListDraft:
             wanted = {*self._relevant} if self._settings.list_names else {*names, *self._relevant}
             shows_pages = self.profile.shows_pages  # of defined tools alone
             others = [
-                tool for tool in others if tool in wanted or (shows_pages and own_tools.has_page(self._catalog, tool))
+                tool for tool in others if tool in wanted or (shows_pages and pages.has_page(self._catalog, tool))
             ]
         return ListContents(*self.budget.split(used, others, names or others))
 
@@ -233,7 +233,7 @@ class ListDraft:
             if left < 0:
                 return []
             whole.append(tool.id)
-        return whole if budget <= self.profile.list_tokens or len(whole) <= own_tools.MOST_TOOLS else []
+        return whole if budget <= self.profile.list_tokens or len(whole) <= pages.MOST_TOOLS else []
 
     @cached_property
     def pinned(self) -> list[ToolId]:
@@ -250,7 +250,7 @@ class ListDraft:
             return ListBudget(self._catalog.tokens, None, left, 0.0, is_growing, base)
         share = learned.named_share()
         if self.profile.shows_pages and self.reach.page_servers:
-            share = min(share, 1.0 - own_tools.PAGES_SHARE)  # a host shows the pages of defined tools alone
+            share = min(share, 1.0 - pages.PAGES_SHARE)  # a host shows the pages of defined tools alone
         return ListBudget(self._catalog.tokens, self._name_cost, left, share, is_growing, base)
 
     @cached_property
@@ -263,14 +263,14 @@ class ListDraft:
         first = self._maker.first
         fill = first.order(self.competes, self.profile.list_tokens, self.competing_key) if self.fills else ()
         ranked = tuple(dict.fromkeys((*filter(self._is_there, (*needed, *self._relevant)), *fill)))
-        return own_tools.put_pages_first(ranked, self._catalog, self.reach, self.competes)
+        return pages.put_pages_first(ranked, self._catalog, self.reach, self.competes)
 
     def rank_use(self, listed: Iterable[ToolId]) -> tuple[ToolId, ...]:
         """Return the tools in the order in which they would compete now. What is `listed` for its relevance comes after
         what was used: searching again before the first list would cost more than it gains."""
         needed = dict.fromkeys([*self._order_by_need(self.usages), *listed])
         ranked = tuple(filter(self._is_there, needed))
-        return own_tools.put_pages_first(ranked, self._catalog, self.reach, self.competes)
+        return pages.put_pages_first(ranked, self._catalog, self.reach, self.competes)
 
     # -- what the order is made of
 
@@ -372,7 +372,7 @@ class ListDraft:
 
     @cached_property
     def _for_pages(self) -> list[Tool]:
-        return own_tools.tools_for_pages(self._catalog, self.reach)
+        return pages.tools_for_pages(self._catalog, self.reach)
 
     def write(self, contents: ListContents, epoch: int) -> WorkingSet:
         """Return the list as it is stored: its tools by name, so that the same tools have the same bytes."""
@@ -389,9 +389,7 @@ class ListDraft:
         pinned = set(self.pinned)
         for tool in filter(None, map(self._catalog.get, tools)):
             mark = {versions.ALWAYS_LOAD: True} if tool.id in pinned else {}
-            definitions[tool.id] = write_definition(
-                tool, mark | own_tools.page_meta(self._catalog, self.reach, tool), era
-            )
+            definitions[tool.id] = write_definition(tool, mark | pages.page_meta(self._catalog, self.reach, tool), era)
         more = [tool for tool in self._for_pages if tool.id not in tools]
         for tool in more:
             definitions[tool.id] = write_definition(tool, apps.write_meta(tool.definition, "app"), era)
@@ -407,7 +405,7 @@ class ListDraft:
         if gone := twice & {tool.id for tool in new}:
             old = [one for one in jsonrpc.items(array) if jsonrpc.member(one, "name") not in gone]
             array = bytes(jsonrpc.raw(old))
-        metas = (own_tools.page_meta(self._catalog, self.reach, tool) for tool in new)
+        metas = (pages.page_meta(self._catalog, self.reach, tool) for tool in new)
         more = (bytes(write_definition(tool, meta, era)) for tool, meta in zip(new, metas, strict=True))
         return b",".join([array[:-1], *more]) + b"]"
 

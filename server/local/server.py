@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 
 from foretool._version import __version__
-from foretool.server.local.caller import FORM, MOST_BYTES, MOST_GREETING, decode, encode, refuse_greeting
+from foretool.server.local.frames import FORM, MOST_BYTES, MOST_GREETING, decode, encode, refuse_greeting
 from foretool.server.local.places import ProxyIdentity, find_folder, name_socket, serves
 from foretool.server.local.unix import SocketFolder
 from foretool.server.system.peers import is_own_peer

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from command_fakes import CALC, WEATHER, fill, write_config
 
-from foretool.desk.page.learning import LEAST, make_bins, read_confidence
+from foretool.desk.page.confidence import LEAST, make_bins, read_confidence
 from foretool.server.config.loader import load
 from foretool.storage.opening import open_store
 from foretool.storage.records import Call, Discovery, Match

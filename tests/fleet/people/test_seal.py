@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from foretool.fleet.people.grants import SealError, Seals, read_key
+from foretool.fleet.people.seal import SealError, Seals, read_key
 
 OLD, NEW = os.urandom(32), os.urandom(32)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretool.fleet.postgres.connecting import read_text, regular_expression, translate, write_values
+from foretool.fleet.postgres.translation import read_text, regular_expression, translate, write_values
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from requirements import requirement
 
-from foretool.server.calls.admission import MOST_ARGUMENTS, MOST_VALUE, describe_call
+from foretool.server.calls.confirmation import MOST_ARGUMENTS, MOST_VALUE, describe_call
 from foretool.server.protocol.jsonrpc import Raw, raw
 from foretool.server.trust.policy import Verdict
 from foretool.storage.records import Tool, ToolId

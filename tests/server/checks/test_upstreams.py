@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from command_fakes import write_config
 
+from foretool.server.checks.upstreams import check_upstreams
 from foretool.server.config import loader
 from foretool.server.config.codes import Code
 from foretool.server.diagnosis import Finding, UpstreamCheck
-from foretool.server.doctor import check_upstreams
 
 FAILED = UpstreamCheck("one", "/bin/a", is_well=False, error="exited with code 1")
 

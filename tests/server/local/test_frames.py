@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foretool.server.local.caller import FORM, decode, encode, refuse_greeting
+from foretool.server.local.frames import FORM, decode, encode, refuse_greeting
 
 
 def test_a_message_is_one_line_whatever_its_texts_hold() -> None:

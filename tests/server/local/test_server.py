@@ -15,7 +15,7 @@ from requirements import requirement
 
 from foretool._version import __version__
 from foretool.server.local import server as serving
-from foretool.server.local.caller import MOST_GREETING
+from foretool.server.local.frames import MOST_GREETING
 from foretool.server.local.server import LocalServer
 
 pytestmark = pytest.mark.anyio

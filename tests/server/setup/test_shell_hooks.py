@@ -16,7 +16,8 @@ from foretool.server.commands.group import run
 from foretool.server.commands.hint import hook_command
 from foretool.server.config import jsonc
 from foretool.server.hints.shell_shape import read_event
-from foretool.server.setup.prompt_hooks import HOOKS, SHELL_HOOKS, ClientHook, with_hook, without_hook
+from foretool.server.setup.prompt_hooks import HOOKS, ClientHook, with_hook, without_hook
+from foretool.server.setup.shell_hooks import SHELL_HOOKS
 
 COMMANDS = {client: hook for client, hook in SHELL_HOOKS.items() if not hook.module}
 
