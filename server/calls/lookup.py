@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from foretool.server.calls.bridged_calls import BridgedCall
-from foretool.server.calls.tool_call import Refusal, ToolCall, Wait, describe_refused
+from foretool.server.calls.tool_call import Refusal, ToolCall, Wait, describe_refused, finder_of
 from foretool.server.catalog.catalog import Catalog
 from foretool.server.catalog.namespaces import Gone
 from foretool.server.catalog.signatures import all_arguments, bridged, required_arguments, signature
@@ -69,11 +69,8 @@ class ToolLookup:
     def fitting(self, exchange: Exchange, written: BridgedCall) -> list[str]:
         """Return a call without a tool's name as it may be meant, ready to be sent: one for each tool that a list shows
         and that takes exactly such arguments; none where those are too many to tell."""
-        reach, shown, given = (
-            self._policy.reach(exchange.client.profile),
-            exchange.own_session.list,
-            written.argument_names,
-        )
+        reach, shown = self._policy.reach(exchange.client.profile), exchange.own_session.list
+        given = written.argument_names
         tools = (tool for tool in self._catalog.tools() if shown.sees(tool.id) or shown.names(tool.id))
         found = [
             (tool, reach.verdict(tool).bridge)
@@ -157,7 +154,7 @@ class ToolLookup:
         if not self._upstreams.admits(exchange.client.profile, gone.upstream):
             return self._refuse_unknown(call)
         miss = exchange.own_session.gone(name, f"{gone.reason}: {gone.way_out}", call.via, at, exchange.chat)
-        text = f"tool {name!r} cannot be called: {gone.reason}; discover_tools finds other tools"
+        text = f"tool {name!r} cannot be called: {gone.reason}; {finder_of(exchange)} finds other tools"
         return Refusal(
             text, (miss,), describe_refused(call, ToolId(name), gone.upstream, at, self._recorder), is_unknown=True
         )
@@ -186,4 +183,4 @@ class ToolLookup:
             return f"Unknown tool: {say_shared(name, same)}; call one of them by its whole name", same
         candidates = close_names(name, self._catalog, reach)
         meant = f"; did you mean {', '.join(candidates)}?" if candidates else ";"
-        return f"Unknown tool: {name}{meant} discover_tools finds tools by task", candidates
+        return f"Unknown tool: {name}{meant} {finder_of(exchange)} finds tools by task", candidates

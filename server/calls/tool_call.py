@@ -35,6 +35,11 @@ class ToolCall(Struct, eq=False):
         return "name" if self.asked in ("name", "page") else "bridge"
 
 
+def finder_of(exchange: Exchange) -> str:
+    """Return what finds tools for whoever has called: a shell has a command for it."""
+    return "foretool search" if exchange.client.is_shell else "discover_tools"
+
+
 class RunningCall(Struct, frozen=True):
     """What is known of a call that an upstream works on."""
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from foretool.server.calls.admission import Admission
-from foretool.server.calls.confirmation import Confirmation
 from foretool.server.calls.bridged_calls import BridgedCall, fit_arguments, open_object, read_call
 from foretool.server.calls.client_tasks import ClientTasks
+from foretool.server.calls.confirmation import Confirmation
 from foretool.server.calls.long_calls import LongCalls
 from foretool.server.calls.lookup import ToolLookup
 from foretool.server.calls.runner import ToolRunner
 from foretool.server.calls.series import CallSeries
-from foretool.server.calls.tool_call import Refusal, ToolCall, Wait
+from foretool.server.calls.tool_call import Refusal, ToolCall, Wait, finder_of
 from foretool.server.catalog.names import CALL, CALL_RESULT, CALL_TOOLS, CALL_WRITE, CONNECT, DISCOVER, READ_MORE
 from foretool.server.clients.exchange import Exchange
 from foretool.server.discovery.arguments import MOST_NAME
@@ -71,7 +71,7 @@ class ToolCalls:
         if name is None:
             raise RpcError(jsonrpc.INVALID_PARAMS, "tools/call: name is missing")
         if len(name) > MOST_NAME:
-            raise RpcError(jsonrpc.INVALID_PARAMS, f"tools/call: {_too_long(name)}")
+            raise RpcError(jsonrpc.INVALID_PARAMS, f"tools/call: {_too_long(exchange, name)}")
         if (own := self._find_own(exchange, name)) is not None:
             own(exchange, open_object(exchange.params.get("arguments", jsonrpc.EMPTY)))
         elif (bridge := _BRIDGES.get(name)) is not None:
@@ -97,7 +97,7 @@ class ToolCalls:
             meant = f", such as {fitting}" if fitting else ""
             exchange.tool_error(f'{bridge}: "name" is missing; say which tool to call{meant}')
         elif len(written.name) > MOST_NAME:
-            exchange.tool_error(f"{bridge}: {_too_long(written.name)}")
+            exchange.tool_error(f"{bridge}: {_too_long(exchange, written.name)}")
         elif written.name in _BRIDGES:
             raise RpcError(jsonrpc.INVALID_PARAMS, f"{bridge} cannot call {written.name}; name the tool to call")
         elif (own := self._find_own(exchange, written.name)) is not None:
@@ -175,5 +175,6 @@ def _fit(call: ToolCall, tool: Tool) -> str:
     return fitted.refusal
 
 
-def _too_long(name: str) -> str:
-    return f"expected a name of at most {MOST_NAME} characters, found {len(name):,}; discover_tools finds tools by task"
+def _too_long(exchange: Exchange, name: str) -> str:
+    found = f"expected a name of at most {MOST_NAME} characters, found {len(name):,}"
+    return f"{found}; {finder_of(exchange)} finds tools by task"

@@ -157,7 +157,6 @@ def command(
     window.close()
     if reply.error is not UNSET:
         _, said = jsonrpc.error_of(reply.error) if isinstance(reply.error, Raw) else (0, "malformed answer")
-        said = said.replace("discover_tools finds", "foretool search finds")  # what a shell has
         return complain(f"call: {said}", WRONG)
     assert isinstance(reply.result, Raw)
     members = jsonrpc.fields(reply.result)

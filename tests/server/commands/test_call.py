@@ -79,6 +79,7 @@ def test_exit_statuses_tell_what_failed_from_what_was_typed_wrong(desk: Desk) ->
         assert b"ARGUMENTS" in wrong.stderr or b"stdin" in wrong.stderr
     unknown = run_call(desk, "s0__ech")
     assert (unknown.returncode, unknown.stdout) == (1, b"") and b"did you mean s0__echo" in unknown.stderr
+    assert b"foretool search finds tools by task" in unknown.stderr and b"discover_tools" not in unknown.stderr
     assert run_call(desk, "s0__echo", "--profile", "none").returncode == 2
 
 
