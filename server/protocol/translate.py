@@ -37,8 +37,8 @@ ANY_CLIENT: Final[dict[str, Any]] = {
     "elicitation": {"form": {}, "url": {}},
     "roots": {"listChanged": True},
 }
-"""What we declare on behalf of clients that have not connected yet, also where a
-command starts a server: some list more tools to a client that can do more."""
+"""What we declare on behalf of clients that have not connected yet, also where a command starts a server: some list
+more tools to a client that can do more."""
 
 
 def forwardable(capabilities: Mapping[str, Any]) -> dict[str, Any]:

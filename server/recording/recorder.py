@@ -149,7 +149,7 @@ class Backlog:
         """Write what has gathered and what was refused; called about once a second, and at the end."""
         if not (self._calls or self._misses or self._late):
             return
-        if not self.__write_late():
+        if not self._write_late():
             self._trim()
             return
         if self._promised:
@@ -162,7 +162,7 @@ class Backlog:
             if error.temporary:
                 self._trim()
                 return
-            self.__write_singly()
+            self._write_singly()
         self._calls, self._misses, self._entries = [], [], []
         if self._spool is not None and self._spooled:
             self._spool.clear()
@@ -262,7 +262,7 @@ class Backlog:
         self._late.append(late or write)
         return instead
 
-    def __write_late(self) -> bool:
+    def _write_late(self) -> bool:
         """Write what was refused before; return whether nothing of it is left."""
         while self._late:
             try:
@@ -281,7 +281,7 @@ class Backlog:
         self.dropped += 1
         log.error("%s; one record is lost", error)
 
-    def __write_singly(self) -> None:
+    def _write_singly(self) -> None:
         """Write the records one by one, so that one that can never be written does not hold up the others."""
         batches: list[tuple[list[Call], list[Miss]]] = [
             ([call], [replace(miss, call=1) for miss in self._misses if miss.call == place])
